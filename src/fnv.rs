@@ -1,14 +1,14 @@
-//! FNV-1a, a hash that is the same on every machine and in every version. Stored names and fingerprints depend on this
-//! hash.
+//! The FNV-1a hash function, whose result is the same on every machine and in every version of this crate. Stored names
+//! and fingerprints depend on this property.
 
-/// Returns the 64-bit hash of the bytes.
+/// Returns the 64-bit FNV-1a hash of the bytes.
 pub(crate) fn fnv1a_64(bytes: impl Iterator<Item = u8>) -> u64 {
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     })
 }
 
-/// Returns the 128-bit hash of the bytes.
+/// Returns the 128-bit FNV-1a hash of the bytes.
 pub(crate) fn fnv1a_128(bytes: impl Iterator<Item = u8>) -> u128 {
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
     const OFFSET_BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;

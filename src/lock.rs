@@ -1,4 +1,4 @@
-//! Locks mutexes that may be poisoned by a panic.
+//! Locks mutexes that a panic may have poisoned.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -1,14 +1,14 @@
-//! A map that is a list as long as it is short.
+//! A map that is stored as a list while it contains only a few entries.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// The maximum number of entries that are stored as a list. A longer map is a hash map.
+/// The maximum number of entries that are stored as a list. A larger map is stored as a hash map.
 const MAX_LISTED: usize = 16;
 
-/// A map for keys that are nearly always few. An empty map takes no memory, and a few entries are found faster in a
-/// list than by their hash. A map with many entries is a hash map.
+/// A map that usually contains only a few entries. An empty map allocates no memory, a small map is a list, in which
+/// lookups are faster than with hashing, and a large map is a hash map.
 #[derive(Clone, Debug)]
 pub(crate) enum SmallMap<K, V> {
     List(Vec<(K, V)>),
@@ -49,7 +49,7 @@ impl<K: Hash + Eq, V> SmallMap<K, V> {
         }
     }
 
-    /// Adds an entry, or replaces the value of an existing key.
+    /// Inserts an entry, or replaces the value if the key already exists.
     pub(crate) fn insert(&mut self, key: K, value: V) {
         if let Some(old) = self.get_mut(&key) {
             *old = value;

@@ -1,4 +1,4 @@
-//! The agent: its settings, and the methods that start its runs.
+//! Defines the agent, its settings, and the methods that start its runs.
 
 use std::fmt;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ use crate::trace::Trace;
 use crate::turn::Turn;
 use crate::world::World;
 
-/// A model, its tools and the rules of its loop. Cheap to clone.
+/// Combines a model with tools and the rules for the loop that runs them. Cheap to clone.
 ///
 /// ```
 /// use serde_json::json;
@@ -62,17 +62,18 @@ impl Agent {
         Self(Arc::new(AgentSettings::new(Arc::new(provider))))
     }
 
-    /// Starts a run on a new history. The run does nothing before its first poll.
+    /// Starts a run with a new history. The run does nothing until it is first polled.
     pub fn run(&self, input: impl Into<Input>) -> Run {
         self.run_from(History::new(&*self.0.ids), input)
     }
 
-    /// Starts a run on a history, which is [settled](History::settled) first. With
-    /// [`Input::default()`] as the input, nothing is appended to the history, and the model
-    /// continues from its end.
+    /// Starts a run that continues a history, which is [settled](History::settled) first. If the
+    /// input is [`Input::default()`], nothing is appended to the history, and the model continues
+    /// from the end of the history.
     ///
-    /// Two runs on clones of one history may give their calls the same ids, and therefore the same
-    /// idempotency keys. Use [`fork`](History::fork) to create a copy of a history with a new id.
+    /// Two runs that start from clones of the same history may assign the same ids, and therefore
+    /// the same idempotency keys, to their calls. To avoid this, use [`fork`](History::fork) to
+    /// create a copy of the history with a new id.
     ///
     /// ```
     /// use turnstream::Agent;
@@ -91,20 +92,23 @@ impl Agent {
         self.run_with_body(loop_body, history, input)
     }
 
-    /// Starts a run on a history with a body of your own in place of [`loop_body()`]. The journal,
-    /// the handles, and the single `Finished` event are the same as with `loop_body`.
+    /// Starts a run that uses a custom loop body instead of [`loop_body()`]. The journal, the
+    /// handles and the single `Finished` event work in the same way as with `loop_body`.
     ///
-    /// The run must receive each event before the body is polled again. A body whose stream is
-    /// returned as it is meets this requirement. If an adapter polls the body ahead, such as
-    /// `ready_chunks` or a channel, the body sees an outdated history. If the run has not received
-    /// a change to the history, such as a steered message, before the next request, the run ends
-    /// with [`InvalidRequest`](crate::ErrorKind::InvalidRequest).
+    /// The run must receive each event before the body is polled again. This is the case if the
+    /// closure returns the body's stream directly, without an adapter. If an adapter such as
+    /// `ready_chunks` or a channel polls the body ahead of the run, the body sees an outdated
+    /// history. If the run has not received a change to the history, such as a steered message,
+    /// before the next request, the run ends with an
+    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error.
     ///
-    /// To compile a copy of [`loop_body`], add the crates `async-stream` and `futures`.
+    /// To compile your own copy of [`loop_body`], add the crates `async-stream` and `futures` to
+    /// your dependencies.
     ///
-    /// A body that yields `Stop`, or no step at all, ends the run as `stopped`. `StopWith` ends the
-    /// run for the reason in the `end` field of the state. A `Finished` event that the body yields,
-    /// such as that of another run, is dropped, since the run emits its own `Finished` event.
+    /// If the body yields `Stop`, or no step at all, the run ends with the reason `stopped`. If the
+    /// body yields `StopWith`, the run ends with the reason in the state's `end` field. If the body
+    /// yields a `Finished` event, such as one from another run, the event is dropped, since the run
+    /// emits its own `Finished` event.
     ///
     /// ```
     /// use turnstream::agent::{Agent, loop_body};
@@ -145,9 +149,9 @@ impl Agent {
         )
     }
 
-    /// Creates an empty trace with the limits of a run of this agent. These are the maximum number
-    /// of requests and the limits of the agent's [`Budget`], except a pool. Attach the trace to a
-    /// run with [`trace_to`](crate::EventStreamExt::trace_to).
+    /// Creates an empty trace with the limits that apply to a run of this agent: the maximum number
+    /// of requests and the limits in the agent's [`Budget`], except for a pool. Attach the trace to
+    /// a run with [`trace_to`](crate::EventStreamExt::trace_to).
     pub fn new_trace(&self) -> Trace {
         let trace = Trace::from_budgets(RemainingBudget {
             steps_remaining: Some(u64::from(self.0.limits.limits.max_turns)),
@@ -156,41 +160,41 @@ impl Agent {
         trace.with_prices(self.0.limits.budget.prices().cloned().unwrap_or_default())
     }
 
-    /// Returns the agent's own tools. The tools of its [sources](Self::with_tool_source) are not
-    /// included, since only a run lists them.
+    /// Returns the agent's own tools. The tools from the agent's [sources](Self::with_tool_source)
+    /// are not included, since only a run lists these tools.
     pub fn toolkit(&self) -> &Toolkit {
         &self.0.tools.toolkit
     }
 
-    /// Resumes a run that ended as `pending`. The resumed run answers the open calls according to
-    /// their verdicts, and then sends the next request to the model.
+    /// Resumes a run that ended with the reason `pending`. The resumed run answers the open calls
+    /// according to their verdicts, and then sends the next request to the model.
     ///
-    /// `verdicts` has one verdict for each call without a result, together with the call itself, as
-    /// in [`Outcome::pending`](crate::Outcome::pending). A verdict applies only to a call that
-    /// equals the call that was passed with the verdict, including its arguments. If a hook
+    /// `verdicts` must contain one verdict for each call without a result, together with the call
+    /// itself, as returned in [`Outcome::pending`](crate::Outcome::pending). A verdict applies only
+    /// to a call that equals the call passed with the verdict, including its arguments. If a hook
     /// rewrites or repairs the arguments of a call so that they differ from those in `verdicts`,
     /// the call is denied. Hooks are called again, since their decisions may have changed. A call
-    /// that a hook denies is denied regardless of its verdict. The verdict on a call of an external
-    /// tool must be [`Verdict::Output`] with the result, or a denial. A result of an external tool
-    /// is accepted even if the agent no longer has the tool.
+    /// that a hook denies is denied regardless of its verdict. For a call to an external tool, the
+    /// verdict must be a denial, or [`Verdict::Output`] with the result. The result of an external
+    /// tool is accepted even if the agent no longer has the tool.
     ///
-    /// A call whose sub-agent was suspended takes no verdict itself. Instead, pass the verdicts on
-    /// the pending calls of the sub-agent, in any order, each call with its path. The sub-agent
-    /// continues with the history that `history` [stores](History::nested_history) for the call.
+    /// Do not pass a verdict on a call whose sub-agent was suspended. Instead, pass the verdicts on
+    /// the sub-agent's pending calls, in any order, each call with its path. The sub-agent
+    /// continues from the history that `history` [stores](History::nested_history) for the call.
     /// Hooks and limits are not applied again to the call that runs the sub-agent. The counters and
     /// budgets of the sub-agent and of the resumed run start from zero.
     ///
     /// Resume a stored history only once. If a history is resumed twice, its calls run twice, with
     /// the same [idempotency keys](crate::tool::ToolContext::idempotency_key). If a resumed run is
-    /// dropped, its history has the results that were received, and only the calls without a result
-    /// remain open.
+    /// dropped, its history contains the results received so far, and only the calls without a
+    /// result remain open.
     ///
     /// In a history that was built by hand, the last item of the turn needs a
     /// [`TurnInfo`](crate::item::TurnInfo), which marks the turn as complete
     /// ([`Item::with_turn_info`](crate::Item::with_turn_info)).
     ///
-    /// [`run_from`](Self::run_from) answers the open calls of a history as interrupted instead of
-    /// resuming them.
+    /// In contrast, [`run_from`](Self::run_from) does not resume the open calls in a history, but
+    /// gives each open call a result that says that the call was interrupted.
     ///
     /// ```
     /// use serde_json::json;
@@ -222,12 +226,12 @@ impl Agent {
     ///
     /// # Errors
     ///
-    /// Returns an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error, before anything runs,
-    /// in each of these cases:
+    /// Returns an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error before anything runs
+    /// in any of these cases:
     ///
     /// - No call is open.
-    /// - A verdict is missing, duplicated or for a call that is not open.
-    /// - A call of an external tool is approved, since the tool cannot run in this process.
+    /// - A verdict is missing or duplicated, or refers to a call that is not open.
+    /// - A call to an external tool is approved, although the tool cannot run in this process.
     /// - The tool of an approved call, or the sub-agent of a suspended call, is missing.
     pub fn resume(
         &self,
@@ -237,7 +241,7 @@ impl Agent {
         self.resume_with_body(loop_body, history, verdicts)
     }
 
-    /// Resumes a run like [`resume`](Self::resume), with a body of your own; see
+    /// Resumes a run like [`resume`](Self::resume), but with a custom loop body; see
     /// [`run_with_body`](Self::run_with_body).
     ///
     /// # Errors
@@ -261,85 +265,87 @@ impl Agent {
         Ok(Run::new(Arc::clone(&self.0), begin, body))
     }
 
-    /// Replaces the tools, and resets the settings of the toolkit to their defaults, such as at
-    /// most 4 concurrent calls.
+    /// Replaces the tools, and resets the toolkit's settings to their defaults, such as the limit
+    /// of 4 concurrent calls.
     ///
-    /// If two tools have the same name, the run fails with
-    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) before a request is sent.
+    /// If two tools have the same name, the run fails with an
+    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error before it sends a request.
     pub fn with_tools(self, tools: impl IntoIterator<Item = Tool>) -> Self {
         self.with_toolkit(Toolkit::new(tools))
     }
 
-    /// Adds a tool to the agent. The name of the tool must differ from the names of the agent's
-    /// other tools.
+    /// Adds a tool to the agent. The tool's name must differ from the names of the agent's other
+    /// tools.
     pub fn with_tool(self, tool: Tool) -> Self {
         self.update_settings(|it| it.tools.toolkit = it.tools.toolkit.clone().with_tool(tool))
     }
 
-    /// Replaces the tools and their settings with those of the toolkit.
+    /// Replaces the agent's tools and their settings with those from the given toolkit.
     pub fn with_toolkit(self, kit: Toolkit) -> Self {
         self.update_settings(|it| {
             it.tools.toolkit = if it.tools.requires_rationale { kit.with_rationale() } else { kit }
         })
     }
 
-    /// Adds a source of tools that may change during a run, such as an MCP server. The tools of all
-    /// sources follow the agent's own tools, in the order in which the sources were added.
+    /// Adds a tool source, such as an MCP server, whose tools may change during a run. The tools
+    /// from sources are listed after the agent's own tools, in the order in which the sources were
+    /// added.
     ///
-    /// A run lists the tools of all sources before each request, and before it runs resumed calls.
-    /// A new tool list applies from the next request on. The tools that the model is offered and
-    /// the tools that its calls run come from the same list. Hooks, approvals, the limits of the
-    /// agent's [`Toolkit`], [`with_rationale`](Self::with_rationale) and dry runs apply to the
-    /// tools of sources as well.
+    /// A run lists the tools from all sources before each request, and before it runs resumed
+    /// calls. A new tool list applies from the next request on. The tools that are offered to the
+    /// model and the tools that run its calls come from the same list. Hooks, approvals, the limits
+    /// of the agent's [`Toolkit`], [`with_rationale`](Self::with_rationale) and dry runs apply to
+    /// the tools from sources as well.
     ///
     /// - **The first listing of a run** must succeed. If the first listing fails, the run ends with
     ///   the source's error before it sends a request, and calls that were to be resumed are
-    ///   answered without running. If two tools share a name, the run ends with an
+    ///   answered without being run. If two tools share a name, the run ends with an
     ///   [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error.
-    /// - **A list that has changed** is reported to the model before the next request, as an
+    /// - **A changed list** is reported to the model before the next request, in an
     ///   [`Appended`](crate::Event::Appended) event with the reason
-    ///   [`Hook`](crate::event::AppendReason::Hook). The message names the tools that are new, no
+    ///   [`Hook`](crate::event::AppendReason::Hook). The message lists the tools that are new, no
     ///   longer available, described differently, or left out.
-    /// - **A later listing that fails** does not change the tool list. A failure is reported to the
-    ///   model and to the hooks' [`on_failure`](crate::agent::hook::Hook::on_failure), once until
-    ///   the source can be listed again. If the name of a new tool is already taken, the tool is
-    ///   left out, and this is reported to the model.
-    /// - **A listing that takes longer than 30 seconds** fails;
-    ///   [`with_tool_source_timeout`](Self::with_tool_source_timeout) sets another limit.
+    /// - **A later listing that fails** does not change the tool list. If several listings of a
+    ///   source fail in a row, only the first failure is reported to the model and to the hooks'
+    ///   [`on_failure`](crate::agent::hook::Hook::on_failure). If the name of a new tool is already
+    ///   taken, the tool is left out, and the omission is reported to the model.
+    /// - **A listing that takes longer than 30 seconds** fails. Use
+    ///   [`with_tool_source_timeout`](Self::with_tool_source_timeout) to set a different limit.
     ///
-    /// A changed tool list changes the beginning of each request, since providers put the tools
-    /// before the messages. After such a change, the provider's cached prefix is no longer used,
-    /// and reasoning that a model has bound to the tools becomes invalid.
-    /// [Anthropic's](crate::provider::Anthropic::without_drop_block) API drops reasoning that has
-    /// become invalid if the request contains the option `drop_block`.
+    /// A change to the tool list changes the beginning of each later request, since providers put
+    /// the tools before the messages. After such a change, the provider can no longer use its
+    /// cached prefix, and reasoning that a model has bound to the tools becomes invalid.
+    /// [Anthropic's](crate::provider::Anthropic::without_drop_block) API drops invalid reasoning if
+    /// the request contains the option `drop_block`.
     ///
-    /// A replay of a run lists no sources. If a durable engine continues a run from recorded tool
-    /// lists, each call lists its source and looks up its tool when it runs. Such a call is
-    /// answered with an error if the tool is gone or has changed. [`resume`](Self::resume) accepts
-    /// verdicts on calls of tools that are not among the agent's own tools. The resumed run looks
-    /// up each of these tools, and answers a call whose tool is gone with an error. A
-    /// [session](crate::session::Session) does not run calls of source tools again after a crash,
-    /// even if the tools are [idempotent](Tool::idempotent). [External](Tool::external) tools must
-    /// be among the agent's own tools, since front ends look for external tools only there.
+    /// Replaying a run does not list any sources. If a durable engine continues a run from recorded
+    /// tool lists, each call lists its source and looks up its tool when the call runs. If the tool
+    /// no longer exists or has changed, the call is answered with an error.
+    /// [`resume`](Self::resume) accepts verdicts on calls to tools that are not among the agent's
+    /// own tools. The resumed run looks up each of these tools, and answers a call with an error if
+    /// its tool no longer exists. A [session](crate::session::Session) does not run calls to source
+    /// tools again after a crash, even if the tools are [idempotent](Tool::idempotent).
+    /// [External](Tool::external) tools must be among the agent's own tools, since front ends look
+    /// for external tools only among these tools.
     ///
     /// See [`ToolSource`] for an example.
     pub fn with_tool_source(self, source: impl ToolSource + 'static) -> Self {
         self.update_settings(|it| Arc::make_mut(&mut it.tools.sources).push(Arc::new(source)))
     }
 
-    /// Sets the timeout of one listing of a [source](Self::with_tool_source), which is 30 seconds
-    /// by default.
+    /// Sets the timeout for each listing of a tool [source](Self::with_tool_source). The default is
+    /// 30 seconds.
     ///
     /// The timeout uses tokio's timer. Outside a tokio runtime, the default timeout does not apply.
     /// If a timeout was set explicitly, a listing outside a tokio runtime fails unless it is ready
-    /// at its first poll.
+    /// when first polled.
     pub fn with_tool_source_timeout(self, timeout: Duration) -> Self {
         self.update_settings(|it| Arc::make_mut(&mut it.tools.sources).set_timeout(timeout))
     }
 
-    /// Asks the model to state its rationale for each call in an argument `_why`, which the tool
-    /// does not receive; see [`Tool::with_rationale`]. A [trace](crate::Trace) shows the rationale
-    /// of each call.
+    /// Asks the model to state its rationale for each call in the argument `_why`, which is not
+    /// passed to the tool; see [`Tool::with_rationale`]. A [trace](crate::Trace) shows the
+    /// rationale for each call.
     ///
     /// ```
     /// use futures::StreamExt;
@@ -385,21 +391,21 @@ impl Agent {
         self.update_settings(|it| it.prompt.system.volatile = volatile.into())
     }
 
-    /// Sets the request options: limits, sampling, reasoning, output format. If `options` [has no
-    /// value](Options::or) for an option, the value that was set earlier is kept, for example by
-    /// [`with_output`](Self::with_output).
+    /// Sets the request options, such as limits, sampling, reasoning and the output format. If an
+    /// option [has no value](Options::or) in `options`, the value that was set earlier is kept, for
+    /// example the value set by [`with_output`](Self::with_output).
     pub fn with_options(self, options: Options) -> Self {
         self.update_settings(|it| {
             it.prompt.options = options.or(std::mem::take(&mut it.prompt.options));
         })
     }
 
-    /// Sets the maximum number of output tokens of a turn.
+    /// Sets the maximum number of output tokens per turn.
     pub fn with_max_output_tokens(self, tokens: u32) -> Self {
         self.update_settings(|it| it.prompt.options.max_output_tokens = Some(tokens))
     }
 
-    /// Returns the maximum number of output tokens of a turn, if it is set.
+    /// Returns the maximum number of output tokens per turn, if one is set.
     #[cfg(feature = "mcp")]
     pub(crate) fn max_output_tokens(&self) -> Option<u32> {
         self.0.prompt.options.max_output_tokens
@@ -410,9 +416,9 @@ impl Agent {
         self.update_settings(|it| it.prompt.options.temperature = Some(temperature))
     }
 
-    /// Sets the maximum number of requests of a run. The default is 20, or 80 for a sub-agent. If
-    /// `max_turns` is 0, no request is sent. Requests that correct, continue or retry a turn count
-    /// like any other request.
+    /// Sets the maximum number of requests per run. The default is 20, or 80 for a sub-agent. If
+    /// `max_turns` is 0, no request is sent. Requests that correct, continue or retry a turn also
+    /// count toward the maximum.
     pub fn with_max_turns(self, max_turns: u32) -> Self {
         self.update_settings(|it| {
             it.limits.limits.max_turns = max_turns;
@@ -430,9 +436,9 @@ impl Agent {
 
     /// Sets limits on the tokens, money, time and tool calls that a run may use; see [`Budget`].
     ///
-    /// Limits are checked only when no paid work can be lost: after a response, after the results
-    /// of its calls, and before a request. A response that exceeds a limit is kept, but the run
-    /// starts no further calls or requests.
+    /// The limits are checked only when no paid work can be lost: after a response, after the
+    /// results of the response's calls, and before a request. A response that exceeds a limit is
+    /// kept, but the run starts no further calls or requests.
     ///
     /// ```
     /// use serde_json::json;
@@ -484,11 +490,11 @@ impl Agent {
         self.update_settings(|it| it.hooks.push(Arc::new(hook)))
     }
 
-    /// Sets a label that distinguishes this agent from others that share a hook. The
-    /// [`label`](crate::agent::StateFields::label) field of the state and the errors of hooks
-    /// contain the label. A sub-agent without a label uses the name of its tool. The label of a
-    /// sub-agent follows that of its parent: the sub-agent `reader` of `researcher` has the label
-    /// `researcher/reader`.
+    /// Sets a label that distinguishes this agent from other agents that use the same hook. The
+    /// label is included in the state's [`label`](crate::agent::StateFields::label) field and in
+    /// errors from hooks. A sub-agent without a label uses the name of its tool. The parent's label
+    /// is prepended to the sub-agent's label: for example, the sub-agent `reader` of the agent
+    /// `researcher` has the label `researcher/reader`.
     ///
     /// ```
     /// use std::sync::{Arc, Mutex};
@@ -533,27 +539,28 @@ impl Agent {
         self.update_settings(|it| it.label = label.into())
     }
 
-    /// Sets the timeout of each hook call, which is 30 seconds by default. The timeout applies to
-    /// deciding hooks and to the futures of observing hooks.
+    /// Sets the timeout for each hook call. The default is 30 seconds. The timeout applies to hooks
+    /// that make decisions and to the futures of hooks that only observe.
     ///
     /// The timeout uses tokio's timer. Outside a tokio runtime, the default timeout does not apply.
     /// If a timeout was set explicitly, a hook call outside a tokio runtime fails unless it is
-    /// ready at its first poll.
+    /// ready when first polled.
     pub fn with_hook_timeout(self, timeout: Duration) -> Self {
         self.update_settings(|it| it.hooks.set_timeout(timeout))
     }
 
-    /// Adds a fallback provider, which is used if the previous provider failed with an error that
-    /// another provider might avoid. The open turn is then retracted, the run continues with the
-    /// transition `fallback`, and the run uses the fallback until its end. The next run starts with
-    /// the first provider again.
+    /// Adds a fallback provider, which is used after the previous provider fails with an error that
+    /// another provider might avoid. The open turn is then retracted, and the run continues with
+    /// the transition `fallback` and uses the fallback provider until the run ends. The next run
+    /// starts with the first provider again.
     ///
-    /// The run switches to the next provider without a delay: only the last provider waits and
-    /// retries. A pooled connection that the server has closed is replaced, and does not count as a
-    /// failure.
+    /// The run switches to the next provider without a delay, since only the last provider waits
+    /// and retries. If the server has closed a pooled connection, the connection is replaced, and
+    /// this does not count as a failure.
     ///
-    /// Alternatively, a [`Fallback`](crate::provider::Fallback) switches providers within one turn,
-    /// starts with the first provider in each turn, and causes no transition.
+    /// Alternatively, use a [`Fallback`](crate::provider::Fallback) provider, which switches
+    /// providers within a turn, starts each turn with the first provider, and does not cause a
+    /// transition.
     ///
     /// ```
     /// use turnstream::provider::{Reply, Scripted};
@@ -572,19 +579,20 @@ impl Agent {
         self.update_settings(|it| it.providers.fallbacks.push(Arc::new(provider)))
     }
 
-    /// Sets the model's context window. Before each request whose size is close to the window, the
-    /// [compactor](Self::with_compactor) shortens the history; [`Window`] defines the threshold. If
-    /// no window is set, the compactor shortens a history only after a request did not fit the
-    /// model.
+    /// Sets the size of the model's context window. Before each request that is close to filling
+    /// the window, the [compactor](Self::with_compactor) shortens the history; [`Window`] defines
+    /// the threshold. If no window is set, the compactor shortens a history only after a request
+    /// has exceeded the model's context window.
     ///
-    /// The threshold applies to the estimated number of tokens of a request with the whole history.
-    /// Changes by a hook's [`transform_context`](crate::agent::hook::Hook::transform_context)
-    /// affect the estimate only if a provider has reported the token count. Once a request exceeds
-    /// the threshold, the compactor is called until the request is a quarter below the threshold,
-    /// or until the compactor returns nothing. If the compaction does not help, a
+    /// The threshold applies to the estimated number of tokens in a request that contains the whole
+    /// history. Changes that a hook's
+    /// [`transform_context`](crate::agent::hook::Hook::transform_context) makes affect the estimate
+    /// only if a provider has reported the token count. If a request exceeds the threshold, the
+    /// compactor is called repeatedly until the request is a quarter below the threshold, or until
+    /// the compactor returns nothing. If the compaction does not help, a
     /// [failure](crate::agent::hook::Hook::on_failure) is reported to hooks, and the request is
-    /// sent as it is. The next compaction is attempted when the request has grown by a twentieth of
-    /// the window.
+    /// sent unchanged. The next compaction is attempted once the request has grown by a twentieth
+    /// of the window.
     ///
     /// ```
     /// use turnstream::context::{Compactor, Truncator, Summarizer, Window};
@@ -600,21 +608,21 @@ impl Agent {
         self.update_settings(|it| it.context.window = Some(window))
     }
 
-    /// Sets the compactor, which shortens a history that is close to the
-    /// [window](Self::with_window) or did not fit the model. The default compactor is
-    /// [`Truncator`](crate::context::Truncator). A history is compacted at most once because a
-    /// request did not fit.
+    /// Sets the compactor, which shortens the history if a request is close to filling the
+    /// [window](Self::with_window) or has exceeded the model's context window. The default
+    /// compactor is [`Truncator`](crate::context::Truncator). A history that has exceeded the
+    /// model's context window is compacted at most once for this reason.
     pub fn with_compactor(self, compactor: impl Compactor + 'static) -> Self {
         self.update_settings(|it| it.context.compactor = Some(Arc::new(compactor)))
     }
 
-    /// Shortens the reasoning and the arguments of calls in old turns as a conversation grows,
+    /// Shortens the reasoning and the call arguments in old turns as a conversation grows,
     /// regardless of the space left in the [window](Self::with_window); see [`Ageing`]. By default,
     /// old turns are not shortened.
     ///
     /// Old turns are shortened before a request, without calling a model, and the change is
-    /// reported as a `rewritten` event. Shortening old turns does not count as the one compaction
-    /// that is allowed after a request did not fit.
+    /// reported as a `rewritten` event. Shortening old turns does not count as the single
+    /// compaction that is allowed after a request has exceeded the model's context window.
     ///
     /// ```
     /// use turnstream::context::Ageing;
@@ -628,34 +636,34 @@ impl Agent {
         self.update_settings(|it| it.context.ageing = Some(ageing))
     }
 
-    /// Sets the timeout of the compactor, which is 120 seconds by default. If the compactor takes
+    /// Sets the timeout for the compactor. The default is 120 seconds. If the compactor takes
     /// longer, its future is dropped, and the compaction fails.
     ///
     /// The timeout uses tokio's timer. Outside a tokio runtime, the default timeout does not apply.
     /// If a timeout was set explicitly, a compaction outside a tokio runtime fails unless it is
-    /// ready at its first poll.
+    /// ready when first polled.
     pub fn with_compactor_timeout(self, timeout: Duration) -> Self {
         self.update_settings(|it| it.context.compactor_timeout = TimeLimit::Explicit(timeout))
     }
 
-    /// Disables compaction, so that a request that does not fit the model ends the run as
-    /// `context_window`.
+    /// Disables compaction. If a request exceeds the model's context window, the run then ends with
+    /// the reason `context_window`.
     pub fn without_compactor(self) -> Self {
         self.update_settings(|it| it.context.compactor = None)
     }
 
-    /// Makes the agent's runs wait for verdicts on calls that need approval, instead of ending as
-    /// `pending`.
+    /// Makes the agent's runs wait for verdicts on calls that need approval, instead of ending with
+    /// the reason `pending`.
     ///
-    /// While a run waits for a verdict, polling it returns `Poll::Pending`. The run continues when
-    /// [`approve`](crate::RunHandle::approve) or [`deny`](crate::RunHandle::deny) is called on the
-    /// run between two polls, or on a handle. The run does not wait for the results of external
-    /// tools.
+    /// While a run waits for a verdict, polling the run returns `Poll::Pending`. The run continues
+    /// when [`approve`](crate::RunHandle::approve) or [`deny`](crate::RunHandle::deny) is called on
+    /// the run between two polls, or on one of its handles. The run does not wait for the results
+    /// of external tools.
     ///
-    /// A run waits only while a verdict can arrive, and ends as `pending` otherwise. Verdicts can
-    /// come from the owner of the run if the run is polled as a stream, or from a
-    /// [handle](crate::Run::handle) if its [`outcome`](crate::Run::outcome) is awaited. A sub-agent
-    /// waits as long as its parent can receive a verdict.
+    /// A run waits only while a verdict can arrive, and otherwise ends with the reason `pending`.
+    /// Verdicts can come from the owner of the run if the run is polled as a stream, or from a
+    /// [handle](crate::Run::handle) if the run's [`outcome`](crate::Run::outcome) is awaited. A
+    /// sub-agent waits as long as its parent can receive a verdict.
     ///
     /// ```
     /// use futures::StreamExt;
@@ -688,17 +696,17 @@ impl Agent {
         self.update_settings(|it| it.tools.interactive = true)
     }
 
-    /// Sets the generator of ids. By default, ids are random.
+    /// Sets the id generator. By default, ids are random.
     pub fn with_id_generator(self, ids: impl Ids + 'static) -> Self {
         self.update_settings(|it| it.ids = Arc::new(ids))
     }
 
-    /// Requests the answer as JSON of type `T`, and validates the answer.
+    /// Requests an answer in JSON that represents a value of type `T`, and validates the answer.
     ///
-    /// The option [`Options::output`](crate::request::Options::output) is set to the JSON schema of
-    /// `T`. An answer that [`Turn::parse`] cannot parse is rejected as described at
-    /// [`with_validation`](Self::with_validation). Use [`Outcome::parse`](crate::Outcome::parse) to
-    /// get the value from a completed run.
+    /// This method sets the option [`Options::output`](crate::request::Options::output) to the JSON
+    /// schema for `T`. If [`Turn::parse`] cannot parse an answer, the answer is rejected as
+    /// described in [`with_validation`](Self::with_validation). Use
+    /// [`Outcome::parse`](crate::Outcome::parse) to get the value from a completed run.
     ///
     /// ```
     /// use turnstream::Agent;
@@ -734,18 +742,20 @@ impl Agent {
         agent.with_validation(|turn| turn.parse::<T>().map(drop).map_err(|error| error.to_string()))
     }
 
-    /// Adds a check of the answer, which runs before a run completes.
+    /// Adds a check that validates the answer before a run completes.
     ///
-    /// The check receives each turn in which the model stops on its own. The check is not called
-    /// for turns with tool calls, nor for turns that are refused or cut off. A turn that is refused
-    /// or cut off ends the run for that reason, since a validated answer is not continued. If the
-    /// check returns `Err`, the answer is rejected, and the error text is sent to the model, which
-    /// is asked again. At most [`with_max_corrections`](Self::with_max_corrections) answers in a
-    /// row are rejected in this way; the next rejected answer ends the run as
-    /// [`Malformed`](crate::event::EndReason::Malformed). The history keeps every rejected answer.
+    /// The check is called for each turn in which the model stops on its own. The check is not
+    /// called for turns with tool calls, or for turns that are refused or cut off. A turn that is
+    /// refused or cut off ends the run with the corresponding reason, since a validated answer is
+    /// never continued. If the check returns `Err`, the answer is rejected, and the model receives
+    /// the error text and is asked again. At most
+    /// [`with_max_corrections`](Self::with_max_corrections) consecutive answers are rejected in
+    /// this way; after the next rejected answer, the run ends with the reason
+    /// [`Malformed`](crate::event::EndReason::Malformed). Every rejected answer stays in the
+    /// history.
     ///
-    /// Several checks run in the order in which they were added, until a check returns `Err`. A
-    /// panic in a check ends the run with an error of kind [`Hook`](crate::ErrorKind::Hook).
+    /// The checks run in the order in which they were added, until a check returns `Err`. If a
+    /// check panics, the run ends with an error of the kind [`Hook`](crate::ErrorKind::Hook).
     ///
     /// ```
     /// use turnstream::Agent;
@@ -769,31 +779,33 @@ impl Agent {
         self.update_settings(|it| it.validators.push(check))
     }
 
-    /// Sets how many unusable replies in a row are corrected, which is 2 by default. The next
-    /// unusable reply ends the run as [`Malformed`](crate::event::EndReason::Malformed). Empty
-    /// replies and turns in which no call could start count as unusable.
+    /// Sets the maximum number of consecutive unusable replies that the model is asked to correct.
+    /// The default is 2. After the next unusable reply, the run ends with the reason
+    /// [`Malformed`](crate::event::EndReason::Malformed). Empty replies, and turns in which no call
+    /// could start, count as unusable.
     pub fn with_max_corrections(self, corrections: u32) -> Self {
         self.update_settings(|it| it.limits.limits.max_corrections = corrections)
     }
 
-    /// Lets a run complete only with evidence: a check that a tool has
+    /// Allows a run to complete only with evidence, which is a check that a tool has
     /// [recorded](crate::tool::ToolContext::record_evidence) and that passed after the last change.
-    /// See [`EvidenceLog::verdict`](crate::agent::evidence::EvidenceLog::verdict) for the rules.
+    /// For the rules, see [`EvidenceLog::verdict`](crate::agent::evidence::EvidenceLog::verdict).
     ///
     /// If the model claims to be done without evidence, the claim is rejected once: the model
-    /// receives a message that says what is missing and how to end. The second claim without
-    /// evidence ends the run as [`Unproven`](crate::event::EndReason::Unproven). If no further
-    /// request may be sent, the first claim without evidence already ends the run. After new input,
-    /// steered or as a follow-up, a claim without evidence is rejected once more. If the model
-    /// answers with `BLOCKED: ` and what is missing, the run ends as
-    /// [`Blocked`](crate::event::EndReason::Blocked). [`Outcome::why`](crate::Outcome::why) of an
-    /// unproven or blocked run says what is missing. [`Outcome::proof`](crate::Outcome::proof) is
-    /// the check that proves a completed run.
+    /// receives a message that states what is missing and how to end the run. After the second
+    /// claim without evidence, the run ends with the reason
+    /// [`Unproven`](crate::event::EndReason::Unproven). If no further request may be sent, the run
+    /// already ends after the first claim without evidence. After new input from steering or a
+    /// follow-up, a claim without evidence is rejected once more. If the model answers with
+    /// `BLOCKED: ` followed by what is missing, the run ends with the reason
+    /// [`Blocked`](crate::event::EndReason::Blocked). For an unproven or blocked run,
+    /// [`Outcome::why`](crate::Outcome::why) states what is missing. For a completed run,
+    /// [`Outcome::proof`](crate::Outcome::proof) contains the check that proves the claim.
     ///
     /// Evidence is checked after the [validations](Self::with_validation) of the answer and after
-    /// the stop hooks, whose decisions take precedence. The answer of a blocked model is not
-    /// validated. Only changes and checks of the run itself count. If the input of a run has no
-    /// user message, the changes and checks in its history count as well.
+    /// the stop hooks, whose decisions take precedence. An answer in which the model reports that
+    /// it is blocked is not validated. Only changes and checks from the run itself count. If the
+    /// run's input contains no user message, the changes and checks in its history count as well.
     ///
     /// ```
     /// use serde_json::json;
@@ -838,33 +850,36 @@ impl Agent {
         })
     }
 
-    /// Creates a tool from the agent. Each call of the tool runs the agent on a new history with
-    /// the call's `prompt` as its input, and returns the text of the agent's last turn.
+    /// Creates a tool that runs this agent as a sub-agent. Each call to the tool runs the sub-agent
+    /// with a new history and with the call's `prompt` as the input, and returns the text of the
+    /// sub-agent's last turn.
     ///
-    /// The sub-agent has its own prompt, tools, model and limits, and at most 80 turns by default.
-    /// The parent's run yields the events of the sub-agent as [`Nested`](crate::Event::Nested)
-    /// events, one by one as the consumer pulls them. Dropping or interrupting the parent drops the
-    /// sub-agent. [`Journal::nested_journal`](crate::Journal::nested_journal) of the parent's
-    /// journal returns the journal of the sub-agent, and
-    /// [`RunHandle::sub_agent_handle`](crate::RunHandle::sub_agent_handle) returns its handle. If
-    /// the sub-agent stopped early, the result of the call says so.
+    /// The sub-agent has its own prompt, tools, model and limits, and is limited to 80 turns by
+    /// default. The parent's run yields the sub-agent's events as [`Nested`](crate::Event::Nested)
+    /// events, one at a time as the consumer polls the run. Dropping or interrupting the parent's
+    /// run drops the sub-agent. To get the sub-agent's journal, call
+    /// [`Journal::nested_journal`](crate::Journal::nested_journal) on the parent's journal. To get
+    /// the sub-agent's handle, call
+    /// [`RunHandle::sub_agent_handle`](crate::RunHandle::sub_agent_handle). If the sub-agent stops
+    /// early, the result of the call says so.
     ///
-    /// If a call of the sub-agent waits for a verdict, the sub-agent is suspended. The parent's run
-    /// also ends as `pending`, after its other calls have ended. The parent's
-    /// [`pending`](crate::Outcome::pending) calls include the sub-agent's call with its path, and
-    /// [`resume`](Self::resume) continues the sub-agent.
+    /// If one of the sub-agent's calls waits for a verdict, the sub-agent is suspended. The
+    /// parent's run then ends with the reason `pending`, once its other calls have ended. The
+    /// parent's [`pending`](crate::Outcome::pending) calls include the sub-agent's call with its
+    /// path, and [`resume`](Self::resume) continues the sub-agent.
     ///
-    /// Side effects that the sub-agent's calls record are immediately recorded for the parent's
+    /// Side effects recorded by the sub-agent's calls are immediately recorded for the parent's
     /// call as well. A call that was cut short without recording anything may have changed
-    /// something, so a side effect `cut_short` with the name of the tool is recorded for it. The
-    /// parent's result contains the sub-agent's evidence that is still valid at its end: checks
-    /// that passed after the last change, and checks that failed and did not pass later.
+    /// something, so the side effect `cut_short` is recorded for such a call, with the name of its
+    /// tool. The result of the parent's call contains the evidence that is still valid when the
+    /// sub-agent ends: checks that passed after the last change, and checks that failed and did not
+    /// pass later.
     ///
-    /// Several sub-agents run concurrently, each with its own tools: by default at most 4
-    /// sub-agents with at most 4 concurrent calls each. Each sub-agent has its own budget, set by
-    /// [`with_budget`](Self::with_budget). By default, sub-agents may be nested at most
-    /// [8](crate::agent::Limits::max_depth) levels deep. To limit the total usage of a tree of
-    /// agents, give all agents of the tree the same [`Pool`](crate::agent::Pool).
+    /// Several sub-agents can run concurrently, each with its own tools. By default, at most 4
+    /// sub-agents run concurrently, each with at most 4 concurrent calls. Each sub-agent has its
+    /// own budget, set by [`with_budget`](Self::with_budget). By default, sub-agents may be nested
+    /// at most [8](crate::agent::Limits::max_depth) levels deep. To limit the total usage of a tree
+    /// of agents, give all agents in the tree the same [`Pool`](crate::agent::Pool).
     ///
     /// ```
     /// use serde_json::json;
@@ -885,7 +900,7 @@ impl Agent {
     /// # }
     /// ```
     ///
-    /// This example approves a call of the sub-agent:
+    /// This example approves a call made by a sub-agent:
     ///
     /// ```
     /// use serde_json::json;
@@ -925,11 +940,11 @@ impl Agent {
         subagent::sub_agent_tool(Arc::clone(&self.0), name, description)
     }
 
-    /// Sets the function `open` that creates the [world](crate::world) of each run. The world
-    /// performs, records or replays all external effects of the run. The run of a sub-agent uses
-    /// the world of its own agent.
+    /// Sets the function `open`, which creates the [world](crate::world) for each run. The world
+    /// performs, records or replays all external effects of the run. For the run of a sub-agent,
+    /// the world is created by the sub-agent's own `open` function.
     ///
-    /// The function `open` is called when a run is created, before the first poll of the run.
+    /// The function `open` is called when a run is created, before the run is first polled.
     pub fn with_world<W: World + 'static>(
         self,
         open: impl Fn(&Self, &RunStart<'_>) -> W + Send + Sync + 'static,
@@ -945,12 +960,12 @@ impl Agent {
         history.fork(&*self.0.ids)
     }
 
-    /// Returns the function that creates the world of each run.
+    /// Returns the function that creates the world for each run.
     pub(crate) fn world_factory(&self) -> WorldFactory {
         Arc::clone(&self.0.world)
     }
 
-    /// Creates the world of a run of this agent.
+    /// Creates the world for one of this agent's runs.
     pub(crate) fn open_world(&self, world: &WorldFactory, start: &RunStart<'_>) -> Arc<dyn World> {
         world(&self.0, start)
     }
@@ -962,7 +977,7 @@ impl Agent {
     }
 
     /// Returns a copy of the agent whose runs have no side effects. In such a run, no hooks are
-    /// called except the evidence policy, time limits do not apply, and nothing is charged to a
+    /// called except for the evidence policy, time limits do not apply, and nothing is charged to a
     /// pool.
     pub(crate) fn without_side_effects(&self) -> Self {
         self.clone().update_settings(|it| {
@@ -971,7 +986,7 @@ impl Agent {
         })
     }
 
-    /// Resumes the open calls of a history with verdicts that have already been checked.
+    /// Resumes the open calls in a history with verdicts that have already been checked.
     pub(crate) fn resume_with_checked_verdicts(
         &self,
         history: History,
@@ -981,8 +996,8 @@ impl Agent {
         Run::new(Arc::clone(&self.0), begin, loop_body)
     }
 
-    /// Starts the replay of a run. `resuming` states whether the recorded run resumed pending
-    /// calls, whose verdicts are unknown.
+    /// Starts replaying a run. `resuming` states whether the recorded run resumed pending calls,
+    /// whose verdicts are unknown.
     pub(crate) fn replay_run<B, St>(
         &self,
         body: B,

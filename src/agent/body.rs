@@ -1,8 +1,8 @@
-//! The body of the agent's loop, in which each iteration sends one request and acts on the turn of
-//! the model.
+//! Defines the default loop body, which sends one request per iteration and acts on the model's
+//! turn.
 //!
 //! The body makes no decisions itself: it carries out the decisions of [`decide`] and the other
-//! pure functions. To change the body, copy it and pass the copy to
+//! pure functions. To change the body, pass a modified copy to
 //! [`Agent::run_with_body`](crate::Agent::run_with_body). The body uses only public functions.
 
 use async_stream::try_stream;
@@ -18,7 +18,7 @@ use crate::stream::Step;
 /// Runs one iteration of the loop: delivers queued input, sends a request to the model, and acts on
 /// the model's turn.
 ///
-/// Dropping the returned stream drops the open request and the running hooks and tools.
+/// Dropping the returned stream drops the open request as well as the running hooks and tools.
 #[expect(clippy::too_many_lines, reason = "an iteration reads from top to bottom")]
 pub fn loop_body(
     cx: RunContext,

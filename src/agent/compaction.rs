@@ -1,4 +1,4 @@
-//! Keeps the history of a run shorter than the model's window.
+//! Keeps the history of a run shorter than the model's context window.
 
 use std::sync::Arc;
 
@@ -48,8 +48,8 @@ impl From<Result<Option<Compaction>, Error>> for CompactionAttempt {
     }
 }
 
-/// Shortens the history before a request. Old turns are shortened first, and then any turns if the
-/// request is close to the window.
+/// Shortens the history before a request. Old turns are shortened first; then, if the request is
+/// close to filling the window, any turns may be shortened.
 pub(super) async fn compact_if_needed(run: &RunShared, state: State) -> (State, Option<Event>) {
     let settings = &run.settings;
     if let Some(compaction) = ageing_compaction(settings, &state.history) {
@@ -110,14 +110,14 @@ pub(super) async fn compact_if_needed(run: &RunShared, state: State) -> (State, 
     (state, event)
 }
 
-/// Returns the compaction of turns that have become old, if there are such turns.
+/// Returns the compaction of turns that have become old, if any.
 fn ageing_compaction(settings: &AgentSettings, history: &History) -> Option<Compaction> {
     let compaction = settings.context.ageing?.plan_compaction(history)?;
     let compaction = context::record_stale_usage(compaction, history);
     compaction.validate(history).is_ok().then_some(compaction)
 }
 
-/// Compacts a history that did not fit the model.
+/// Compacts a history that has exceeded the model's context window.
 pub(super) async fn compact(run: &RunShared, state: State) -> (State, Option<Event>) {
     if run.settings.context.compactor.is_none() {
         return (state, None);
@@ -135,7 +135,7 @@ pub(super) async fn compact(run: &RunShared, state: State) -> (State, Option<Eve
     (state, event)
 }
 
-/// Calls the compactor and checks its result. Returns `None` if the time of the run is over.
+/// Calls the compactor and checks its result. Returns `None` if the run's time limit is exceeded.
 async fn attempt_compaction(
     run: &RunShared,
     state: &State,
@@ -174,7 +174,8 @@ async fn call_compactor(
     finish: impl Fn(Compaction, &History) -> Result<Compaction, Error>,
 ) -> Result<Option<Compaction>, Error> {
     let limit = run.settings.context.compactor_timeout;
-    // A compaction counts as an open request, so the time limit of the run drops it.
+    // A compaction counts as an open request, so it is dropped when the run's time limit is
+    // exceeded.
     run.control().begin_request();
     let made = call_with_timeout(COMPACTOR_NAME, limit, || compactor.compact(history)).await;
     run.control().end_request();
@@ -216,7 +217,7 @@ fn compaction_event(
 }
 
 /// Charges the usage of a compaction at the price of the compactor's model, or at the price of the
-/// agent's model if the compactor's model has no price.
+/// agent's model if the price of the compactor's model is unknown.
 fn charge_compaction(run: &RunShared, state: &State, usage: Usage, model: Option<&str>) {
     if usage == Usage::default() {
         return;

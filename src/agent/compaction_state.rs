@@ -1,8 +1,8 @@
-//! The state that decides when a history is compacted.
+//! The state that determines when a history is compacted.
 
 use crate::item::History;
 
-/// The state that a run keeps between requests to decide when its history is compacted.
+/// The state that a run keeps between requests to determine when its history is compacted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CompactionState {
     /// The number of tokens above which the history is shortened next, if it differs from the
@@ -23,12 +23,14 @@ impl CompactionState {
         Self { turns_with_stale_count: history.completed_turns(), ..self }
     }
 
-    /// Returns whether the latest token count of a provider in this history is still valid.
+    /// Returns whether the latest token count that a provider has reported in this history is still
+    /// valid.
     pub(super) fn is_count_valid(&self, history: &History) -> bool {
         history.completed_turns() > self.turns_with_stale_count
     }
 
-    /// Returns the number of tokens above which the history is shortened next, by default `limit`.
+    /// Returns the number of tokens above which the history is shortened next, which is `limit` by
+    /// default.
     pub(super) fn threshold_tokens(&self, limit: u64) -> u64 {
         self.threshold_tokens.unwrap_or(limit)
     }
@@ -39,7 +41,7 @@ impl CompactionState {
     }
 
     /// Returns the state after an attempt to shorten the history. `counted` is the provider's token
-    /// count of the request, `guess` its estimate, and `above` the next threshold.
+    /// count for the request, `guess` is the estimated count, and `above` is the next threshold.
     pub(super) fn after_attempt(self, counted: Option<u64>, guess: u64, above: u64) -> Self {
         let room = Self { threshold_tokens: Some(above), ..self };
         match counted {
@@ -48,14 +50,14 @@ impl CompactionState {
         }
     }
 
-    /// Returns the state after the compaction of a history that did not fit the model.
+    /// Returns the state after compacting a history that has exceeded the model's context window.
     pub(super) fn after_compaction(self) -> Self {
         Self { threshold_tokens: None, ..self }
     }
 
-    /// Scales an estimate by the factor by which the last estimate was too low, but at most by 2.
-    /// The factor is limited since a provider's count may include content that is no longer in the
-    /// history, such as results of its own search.
+    /// Scales an estimate by the factor by which the last estimate was too low, up to a factor of
+    /// 2. The factor is limited, since a provider's count may include content that is no longer in
+    /// the history, such as results from the provider's own search.
     pub(super) fn corrected_estimate(self, guess: u64) -> u64 {
         let guessed = self.estimated_tokens.max(1);
         let counted = self.reported_tokens.clamp(guessed, guessed.saturating_mul(2));

@@ -1,4 +1,4 @@
-//! The state that a run shares with its handles.
+//! Defines the state that a run shares with its handles.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -23,36 +23,37 @@ use crate::lock::lock_ignoring_poison;
 use crate::tool::{RunData, ToolContext, Verdict};
 use crate::usage::{Price, Usage};
 
-/// The commands of the owner and the handles of a run, and the run's usage. The locks are never
-/// held across an await, and no events pass through this type.
+/// Contains the commands from the owner and the handles of a run, and the run's usage. The locks
+/// are never held across an await, and no events pass through this type.
 #[derive(Default)]
 pub(super) struct Control {
     interrupted: AtomicBool,
     stop_requested: AtomicBool,
     waker: AtomicWaker,
-    /// The time of the run's first poll, which is set only if the time is needed.
+    /// The time of the run's first poll; set only if the time is needed.
     started_at: OnceLock<Instant>,
     inbox: Mutex<Inbox>,
     tombstone_queue: TombstoneQueue,
     awaited_verdicts: Mutex<HashMap<String, AwaitedVerdict>>,
-    /// The contexts of this turn's calls that have started, in the order in which they started.
+    /// The contexts of the calls in this turn that have started, in the order in which they
+    /// started.
     started_calls: Mutex<Vec<ToolContext>>,
     charged_usage: Mutex<ChargedUsage>,
     sub_agents: Mutex<HashMap<String, SubAgentRun>>,
-    /// The label of the agent, which includes the labels of the agents above it.
+    /// The label of the agent, including the labels of its ancestors in the tree of agents.
     label: OnceLock<Arc<str>>,
-    /// The parent's control, if the run is that of a sub-agent.
+    /// The parent's control, if this is the run of a sub-agent.
     parent: OnceLock<Weak<Self>>,
     /// The number of handles outside the run.
     handle_count: AtomicUsize,
-    /// Whether only handles, and not the owner, can control the run between two polls.
+    /// Whether only handles, not the owner, can control the run between two polls.
     requires_external_handle: AtomicBool,
-    /// The verdicts on calls of suspended sub-agents, kept until the sub-agents continue.
+    /// The verdicts on calls made by suspended sub-agents; kept until the sub-agents continue.
     sub_agent_verdicts: Mutex<ResumeVerdicts>,
     observers: Observers,
-    /// The last request error that was reported to hooks.
+    /// The most recent request error that was reported to hooks.
     last_failure: Mutex<Option<Error>>,
-    /// Whether a provider has a request whose usage has not been charged yet.
+    /// Whether a provider is processing a request whose usage has not been charged yet.
     request_in_flight: AtomicBool,
     has_incomplete_turn: AtomicBool,
     /// Whether the running work may use the time that was reserved for a wrap-up turn.
@@ -60,7 +61,7 @@ pub(super) struct Control {
     pool_claim: PoolClaim,
     run_data: Mutex<RunData>,
     listed_tools: ListedTools,
-    /// Whether the run, or the run that it is a sub-agent of, waits for verdicts through its world.
+    /// Whether this run, or its parent's run, waits for verdicts through its world.
     suspends: AtomicBool,
     /// The number of changes to the history that the body has received and the run has not observed
     /// yet.
@@ -75,10 +76,10 @@ struct Inbox {
     is_closed: bool,
 }
 
-/// A call that waits for a verdict.
+/// A call that is waiting for a verdict.
 struct AwaitedVerdict {
     call: ToolCall,
-    /// Whether the tool is external, so that an approval does not answer the call.
+    /// Whether the tool is external, in which case an approval does not answer the call.
     is_external: bool,
     verdict: Option<Verdict>,
 }
@@ -87,10 +88,10 @@ struct AwaitedVerdict {
 #[derive(Clone, Copy, Default)]
 pub(super) struct ChargedUsage {
     pub(super) usage: Usage,
-    /// The cost in millionths of the prices' unit.
+    /// The cost, in millionths of the unit in which prices are given.
     pub(super) cost: u64,
-    /// The price of the last requested model, if a cost limit is set. The price is not kept in the
-    /// state, since a run may end before its state is replaced.
+    /// The price of the model in the last request, if a cost limit is set. The price is not stored
+    /// in the state, since a run may end before its state is replaced.
     price: Option<Price>,
 }
 
@@ -101,7 +102,7 @@ pub(super) enum DeliveryPoint {
     AfterModelStops,
 }
 
-/// The parts of a sub-agent's run that its parent's run needs.
+/// The parts of a sub-agent's run that are needed by the parent's run.
 #[derive(Clone)]
 pub(super) struct SubAgentRun {
     pub(super) control: Arc<Control>,
@@ -123,8 +124,8 @@ impl Control {
         self.suspends.store(true, Ordering::Release);
     }
 
-    /// Returns whether the run waits for verdicts through its world, not while its calls are
-    /// running.
+    /// Returns whether the run waits for verdicts through its world instead of waiting while its
+    /// calls are running.
     pub(super) fn suspends(&self) -> bool {
         self.suspends.load(Ordering::Acquire)
     }
@@ -137,8 +138,8 @@ impl Control {
         self.stop_requested.load(Ordering::Acquire)
     }
 
-    /// Registers the waker that an interrupt or a verdict wakes. Call this method before a poll
-    /// that may be pending.
+    /// Registers the waker with which an interrupt or a verdict wakes the run. Call this method
+    /// before a poll that may be pending.
     pub(super) fn register_waker(&self, waker: &Waker) {
         self.waker.register(waker);
     }
@@ -184,7 +185,7 @@ impl Control {
         lock_ignoring_poison(&self.awaited_verdicts).insert(call.call_id.clone(), asked);
     }
 
-    /// Accepts a verdict if exactly this call waits for a verdict, and returns whether the verdict
+    /// Accepts a verdict if exactly this call is waiting for one, and returns whether the verdict
     /// was accepted.
     pub(super) fn submit_verdict(&self, call: &ToolCall, verdict: Verdict) -> bool {
         let mut asked = lock_ignoring_poison(&self.awaited_verdicts);
@@ -238,8 +239,8 @@ impl Control {
         std::mem::take(&mut *lock_ignoring_poison(&self.started_calls))
     }
 
-    /// Charges the usage since the last call of this method, and returns the total usage charged so
-    /// far.
+    /// Charges the usage since the last call of this method, and returns the total usage that has
+    /// been charged so far.
     pub(super) fn charge_usage(&self, usage: Usage, drain: impl FnOnce(Usage)) -> ChargedUsage {
         let mut charged = lock_ignoring_poison(&self.charged_usage);
         let more = usage.increase_since(charged.usage);
@@ -252,7 +253,7 @@ impl Control {
         *charged
     }
 
-    /// Returns what the budget usage of the run will be when `usage` is charged.
+    /// Returns the budget usage that the run will have once `usage` is charged.
     pub(super) fn projected_usage(&self, usage: Usage, tool_calls: u32) -> BudgetUsage {
         let charged = *lock_ignoring_poison(&self.charged_usage);
         let more =
@@ -261,7 +262,7 @@ impl Control {
         BudgetUsage { usage, cost, elapsed, tool_calls }
     }
 
-    /// Returns the queue of the items that are to become tombstones.
+    /// Returns the queue of items that will become tombstones.
     pub(super) fn tombstone_queue(&self) -> &TombstoneQueue {
         &self.tombstone_queue
     }
@@ -270,23 +271,23 @@ impl Control {
         let _ = self.label.set(label);
     }
 
-    /// Returns the label of the run's agent, or an empty text if the agent has no label.
+    /// Returns the label of the run's agent, or an empty string if the agent has no label.
     pub(super) fn label(&self) -> &str {
         self.label.get().map_or("", |label| label)
     }
 
-    /// Returns the running observing hooks of the run.
+    /// Returns the observing hooks that are currently running.
     pub(super) fn observers(&self) -> &Observers {
         &self.observers
     }
 
-    /// Stores a request error that is reported to hooks.
+    /// Stores a request error that is being reported to hooks.
     pub(super) fn set_last_failure(&self, error: &Error) {
         let before = lock_ignoring_poison(&self.last_failure).replace(error.clone());
         drop(before);
     }
 
-    /// Returns the last request error that was reported to hooks.
+    /// Returns the most recent request error that was reported to hooks.
     pub(super) fn last_failure(&self) -> Option<Error> {
         lock_ignoring_poison(&self.last_failure).clone()
     }
@@ -301,7 +302,7 @@ impl Control {
         lock_ignoring_poison(&self.run_data).clone()
     }
 
-    /// Records that a request is passed to a provider.
+    /// Records that a request is being passed to a provider.
     pub(super) fn begin_request(&self) {
         self.request_in_flight.store(true, Ordering::Release);
     }
@@ -337,7 +338,7 @@ impl Control {
         self.wrap_up_time_released.store(true, Ordering::Release);
     }
 
-    /// Records that the body receives an event. If the event changes the history, the run must
+    /// Records that the body is receiving an event. If the event changes the history, the run must
     /// observe the event before the body uses the history again.
     pub(super) fn track_unobserved_change(&self, event: &Event) {
         if event.changes_items() {
@@ -353,7 +354,7 @@ impl Control {
         }
     }
 
-    /// Forgets the unobserved changes after the body that received them was dropped.
+    /// Discards the unobserved changes after the body that received them was dropped.
     pub(super) fn clear_unobserved_changes(&self) {
         self.unobserved_changes.store(0, Ordering::Release);
     }
@@ -364,17 +365,18 @@ impl Control {
         self.unobserved_changes.load(Ordering::Acquire) > 0
     }
 
-    /// Returns the tools of the agent's sources from the last listing.
+    /// Returns the tools from the agent's sources, as of the last listing.
     pub(super) fn listed_tools(&self) -> &ListedTools {
         &self.listed_tools
     }
 
-    /// Returns the tokens and the slot that the run holds in its pool.
+    /// Returns the tokens and the slot that the run has claimed from its pool.
     pub(super) fn pool_claim(&self) -> &PoolClaim {
         &self.pool_claim
     }
 
-    /// Registers the run of a sub-agent, which can receive a verdict whenever this run can.
+    /// Registers the run of a sub-agent, so that the sub-agent can receive a verdict whenever this
+    /// run can.
     pub(super) fn attach_sub_agent(self: &Arc<Self>, call_id: &str, child: SubAgentRun) {
         child.control.require_external_handle();
         let _ = child.control.parent.set(Arc::downgrade(self));
@@ -392,7 +394,7 @@ impl Control {
         drop(before);
     }
 
-    /// Returns the verdicts on the calls of the suspended sub-agent that runs for the call
+    /// Returns the verdicts on the calls made by the suspended sub-agent that runs for the call
     /// `call_id`.
     pub(super) fn sub_agent_verdicts(&self, call_id: &str) -> ResumeVerdicts {
         lock_ignoring_poison(&self.sub_agent_verdicts)
@@ -405,7 +407,7 @@ impl Control {
         self.handle_count.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Records that a handle was dropped. If it was the last handle, wakes the run, which may be
+    /// Records that a handle was dropped. If no handles are left, wakes the run, which may be
     /// waiting for a verdict that can no longer arrive.
     pub(super) fn on_handle_dropped(&self) {
         if self.handle_count.fetch_sub(1, Ordering::AcqRel) == 1 {
@@ -434,7 +436,7 @@ impl Control {
         }
     }
 
-    /// Closes the queue of input, and returns the input that is still queued.
+    /// Closes the input queue, and returns the input that is still queued.
     pub(super) fn close_and_drain_inbox(&self) -> Vec<UndeliveredInput> {
         drop(self.waker.take());
         self.stop_accepting_verdicts();

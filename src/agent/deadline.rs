@@ -1,4 +1,4 @@
-//! The timers of a run's time limit.
+//! Implements the timers for a run's time limit.
 
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -8,26 +8,26 @@ use tokio::time::Instant;
 use crate::agent::Budget;
 use crate::env::{Deadline, DeadlineOutcome, TimeLimit};
 
-/// The deadlines of a run: the end of its time limit, and the time at which its wrap-up turn must
-/// start.
+/// The deadlines for a run, which are the end of its time limit and the time at which its wrap-up
+/// turn must start.
 #[derive(Debug)]
 pub(super) struct RunDeadline {
     has_started: bool,
     /// Whether the running work may be dropped for a wrap-up turn.
     can_wrap_up: bool,
-    /// The timers; `None` if there is no time limit, and before the first poll.
+    /// The timers; `None` before the first poll, and if there is no time limit.
     deadlines: Option<Deadlines>,
 }
 
 #[derive(Debug)]
 struct Deadlines {
-    /// The timer for the wrap-up turn; `None` if no time is reserved for a wrap-up turn, or if that
-    /// turn is already due.
+    /// The timer for the wrap-up turn; `None` if no time is reserved for a wrap-up turn, or if the
+    /// wrap-up turn is already due.
     wrap_up: Option<Deadline>,
     end: Deadline,
 }
 
-/// The action that an expired timer requires.
+/// The action to take when a timer has expired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DeadlineEvent {
     /// The running work is dropped, and the wrap-up turn starts.
@@ -43,12 +43,12 @@ impl RunDeadline {
         Self { has_started: false, can_wrap_up: false, deadlines: None }
     }
 
-    /// Returns whether the timers were started.
+    /// Returns whether the timers have been started.
     pub(super) fn has_started(&self) -> bool {
         self.has_started
     }
 
-    /// Starts the timers. The run calls this method in its first poll.
+    /// Starts the timers. The run calls this method when it is first polled.
     pub(super) fn start(&mut self, budget: &Budget, started: Instant) {
         self.has_started = true;
         self.can_wrap_up = budget.time_before_wrap_up().is_some();
@@ -70,7 +70,7 @@ impl RunDeadline {
         })
     }
 
-    /// Polls the timers, and is ready when a timer has expired.
+    /// Polls the timers, and returns `Poll::Ready` once a timer has expired.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<DeadlineEvent> {
         let Some(Deadlines { wrap_up, end }) = &mut self.deadlines else { return Poll::Pending };
         let due = |ring, due| match ring {

@@ -49,7 +49,8 @@ pub(super) fn deliver_next_input(run: &RunShared, state: State) -> (State, Optio
     (state, appended)
 }
 
-/// Returns the event of the next queued input, which is steered input, or a follow-up if it is due.
+/// Returns the event that delivers the next queued input, which is steered input, or a follow-up if
+/// one is due.
 fn next_input_event(run: &RunShared, state: &State) -> Option<Event> {
     let turn = state.counts.model_calls + 1;
     let (why, input) = match run.control().dequeue_input(DeliveryPoint::BeforeNextRequest, turn) {
@@ -63,7 +64,8 @@ fn next_input_event(run: &RunShared, state: &State) -> Option<Event> {
     Some(Event::Appended { why, id: input.id, items: input.items })
 }
 
-/// Applies the next tombstones when the run is over. The journal has already observed the event.
+/// Applies the next tombstones when the run is over. The journal has already observed the returned
+/// event.
 pub(super) fn apply_final_tombstones(run: &RunShared) -> Option<Event> {
     let journal = &run.handle.journal;
     let event = next_tombstone_event(run, |queue| queue.next_or_close(&journal.history()))?;

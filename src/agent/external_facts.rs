@@ -1,4 +1,4 @@
-//! Gathers the facts that a decision needs in addition to the state.
+//! Gathers the facts that are needed for a decision in addition to the state.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,8 +10,8 @@ use crate::event::BudgetExceeded;
 use crate::request::Output;
 use crate::world::EffectKind;
 
-/// The facts from outside the loop, such as the commands of the run's owner and handles, and the
-/// limits that are reached.
+/// The facts from outside the loop, such as commands from the run's owner and handles, and the
+/// limits that have been reached.
 #[expect(clippy::struct_excessive_bools, reason = "each is a separate field in a recording")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -32,7 +32,7 @@ struct ExternalFacts {
     broke_off: bool,
 }
 
-/// Gathers the facts for a decision, and stores the exceeded budget, if there is one, in the state.
+/// Gathers the facts for a decision, and stores the exceeded budget, if any, in the state.
 pub(super) fn gather_facts(run: &RunShared, state: State) -> (State, Facts) {
     let budget = &run.settings.limits.budget;
     let spent = run.budget_usage(&state);

@@ -16,11 +16,12 @@ use crate::turn::{PartialTurn, Turn};
 
 type BodyStep = Result<Step<Event, State>, Error>;
 
-/// Returns the stream of a loop body that need not yield the events of its turns itself.
+/// Returns a stream that yields the steps of a loop body and the events of the turns that the body
+/// forwards.
 ///
-/// `body` receives a [`TurnForwarder`]. While a turn is [forwarded](TurnForwarder::forward), its
-/// events pass from the provider to the run without polling the body, so the body adds no cost per
-/// token.
+/// The function `body` receives a [`TurnForwarder`]. While a turn is being
+/// [forwarded](TurnForwarder::forward), its events pass from the provider to the run without
+/// polling the body, so the body adds no cost per token.
 ///
 /// Dropping the returned stream drops the body and the turn that is being forwarded.
 ///
@@ -70,18 +71,19 @@ pub fn forward_turns<B: Stream<Item = BodyStep>>(
     ForwardTurns { body, turn: None, slot }
 }
 
-/// Passes turns from a body to its [`forward_turns`] wrapper, which yields their events.
+/// Passes turns from a loop body to the [`forward_turns`] stream, which yields the events of the
+/// turns.
 #[derive(Debug)]
 pub struct TurnForwarder(Slot);
 
 type Slot = Arc<Mutex<SlotState>>;
 
-/// The state that a body and its wrapper share.
+/// The state that is shared by a body and its wrapper.
 #[derive(Default)]
 enum SlotState {
     #[default]
     Empty,
-    /// A turn from the body, which waits for the end of the turn.
+    /// A turn from the body, which is waiting for the turn to end.
     Turn(TurnStream),
     /// The complete turn or its error, from the wrapper.
     Ended(Result<Arc<Turn>, Error>),
@@ -98,7 +100,8 @@ impl std::fmt::Debug for SlotState {
 }
 
 impl TurnForwarder {
-    /// Yields the events of a turn, including `TurnComplete`, and returns the complete turn.
+    /// Yields the events of a turn, including `TurnComplete`, from the [`forward_turns`] stream,
+    /// and returns the complete turn.
     ///
     /// Other futures in the body, such as a timer, are not polled until the turn has ended. A body
     /// that must receive each event can poll the [`TurnStream`] itself.
@@ -127,7 +130,7 @@ impl TurnForwarder {
 struct ForwardTurns<B> {
     #[pin]
     body: B,
-    /// The turn whose events are yielded.
+    /// The turn whose events are being yielded.
     turn: Option<TurnStream>,
     slot: Slot,
 }

@@ -1,4 +1,4 @@
-//! The handle of a run, which acts on it while it runs.
+//! Defines the handle of a run, which controls the run from other code.
 
 use std::any::Any;
 use std::fmt;
@@ -16,21 +16,22 @@ use crate::journal::Journal;
 use crate::tool::Verdict;
 use crate::usage::Usage;
 
-/// Confirms that input was accepted. The `appended` event that delivers the input has the id of the
-/// receipt. If the input is not delivered, the id is in the `undelivered` field of the outcome.
+/// Confirms that input was accepted. The `appended` event that delivers the input has the same id
+/// as the receipt. If the input is not delivered, the id is included in the outcome's `undelivered`
+/// field.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct InputReceipt {
     /// The id of the input.
     pub id: String,
 }
 
-/// A handle of a run, with which other code can do everything that the owner of the run can do
+/// A handle of a run, which allows other code to do everything that the owner of the run can do
 /// between two polls. Cheap to clone.
 ///
 /// Dropping a handle does not cancel the run. However, an [interactive](crate::Agent::interactive)
 /// run whose [`outcome`](crate::Run::outcome) is awaited waits for verdicts only while a handle
-/// exists. Such a run ends as `pending` when the last handle is dropped. Every handle counts, even
-/// a handle that is stored in the [data](crate::Run::with_data) of the run itself.
+/// exists. When the last handle is dropped, such a run ends with the reason `pending`. Every handle
+/// counts, even a handle that is stored in the run's own [data](crate::Run::with_data).
 pub struct RunHandle {
     pub(super) control: Arc<Control>,
     pub(super) journal: Journal,
@@ -39,7 +40,7 @@ pub struct RunHandle {
     _external_handle: Option<ExternalHandle>,
 }
 
-/// A handle outside the run, which is counted as long as it exists.
+/// Counts as a handle outside the run, as long as this value exists.
 struct ExternalHandle(Arc<Control>);
 
 impl ExternalHandle {
@@ -72,12 +73,13 @@ impl RunHandle {
         Self { control: Arc::default(), journal, ids, _external_handle: None }
     }
 
-    /// Creates a handle of a sub-agent that does not count as a source of verdicts.
+    /// Creates a handle of a sub-agent's run that does not count as a source of verdicts.
     fn for_sub_agent(SubAgentRun { control, journal, ids }: SubAgentRun) -> Self {
         Self { control, journal, ids, _external_handle: None }
     }
 
-    /// Registers the run of a sub-agent, which can receive a verdict whenever this run can.
+    /// Registers the run of a sub-agent, so that the sub-agent can receive a verdict whenever this
+    /// run can.
     pub(super) fn attach_sub_agent(&self, call_id: &str, child: &Self) {
         let Self { control, journal, ids, _external_handle: _outside } = child;
         let (control, ids) = (Arc::clone(control), Arc::clone(ids));
@@ -90,10 +92,10 @@ impl RunHandle {
         self.control.require_external_handle();
     }
 
-    /// Interrupts the run. In its next poll, the run drops the open request and the running tools,
-    /// answers the open calls as interrupted, and finishes. A retry delay, a hook, a compaction or
-    /// a wait for a verdict is dropped as well. If the run was already interrupted or has ended,
-    /// this method has no effect.
+    /// Interrupts the run. When the run is next polled, it drops the open request and the running
+    /// tools, gives each open call a result that says that the call was interrupted, and finishes.
+    /// The run also drops any retry delay, hook, compaction or wait for a verdict. If the run was
+    /// already interrupted or has ended, this method has no effect.
     ///
     /// ```
     /// use futures::StreamExt;
@@ -118,28 +120,28 @@ impl RunHandle {
         self.control.interrupt();
     }
 
-    /// Ends the run after the current turn. The response and the tools of the turn complete and are
-    /// recorded, and no further request is sent. The run ends as `stopped`, or as `completed` or
-    /// for another reason if the turn ends the run anyway. Between two turns, or before the first
-    /// turn, the run ends immediately.
+    /// Ends the run after the current turn. The turn's response and its tool calls complete and are
+    /// recorded, and no further request is sent. The run ends with the reason `stopped`, unless the
+    /// turn ends the run anyway, for example with the reason `completed`. If this method is called
+    /// between two turns, or before the first turn, the run ends immediately.
     pub fn stop_after_turn(&self) {
         self.control.stop_after_turn();
     }
 
-    /// Adds input to the next request, after all tool results. Steering does not skip any calls. If
-    /// the model stops on its own before the input is delivered, the run continues with one more
-    /// turn for the input, unless a limit is reached.
+    /// Adds input to the next request, after all tool results. Steering does not cause any calls to
+    /// be skipped. If the model stops on its own before the input is delivered, the run continues
+    /// with one more turn for the input, unless a limit is reached.
     ///
     /// # Errors
     ///
-    /// Returns an [`UndeliveredInput`] with the items if the run is over.
+    /// Returns an [`UndeliveredInput`] that contains the items if the run is over.
     pub fn steer(&self, input: impl Into<Input>) -> Result<InputReceipt, UndeliveredInput> {
         self.enqueue_input(DeliveryPoint::BeforeNextRequest, input.into())
     }
 
     /// Adds input that is delivered only after the model has stopped on its own. The run then
-    /// continues with one more turn, unless a limit is reached. Several follow-ups are delivered
-    /// one at a time: each follow-up is delivered after the model has stopped again.
+    /// continues with one more turn, unless a limit is reached. If there are several follow-ups,
+    /// they are delivered one at a time, each after the model has stopped again.
     ///
     /// ```
     /// use turnstream::Agent;
@@ -157,32 +159,34 @@ impl RunHandle {
     ///
     /// # Errors
     ///
-    /// Returns an [`UndeliveredInput`] with the items if the run is over.
+    /// Returns an [`UndeliveredInput`] that contains the items if the run is over.
     pub fn follow_up(&self, input: impl Into<Input>) -> Result<InputReceipt, UndeliveredInput> {
         self.enqueue_input(DeliveryPoint::AfterModelStops, input.into())
     }
 
-    /// Returns the number of the first turn whose request contained the input, counted from 1.
-    /// Returns `None` while the input is queued, and for input that is returned as undelivered.
+    /// Returns the number of the first turn whose request contained the input, where the first turn
+    /// of the run is number 1. Returns `None` if the input is still queued or was returned as
+    /// undelivered.
     pub fn delivery_turn(&self, receipt: &InputReceipt) -> Option<u32> {
         self.control.delivery_turn(&receipt.id)
     }
 
-    /// Turns the items at `positions` of the [history](Self::history), counted from 0, into
+    /// Turns the items at the zero-based `positions` in the [history](Self::history) into
     /// [tombstones](crate::Item::tombstone). Tombstones stay in the history, but are not sent in
     /// later requests.
     ///
-    /// The history is changed after all results, before the next request is sent or, if no request
-    /// follows, before the run ends. Each range of items is reported as a `rewritten` event with
-    /// the reason `tombstoned`. [`History::tombstone_edits`] describes which items become
-    /// tombstones together. Items that are already tombstones, and repeated positions, are ignored.
-    /// If the history is compacted first, the positions are updated to the new positions of the
-    /// same items. If a summary replaces some of the items, they are ignored, and the summary is
-    /// not changed. If a compaction keeps only some of several equal items, the last of these items
-    /// are treated as the kept items. If the run is dropped first, no item is changed.
+    /// The history is changed once all calls have results, before the next request is sent or, if
+    /// no request follows, before the run ends. Each range of items that become tombstones is
+    /// reported as a `rewritten` event with the reason `tombstoned`. [`History::tombstone_edits`]
+    /// describes which items become tombstones together. Items that are already tombstones, and
+    /// repeated positions, are ignored. If the history is compacted before this change, the
+    /// positions are updated to the new positions of the same items. Items that have been replaced
+    /// by a summary are ignored, and the summary is not changed. If a compaction keeps only some of
+    /// several equal items, the last of the equal items are treated as the kept items. If the run
+    /// is dropped before this change, no item is changed.
     ///
-    /// Positions change only when the history is compacted during a poll, so the owner of the run
-    /// always reads current positions between two polls.
+    /// Positions change only when the history is compacted during a poll, so between two polls, the
+    /// owner of the run always sees the current positions.
     ///
     /// ```
     /// use futures::StreamExt;
@@ -207,32 +211,32 @@ impl RunHandle {
     /// # Errors
     ///
     /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error, and changes no item, if the
-    /// run is over, or if [`History::tombstone_edits`] fails. It fails if a position has no
-    /// completed item, such as the items of a streaming turn, or if the items include a call that
-    /// has no result yet.
+    /// run is over or if [`History::tombstone_edits`] fails. The latter happens if there is no
+    /// completed item at a position, for example because a turn is still streaming, or if the items
+    /// include a call that has no result yet.
     pub fn tombstone(&self, positions: impl IntoIterator<Item = usize>) -> Result<(), Error> {
         let positions: Vec<usize> = positions.into_iter().collect();
         self.control.tombstone_queue().add(&self.journal, &positions)
     }
 
-    /// Approves a call that waits for a verdict, so that the call runs.
+    /// Approves a call that is waiting for a verdict, so that the call runs.
     ///
     /// `call` is the call from the `approval_requested` event. The verdict applies only if `call`
-    /// equals the waiting call, including its arguments. For a call of a sub-agent, `call` must
-    /// have the path to the call; [`Event::approval_request`](crate::Event::approval_request)
-    /// returns the call with its path.
+    /// equals the waiting call, including its arguments. For a call made by a sub-agent, `call`
+    /// must contain the path to the call;
+    /// [`Event::approval_request`](crate::Event::approval_request) returns the call with its path.
     ///
     /// # Errors
     ///
-    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if no such call waits for a
-    /// verdict. For example, the call already has a verdict, the other calls of its turn have
-    /// ended, or the run is over. The same error is returned for a call of an
+    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if no such call is waiting
+    /// for a verdict, for example because the call already has a verdict, the other calls of its
+    /// turn have ended, or the run is over. Returns the same error for a call to an
     /// [external](crate::Tool::external) tool, which cannot run in this process.
     pub fn approve(&self, call: impl Into<PendingCall>) -> Result<(), Error> {
         self.submit_verdict(call, Verdict::Approve)
     }
 
-    /// Denies a call that waits for a verdict. The model receives `why` as the reason.
+    /// Denies a call that is waiting for a verdict. The model receives `why` as the reason.
     ///
     /// # Errors
     ///
@@ -241,7 +245,7 @@ impl RunHandle {
         self.submit_verdict(call, Verdict::Deny(why.into()))
     }
 
-    /// Submits any verdict on a call that waits for a verdict; [`Verdict::Output`] contains the
+    /// Submits a verdict of any kind on a waiting call. Use [`Verdict::Output`] to provide the
     /// result of the call.
     ///
     /// # Errors
@@ -271,7 +275,8 @@ impl RunHandle {
         }
     }
 
-    /// Returns the handle of the sub-agent that runs or has run for the call with the id `call_id`.
+    /// Returns the handle of the sub-agent that the call with the id `call_id` has started, even if
+    /// the sub-agent's run is over.
     pub fn sub_agent_handle(&self, call_id: &str) -> Option<Self> {
         self.control.sub_agent(call_id).map(|child| Self::for_sub_agent(child).clone())
     }
@@ -282,19 +287,19 @@ impl RunHandle {
     }
 
     /// Returns the current history, in which an open turn is marked as interrupted. If the run is
-    /// dropped or interrupted, the calls of the open turn stay without results.
-    /// [`settled`](History::settled) returns a history that can be sent, and
-    /// [`run_from`](crate::Agent::run_from) settles the history before a run starts.
+    /// dropped or interrupted, the calls in the open turn remain without results. To get a history
+    /// that can be sent, call [`settled`](History::settled); [`run_from`](crate::Agent::run_from)
+    /// does so before the run starts.
     pub fn history(&self) -> History {
         self.journal.history()
     }
 
-    /// Returns the tokens that the run has used so far.
+    /// Returns the run's token usage so far.
     pub fn usage(&self) -> Usage {
         self.journal.usage()
     }
 
-    /// Makes a value available to the tools of the run.
+    /// Makes a value available to the run's tools.
     pub(crate) fn insert_run_data<T: Any + Send + Sync>(&self, value: T) {
         self.control.update_run_data(|data| data.insert(value));
     }

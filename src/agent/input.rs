@@ -3,10 +3,11 @@
 use crate::event::UndeliveredInput;
 use crate::item::{Content, Item};
 
-/// The items that a run starts with. A string is one user message.
+/// The items that are passed to a run as its input. A string is converted into a single user
+/// message.
 ///
-/// The default input is empty, and the run then continues from the end of its history, for example
-/// after the tool results of an earlier run that was stopped.
+/// The default input is empty. A run with empty input continues from the end of its history, for
+/// example after the tool results of an earlier run that was stopped.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Input(pub Vec<Item>);
 
@@ -22,7 +23,7 @@ impl From<String> for Input {
     }
 }
 
-/// Converts content, which may have images and files, into one user message.
+/// Converts content, which may include images and files, into a single user message.
 impl From<Content> for Input {
     fn from(content: Content) -> Self {
         Self(vec![Item::user(content)])
@@ -41,14 +42,14 @@ impl From<Vec<Item>> for Input {
     }
 }
 
-/// Converts `()` into an empty input, with which the model continues from the end of the history.
+/// Converts `()` into an empty input, so that the model continues from the end of the history.
 impl From<()> for Input {
     fn from((): ()) -> Self {
         Self::default()
     }
 }
 
-/// Converts input that a run could not deliver into the input of another run.
+/// Converts input that a run could not deliver into the input for another run.
 impl From<UndeliveredInput> for Input {
     fn from(undelivered: UndeliveredInput) -> Self {
         Self(undelivered.items)

@@ -1,4 +1,4 @@
-//! The tools of a run from the last listing.
+//! Stores the tools of a run, as of the last listing.
 
 use std::sync::{Arc, Mutex};
 
@@ -7,7 +7,7 @@ use crate::error::catch_panic;
 use crate::lock::lock_ignoring_poison;
 use crate::tool::{Tool, Toolkit};
 
-/// The tools of a run from the last listing. The lock is never held across an await.
+/// Stores the tools of a run, as of the last listing. The lock is never held across an await.
 #[derive(Default)]
 pub(super) struct ListedTools(Mutex<ListedState>);
 
@@ -21,25 +21,27 @@ struct ListedState {
     notices: Vec<String>,
 }
 
-/// The tools of all sources, and a toolkit with these tools and the agent's own tools.
+/// The tools from all sources, and a toolkit that contains these tools and the agent's own tools.
 pub(super) struct CurrentTools {
     pub(super) sources: Vec<SourceTools>,
     toolkit: Toolkit,
 }
 
 impl ListedTools {
-    /// Returns the tools of all sources, or `None` before the first listing.
+    /// Returns the tools from all sources, or `None` before the first listing.
     pub(super) fn current(&self) -> Option<Arc<CurrentTools>> {
         lock_ignoring_poison(&self.0).current.clone()
     }
 
-    /// Returns the tools of the agent and of its sources, or `None` before the first listing.
+    /// Returns the agent's own tools and the tools from its sources, or `None` before the first
+    /// listing.
     pub(super) fn toolkit(&self) -> Option<Toolkit> {
         let listed = lock_ignoring_poison(&self.0);
         listed.current.as_ref().map(|current| current.toolkit.clone())
     }
 
-    /// Returns the iteration of the last listing, if there was one.
+    /// Returns the iteration in which the tools were last listed, or `None` before the first
+    /// listing.
     pub(super) fn last_iteration(&self) -> Option<u32> {
         let listed = lock_ignoring_poison(&self.0);
         listed.current.as_ref().map(|_| listed.iteration)
@@ -51,7 +53,8 @@ impl ListedTools {
         (!notices.is_empty()).then(|| notices.join("\n"))
     }
 
-    /// Stores the tools from a listing. The toolkit is rebuilt only if the tools have changed.
+    /// Stores the tools that a listing has returned. The toolkit is rebuilt only if the tools have
+    /// changed.
     pub(super) fn replace(
         &self,
         own: &Toolkit,
@@ -74,7 +77,7 @@ impl ListedTools {
     }
 }
 
-/// Returns whether both listings have the same tools with the same descriptions.
+/// Returns whether both listings contain the same tools with the same descriptions.
 fn is_run_alike(before: &[SourceTools], now: &[SourceTools]) -> bool {
     let is_same =
         |(before, now): (&Tool, &Tool)| before.is_run_like(now) && before.is_described_like(now);

@@ -1,20 +1,20 @@
-//! The ready-made agent: a loop over a provider, a toolkit and a history.
+//! Provides a ready-made agent, which runs a loop with a provider, a toolkit and a history.
 //!
-//! The agent is built only from the public parts of this crate. [`decide()`] and the other
-//! functions of the module `decide` are pure functions that map a turn to the next action.
-//! [`loop_body()`] carries out the action on a [`State`] with the methods of its [`RunContext`].
-//! Each policy is a value in a file of its own. To write your own loop, copy the body and pass the
-//! copy to [`Agent::run_with_body`].
+//! The agent uses only the public API of this crate. [`decide()`] and the other functions in the
+//! module `decide` are pure functions that map a turn to the next action. [`loop_body()`] applies
+//! the action to a [`State`], using the methods of a [`RunContext`]. Each policy is defined in a
+//! file of its own. To write your own loop, copy `loop_body` and pass the copy to
+//! [`Agent::run_with_body`].
 //!
 //! Read the files of this module in this order:
 //!
 //! - `body` contains one iteration of the loop.
 //! - `decide` chooses the next action.
 //! - `state` defines the state of the loop.
-//! - `run_context` has the methods that the body calls. The files `external_facts`,
+//! - `run_context` defines the methods that the body calls. The files `external_facts`,
 //!   `refresh_tools`, `deliver_input`, `compaction`, `send_request`, `run_tools` and `stop_review`
 //!   implement these methods.
-//! - `run` contains the stream around the loop.
+//! - `run` implements the stream that runs the loop.
 //! - `agent` starts runs.
 
 mod agent;

@@ -1,4 +1,4 @@
-//! The running observing hooks of a run, which are polled with it and do not delay it.
+//! Runs the observing hooks of a run, which are polled together with the run and do not delay it.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
@@ -7,8 +7,9 @@ use crate::agent::hook::{Hooks, Observer};
 use crate::item::Item;
 use crate::lock::lock_ignoring_poison;
 
-/// The running observing hooks, and the notes that they have returned. The lock is never held
-/// across a poll: a poll takes the hooks out and puts them back.
+/// Contains the observing hooks that are running, and the notes that such hooks have returned. The
+/// lock is never held across a poll: before a poll, the hooks are taken out, and afterwards, they
+/// are put back.
 #[derive(Default)]
 pub(super) struct Observers(Mutex<ObserverQueue>);
 
@@ -20,12 +21,12 @@ struct ObserverQueue {
     notes: Vec<Item>,
     /// The waker of the run's last poll; `None` before the first poll.
     waker: Option<Arc<Waker>>,
-    /// Whether the loop is over, so that no more hooks are started.
+    /// Whether the loop is over, in which case no more hooks are started.
     is_closed: bool,
 }
 
 impl Observers {
-    /// Polls all observing hooks. Each poll of the run starts with this method.
+    /// Polls all observing hooks. The run calls this method at the start of each poll.
     #[inline]
     pub(super) fn poll(&self, hooks: &Hooks, cx: &mut Context<'_>) {
         // Most agents have no hooks, and this runs for each event.
@@ -78,7 +79,7 @@ impl Observers {
         self.close().into_iter().for_each(cancel_ignoring_panic);
     }
 
-    /// Removes and returns the running hooks. Hooks that start from now on use `waker`.
+    /// Removes and returns the running hooks. Hooks that are started from now on use `waker`.
     fn take_active(&self, waker: &Waker) -> Vec<Observer> {
         let mut inner = self.lock();
         let active = std::mem::take(&mut inner.active);
@@ -98,8 +99,8 @@ impl Observers {
         inner.waker.clone().filter(|_| !inner.is_closed)
     }
 
-    /// Puts back the hooks that are still running, before the hooks that have started in the
-    /// meantime. Returns all of these hooks if the loop is over.
+    /// Puts back the hooks that are still running, in front of the hooks that have started in the
+    /// meantime. If the loop is over, returns all of these hooks instead.
     fn put_back(&self, active: Vec<Observer>) -> Vec<Observer> {
         let mut inner = self.lock();
         if inner.is_closed {
@@ -110,7 +111,7 @@ impl Observers {
         Vec::new()
     }
 
-    /// Adds a hook that has started. Returns the hook if the loop is over.
+    /// Adds a hook that has started. If the loop is over, returns the hook instead.
     fn add(&self, observer: Observer) -> Option<Observer> {
         let mut inner = self.lock();
         if inner.is_closed {
@@ -120,7 +121,7 @@ impl Observers {
         None
     }
 
-    /// Adds notes to the notes that have not been delivered yet.
+    /// Adds notes to the list of notes that have not been delivered yet.
     fn push_notes(&self, notes: Vec<Item>) {
         self.lock().notes.extend(notes);
     }

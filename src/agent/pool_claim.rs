@@ -1,18 +1,18 @@
-//! The capacity of a pool that a run holds.
+//! Defines the claim of a run to capacity from a pool.
 
 use std::sync::{Mutex, MutexGuard};
 
 use crate::agent::budget::{PoolSlot, TokenReservation};
 use crate::lock::lock_ignoring_poison;
 
-/// The capacity of a pool that a run holds for its next or open request.
+/// The pool capacity that a run holds for its next request or its open request.
 #[derive(Debug, Default)]
 pub(super) struct PoolClaim(Mutex<ClaimState>);
 
 #[derive(Debug, Default)]
 struct ClaimState {
     capacity: Option<HeldCapacity>,
-    /// Whether the run reached the front of the queue and gave way to handle something else first.
+    /// Whether the run reached the front of the queue, but had to handle something else first.
     yielded_queue_position: bool,
 }
 
@@ -23,7 +23,8 @@ pub(super) struct HeldCapacity {
 }
 
 impl PoolClaim {
-    /// Releases the held capacity. Call this method after the usage of the request was charged.
+    /// Releases the capacity that the run holds. Call this method after the usage of the request
+    /// has been charged.
     pub(super) fn release(&self) {
         let settled = self.lock().capacity.take();
         drop(settled);
@@ -34,8 +35,8 @@ impl PoolClaim {
         drop(before);
     }
 
-    /// Returns whether the run gave way at the front of the queue before, and stores whether it
-    /// gives way now.
+    /// Returns whether the run had to handle something else when it last reached the front of the
+    /// queue, and stores whether this is the case now.
     pub(super) fn replace_yielded_queue_position(&self, now: bool) -> bool {
         std::mem::replace(&mut self.lock().yielded_queue_position, now)
     }

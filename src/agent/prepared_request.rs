@@ -1,12 +1,12 @@
-//! The request as hooks have changed it.
+//! Defines a request that hooks have changed.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::item::{History, Item};
 use crate::request::{Options, Request, System, ToolSpec};
 
-/// A request as hooks have changed it, which is either the request itself or the recorded changes.
-/// A prepared request is serialized as its changes.
+/// A request after hooks have changed it, stored either as the changed request or as the recorded
+/// changes. A prepared request is serialized as the changes.
 #[derive(Clone, Debug)]
 pub(super) enum PreparedRequest {
     Computed { original: Box<Request>, prepared: Box<Request> },
@@ -17,7 +17,7 @@ pub(super) enum PreparedRequest {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct RequestChanges {
-    /// The changed model, as a list of at most one model. An empty list means that a hook has
+    /// The changed model, as a list with at most one entry. An empty list means that a hook has
     /// removed the model.
     #[serde(skip_serializing_if = "Option::is_none")]
     model: Option<Vec<String>>,
@@ -44,7 +44,7 @@ struct ContextChange {
 }
 
 impl PreparedRequest {
-    /// Returns the changed request. `plain` is the request before the changes.
+    /// Returns the changed request. `plain` is the request before hooks changed it.
     pub(super) fn into_request(self, plain: Request) -> Request {
         match self {
             Self::Computed { prepared: request, .. } => *request,

@@ -1,13 +1,13 @@
-//! The texts that the agent itself sends to the model.
+//! Defines the texts that the agent itself sends to the model.
 
 /// The message that is sent after a reply with neither text nor tool calls.
 pub(super) const EMPTY_REPLY: &str = "Your last reply was empty. Call a tool, or answer with text.";
 
-/// The message that is sent after the output limit cut off a text.
+/// The message that is sent after a text was cut off by the output limit.
 pub(super) const CONTINUE_TRUNCATED: &str =
     "You were cut off. Please continue from where you stopped.";
 
-/// The message that is sent after the same calls returned the same results several times.
+/// The message that is sent after the same calls have returned the same results several times.
 pub(super) const REPEATED_CALLS: &str = "You keep making the same calls, and they return the same \
 results each time. Try something else, or answer with what you know.";
 
@@ -18,7 +18,7 @@ pub(super) const WRAP_UP: &str = "The limit of this run is reached, and no tool 
 /// The result of each call that the model makes in the wrap-up turn.
 pub(super) const NOT_RUN_DURING_WRAP_UP: &str = "Not run: the limit of this run is reached.";
 
-/// Returns the reason in the `retracted` event for a failed turn.
+/// Returns the reason that the `retracted` event gives for a failed turn.
 pub(super) fn retraction_reason(error: &crate::error::Error) -> String {
     format!("the turn failed: {error}")
 }
@@ -39,7 +39,7 @@ pub(super) fn rejected_answer_prompt(objection: &str) -> String {
     )
 }
 
-/// Returns the text of the results of calls that a budget does not allow.
+/// Returns the result text for calls that a budget does not allow.
 pub(super) fn not_run_over_budget(exceeded: &crate::event::BudgetExceeded) -> String {
     format!("Not run: a budget of this run is spent ({exceeded}).")
 }

@@ -1,4 +1,4 @@
-//! Lists the tools of an agent's sources before a request.
+//! Lists the tools from an agent's sources before a request.
 
 use futures::future::join_all;
 
@@ -10,8 +10,8 @@ use crate::error::Error;
 use crate::item::{Content, History};
 use crate::world::EffectKind;
 
-/// Returns whether the sources have to be listed. Sources are listed once per iteration, except for
-/// a wrap-up turn, which calls no tools.
+/// Returns whether the sources must be listed. Sources are listed once per iteration, but not for a
+/// wrap-up turn, in which no tools are called.
 pub(super) fn needs_listing(run: &RunShared, state: &State) -> bool {
     if run.settings.tools.sources.is_empty() {
         return false;
@@ -22,7 +22,7 @@ pub(super) fn needs_listing(run: &RunShared, state: &State) -> bool {
     }
 }
 
-/// Lists the tools of all sources. The new tool lists apply immediately.
+/// Lists the tools from all sources. The new tool lists apply immediately.
 pub(super) async fn refresh_tools(run: &RunShared, state: &State) -> Result<(), Error> {
     let listing_run = run.clone();
     let list = async move {

@@ -1,4 +1,4 @@
-//! Counts iterations that repeat earlier ones.
+//! Counts iterations that repeat earlier iterations.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -8,19 +8,19 @@ use crate::item::{ToolCall, ToolResult};
 use crate::tool::Rationale;
 use crate::turn::Turn;
 
-/// The maximum length of a cycle that is detected.
+/// The maximum length of a cycle that can be detected.
 const MAX_CYCLE_LEN: usize = 4;
 
-/// Counts how many iterations in a row repeat earlier ones, with the same calls and the same
-/// results.
+/// Counts the consecutive iterations that repeat earlier iterations, with the same calls and the
+/// same results.
 ///
 /// An iteration is a turn whose calls were answered. Iterations repeat in a cycle of one to four
 /// iterations, where each iteration has the same calls and results as the iteration one cycle
-/// earlier. Calls of [pollable](crate::Tool::pollable) tools are ignored. A turn with only such
-/// calls, or without any calls, is not counted and does not reset the counter: the iterations
-/// before and after the turn count as consecutive. Arguments are compared as JSON values, so the
-/// order of fields and white space do not matter. The model's [rationale](crate::tool::Rationale)
-/// for a call is not compared.
+/// earlier. Calls to [pollable](crate::Tool::pollable) tools are ignored. A turn that contains only
+/// such calls, or no calls at all, is not counted and does not reset the counter: the iterations
+/// before and after such a turn count as consecutive. Arguments are compared as JSON values, so
+/// whitespace and the order of fields do not matter. The model's
+/// [rationale](crate::tool::Rationale) for a call is not compared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RepeatCounter(
     // `None` before the first iteration. The counts are boxed, since each nested sub-agent has
@@ -42,21 +42,21 @@ struct CycleCounts {
 }
 
 impl RepeatCounter {
-    /// Returns the number of repeated iterations in a row, up to the latest turn, including the
-    /// iterations of the first cycle. The number is 1 if the latest iteration does not repeat
-    /// another iteration. The number is 0 before the first turn, and after a turn that is not
-    /// counted.
+    /// Returns the number of consecutive repeated iterations, up to the latest turn, including the
+    /// iterations in the first cycle. Returns 1 if the latest iteration does not repeat an earlier
+    /// iteration, and 0 before the first turn and after a turn that is not counted.
     ///
-    /// A cycle counts once it has been completed twice. With letters for iterations, `AAA` counts
-    /// 3, `ABAB` counts 4, `ABABA` counts 5, and `ABA` only 1.
+    /// A cycle counts once it has been completed twice. For example, if each letter stands for an
+    /// iteration, the count is 3 after `AAA`, 4 after `ABAB`, 5 after `ABABA`, and only 1 after
+    /// `ABA`.
     pub fn count(&self) -> u32 {
         let Some(row) = self.0.as_ref().filter(|row| row.includes_newest) else { return 0 };
         let cycles = (1..).zip(row.repeats_by_cycle_len).filter(|(cycle, equal)| equal >= cycle);
         cycles.map(|(cycle, equal)| equal.saturating_add(cycle)).max().unwrap_or(1)
     }
 
-    /// Counts one more iteration with these calls and results, except the calls with the ids in
-    /// `polls`.
+    /// Counts one more iteration with the calls in `turn` and the given results, ignoring calls
+    /// whose ids are in `polls`.
     pub(super) fn with_iteration(
         mut self,
         turn: &Turn,

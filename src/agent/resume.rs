@@ -8,9 +8,10 @@ use crate::error::{Error, ErrorKind};
 use crate::item::{History, PendingCall, ToolCall};
 use crate::tool::{Tool, Toolkit, Verdict};
 
-/// Checks that each open call in the history has exactly one verdict, including the calls in the
-/// histories of suspended sub-agents, and that these sub-agents can continue. `toolkit` has the
-/// tools that are known so far; the tools of sources are looked up after the run has listed them.
+/// Checks that there is exactly one verdict for each open call in the history, including the calls
+/// in the histories of suspended sub-agents, and that these sub-agents can continue. `toolkit`
+/// contains the tools that are known so far; the tools from sources are looked up after the run has
+/// listed them.
 pub(super) fn check_verdicts(
     settings: &AgentSettings,
     toolkit: &Toolkit,
@@ -28,7 +29,7 @@ pub(super) fn check_verdicts(
 /// The parts of an agent that are needed to check the verdicts on its calls.
 struct JudgedAgent<'a> {
     toolkit: &'a Toolkit,
-    /// Whether the agent has sources, which may have more tools.
+    /// Whether the agent has tool sources, which may provide more tools.
     has_sources: bool,
     /// Whether a hook may have changed the arguments of a call.
     rewrites_arguments: bool,
@@ -48,7 +49,7 @@ impl JudgedAgent<'_> {
                 inner.entry(parent.to_owned()).or_default().push((call, verdict));
                 continue;
             }
-            // The history may have the call of a wrapper tool that contains the actual call.
+            // The history may contain a call to a wrapper tool, which contains the actual call.
             let call = kit.unwrapped_call(&call.to_tool_call()).into_owned();
             let is_external = kit.get(&call.name).is_some_and(Tool::is_external);
             if is_external && verdict == Verdict::Approve {
@@ -109,8 +110,8 @@ impl JudgedAgent<'_> {
         Ok(ResumeVerdicts::new(own, nested))
     }
 
-    /// Checks the verdicts on the calls of a suspended sub-agent. The outer `Result` has the error
-    /// of the call that runs the sub-agent.
+    /// Checks the verdicts on the calls made by a suspended sub-agent. The outer `Result` contains
+    /// the error for the call that runs the sub-agent.
     fn check_sub_agent(
         &self,
         call: &ToolCall,
@@ -143,7 +144,7 @@ impl JudgedAgent<'_> {
         Ok(can_resume(toolkit).and_then(|()| check_verdicts(&agent, toolkit, child, given)))
     }
 
-    /// Returns whether the tool is unknown and the agent has no source that could have the tool.
+    /// Returns whether the tool is unknown and the agent has no source that could provide the tool.
     fn is_unknown(&self, name: &str) -> bool {
         !self.has_sources && self.toolkit.get(name).is_none()
     }

@@ -1,4 +1,4 @@
-//! The verdicts that a run is resumed with.
+//! The verdicts with which a run is resumed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,19 +6,19 @@ use std::sync::Arc;
 use crate::item::ToolCall;
 use crate::tool::Verdict;
 
-/// The verdicts that a run is resumed with, on its own calls and on the calls of its sub-agents.
-/// Cheap to clone.
+/// Contains the verdicts with which a run is resumed, on the run's own calls and on calls made by
+/// its sub-agents. Cheap to clone.
 ///
-/// Each verdict applies only to exactly the call that it was given for, including the arguments of
-/// the call.
+/// Each verdict applies only to the exact call that it was given for, including the call's
+/// arguments.
 #[derive(Clone, Debug, Default)]
 pub struct ResumeVerdicts(Arc<VerdictMap>);
 
 #[derive(Debug, Default)]
 struct VerdictMap {
-    /// The calls and their verdicts, by call id.
+    /// The run's own calls and their verdicts, by call id.
     own_calls: HashMap<String, (ToolCall, Verdict)>,
-    /// The verdicts on calls of sub-agents, by the id of the call that runs the sub-agent.
+    /// The verdicts on calls made by sub-agents, by the id of the call that runs the sub-agent.
     sub_agents: HashMap<String, ResumeVerdicts>,
 }
 
@@ -30,12 +30,13 @@ impl ResumeVerdicts {
         Self(Arc::new(VerdictMap { own_calls: own, sub_agents: nested }))
     }
 
-    /// Returns the verdict on the run's own call with this id, and the call it was given for.
+    /// Returns the call with this id and its verdict, if the run itself, not a sub-agent, made the
+    /// call.
     pub fn get(&self, call_id: &str) -> Option<&(ToolCall, Verdict)> {
         self.0.own_calls.get(call_id)
     }
 
-    /// Returns the verdicts on the calls of the sub-agent that runs for the call `call_id`.
+    /// Returns the verdicts on the calls made by the sub-agent that runs for the call `call_id`.
     pub(crate) fn for_sub_agent(&self, call_id: &str) -> Option<&Self> {
         self.0.sub_agents.get(call_id)
     }

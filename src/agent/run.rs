@@ -1,4 +1,4 @@
-//! One run of an agent.
+//! Defines a single run of an agent.
 
 use std::any::Any;
 use std::fmt;
@@ -33,24 +33,24 @@ pub(super) struct RunArgs {
     pub(super) resume_verdicts: Option<ResumeVerdicts>,
 }
 
-/// One run of an agent: a stream of its events, the last of which is `Finished`.
+/// A single run of an agent, which is a stream of events that ends with `Finished`.
 ///
 /// If the run failed, [`Outcome::error`] is set, and the stream yields the same error as `Err`,
-/// after `Finished` and before `None`. A loop `while let Some(event) = run.try_next().await?`
-/// therefore returns the error. A run that did not fail but ended as, for example, `max_turns`,
-/// `budget`, `stopped` or `pending` has no error. [`outcome`](Self::outcome) returns the outcome of
-/// every run, even of a failed run, and [`Outcome::into_result`] converts the outcome of a failed
-/// run into its error.
+/// after `Finished` and before `None`. A loop that uses `run.try_next().await?` therefore returns
+/// the error. A run that ends with a reason such as `max_turns`, `budget`, `stopped` or `pending`
+/// has not failed, and has no error. [`outcome`](Self::outcome) returns the outcome of any run,
+/// including a failed run, and [`Outcome::into_result`] converts the outcome of a failed run into
+/// its error.
 ///
-/// Between two polls the owner of the run can inspect and control the run. A run dereferences to
-/// its [`RunHandle`], which has [`steer`](RunHandle::steer), [`follow_up`](RunHandle::follow_up),
-/// [`approve`](RunHandle::approve), [`deny`](RunHandle::deny), [`interrupt`](RunHandle::interrupt),
-/// [`history`](RunHandle::history) and more.
+/// Between two polls, the owner of the run can inspect and control the run. A run dereferences to
+/// its [`RunHandle`], which provides [`steer`](RunHandle::steer),
+/// [`follow_up`](RunHandle::follow_up), [`approve`](RunHandle::approve), [`deny`](RunHandle::deny),
+/// [`interrupt`](RunHandle::interrupt), [`history`](RunHandle::history) and more.
 ///
-/// Dropping the run cancels the open request and the running tools. The history up to that point
-/// can still be read from a [`handle`](Self::handle) of the run.
+/// Dropping the run cancels the open request and the running tools. After the run has been dropped,
+/// its history can still be read from a [`handle`](Self::handle).
 ///
-/// A run may be moved to another tokio runtime between two turns. Within a turn, a run may be moved
+/// A run may be moved to another tokio runtime between two turns. During a turn, a run may be moved
 /// only if the first runtime is a multi-thread runtime; see
 /// [`stream_turn`](crate::Provider::stream_turn).
 ///
@@ -72,25 +72,27 @@ pub(super) struct RunArgs {
 /// ```
 #[must_use = "streams do nothing unless polled"]
 pub struct Run {
-    /// The event that appends the input; `None` after the event was yielded.
+    /// The event that appends the input; `None` once the event has been yielded.
     input_event: Option<Event>,
-    /// The loop of the run; `None` after the loop has ended. The loop is dropped before the final
+    /// The loop of the run; `None` once the loop has ended. The loop is dropped before the final
     /// events are yielded.
     loop_stream: Option<Pin<Box<dyn IterationStream>>>,
     state: StateCell<State>,
     deadline: RunDeadline,
-    /// The exceeded time limit, from the moment when only the time reserved for the wrap-up turn is
-    /// left until that turn starts. Meanwhile, the dropped calls are answered.
+    /// The exceeded time limit. This field is set from the moment when only the time reserved for
+    /// the wrap-up turn is left until the wrap-up turn starts. Meanwhile, the dropped calls are
+    /// answered.
     pending_wrap_up: Option<BudgetExceeded>,
-    /// The results since the active body started, if a wrap-up turn may need these results.
+    /// The results received since the active body started, if a wrap-up turn may need these
+    /// results.
     iteration_results: Vec<ToolResult>,
-    /// Whether the loop was polled after the last event was yielded.
+    /// Whether the loop has been polled since the last event was yielded.
     polled_since_last_event: bool,
-    /// The end of the run, from the end of the loop until `Finished` is yielded.
+    /// The end of the run. This field is set from the end of the loop until `Finished` is yielded.
     pending_end: Option<PendingEnd>,
-    /// The outcome of the run, set after `Finished` was yielded.
+    /// The outcome of the run; set once `Finished` has been yielded.
     outcome: Option<Box<Outcome>>,
-    /// The error of a failed run, from `Finished` until the `Err` is yielded.
+    /// The error of a failed run. This field is set from `Finished` until the `Err` is yielded.
     failure: Option<Error>,
     shared: RunShared,
 }
@@ -178,16 +180,16 @@ impl Run {
         }
     }
 
-    /// Makes a value, for example the current user or a connection, available to the tools of this
-    /// run. A tool gets the value by its type with
-    /// [`ToolContext::data`](crate::tool::ToolContext::data). Call this method before the first
-    /// poll, since calls that have already started do not receive the value.
+    /// Makes a value, such as the current user or a connection, available to the tools in this run.
+    /// A tool gets the value by its type with
+    /// [`ToolContext::data`](crate::tool::ToolContext::data). Call this method before the run is
+    /// first polled, since calls that have already started do not receive the value.
     ///
-    /// The tools of sub-agents receive the data as well. Hooks and providers do not receive the
-    /// data. A body of your own gets the data from
+    /// The tools in sub-agents receive the data as well. Hooks and providers do not receive the
+    /// data. A custom loop body gets the data from
     /// [`RunContext::run_data`](crate::agent::RunContext::run_data). If `value` is a [`RunData`],
-    /// all its values are added. The data is not part of the history, so it must be passed to a
-    /// resumed run again.
+    /// all values in it are added. The data is not part of the history, so a resumed run must be
+    /// given the data again.
     ///
     /// ```
     /// use serde_json::json;
@@ -221,21 +223,21 @@ impl Run {
         self
     }
 
-    /// Adds the data of the parent's run to a run of a sub-agent.
+    /// Adds the data of the parent's run to a sub-agent's run.
     pub(super) fn with_parent_run_data(self, data: RunData) -> Self {
         self.shared.control().update_run_data(|_| data);
         self
     }
 
-    /// Polls the run to its end and returns the outcome. If `Finished` was already yielded, the
-    /// future is ready immediately. Dropping the future cancels the run.
+    /// Polls the run until it ends, and returns its outcome. If `Finished` has already been
+    /// yielded, the future is ready immediately. Dropping the future cancels the run.
     ///
-    /// A failed run has an outcome as well, with [`error`](Outcome::error) set.
-    /// [`into_result`](Outcome::into_result) turns the outcome of a failed run into an `Err`.
+    /// For a failed run, [`error`](Outcome::error) is set in the outcome.
+    /// [`into_result`](Outcome::into_result) converts such an outcome into an `Err`.
     ///
     /// This method consumes the run, so verdicts can come only from a [handle](Self::handle). An
     /// [interactive](crate::Agent::interactive) run therefore waits for a verdict only while a
-    /// handle exists; without a handle, it ends as `pending`.
+    /// handle exists; if there is no handle, the run ends with the reason `pending`.
     pub async fn outcome(mut self) -> Outcome {
         self.shared.handle.require_external_handle();
         loop {
@@ -249,8 +251,7 @@ impl Run {
         }
     }
 
-    /// Returns a handle of the run, with which other code can control the run, even if an adapter
-    /// owns the run.
+    /// Returns a handle that allows other code to control the run, even if an adapter owns the run.
     pub fn handle(&self) -> RunHandle {
         RunHandle::clone(&self.shared.handle)
     }
@@ -313,7 +314,7 @@ impl Run {
         }
     }
 
-    /// Reports to the world that the run ended its loop with an error, at a time limit or by an
+    /// Notifies the world that the loop of the run ended because of an error, a time limit or an
     /// interrupt.
     fn notify_world_ended(&self, error: Option<Error>, time_up: Option<TimeLimitReached>) {
         let ending = LoopEnd {
@@ -324,7 +325,7 @@ impl Run {
         self.shared.effects.world().on_end(&ending);
     }
 
-    /// Reports to the world an event that is about to be yielded.
+    /// Notifies the world of an event that is about to be yielded.
     fn notify_world(&mut self, event: &Event) {
         self.polled_since_last_event = false;
         self.shared.effects.world().observe(event);
@@ -340,7 +341,8 @@ impl Run {
             |it: &BudgetExceeded| *reason == EndReason::Budget || it.kind == BudgetKind::Target;
         let budget = time_up.or_else(|| self.state.get().end.exceeded_budget.filter(counts));
         let handle = &self.shared.handle;
-        // If the run ends as `pending`, a call that waits for a verdict has no result.
+        // If the run ends with the reason `pending`, a call that is waiting for a verdict has no
+        // result.
         let is_answered = *reason == EndReason::Pending || handle.journal.all_calls_answered();
         if is_answered && let Some(event) = apply_final_tombstones(&self.shared) {
             return Some(event);
@@ -439,8 +441,8 @@ impl Run {
         self.pending_wrap_up = Some(exceeded);
     }
 
-    /// Starts the body again for the wrap-up turn. The body finds that the time is over, and yields
-    /// the events of the transition.
+    /// Restarts the body for the wrap-up turn. The body detects that the time limit is exceeded,
+    /// and yields the events of the transition.
     fn begin_wrap_up(&mut self, exceeded: BudgetExceeded) {
         let journal = &self.shared.handle.journal;
         let (history, requests) = (journal.history(), journal.requests());
@@ -458,7 +460,7 @@ impl Run {
         let _ = catch_panic(|| events.restart(state));
     }
 
-    /// Collects a result of the active body if a wrap-up turn may need the result.
+    /// Collects a result from the active body if a wrap-up turn may need the result.
     fn collect_result(&mut self, event: &Event) {
         if !self.deadline.can_wrap_up() {
             return;
@@ -469,8 +471,8 @@ impl Run {
         }
     }
 
-    /// Returns whether there is no open request and no running call that a timer would have to
-    /// drop.
+    /// Returns true if there is no open request and no running call that would have to be dropped
+    /// when a timer expires.
     fn is_between_turns(&self) -> bool {
         let handle = &self.shared.handle;
         let (journal, control) = (&handle.journal, &handle.control);
@@ -584,12 +586,12 @@ impl Stream for Run {
             this.notify_world(&event);
             return Poll::Ready(Some(Ok(event)));
         }
-        // `Finished` has the same error, so the world does not observe this `Err`.
+        // `Finished` contains the same error, so the world does not receive this `Err`.
         Poll::Ready(this.failure.take().map(Err))
     }
 }
 
-/// The owner of a run controls the run with the methods of its [`RunHandle`].
+/// Allows the owner of a run to control the run with the methods of [`RunHandle`].
 impl Deref for Run {
     type Target = RunHandle;
 

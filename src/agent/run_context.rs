@@ -1,4 +1,4 @@
-//! The context of the body of the agent's loop.
+//! The context that a loop body uses to act on its run.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,13 +24,12 @@ use crate::turn::{PartialTurn, Turn, TurnEvent};
 use crate::usage::Usage;
 use crate::world::EffectKind;
 
-/// The context of the body of the agent's loop: the agent, and the handle of its run. Cheap to
-/// clone.
+/// Gives a loop body access to the agent and to the handle of the run. Cheap to clone.
 ///
-/// Each method is one step of [`loop_body`](super::loop_body); a body of your own calls the methods
-/// that it needs. External effects of the methods go through the run's [world](crate::world), so
-/// that the effects can be recorded, replayed or stored by a durable engine. Effects of your own
-/// body are recorded and replayed only if they are performed with [`step`](Self::step).
+/// The methods are the steps of [`loop_body`](super::loop_body); a custom body calls the methods
+/// that it needs. The external effects of these methods go through the run's [world](crate::world),
+/// so that the effects can be recorded, replayed or stored by a durable engine. The effects of a
+/// custom body are recorded and replayed only if they are performed with [`step`](Self::step).
 #[derive(Clone)]
 pub struct RunContext(RunShared);
 
@@ -39,8 +38,8 @@ impl RunContext {
         Self(shared)
     }
 
-    /// Returns a toolkit with the agent's own tools and the tools of its
-    /// [sources](crate::Agent::with_tool_source) from the last listing.
+    /// Returns a toolkit that contains the agent's own tools and the tools from its
+    /// [sources](crate::Agent::with_tool_source), as of the last listing.
     pub fn toolkit(&self) -> Toolkit {
         self.0.toolkit().into_owned()
     }
@@ -50,13 +49,13 @@ impl RunContext {
         &self.0.handle
     }
 
-    /// Performs an effect of a body of your own. The run's [world](crate::world) may store the
-    /// value of the effect, so that a replay of the run, or its next attempt, gets the same value
-    /// without performing the effect again. Effects that a body performs without this method are
-    /// performed each time.
+    /// Performs an effect of a custom body. The run's [world](crate::world) may store the value of
+    /// the effect, so that a replay or the next attempt of the run gets the same value without
+    /// performing the effect again. Effects that a body performs without this method are performed
+    /// each time.
     ///
     /// Steps with the same name are distinguished by their order in the iteration. The returned
-    /// future does nothing before it is polled. Dropping the returned future drops the `step`
+    /// future does nothing until it is polled. Dropping the returned future drops the `step`
     /// future.
     ///
     /// ```
@@ -88,9 +87,10 @@ impl RunContext {
     ///
     /// # Errors
     ///
-    /// Returns the error of the step, a [`ReplayMismatch`](crate::ErrorKind::ReplayMismatch) error
-    /// if a recording has no step with this name, or a [`Store`](crate::ErrorKind::Store) error if
-    /// the stored value cannot be decoded.
+    /// Returns the error from the `step` future, a
+    /// [`ReplayMismatch`](crate::ErrorKind::ReplayMismatch) error if a recording contains no step
+    /// with this name, or a [`Store`](crate::ErrorKind::Store) error if the stored value cannot be
+    /// decoded.
     pub fn step<T, F>(
         &self,
         name: &str,
@@ -108,8 +108,8 @@ impl RunContext {
         self.0.control().run_data()
     }
 
-    /// Returns the history after all events that the body has yielded so far. The returned history
-    /// is a snapshot, and creating the snapshot copies no items.
+    /// Returns a snapshot of the history that includes all events that the body has yielded so far.
+    /// Creating the snapshot does not copy any items.
     pub fn history(&self) -> History {
         self.0.history()
     }
@@ -119,32 +119,32 @@ impl RunContext {
         self.0.new_id()
     }
 
-    /// Returns the facts that a decision needs in addition to the state, and the state, in which
-    /// the exceeded budget is set if a limit was reached.
+    /// Returns the state and the facts that a decision needs in addition to the state. If a limit
+    /// was reached, the exceeded budget is set in the returned state.
     pub fn gather_facts(&self, state: State) -> (State, Facts) {
         external_facts::gather_facts(&self.0, state)
     }
 
-    /// Returns the amounts that the run has used so far. Usage since the last call of this method
-    /// is charged to the pool.
+    /// Returns the amounts that the run has used so far, and charges the usage since the last call
+    /// of this method to the pool.
     pub fn budget_usage(&self, state: &State) -> BudgetUsage {
         self.0.budget_usage(state)
     }
 
-    /// Lists the tools of the agent's [sources](crate::Agent::with_tool_source), once per
+    /// Lists the tools from the agent's [sources](crate::Agent::with_tool_source), once per
     /// iteration. If the tools have changed, the next call of
     /// [`deliver_next_input`](Self::deliver_next_input) returns an event that reports the change to
     /// the model. If the agent has no sources, this method does nothing.
     ///
-    /// Call this method before `deliver_next_input`, and before the calls of a run are resumed. If
-    /// the body has not called this method, [`next_request`](Self::next_request) does, and changes
-    /// are then reported to the model one request later.
+    /// Call this method before `deliver_next_input`, and before a run's calls are resumed. If the
+    /// body has not called this method, [`next_request`](Self::next_request) calls it, and changes
+    /// to the tools are reported to the model one request later.
     ///
     /// # Errors
     ///
-    /// Returns the error of the source, with the name of the source in the message, if the first
-    /// listing of a run fails. Returns an [`InvalidRequest`](crate::ErrorKind::InvalidRequest)
-    /// error if two tools of the first lists have the same name.
+    /// If the first listing of a run fails, returns the error from the source, with the name of the
+    /// source in the message. Returns an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error
+    /// if two tools in the first lists have the same name.
     pub fn refresh_tools(&self, state: &State) -> impl Future<Output = Result<(), Error>> + Send {
         // The future is boxed, as in `next_request`, but only if there are sources to list.
         let listing = refresh_tools::needs_listing(&self.0, state)
@@ -157,10 +157,11 @@ impl RunContext {
         }
     }
 
-    /// Makes the next change to the history before a request. The order of the changes is: a report
-    /// of changed tools, items that hooks returned, [tombstones](RunHandle::tombstone), steered
-    /// input, and a follow-up if it is due. Yield each returned event, and call the method until it
-    /// returns `None`. The history of the returned state then contains all of the changes.
+    /// Makes the next change to the history before a request. The changes are made in this order: a
+    /// report of changed tools, items that hooks returned, [tombstones](RunHandle::tombstone),
+    /// steered input, and a follow-up if one is due. Yield each returned event, and call this
+    /// method until it returns `None` instead of an event. The history in the returned state then
+    /// contains all of the changes.
     pub fn deliver_next_input(&self, state: State) -> (State, Option<Event>) {
         if self.0.control().has_unobserved_changes() {
             return (state, None);
@@ -170,14 +171,14 @@ impl RunContext {
     }
 
     /// Shortens the history before a request. [Old turns](crate::Agent::with_ageing) are shortened
-    /// first; the compactor is called if the request is close to the
+    /// first; then, the compactor is called if the request is close to filling the
     /// [window](crate::Agent::with_window). Call this method until it returns no event, which means
     /// that the request can be sent.
     ///
     /// After a request has exceeded the threshold, the compactor is called until the request is a
-    /// quarter below the threshold, so that not every request changes the provider's cached prefix.
-    /// A failed compaction is reported to hooks, and is tried again when the request has grown by a
-    /// twentieth of the window.
+    /// quarter below the threshold, so that the provider's cached prefix does not change with every
+    /// request. A failed compaction is reported to hooks, and is tried again when the request has
+    /// grown by a twentieth of the window.
     pub fn compact_if_needed(
         &self,
         state: State,
@@ -192,10 +193,10 @@ impl RunContext {
         })
     }
 
-    /// Compacts a history that did not fit the model, and [marks the history as compacted for this
-    /// reason](crate::context::was_reactively_compacted). If the history cannot be compacted, the
-    /// method returns no event, or an event that [replaces nothing](Event::is_rewrite), and hooks
-    /// receive the error.
+    /// Compacts a history that has exceeded the model's context window, and [marks the history as
+    /// compacted for this reason](crate::context::was_reactively_compacted). If the history cannot
+    /// be compacted, this method returns no event, or an event that [replaces
+    /// nothing](Event::is_rewrite), and hooks receive the error.
     pub fn compact(&self, state: State) -> impl Future<Output = (State, Option<Event>)> + Send {
         // The future is boxed for the same reasons as in `next_request`.
         Box::pin(async move {
@@ -207,38 +208,40 @@ impl RunContext {
         })
     }
 
-    /// Builds the next request from the state, lets hooks change the request, and waits until the
-    /// run's [pool](crate::agent::Pool) has tokens and a slot for the request. A returned request
-    /// counts as a model call.
+    /// Builds the next request from the state, lets hooks change the request, and waits until
+    /// tokens and a slot for the request are available in the run's [pool](crate::agent::Pool). A
+    /// returned request counts as a model call.
     ///
     /// Returns `None` instead of a request if the pool is exhausted, or if something that must be
-    /// handled first, such as steered input, arrived while the run waited. `None` does not count as
-    /// a model call, and the body must start again from [`gather_facts`](Self::gather_facts). The
-    /// run keeps its position in the queue of the pool, unless the future is dropped.
+    /// handled first, such as steered input, arrived while the run was waiting. In this case, no
+    /// model call is counted, and the body must start again from
+    /// [`gather_facts`](Self::gather_facts). The run keeps its position in the pool's queue, unless
+    /// the future is dropped.
     ///
     /// # Errors
     ///
     /// Returns a [`Hook`](crate::ErrorKind::Hook) error if a hook fails. Returns an
     /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error if two tools have the same name,
-    /// or if a cost limit is set and the model has no price. Also returns an `InvalidRequest` error
-    /// if the run has not received an event of [`deliver_next_input`](Self::deliver_next_input),
+    /// or if a cost limit is set but the model's price is unknown. Also returns an `InvalidRequest`
+    /// error if the run has not received an event from
+    /// [`deliver_next_input`](Self::deliver_next_input),
     /// [`compact_if_needed`](Self::compact_if_needed) or [`compact`](Self::compact), because the
     /// body did not yield the event or is polled ahead.
     pub fn next_request(
         &self,
         state: State,
     ) -> impl Future<Output = Result<(State, Option<Box<Request>>), Error>> + Send {
-        // The future is boxed to keep the body's future small, and to save stack space in nested
+        // Boxing the future keeps the body's future small, and saves stack space in nested
         // sub-agents.
         Box::pin(send_request::next_request(&self.0, state))
     }
 
-    /// Remembers that the run must receive the event before the history is used again.
+    /// Records that the run must receive the event before the history is used again.
     fn track_unobserved_change(&self, event: Option<Event>) -> Option<Event> {
         event.inspect(|event| self.0.control().track_unobserved_change(event))
     }
 
-    /// Returns the `turn_started` event, which is yielded before a request is sent.
+    /// Returns the `turn_started` event, which a body yields before it sends a request.
     pub fn turn_started_event(&self, state: &State) -> Event {
         Event::TurnStarted {
             turn: state.counts.model_calls,
@@ -247,18 +250,18 @@ impl RunContext {
         }
     }
 
-    /// Returns the stream of a turn, which sends the request when it is first polled. This method
-    /// also starts the hooks that observe the start of the turn.
+    /// Returns a stream that sends the request when first polled, and yields the events of the
+    /// turn. This method also starts the hooks that observe the start of the turn.
     ///
-    /// In a replay, the turn fails with [`ReplayMismatch`](crate::ErrorKind::ReplayMismatch) if its
-    /// request differs from that of the recorded run.
+    /// In a replay, the turn fails with [`ReplayMismatch`](crate::ErrorKind::ReplayMismatch) if the
+    /// request differs from the request in the recorded run.
     pub fn send_request(&self, state: &State, request: Box<Request>) -> TurnStream {
         send_request::send_request(&self.0, state, *request)
     }
 
-    /// Starts the hooks that observe a complete turn. The run polls the futures of these hooks and
-    /// does not wait for them. [`deliver_next_input`](Self::deliver_next_input) delivers the items
-    /// that observing hooks return.
+    /// Starts the hooks that observe a complete turn. The run polls the futures of these hooks, but
+    /// does not wait for them to complete. [`deliver_next_input`](Self::deliver_next_input)
+    /// delivers the items that observing hooks return.
     pub fn notify_turn(&self, state: &State, turn: &Arc<Turn>) {
         let hooks = self.0.hooks();
         if !hooks.is_empty() {
@@ -268,8 +271,8 @@ impl RunContext {
         }
     }
 
-    /// Reports a failed turn to hooks. Returns the event that retracts the open turn if any events
-    /// of the turn were yielded.
+    /// Reports a failed turn to hooks. If any events of the turn were yielded, returns the event
+    /// that retracts the open turn.
     pub fn report_error(&self, state: &State, error: &Error) -> Option<Event> {
         let control = self.0.control();
         control.set_last_failure(error);
@@ -281,23 +284,23 @@ impl RunContext {
         self.0.handle.journal.has_open_turn().then(|| TurnEvent::Retracted { why, usage }.into())
     }
 
-    /// Returns the stream that answers a turn's calls, either by running them or with the results
-    /// that the decision requires instead.
+    /// Returns a stream that answers the calls of a turn, either by running the calls or by using
+    /// the results that the decision requires instead.
     ///
-    /// If `turn` is `None`, the stream resumes the pending calls of the history.
+    /// If `turn` is `None`, the stream resumes the pending calls in the history.
     ///
     /// # Errors
     ///
     /// Returns an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error if `turn` is `None`
-    /// and the history has no calls that can be resumed.
+    /// and the history contains no calls that can be resumed.
     pub fn run_tools(
         &self,
         state: &State,
         turn: Option<&Arc<Turn>>,
         decision: &Decision,
     ) -> Result<Box<ToolRun>, Error> {
-        // The tool run is boxed, since a body keeps it in its own state, even while the body waits
-        // for the model.
+        // The tool run is boxed, since a body stores the tool run in its own state, even while the
+        // body waits for the model.
         run_tools::run_tools(&self.0, state, turn, decision).map(Box::new)
     }
 
@@ -307,8 +310,8 @@ impl RunContext {
     ///
     /// # Errors
     ///
-    /// Returns the error of the world, or an [`InvalidRequest`](crate::ErrorKind::InvalidRequest)
-    /// error if a verdict is not for a pending call.
+    /// Returns the error from the world, or an [`InvalidRequest`](crate::ErrorKind::InvalidRequest)
+    /// error if a verdict does not refer to a pending call.
     pub fn resume_pending_calls(
         &self,
         state: &State,
@@ -317,13 +320,14 @@ impl RunContext {
         Box::pin(run_tools::resume_pending_calls(&self.0, state))
     }
 
-    /// Rejects all further verdicts on the calls of this turn.
+    /// Rejects all further verdicts on the calls in the current turn.
     pub fn stop_accepting_verdicts(&self) {
         self.0.control().stop_accepting_verdicts();
     }
 
-    /// Decides the next action after the model has stopped on its own. This method runs the
-    /// validations, the stop hooks and the evidence policy, and checks the token target.
+    /// Decides the next action after the model has stopped on its own. To do so, this method runs
+    /// the validations, the stop hooks and the evidence policy, and checks whether the token target
+    /// is reached.
     ///
     /// # Errors
     ///
@@ -337,8 +341,8 @@ impl RunContext {
         Box::pin(stop_review::review_stop(&self.0, state, turn))
     }
 
-    /// Returns the action that ends the run if `next` would send a request and a hook stops the
-    /// run. Otherwise returns `next`.
+    /// Returns an action that ends the run if `next` would send a request but a hook stops the run.
+    /// Otherwise, returns `next`.
     ///
     /// # Errors
     ///
@@ -362,8 +366,8 @@ impl RunContext {
         })
     }
 
-    /// Applies an action to the state, and returns the events that report the action and the step
-    /// that follows. Yield the events first, and then the step.
+    /// Applies an action to the state. Returns the events that report the action, and the step that
+    /// a body must yield after these events.
     pub fn apply_next_action(
         &self,
         state: State,

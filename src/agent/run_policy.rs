@@ -1,5 +1,4 @@
-//! The policy between the calls of a turn and their tools, which applies hooks, verdicts and the
-//! slots of the pool.
+//! Applies hooks, verdicts and the pool's slots to the calls in a turn before their tools run.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -16,7 +15,7 @@ use crate::tool::{
     Permission, PermissionDecision, Tool, ToolContext, ToolPolicy, Verdict, redact_each,
 };
 
-/// The tool policy of one turn.
+/// The tool policy for one turn.
 pub(super) struct RunPolicy {
     run: RunShared,
     state: State,
@@ -27,8 +26,8 @@ impl RunPolicy {
         Self { run, state }
     }
 
-    /// Returns the verdict on this call that the run was resumed with. A verdict applies only to
-    /// exactly the call that it was given for.
+    /// Returns the verdict on this call with which the run was resumed. A verdict applies only to
+    /// the exact call that it was given for.
     fn resumed_verdict(&self, call: &ToolCall) -> Option<Verdict> {
         let (judged, verdict) =
             self.state.approvals.resume_verdicts.as_ref()?.get(&call.call_id)?;
@@ -45,7 +44,7 @@ impl ToolPolicy for RunPolicy {
     }
 
     fn before_call(&mut self, call: &ToolCall) -> BoxFuture<'static, Result<Permission, Error>> {
-        // A verdict that the run was resumed with applies even if the call does not need an
+        // A verdict with which the run was resumed applies even if the call does not need an
         // approval.
         let judged = self.resumed_verdict(call).is_some();
         let otherwise =

@@ -1,4 +1,4 @@
-//! The data that the parts of a run share.
+//! Defines the data that is shared by the parts of a run.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use crate::tool::Toolkit;
 use crate::turn::Turn;
 use crate::world::{EffectKind, Effects};
 
-/// The data that the parts of a run share: the settings of its agent, its handle, and its world.
-/// Cheap to clone.
+/// Contains the data that is shared by the parts of a run: the agent's settings, the run's handle,
+/// and the run's world. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct RunShared {
     pub(super) settings: Arc<AgentSettings>,
@@ -36,7 +36,7 @@ impl RunShared {
         &self.settings.hooks
     }
 
-    /// Returns the agent's own tools and the tools of its sources from the last listing.
+    /// Returns the agent's own tools and the tools from its sources, as of the last listing.
     pub(super) fn toolkit(&self) -> Cow<'_, Toolkit> {
         let tools = &self.settings.tools;
         let listed = match tools.sources.is_empty() {
@@ -51,7 +51,7 @@ impl RunShared {
         self.effects.draw(EffectKind::Id, || self.settings.ids.next_id())
     }
 
-    /// Returns the history after all events of the run so far.
+    /// Returns the history, including all events that the run has yielded so far.
     pub(super) fn history(&self) -> History {
         self.handle.history()
     }
@@ -64,8 +64,8 @@ impl RunShared {
         &**fallback.unwrap_or(&models.provider)
     }
 
-    /// Returns the limit that is reached, if any. If a wrap-up turn can follow, the time reserved
-    /// for it counts as used.
+    /// Returns the limit that has been reached, if any. If a wrap-up turn can follow, the time
+    /// reserved for the wrap-up turn counts as used.
     pub(super) fn exceeded_limit(
         &self,
         state: &State,
@@ -78,8 +78,8 @@ impl RunShared {
         }
     }
 
-    /// Returns the usage of the run. Usage since the last call of this method is charged to the
-    /// pool.
+    /// Returns the usage of the run, and charges the usage since the last call of this method to
+    /// the pool.
     pub(super) fn budget_usage(&self, state: &State) -> BudgetUsage {
         let charged = self.charge_usage();
         BudgetUsage {
@@ -95,8 +95,8 @@ impl RunShared {
             .charge_usage(self.handle.usage(), |more| self.settings.limits.budget.charge(more))
     }
 
-    /// Charges the usage of a request that was answered or has failed, and returns the rest of its
-    /// reservation to the pool.
+    /// Charges the usage of a request that was answered or has failed, and returns the rest of the
+    /// request's reservation to the pool.
     pub(super) fn finish_request(&self) {
         self.control().end_request();
         self.charge_usage();
@@ -137,8 +137,8 @@ impl RunShared {
             && requests < self.settings.limits.limits.max_turns
     }
 
-    /// Charges the usage of the last requests when the run is over. Returns the total cost, if a
-    /// cost limit is set.
+    /// Charges the usage of the last requests when the run is over. If a cost limit is set, returns
+    /// the total cost.
     pub(super) fn charge_final_usage(&self, state: &State) -> Option<u64> {
         self.finish_request();
         let spent = self.budget_usage(state);

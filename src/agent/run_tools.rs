@@ -13,8 +13,8 @@ use crate::tool::redact_each;
 use crate::tool::{RemainingSubAgentDepth, ToolRun};
 use crate::turn::Turn;
 
-/// Returns the stream that answers a turn's calls, either by running them or with the results that
-/// the decision requires instead.
+/// Returns a stream that answers the calls of a turn, either by running the calls or by using the
+/// results that the decision requires instead.
 pub(super) fn run_tools(
     run: &RunShared,
     state: &State,
@@ -56,7 +56,8 @@ pub(super) fn run_tools(
     let tools = tools.with_history_source(move || handle.history());
     #[cfg(feature = "durable")]
     let tools = {
-        // The closure does not keep the run, since the run has the world, which keeps the closure.
+        // The closure does not hold the run, since the run holds the world, which holds the
+        // closure.
         let (hooks, state) = (run.hooks().clone(), state.clone());
         tools.with_progress_redactor(Arc::new(move |call, data| {
             let data = std::slice::from_mut(data);
@@ -95,8 +96,8 @@ pub(super) async fn resume_pending_calls(
     Ok(Some(Box::new(run_tools(run, &resuming, None, &Decision::RunTools)?)))
 }
 
-/// Returns an error if the body has not listed the tool sources, since calls of their tools would
-/// be answered as calls of unknown tools.
+/// Returns an error if the body has not listed the tool sources, since calls to tools from these
+/// sources would be treated as calls to unknown tools.
 fn ensure_listed(run: &RunShared, state: &State) -> Result<(), Error> {
     let own = &run.settings.tools.toolkit;
     let is_unlisted = !run.settings.tools.sources.is_empty()

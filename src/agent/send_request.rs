@@ -17,7 +17,7 @@ use crate::stream::{TurnStream, seal};
 use crate::turn::TurnEvent;
 use crate::world::EffectKind;
 
-/// Builds the request of a state, and waits until it may be sent.
+/// Builds the next request from the state, and waits until the request may be sent.
 pub(super) async fn next_request(
     run: &RunShared,
     state: State,
@@ -54,7 +54,7 @@ pub(super) async fn next_request(
     Ok((asked, Some(Box::new(request))))
 }
 
-/// Builds the request with the changes of the hooks or, in a replay, with the recorded changes.
+/// Builds the request with the changes made by hooks or, in a replay, with the recorded changes.
 async fn prepare_request(run: &RunShared, state: &State) -> Result<Request, Error> {
     let toolkit = run.toolkit();
     let tools = offered_tools(&toolkit, run.provider(state));
@@ -78,8 +78,8 @@ async fn prepare_request(run: &RunShared, state: &State) -> Result<Request, Erro
     Ok(prepared.into_request(request))
 }
 
-/// Returns the stream of a turn, which sends the request when it is first polled. This function
-/// also starts the hooks that observe the start of the turn.
+/// Returns a stream that sends the request when first polled, and yields the events of the turn.
+/// This function also starts the hooks that observe the start of the turn.
 pub(super) fn send_request(run: &RunShared, state: &State, request: Request) -> TurnStream {
     let (sending, now) = (run.clone(), state.clone());
     let send = move |request| stream_turn(&sending, &now, request);
@@ -92,9 +92,9 @@ pub(super) fn send_request(run: &RunShared, state: &State, request: Request) -> 
     turn
 }
 
-/// Sends a request, unless the time of the run is over, in which case the next poll ends the run.
-/// If the provider has a fallback, the provider does not retry errors that the fallback can handle,
-/// but returns them to the loop.
+/// Sends a request, unless the run's time limit is exceeded, in which case the next poll ends the
+/// run. If there is a fallback for the provider, errors that the fallback can handle are not
+/// retried by the provider, but returned to the loop.
 fn stream_turn(run: &RunShared, state: &State, mut request: Request) -> TurnStream {
     if run.is_time_over(state) {
         return seal(&request, stream::pending::<Result<TurnEvent, Error>>());
@@ -114,8 +114,8 @@ fn stream_turn(run: &RunShared, state: &State, mut request: Request) -> TurnStre
 }
 
 /// Returns a function that checks, whenever it is called, whether the loop could use a fallback if
-/// the request of this state fails. The function keeps only the limits and the handle of the run,
-/// since providers may keep requests.
+/// the request of this state fails. The returned function holds only the limits and the handle of
+/// the run, since providers may keep requests.
 fn fallback_predicate(run: &RunShared, state: &State) -> impl Fn() -> bool + Send + Sync + 'static {
     let (budget, limits) = (run.settings.limits.budget.clone(), run.settings.limits.limits);
     let (calls, wraps_up) = (state.counts.model_calls, state.end.wrap_up_reason.is_some());

@@ -15,10 +15,10 @@ use crate::request::{Options, Request, System, ToolSpec};
 use crate::tool::Toolkit;
 use crate::world::{LiveWorld, World};
 
-/// The default timeout of the compactor.
+/// The default timeout for the compactor.
 const DEFAULT_COMPACTOR_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// A function that creates the world of each run.
+/// A function that creates the world for each run.
 pub(crate) type WorldFactory =
     Arc<dyn Fn(&Arc<AgentSettings>, &RunStart<'_>) -> Arc<dyn World> + Send + Sync>;
 
@@ -45,7 +45,7 @@ pub(super) struct ProviderSettings {
     pub(super) fallbacks: Vec<Arc<dyn Provider>>,
 }
 
-/// The parts of a request besides the history and the tools.
+/// The parts of a request other than the history and the tools.
 #[derive(Clone, Default)]
 pub(super) struct PromptSettings {
     pub(super) system: System,
@@ -57,7 +57,7 @@ pub(super) struct PromptSettings {
 #[derive(Clone, Default)]
 pub(super) struct ToolkitSettings {
     pub(super) toolkit: Toolkit,
-    /// The sources of further tools, which may change during a run.
+    /// The sources of additional tools, which may change during a run.
     pub(super) sources: Arc<ToolSources>,
     /// The names of tools that never change anything.
     pub(super) read_only_tools: Arc<[String]>,
@@ -67,7 +67,7 @@ pub(super) struct ToolkitSettings {
     pub(super) interactive: bool,
 }
 
-/// The limits of a run.
+/// The limits for a run.
 #[derive(Clone, Default)]
 pub(super) struct LimitSettings {
     pub(super) limits: Limits,
@@ -76,14 +76,14 @@ pub(super) struct LimitSettings {
     pub(super) budget: Budget,
 }
 
-/// The settings that define how a history is shortened.
+/// The settings that determine how a history is shortened.
 #[derive(Clone)]
 pub(super) struct ContextSettings {
     /// The rule for shortening old turns, regardless of the size of the request.
     pub(super) ageing: Option<Ageing>,
     pub(super) compactor: Option<Arc<dyn Compactor>>,
     pub(super) compactor_timeout: TimeLimit,
-    /// The context window of the model, if it was set.
+    /// The model's context window, if one was set.
     pub(super) window: Option<Window>,
 }
 
@@ -140,7 +140,7 @@ impl AgentSettings {
     }
 }
 
-/// Returns the tools of a toolkit that a request to the provider offers.
+/// Returns the tools from a toolkit that a request to the provider offers.
 pub(super) fn offered_tools(kit: &Toolkit, provider: &dyn Provider) -> Arc<[ToolSpec]> {
     match provider.has_tool_search() {
         true => kit.deferred_specs(),

@@ -1,4 +1,4 @@
-//! The tools of a run's sources, and the changes to the tool lists.
+//! Tracks the tools from a run's sources, and changes to the tool lists.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,26 +8,26 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, ErrorKind};
 use crate::tool::{Tool, ToolList, ToolRecord, Toolkit};
 
-/// The tools of one source in a run.
+/// The tools from one source in a run.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SourceTools {
-    /// The tools of the source's last list, except the tools that are left out.
+    /// The tools in the source's last list, except for the tools that are left out.
     pub(super) tools: Vec<Tool>,
     /// The names of the tools that are left out, with the reasons.
     pub(super) notes: Vec<String>,
-    /// The error of the last listing, if it failed. After a failed listing, the tools are those of
-    /// the previous list.
+    /// The error from the last listing, if the listing failed. After a failed listing, `tools`
+    /// still contains the tools from the previous list.
     pub(super) failure: Option<Error>,
 }
 
-/// The result of a listing, with the sources whose tools have changed. A serialized result has the
-/// tools as data; only a result that was not deserialized has the tools themselves.
+/// The result of a listing, with the sources whose tools have changed. A serialized result contains
+/// the tools as data; only a result that was not deserialized contains the tools themselves.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct ToolListing {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) changed: Vec<SourceListing>,
-    /// The tools of all sources, in order; `None` in a deserialized result.
+    /// The tools from all sources, in order; `None` in a deserialized result.
     #[serde(skip)]
     pub(super) live: Option<Vec<SourceTools>>,
 }
@@ -36,14 +36,14 @@ pub(super) struct ToolListing {
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct SourceListing {
-    /// The index of the source among those of the agent.
+    /// The index of the source in the agent's list of sources.
     pub(super) source: usize,
-    /// All tools of the source.
+    /// All tools from the source.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) tools: Vec<ToolRecord>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) notes: Vec<String>,
-    /// The error if the source could not be listed, so that its tools do not change.
+    /// The error if the source could not be listed, in which case its tools do not change.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) failure: Option<Error>,
 }
@@ -53,8 +53,8 @@ impl ToolListing {
     ///
     /// # Errors
     ///
-    /// Returns an error for the first listing if any source could not be listed or if two tools
-    /// have the same name.
+    /// Returns an error if, in the first listing, a source could not be listed or two tools have
+    /// the same name.
     pub(super) fn new(
         own: &Toolkit,
         names: &[Arc<str>],
@@ -74,8 +74,8 @@ impl ToolListing {
         Ok(Self { changed: changes.collect(), live: Some(live) })
     }
 
-    /// Returns the tools of the sources after the listing. `late_bound` creates a tool from a
-    /// record and the index of its source.
+    /// Returns the tools from the sources after the listing. `late_bound` creates a tool from a
+    /// record and the index of the tool's source.
     pub(super) fn apply_to(
         self,
         before: &[SourceTools],
@@ -100,7 +100,7 @@ impl ToolListing {
 }
 
 impl SourceTools {
-    /// Returns whether both states of a source have the same record.
+    /// Returns whether two states of a source have the same record.
     fn is_recorded_like(&self, other: &Self) -> bool {
         self.failure.is_some() == other.failure.is_some()
             && self.notes == other.notes
@@ -124,12 +124,12 @@ impl SourceTools {
     }
 }
 
-/// Adds the name of the source to its error.
+/// Adds the name of a source to an error from the source.
 pub(super) fn name_error(source: &str, error: Error) -> Error {
     error.with_context(&format!("the tool source `{source}`"))
 }
 
-/// Returns the tools of the first lists of a run.
+/// Returns the tools from the first lists in a run.
 fn first_lists(
     own: &Toolkit,
     names: &[Arc<str>],
@@ -157,8 +157,8 @@ fn first_lists(
     Ok(sources)
 }
 
-/// Returns the tools of later lists. A source that could not be listed keeps its tools, and a new
-/// tool whose name is taken is left out.
+/// Returns the tools from later lists. If a source could not be listed, its tools do not change. If
+/// the name of a new tool is already taken, the tool is left out.
 fn next_lists(
     own: &Toolkit,
     names: &[Arc<str>],
@@ -166,7 +166,7 @@ fn next_lists(
     listed: Vec<Result<ToolList, Error>>,
 ) -> Vec<SourceTools> {
     let mut owners = Owners::default();
-    // A tool that stays keeps its name, regardless of the order of the sources.
+    // A tool that is listed again keeps its name, regardless of the order of the sources.
     for (source, (before, listed)) in before.iter().zip(&listed).enumerate() {
         let stays = |name: &str| match listed {
             Ok(list) => list.tools.iter().any(|tool| tool.name() == name),
@@ -186,7 +186,7 @@ fn next_lists(
     sources
 }
 
-/// Returns the tools of a list, except the tools whose names belong to another tool.
+/// Returns the tools from a list, except for tools whose names belong to other tools.
 fn admit_tools(
     own: &Toolkit,
     names: &[Arc<str>],

@@ -14,8 +14,8 @@ use crate::stream::Step;
 use crate::tool::ToolRunOutcome;
 use crate::turn::Turn;
 
-/// The state of a run between two turns, an immutable value that each iteration replaces as a
-/// whole. Cheap to clone. A state dereferences to its [`StateFields`].
+/// The state of a run between two turns. A state is immutable: each iteration replaces the whole
+/// state. A state dereferences to its [`StateFields`]. Cheap to clone.
 ///
 /// ```
 /// use turnstream::History;
@@ -32,42 +32,42 @@ pub struct State(Arc<StateFields>);
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct StateFields {
-    /// The position of the agent in its tree: the [labels](crate::Agent::with_label) from the
-    /// outermost labeled agent down to this one, such as `researcher/reader`. The label is empty
-    /// for an outermost agent without a label.
+    /// The position of the agent in its tree of agents, which consists of the
+    /// [labels](crate::Agent::with_label) from the outermost labeled agent down to this agent, such
+    /// as `researcher/reader`. The label is empty for an outermost agent without a label.
     pub label: Arc<str>,
-    /// A snapshot of the history of the run's journal, which is updated at the start of an
-    /// iteration, when a request is built, and after the calls of a turn.
+    /// A snapshot of the history in the run's journal. The snapshot is updated at the start of an
+    /// iteration, when a request is built, and after the calls in a turn.
     pub history: History,
-    /// The numbers of requests, turns and calls so far.
+    /// The numbers of requests, turns and calls in the run so far.
     pub counts: RunCounts,
-    /// Counters of consecutive occurrences.
+    /// Counters for consecutive occurrences, such as the number of unusable replies in a row.
     pub streaks: Streaks,
-    /// The selected provider and model.
+    /// The provider and model that are currently selected.
     pub model_selection: ModelSelection,
-    /// The evidence of the run.
+    /// The evidence that the run has recorded.
     pub evidence: EvidenceState,
-    /// The calls that wait for a verdict.
+    /// The calls that are waiting for a verdict.
     pub approvals: Approvals,
     /// The progress towards the token target.
     pub target_progress: TargetProgress,
-    /// The state that decides when the history is compacted.
+    /// The state that determines when the history is compacted.
     pub compaction: CompactionState,
     /// Whether a follow-up is delivered before the next request.
     pub follow_up_due: bool,
-    /// The reason why the loop continued after the last iteration.
+    /// The reason why the loop continued after the previous iteration.
     pub transition: Option<Transition>,
-    /// The end of the run.
+    /// Information about the end of the run.
     pub end: EndState,
 }
 
-/// The numbers of requests, turns and calls of a run.
+/// The numbers of requests, turns and calls in a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RunCounts {
-    /// The number of requests that were sent, which the limit `max_turns` applies to.
+    /// The number of requests that were sent, which is limited by `max_turns`.
     pub model_calls: u32,
-    /// The number of turns that were followed by another turn because of their tool calls.
+    /// The number of turns whose tool calls led to another turn.
     pub tool_turns: u32,
     /// The number of calls that were run.
     pub tool_calls: u32,
@@ -75,62 +75,64 @@ pub struct RunCounts {
     pub calls_over_limit: usize,
 }
 
-/// Counters of consecutive occurrences.
+/// Counters for consecutive occurrences, such as the number of unusable replies in a row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Streaks {
     /// The number of consecutive unusable replies.
     pub malformed_replies: u32,
-    /// Whether the model was asked again because of an unknown stop reason.
+    /// Whether the model was asked again because a turn ended with an unknown stop reason.
     pub retried_unknown_stop: bool,
     /// The number of times in a row that the model was asked to continue a truncated text.
     pub continuations: u32,
-    /// The number of times in a row that the model was asked again after truncated calls.
+    /// The number of times in a row that the model was asked again because its calls were
+    /// truncated.
     pub truncated_calls: u32,
     /// The number of consecutive incomplete turns that were requested again.
     pub turn_retries: u32,
     /// The number of consecutive turns without a call after which the model was prompted to
     /// continue.
     pub idle_turns: u32,
-    /// The counter of consecutive iterations with the same calls and the same results.
+    /// Counts consecutive iterations with the same calls and the same results.
     pub repeats: RepeatCounter,
 }
 
-/// The selected provider and model.
+/// The provider and model that are currently selected.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct ModelSelection {
     /// The index of the selected provider. The index 0 is the agent's first provider, and higher
     /// indices are its fallbacks.
     pub provider_index: usize,
-    /// The model of the last request; empty before the first request.
+    /// The name of the model in the last request; empty before the first request.
     pub model: Arc<str>,
     /// The tools that the last request offered, if a hook has changed them.
     pub offered_tools: Option<Arc<[ToolSpec]>>,
 }
 
-/// The evidence of a run.
+/// The evidence that a run has recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EvidenceState {
     /// The changes and checks that the run has recorded.
     pub log: EvidenceLog,
-    /// Whether a claim without evidence was rejected and no new input was delivered afterwards.
+    /// Whether the model's claim to be done was rejected for lack of evidence, and no new input has
+    /// been delivered since then.
     pub claim_rejected: bool,
 }
 
-/// The calls of a run that wait for a verdict.
+/// The calls in a run that are waiting for a verdict.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Approvals {
-    /// The verdicts that the run was resumed with, kept until they are used.
+    /// The verdicts with which the run was resumed; kept until the verdicts are used.
     pub resume_verdicts: Option<ResumeVerdicts>,
-    /// The calls that wait for a verdict or an external result, with the arguments that would be
-    /// used.
+    /// The calls that are waiting for a verdict or an external result, with the arguments with
+    /// which the calls would run.
     pub pending: Vec<PendingCall>,
 }
 
-/// The end of a run.
+/// Contains information about the end of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct EndState {
@@ -138,9 +140,9 @@ pub struct EndState {
     pub wrap_up_reason: Option<EndReason>,
     /// The reason why the loop ended.
     pub reason: Option<EndReason>,
-    /// The message of the stop hook or evidence policy that ended the run.
+    /// The message from the stop hook or evidence policy that ended the run.
     pub message: Option<String>,
-    /// The limit of the budget that was exceeded.
+    /// The budget limit that was exceeded.
     pub exceeded_budget: Option<BudgetExceeded>,
 }
 
@@ -153,7 +155,7 @@ impl Deref for State {
 }
 
 impl State {
-    /// Creates the initial state of a run with the given history.
+    /// Creates the initial state for a run with the given history.
     pub fn new(history: History) -> Self {
         Self(Arc::new(StateFields {
             label: Arc::default(),
@@ -171,13 +173,13 @@ impl State {
         }))
     }
 
-    /// Returns the state with the changes that `change` makes.
+    /// Returns the state after applying `change` to its fields.
     pub fn update(mut self, change: impl FnOnce(&mut StateFields)) -> Self {
         change(Arc::make_mut(&mut self.0));
         self
     }
 
-    /// Returns the state after the calls of a turn have been answered. `turn` is `None` if the
+    /// Returns the state after the calls in a turn have been answered. `turn` is `None` if the
     /// calls were resumed.
     pub fn with_tool_results(self, turn: Option<&Turn>, answered: ToolRunOutcome) -> Self {
         let ToolRunOutcome {
@@ -208,8 +210,8 @@ impl State {
         })
     }
 
-    /// Returns the state for a wrap-up turn after the body was dropped during its work. `results`
-    /// are the results since the body started.
+    /// Returns the state for a wrap-up turn after the body was dropped while it was working.
+    /// `results` contains the results since the body started.
     pub(super) fn after_interruption(
         self,
         history: History,
@@ -230,8 +232,8 @@ impl State {
     }
 
     /// Applies an action to the state, and returns the events that report the action and the step
-    /// that follows. `id` creates the id of an appended message. The next iteration starts with the
-    /// history after these events.
+    /// that follows. `id` creates the id for an appended message. The next iteration starts with
+    /// the history after these events.
     pub(super) fn apply_next_action(
         self,
         next: NextAction,
@@ -250,8 +252,8 @@ impl State {
                 wrapping_up = Some(reason);
                 (Transition::WrapUp, Some((AppendReason::WrapUp, prompts::WRAP_UP.into())))
             }
-            // If the history ends with text of the model, it was truncated, so the model is asked
-            // to continue.
+            // If the history ends with text from the model, the text was truncated, so the model is
+            // asked to continue.
             NextAction::Compact => {
                 let speaks =
                     self.history.live_newest_first().next().is_some_and(Item::is_model_output);
@@ -276,8 +278,8 @@ impl State {
         (events.collect(), Step::Next(state))
     }
 
-    /// Returns the state with an end reason. In a wrap-up turn, the reason for the wrap-up turn is
-    /// set instead of `reason`.
+    /// Returns the state with its end reason set to `reason` or, in a wrap-up turn, to the reason
+    /// for the wrap-up turn.
     pub fn with_end_reason(self, reason: EndReason) -> Self {
         let reason = self.end.wrap_up_reason.unwrap_or(reason);
         self.update(|it| it.end.reason = Some(reason))
@@ -285,7 +287,8 @@ impl State {
 }
 
 impl RunCounts {
-    /// Returns the counts after adding the calls with these results that were run.
+    /// Returns the counts after adding the number of calls that were run, according to their
+    /// results.
     fn with_results(self, results: &[ToolResult]) -> Self {
         let ran = results.iter().filter(|result| result.kind.has_executed()).count();
         let ran = u32::try_from(ran).unwrap_or(u32::MAX);

@@ -16,7 +16,7 @@ use crate::item::Evidence;
 use crate::turn::Turn;
 use crate::world::EffectKind;
 
-/// The result of the checks after the model has stopped on its own, as it is recorded.
+/// The recorded result of the checks that run after the model has stopped on its own.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct RecordedReview {
@@ -24,10 +24,10 @@ struct RecordedReview {
     said: Option<ReviewKind>,
     #[serde(skip_serializing_if = "String::is_empty")]
     text: String,
-    /// Whether the claim is rejected for lack of evidence, which happens once.
+    /// Whether the claim is rejected for lack of evidence, which happens only once.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     sends_back: bool,
-    /// Whether a claim that was rejected before still counts as rejected.
+    /// Whether a previously rejected claim still counts as rejected.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     keeps_sent_back: bool,
 }
@@ -48,7 +48,7 @@ impl RecordedReview {
         Self { said: Some(kind), text, sends_back: false, keeps_sent_back: true }
     }
 
-    /// Converts the decision of hooks into a review. `may_prove` states whether a claim may be
+    /// Converts a decision made by hooks into a review. `may_prove` states whether a claim may be
     /// rejected for lack of evidence.
     fn from_decision(decision: StopDecision, may_prove: bool) -> Self {
         match decision {
@@ -90,8 +90,8 @@ pub(super) async fn review_stop(
         return Ok((state, next));
     }
     let (asking, now, turn) = (run.clone(), state.clone(), Arc::clone(turn));
-    // This is decided before the checks run. A limit that is reached during the checks ends the run
-    // for its own reason.
+    // This value is computed before the checks run. If a limit is reached during the checks, the
+    // run ends with the reason for that limit.
     let may_prove = known.can_send_request(&state) && !state.evidence.claim_rejected;
     let ask = async move { run_checks(&asking, &now, &turn, may_prove).await };
     let objection: RecordedReview = run.effects.perform(EffectKind::AtStop, ask).await?;
@@ -152,7 +152,7 @@ fn check_target(run: &RunShared, state: State) -> (State, StopReview) {
         limit: target.tokens(),
         diminishing_returns: true,
     };
-    // A target that was given up earlier may be reached by now.
+    // A target that was given up earlier may have been reached since then.
     let before = state.end.exceeded_budget.filter(|it| it.kind != BudgetKind::Target);
     let (tracker, exceeded, review) = match decided {
         TargetDecision::Continue { text, progress: tracker } => {

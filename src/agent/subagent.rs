@@ -1,4 +1,4 @@
-//! An agent as a tool of another agent.
+//! Runs an agent as a tool of another agent.
 
 use std::sync::Arc;
 
@@ -19,11 +19,11 @@ use crate::tool::{
     ToolUpdate, UpdateStream, validate_spec,
 };
 
-/// The default maximum number of a sub-agent's requests.
+/// The default maximum number of requests that a sub-agent sends.
 const DEFAULT_MAX_TURNS: u32 = 80;
 
-/// Creates a tool whose calls run the agent. In a dry run of such a call, the agent's own tools are
-/// dry runs as well.
+/// Creates a tool whose calls run the agent. In a dry run of such a call, the calls to the agent's
+/// own tools are dry runs as well.
 pub(super) fn sub_agent_tool(
     mut settings: Arc<AgentSettings>,
     name: &str,
@@ -56,9 +56,9 @@ pub(super) fn sub_agent_tool(
         let agent = agent.clone();
         Ok(PreparedCall::new(move |cx| agent.run(prompt.into(), cx)))
     });
-    // A suspended run has its prompt in its history. The arguments are used only if the history is
-    // unknown and the run starts again. The arguments may not parse, since a hook may have repaired
-    // them when the call first ran.
+    // The history of a suspended run contains the prompt. The arguments are used only if the
+    // history is unknown and the run starts again. The arguments may not parse, since a hook may
+    // have repaired them when the call first ran.
     let tool = tool.backed_by_agent(own, move |cx, arguments| {
         let prompt = parse_args(&Rationale::split_arguments(arguments).1)
             .map(|SubAgentArgs { prompt }| prompt.into());
@@ -70,7 +70,7 @@ pub(super) fn sub_agent_tool(
 #[derive(Clone)]
 struct SubAgent {
     settings: Arc<AgentSettings>,
-    /// The name of the agent's tool.
+    /// The name of the tool that runs the agent.
     name: String,
 }
 
@@ -85,7 +85,7 @@ fn parse_args(arguments: &str) -> Result<SubAgentArgs, String> {
 }
 
 impl SubAgent {
-    /// Runs the sub-agent on the input, or resumes a suspended run of the same call.
+    /// Runs the sub-agent with the input, or resumes a suspended run for the same call.
     fn run(self, input: Input, cx: ToolContext) -> UpdateStream {
         let mut settings = AgentSettings::clone(&self.settings);
         if cx.is_dry_run() {
@@ -157,8 +157,8 @@ impl SubAgent {
     }
 }
 
-/// Returns the label of a sub-agent, which is the label of its parent followed by its own label or
-/// the name of its tool.
+/// Returns the label for a sub-agent, which is its parent's label followed by the sub-agent's own
+/// label or the name of its tool.
 fn nested_label(parent: Option<&RunHandle>, own: &str, tool: &str) -> Arc<str> {
     let own = if own.is_empty() { tool } else { own };
     match parent.map_or("", |parent| parent.control.label()) {
@@ -167,7 +167,8 @@ fn nested_label(parent: Option<&RunHandle>, own: &str, tool: &str) -> Arc<str> {
     }
 }
 
-/// Records on the parent's call what a call of the sub-agent changed, or may have changed.
+/// Records the changes, and possible changes, made by one of the sub-agent's calls on the parent's
+/// call.
 fn forward_side_effects(cx: &ToolContext, result: &ToolResult, harmless: &[String]) {
     let reported = result.report.as_deref().map_or(&[][..], |report| &report.side_effects);
     for effect in reported {
@@ -179,8 +180,8 @@ fn forward_side_effects(cx: &ToolContext, result: &ToolResult, harmless: &[Strin
     }
 }
 
-/// Returns the last update of the call. The call is suspended if the sub-agent waits for a verdict
-/// and has a parent run.
+/// Returns the final update from the call. The call is suspended if the sub-agent is waiting for a
+/// verdict and has a parent run.
 fn final_update(outcome: &Outcome, can_wait: bool) -> ToolUpdate {
     match outcome.reason == EndReason::Pending && can_wait {
         true => ToolUpdate::Suspended(Box::new(Suspension {
@@ -191,7 +192,7 @@ fn final_update(outcome: &Outcome, can_wait: bool) -> ToolUpdate {
     }
 }
 
-/// Returns the result of the call for the sub-agent's outcome.
+/// Converts the sub-agent's outcome into the result of the call.
 fn sub_agent_output(outcome: &Outcome) -> ToolOutput {
     let text = outcome.labeled_text();
     let says_something = !outcome.text.trim().is_empty();

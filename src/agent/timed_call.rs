@@ -8,12 +8,12 @@ use futures::future::BoxFuture;
 use crate::env::{Deadline, DeadlineOutcome, TimeLimit};
 use crate::error::{Error, ErrorKind, panic_to_error};
 
-/// The name of a window's token counter in errors.
+/// The name that errors use for a window's token counter.
 pub(super) const TOKEN_COUNTER_NAME: &str = "the counter of the window";
 
-/// Runs the future that `make` returns, for at most `limit`. Returns a panic or a timeout as an
-/// error that contains the name `whose`. The timer is created only if the first poll of the future
-/// is pending.
+/// Runs the future that `make` returns, for at most `limit`. A panic or a timeout is returned as an
+/// error that contains the name `whose`. The timer is created only if the future is pending after
+/// its first poll.
 ///
 /// Dropping the returned future drops the future that `make` returned.
 pub(super) async fn call_with_timeout<'a, T>(
@@ -25,12 +25,12 @@ pub(super) async fn call_with_timeout<'a, T>(
     poll_fn(|cx| within.poll(whose, cx)).await
 }
 
-/// A future of the user with a timeout, to be polled manually.
+/// A future from user code with a timeout, which must be polled manually.
 pub(super) struct TimedCall<'a, T> {
-    /// The future; `None` after it has completed or was dropped.
+    /// The future; `None` once the future has completed or was dropped.
     future: Option<BoxFuture<'a, T>>,
     limit: TimeLimit,
-    /// The deadline of the future; `None` before a poll of the future was pending.
+    /// The deadline for the future; `None` until a poll of the future has returned `Poll::Pending`.
     deadline: Option<Deadline>,
 }
 
@@ -43,8 +43,8 @@ impl<'a, T> TimedCall<'a, T> {
         Ok(Self { future: Some(catch_named_panic(whose, make)?), limit, deadline: None })
     }
 
-    /// Returns the output of the future, or its panic or timeout as an error. A call that has
-    /// returned an output must not be polled again.
+    /// Returns the output of the future, or an error if the future panics or times out. A call that
+    /// has returned an output must not be polled again.
     pub(super) fn poll(&mut self, whose: &str, cx: &mut Context<'_>) -> Poll<Result<T, Error>> {
         let Some(answer) = &mut self.future else { return Poll::Pending };
         let given = match catch_named_panic(whose, || answer.as_mut().poll(cx)) {
@@ -60,14 +60,15 @@ impl<'a, T> TimedCall<'a, T> {
         Poll::Ready(given.and_then(|given| dropped.map(|()| given)))
     }
 
-    /// Drops the future, if it has not been dropped yet, and returns a panic as an error.
+    /// Drops the future if it has not been dropped yet. Returns an error if dropping the future
+    /// panics.
     pub(super) fn cancel(&mut self, whose: &str) -> Result<(), Error> {
         let answer = self.future.take();
         catch_named_panic(whose, || drop(answer))
     }
 }
 
-/// Runs user code, and returns a panic as an error that contains the name `whose`.
+/// Runs user code. If the code panics, returns an error that contains the name `whose`.
 pub(super) fn catch_named_panic<T>(whose: &str, f: impl FnOnce() -> T) -> Result<T, Error> {
     panic_to_error(ErrorKind::Panic, whose, f)
 }

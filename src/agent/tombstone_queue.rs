@@ -1,4 +1,4 @@
-//! The items of a run's history that are to become tombstones.
+//! Queues the items in a run's history that will become tombstones.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard};
@@ -9,21 +9,21 @@ use crate::item::{History, Item, ItemKind, TombstoneEdit, position_out_of_range_
 use crate::journal::Journal;
 use crate::lock::lock_ignoring_poison;
 
-/// The items that are to become tombstones before the next request, or before the run ends. The
-/// lock of the queue is always taken before the lock of the journal.
+/// Contains the items that will become tombstones before the next request, or before the run ends.
+/// The lock of the queue is always taken before the lock of the journal.
 #[derive(Default)]
 pub(super) struct TombstoneQueue(Mutex<QueuedPositions>);
 
 #[derive(Default)]
 struct QueuedPositions {
-    /// The positions of the items in the history of the journal.
+    /// The positions of the items in the journal's history.
     positions: BTreeSet<usize>,
-    /// Whether the run is over, so that no more positions are accepted.
+    /// Whether the run is over, in which case no more positions are accepted.
     is_closed: bool,
 }
 
 impl TombstoneQueue {
-    /// Adds positions of items in the history of the journal to the queue.
+    /// Adds the positions of items in the journal's history to the queue.
     pub(super) fn add(&self, journal: &Journal, positions: &[usize]) -> Result<(), Error> {
         let mut waiting = self.lock();
         if waiting.is_closed {
@@ -42,12 +42,12 @@ impl TombstoneQueue {
         self.lock().positions.is_empty()
     }
 
-    /// Returns the next edit, which is for a range of this history with queued items.
+    /// Returns the next edit, which applies to a range of queued items in this history.
     pub(super) fn next(&self, history: &History) -> Option<TombstoneEdit> {
         self.lock().next(history)
     }
 
-    /// Returns the next edit at the end of the run. If the queue is empty, it is closed.
+    /// Returns the next edit at the end of the run, or closes the queue if it is empty.
     pub(super) fn next_or_close(&self, history: &History) -> Option<TombstoneEdit> {
         let mut waiting = self.lock();
         let next = waiting.next(history);
@@ -98,8 +98,8 @@ impl QueuedPositions {
         Some(first)
     }
 
-    /// Updates the positions when `from..to` of a history is replaced. The positions of items that
-    /// no longer exist are removed.
+    /// Updates the positions when the items at `from..to` in a history are replaced. The positions
+    /// of items that no longer exist are removed.
     fn shift_positions(&mut self, before: &History, from: usize, to: usize, items: &[Item]) {
         let replaced: Vec<&Item> = before.iter().take(to).skip(from).collect();
         let positions = std::mem::take(&mut self.positions);
@@ -112,8 +112,8 @@ impl QueuedPositions {
     }
 }
 
-/// Returns the new position of a replaced item, if it still exists. If only some of several equal
-/// items still exist, they are treated as the last of the equal items.
+/// Returns the new position of a replaced item if the item still exists. If only some of several
+/// equal items still exist, they are treated as the last of the equal items.
 fn new_position(replaced: &[&Item], at: usize, items: &[Item]) -> Option<usize> {
     let item = replaced.get(at)?;
     let came_back = items.iter().enumerate().filter(|(_, other)| is_same_item(item, other));
@@ -123,8 +123,8 @@ fn new_position(replaced: &[&Item], at: usize, items: &[Item]) -> Option<usize> 
     came_back.iter().rev().nth(newer).map(|(place, _)| *place)
 }
 
-/// Returns whether both items are the same, or `other` is a shortened version of `item` after a
-/// compaction.
+/// Returns whether `other` is the same item as `item`, or a version of `item` that a compaction has
+/// shortened.
 fn is_same_item(item: &Item, other: &Item) -> bool {
     use ItemKind::{Reasoning, ToolCall, ToolResult};
     match (&item.kind, &other.kind) {

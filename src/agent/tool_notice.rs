@@ -1,4 +1,4 @@
-//! The message that reports changed tools to the model.
+//! Creates the message that reports changed tools to the model.
 
 use std::sync::Arc;
 
@@ -12,9 +12,9 @@ const MAX_LISTED: usize = 20;
 /// The maximum length of a name, a reason or an error message, in bytes.
 const MAX_TEXT_BYTES: usize = 300;
 
-/// Creates the message about the changed tools of all sources, or returns `None` if there is
-/// nothing to report. `before` is `None` for the first listing of a run, for which only the tools
-/// that were left out are reported.
+/// Creates the message about changed tools from all sources. Returns `None` if there is nothing to
+/// report. `before` is `None` for the first listing of a run, for which only the tools that were
+/// left out are reported.
 pub(super) fn tool_notice(
     names: &[Arc<str>],
     before: Option<&[SourceTools]>,
@@ -33,7 +33,7 @@ pub(super) fn tool_notice(
     (!parts.is_empty()).then(|| parts.join("\n"))
 }
 
-/// Creates the message about the changed tools of one source.
+/// Creates the message about changed tools from one source.
 fn change_notice(name: &str, before: &SourceTools, now: &SourceTools) -> Option<String> {
     match (&before.failure, &now.failure) {
         (None, Some(error)) => {
@@ -75,8 +75,8 @@ fn list_texts<'a>(texts: impl Iterator<Item = &'a String>) -> Option<String> {
     list(texts.cloned(), "; ")
 }
 
-/// Joins the first texts, and adds the number of the remaining texts. Returns `None` for an empty
-/// iterator.
+/// Joins the first texts, and adds the number of remaining texts. Returns `None` if there are no
+/// texts.
 fn list(texts: impl Iterator<Item = String>, separator: &str) -> Option<String> {
     let mut texts = texts;
     let clip = |text| truncate_middle(text, MAX_TEXT_BYTES);

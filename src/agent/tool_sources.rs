@@ -1,4 +1,4 @@
-//! The tool sources of an agent.
+//! Defines the tool sources of an agent.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::env::TimeLimit;
 use crate::error::Error;
 use crate::tool::{ListTools, Tool, ToolList, ToolRecord, ToolSource};
 
-/// The default timeout of a listing.
+/// The default timeout for a listing.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The tool sources of an agent, in order.
@@ -20,7 +20,7 @@ pub(super) struct ToolSources {
     sources: Vec<Arc<dyn ToolSource>>,
     /// The names of the sources, in the order of the sources.
     names: Vec<Arc<str>>,
-    /// The timeout of a listing; `None` for the default.
+    /// The timeout for a listing; `None` means the default.
     timeout: Option<Duration>,
 }
 
@@ -42,7 +42,7 @@ impl ToolSources {
         &self.names
     }
 
-    /// Lists the tools of a source.
+    /// Lists the tools from a source.
     pub(super) fn list(
         &self,
         index: usize,
@@ -52,7 +52,8 @@ impl ToolSources {
         async move { call_with_timeout("the listing", limit, || source.list_tools()).await? }
     }
 
-    /// Creates a tool from a recorded list, which looks up the actual tool when it is called.
+    /// Creates a tool for a record from a recorded list. The created tool looks up the actual tool
+    /// when it is called.
     pub(super) fn late_bound_tool(self: &Arc<Self>, index: usize, record: ToolRecord) -> Tool {
         let sources = Arc::clone(self);
         let list: Arc<ListTools> = Arc::new(move || {

@@ -1,4 +1,4 @@
-//! The checks of an answer before a run completes.
+//! Runs the checks that validate an answer before a run completes.
 
 use std::sync::Arc;
 
@@ -7,7 +7,8 @@ use crate::turn::Turn;
 
 type Validator = dyn Fn(&Turn) -> Result<(), String> + Send + Sync;
 
-/// The checks of an agent's answers, in the order in which they run. Cheap to clone.
+/// Contains the checks for an agent's answers, in the order in which the checks run. Cheap to
+/// clone.
 #[derive(Clone, Default)]
 pub(super) struct Validators(Vec<Arc<Validator>>);
 
@@ -23,8 +24,8 @@ impl Validators {
         self.0.is_empty()
     }
 
-    /// Returns the error text of the first check that rejects the answer, or `None` if all checks
-    /// accept it.
+    /// Returns the error text from the first check that rejects the answer, or `None` if all checks
+    /// accept the answer.
     pub(super) fn first_failure(&self, turn: &Turn) -> Result<Option<String>, Error> {
         let objection = || self.0.iter().find_map(|check| check(turn).err());
         panic_to_error(ErrorKind::Hook, "the validation", objection)

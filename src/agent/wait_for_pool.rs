@@ -1,4 +1,4 @@
-//! Waiting for the pool before a request is sent.
+//! Waits for the pool before a request is sent.
 
 use std::pin::pin;
 
@@ -12,13 +12,13 @@ use crate::error::Error;
 use crate::request::Request;
 use crate::world::EffectKind;
 
-/// Waits until the pool of the run has tokens and a slot for a request, and acquires the tokens and
-/// the slot. Both are returned when the turn is over or the run is dropped.
+/// Waits until tokens and a slot for a request are available in the run's pool, and acquires both.
+/// The tokens and the slot are returned when the turn is over or the run is dropped.
 ///
-/// Returns whether the request is to be sent. The request is not sent if the pool is exhausted, or
-/// if something that must be handled first, such as steered input, arrived while the run waited. In
-/// the latter case, the run keeps its position in the queue. Dropping the future gives up the
-/// position in the queue.
+/// Returns whether the request should be sent. The request is not sent if the pool is exhausted, or
+/// if something that must be handled first, such as steered input, arrived while the run was
+/// waiting. In the latter case, the run keeps its position in the queue. If the future is dropped,
+/// the run loses its position in the queue.
 pub(super) async fn wait_for_pool(
     run: &RunShared,
     state: &State,
@@ -73,7 +73,7 @@ fn should_recheck_before_sending(run: &RunShared, state: &State) -> bool {
         || budget.is_exhausted(&spent)
 }
 
-/// Estimates the number of tokens of a request. If the window's token counter panics, the default
+/// Estimates the number of tokens in a request. If the window's token counter panics, the default
 /// counter is used.
 fn estimate_request(run: &RunShared, request: &Request) -> u64 {
     let window = run.settings.context.window.as_ref();
@@ -83,7 +83,7 @@ fn estimate_request(run: &RunShared, request: &Request) -> u64 {
     counted.unwrap_or_else(|| estimate_request_tokens(request, &BytesDiv4))
 }
 
-/// Waits for a future, and records in `waited` whether the future was pending.
+/// Waits for a future. If the future is pending at first, sets `waited` to true.
 async fn await_recording_pending<F: Future>(waited: &mut bool, future: F) -> F::Output {
     let mut future = pin!(future);
     std::future::poll_fn(|cx| {

@@ -7,19 +7,20 @@ use crate::context::{Compaction, Compactor, Truncator};
 use crate::error::Error;
 use crate::item::History;
 
-/// Shortens the reasoning and the call arguments of old turns as a conversation grows, regardless
-/// of how full the window is. See [`Agent::with_ageing`](crate::Agent::with_ageing).
+/// Shortens the reasoning and call arguments in old turns as a conversation grows, regardless of
+/// how full the context window is. See [`Agent::with_ageing`](crate::Agent::with_ageing).
 ///
-/// A turn is old when a certain number of completed turns have come after it. An old turn is
-/// shortened in the same way as by [`Truncator`]: messages of the user and the assistant stay, and
-/// so do results.
+/// A turn is old when a certain number of completed turns have followed it. Old turns are shortened
+/// in the same way as by [`Truncator`]: messages from the user and the assistant are kept, and so
+/// are tool results.
 ///
 /// Each change to an item invalidates the provider's prompt cache from that item on. Several turns
-/// are therefore shortened at once: a run emits one `rewritten` event every few turns. Between
+/// are therefore shortened at once: a run emits a `rewritten` event only every few turns. Between
 /// these events, each request starts with the same bytes as the previous request.
 ///
-/// The result depends on the history alone. `Ageing` is also a [`Compactor`], which shortens the
-/// old turns of an idle session with [`Session::compact`](crate::session::Session::compact).
+/// The result depends on the history alone. `Ageing` is also a [`Compactor`], so
+/// [`Session::compact`](crate::session::Session::compact) can use it to shorten the old turns in an
+/// idle session.
 ///
 /// ```
 /// use turnstream::context::Ageing;
@@ -53,15 +54,15 @@ pub struct Ageing {
 }
 
 impl Ageing {
-    /// Creates the rule that shortens a turn after at least this number of completed turns have
-    /// followed it, and at the latest after twice this number. The minimum is 1.
+    /// Creates a rule that shortens a turn once at least `turns` completed turns have followed it,
+    /// and at the latest once twice as many have. The minimum is 1.
     pub fn after_turns(turns: usize) -> Self {
         let turns = turns.max(1);
         Self { min_turn_age: turns, interval_turns: turns, truncator: Truncator::new() }
     }
 
-    /// Sets the number of turns that are shortened at once, at least 1. The cached prefix of the
-    /// requests changes once in this number of turns. By default, this is the number given to
+    /// Sets the number of turns that are shortened at once; at least 1. The cached prefix of the
+    /// requests changes only once in that number of turns. The default is the number passed to
     /// [`after_turns`](Self::after_turns).
     pub fn with_interval(mut self, turns: usize) -> Self {
         self.interval_turns = turns.max(1);
@@ -75,7 +76,7 @@ impl Ageing {
         self
     }
 
-    /// Returns the items to replace, or `None` if no old turn gets shorter.
+    /// Returns the planned replacement of items, or `None` if no old turn would get shorter.
     pub fn plan_compaction(&self, history: &History) -> Option<Compaction> {
         let turns = history.completed_turns();
         let old = turns.checked_sub(self.min_turn_age)? / self.interval_turns * self.interval_turns;

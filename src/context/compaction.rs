@@ -21,19 +21,20 @@ pub struct Compaction {
     pub to: usize,
     /// The replacement items.
     pub items: Vec<Item>,
-    /// The number of tokens used to make the compaction, including retracted attempts.
+    /// The number of tokens used to create the compaction, including discarded attempts.
     pub usage: Usage,
-    /// The model that made the compaction, if a model was called.
+    /// The model that wrote the replacement, if a model was called.
     pub model: Option<String>,
 }
 
 impl Compaction {
-    /// Creates a compaction that replaces the items `from..to` with `items`, with no usage.
+    /// Creates a compaction that replaces the items `from..to` with `items` and reports no token
+    /// usage.
     pub fn new(from: usize, to: usize, items: Vec<Item>) -> Self {
         Self { from, to, items, ..Self::default() }
     }
 
-    /// Replaces the items of the history, without [validation](Self::validate).
+    /// Replaces the items in the history, without [validation](Self::validate).
     pub fn apply(&self, history: &mut History) {
         history.rewrite(self.from..self.to, self.items.iter().cloned());
     }
@@ -47,11 +48,11 @@ impl Compaction {
     ///
     /// - the range is outside the history,
     /// - a [settled](History::is_settled) history would no longer be settled, for example because a
-    ///   call is removed and its result stays,
+    ///   call is removed but its result stays,
     /// - pending calls could no longer be [resumed](crate::Agent::resume), for example because the
     ///   end of their turn is removed,
     /// - a new call has an id that the history already uses outside the range,
-    /// - the note of a [reactive](crate::context::mark_reactive_compaction) compaction would be
+    /// - the note from a [reactive](crate::context::mark_reactive_compaction) compaction would be
     ///   removed. Without the note, the history would be compacted reactively again and again.
     pub fn validate(&self, history: &History) -> Result<(), Error> {
         if self.from > self.to || self.to > history.len() {

@@ -1,4 +1,4 @@
-//! The error of a failed compaction, with its token usage.
+//! An error that carries the token usage of a failed compaction.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -6,10 +6,10 @@ use std::fmt;
 use crate::error::Error;
 use crate::usage::Usage;
 
-/// A compaction that failed after it had called a model, with the number of tokens that were used.
+/// An error that carries the token usage of a compaction that failed after calling a model.
 ///
 /// A `CompactionFailure` is attached as the source of the compaction's error; the original error
-/// follows in the source chain. An agent adds the usage to the usage of its run.
+/// follows in the source chain. An agent adds the usage to that of its run.
 ///
 /// ```
 /// use turnstream::context::CompactionFailure;
@@ -27,7 +27,7 @@ pub struct CompactionFailure {
 }
 
 impl CompactionFailure {
-    /// Returns the error with the usage attached, or the unchanged error if the usage is zero.
+    /// Attaches the usage to the error. If the usage is zero, the error is returned unchanged.
     pub fn attach_usage(error: Error, usage: Usage) -> Error {
         match usage == Usage::default() {
             true => error,

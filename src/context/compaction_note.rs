@@ -10,9 +10,9 @@ use crate::item::{History, Item, ItemKind, Mark};
 /// The text of the note that follows the replaced items if no other item can carry the record.
 const COMPACTION_NOTE_TEXT: &str =
     "The conversation up to here was shortened to fit the context window.";
-/// Adds a note after the replaced items that marks a reactive compaction: a compaction that was
-/// made because a request did not fit. [`was_reactively_compacted`] looks for this note, which is
-/// also a [record](record_stale_usage).
+/// Adds a note after the replaced items to mark a reactive compaction, that is, one made because a
+/// request did not fit. [`was_reactively_compacted`] looks for this note, which is also a
+/// [record](record_stale_usage).
 ///
 /// The note is a user item, which every wire accepts between any two turns. The note is never
 /// placed inside a turn or between a call and its result, because the range is widened to the next
@@ -21,7 +21,7 @@ pub fn mark_reactive_compaction(compaction: Compaction, history: &History) -> Co
     append_compaction_note(compaction, history, REACTIVE_RECORD_KIND)
 }
 
-/// Adds a record of the number of completed turns after the replaced items. The usage that
+/// Adds a record that states how many completed turns follow the replaced items. The usage that
 /// providers reported for these turns no longer matches the history, so the token [`estimate`]
 /// ignores that usage.
 ///
@@ -29,9 +29,9 @@ pub fn mark_reactive_compaction(compaction: Compaction, history: &History) -> Co
 ///
 /// A replacement item that is marked `compacted`, such as a summary or a truncated result, carries
 /// the record. The record is never sent to a provider. If no item can carry the record, a note is
-/// added at the position that [`mark_reactive_compaction`] uses; this note does not mark a reactive
-/// compaction. The note of an earlier reactive compaction is never lost: a note among the replaced
-/// items is added again after the replacement.
+/// added at the position that [`mark_reactive_compaction`] uses; such a note does not mark a
+/// reactive compaction. The note from an earlier reactive compaction is never lost: a note among
+/// the replaced items is added again after the replacement.
 pub fn record_stale_usage(mut compaction: Compaction, history: &History) -> Compaction {
     if drops_reactive_note(&compaction, history) {
         return preserve_reactive_note(compaction, history);
@@ -47,7 +47,7 @@ pub fn record_stale_usage(mut compaction: Compaction, history: &History) -> Comp
     compaction
 }
 
-/// Adds the note of an earlier reactive compaction after the replacement items if the compaction
+/// Adds the note from an earlier reactive compaction after the replacement items if the compaction
 /// would remove that note. Without the note, the history could be compacted reactively again.
 pub(crate) fn preserve_reactive_note(compaction: Compaction, history: &History) -> Compaction {
     match drops_reactive_note(&compaction, history) {
@@ -78,7 +78,7 @@ fn append_compaction_note(mut compaction: Compaction, history: &History, word: &
     compaction
 }
 
-/// Returns whether the position between these two items is a turn boundary.
+/// Returns whether there is a turn boundary between these two items.
 fn is_turn_boundary(before: Option<&Item>, behind: Option<&Item>) -> bool {
     let (Some(before), Some(behind)) = (before, behind) else { return true };
     let is_outside =
@@ -87,8 +87,7 @@ fn is_turn_boundary(before: Option<&Item>, behind: Option<&Item>) -> bool {
     behind.as_tool_result().is_none() && (ends || is_outside(behind))
 }
 
-/// Returns whether the compaction would remove every note of a reactive compaction from the
-/// history.
+/// Returns whether the compaction would remove every reactive compaction's note from the history.
 fn drops_reactive_note(compaction: &Compaction, history: &History) -> bool {
     let is_replaced = |at: usize| (compaction.from..compaction.to).contains(&at);
     let kept = history.iter().enumerate().filter(|(at, _)| !is_replaced(*at));

@@ -1,4 +1,4 @@
-//! The trait that decides which items of a history to replace to make it shorter.
+//! The trait that decides which items in a history to replace in order to shorten the history.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,25 +10,25 @@ use crate::error::Error;
 use crate::item::History;
 use crate::usage::Usage;
 
-/// Decides which items of a history to replace to make it shorter.
+/// Decides which items in a history to replace in order to shorten the history.
 ///
-/// An agent calls its compactor before each request that nearly fills the
-/// [window](crate::context::Window). The compactor is also called once in the lifetime of a history
-/// after a provider rejected a request because the request did not fit.
+/// An agent calls its compactor before each request that nearly fills the [context
+/// window](crate::context::Window). The compactor is also called if a provider rejects a request
+/// because the request does not fit, but only once in the lifetime of a history.
 pub trait Compactor: Send + Sync {
-    /// Returns the items to replace, or `None` if the history cannot get shorter.
+    /// Returns the planned replacement of items, or `None` if the history cannot be shortened.
     ///
     /// The history is cheap to clone into the future, which must own everything it needs. Dropping
-    /// the future must cancel its work. An agent drops the future on an interrupt, and when the
-    /// future takes longer than [`with_compactor_timeout`](crate::Agent::with_compactor_timeout)
-    /// allows.
+    /// the future must cancel its work. An agent drops the future when the run is interrupted, or
+    /// when the future takes longer than
+    /// [`with_compactor_timeout`](crate::Agent::with_compactor_timeout) allows.
     fn compact(&self, history: &History) -> BoxFuture<'static, Result<Option<Compaction>, Error>>;
 
-    /// Falls back to `second` if this compactor has nothing to replace, or if this compactor fails.
+    /// Falls back to `second` if this compactor fails or has nothing to replace.
     ///
-    /// Before a request, an agent calls its compactor again while the history is too long and still
-    /// gets shorter. `Truncator::new().or_else(summarizer)` therefore summarizes only if the
-    /// history is still too long after truncation.
+    /// Before a request, an agent calls its compactor repeatedly, as long as the history is too
+    /// long and still gets shorter. `Truncator::new().or_else(summarizer)` therefore summarizes
+    /// only if the history is still too long after truncation.
     ///
     /// ```
     /// use futures::executor::block_on;
@@ -85,7 +85,7 @@ where
     CompactorFn(f)
 }
 
-/// The compactor that the [`compactor_fn`] function returns.
+/// The compactor returned by the [`compactor_fn`] function.
 #[derive(Clone, Copy)]
 pub struct CompactorFn<F>(F);
 
@@ -104,11 +104,11 @@ where
     }
 }
 
-/// The compactor that the [`or_else`](Compactor::or_else) method returns.
+/// The compactor returned by the [`or_else`](Compactor::or_else) method.
 ///
 /// The second compactor is called when the first compactor returns `None` or fails. The usage of a
-/// failed first compactor is added to the second compactor's result. If the second compactor
-/// returns `None`, the result is the first compactor's error.
+/// failed first compactor is added to the second compactor's result. If the first compactor fails
+/// and the second one returns `None`, the result is the first compactor's error.
 #[derive(Clone, Debug)]
 pub struct OrElse<A, B> {
     first: A,

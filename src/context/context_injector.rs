@@ -10,7 +10,7 @@ use crate::context::turn_starts::{self, KeptItems};
 use crate::context::{BytesDiv4, CountTokens};
 use crate::item::{History, Item};
 
-/// A piece of text that could be added to a request, such as a part of a file, a note or a search
+/// A piece of text that could be added to a request, such as part of a file, a note or a search
 /// result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContextCandidate {
@@ -18,20 +18,19 @@ pub struct ContextCandidate {
     pub source: String,
     /// The text for the model.
     pub text: String,
-    /// Why the text matters for this step. Candidates without a reason are rejected.
+    /// The reason why the text matters for this step. Candidates without a reason are rejected.
     pub why: String,
 }
 
-/// The candidates that were chosen for a request and the candidates that were rejected, with the
-/// reasons.
+/// The candidates that were chosen for a request, and those that were rejected, with the reasons.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContextSelection {
     /// The chosen candidates, in the order in which the model reads them.
     pub chosen: Vec<SelectedCandidate>,
     /// The rejected candidates, in the order in which they were given.
     pub left_out: Vec<RejectedCandidate>,
-    /// The number of tokens of all text that was added, including constraints and the summary of
-    /// earlier steps. The number is never larger than `cap`.
+    /// The number of tokens in all of the added text, including constraints and the summary of
+    /// earlier steps. Never larger than `cap`.
     pub tokens: u64,
     /// The maximum number of tokens that may be added to the request.
     pub cap: u64,
@@ -42,7 +41,7 @@ pub struct ContextSelection {
 pub struct SelectedCandidate {
     /// The source of the candidate's text.
     pub source: String,
-    /// The candidate's reason: why the text matters for this step.
+    /// The reason why the text matters for this step, as given by the candidate.
     pub why: String,
     /// The number of tokens that the candidate added to the request.
     pub tokens: u64,
@@ -51,13 +50,14 @@ pub struct SelectedCandidate {
 /// A candidate that was not chosen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RejectedCandidate {
-    /// The source of the candidate's text; `constraints` or `steps` if that section did not fit.
+    /// The source of the candidate's text. If the constraints or the summary of earlier steps did
+    /// not fit, this is `constraints` or `steps`.
     pub source: String,
-    /// Why the candidate was rejected.
+    /// The reason why the candidate was rejected.
     pub why: String,
 }
 
-/// The context of a request, with the record of how it was selected.
+/// The context for a request, with a record of how it was selected.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InjectedContext {
     /// The history that is sent, including the added text.
@@ -66,16 +66,16 @@ pub struct InjectedContext {
     pub selection: ContextSelection,
 }
 
-/// Adds selected context to a request, up to a hard cap of tokens.
+/// Adds selected context to a request, up to a fixed maximum number of tokens.
 ///
-/// A function of the history returns candidates, the most important first. The injector takes the
-/// candidates in this order while they fit. A candidate that does not fit or has no reason is
-/// skipped. The chosen text follows the history as a single user message: first the constraints,
-/// then the summary of earlier steps, then each candidate with its source and its reason. The
-/// stored history is not changed.
+/// A function takes the history and returns candidates, the most important first. The injector goes
+/// through the candidates in this order and skips those that do not fit or have no reason. The
+/// chosen text is added after the history as a single user message: first the constraints, then the
+/// summary of earlier steps, then each candidate with its source and reason. The stored history is
+/// not changed.
 ///
 /// As a [hook](crate::agent::hook::Hook), an injector adds context before each request. The same
-/// history and the same candidates result in the same bytes.
+/// history and candidates always produce the same bytes.
 ///
 /// ```
 /// use turnstream::context::{ContextCandidate, ContextInjector};
@@ -103,7 +103,8 @@ pub struct ContextInjector {
     max_tokens: u64,
     candidates_fn: Arc<HistoryFn<Vec<ContextCandidate>>>,
     constraints: String,
-    /// Summarizes the omitted turns. If this is `None`, the summary has one line for each call.
+    /// Summarizes the omitted turns. If this is `None`, the summary contains one line for each
+    /// call.
     step_summary_fn: Option<Arc<HistoryFn<String>>>,
     max_turns: Option<usize>,
     counter: Arc<dyn CountTokens>,
@@ -132,22 +133,23 @@ impl ContextInjector {
         }
     }
 
-    /// Sets the constraints: text that is added before the summary and the candidates.
+    /// Sets the constraints, a text that is added before the summary and the candidates.
     pub fn with_constraints(mut self, text: impl Into<String>) -> Self {
         self.constraints = text.into();
         self
     }
 
     /// Sends only the given number of newest turns (at least one), plus all system items and the
-    /// user's latest message. A summary of the steps in the omitted turns is added instead of these
-    /// turns. By default, all turns are sent.
+    /// user's latest message. The omitted turns are replaced by a summary of their steps. By
+    /// default, all turns are sent.
     pub fn with_max_turns(mut self, turns: usize) -> Self {
         self.max_turns = Some(turns.max(1));
         self
     }
 
     /// Sets the function that summarizes the omitted turns from their items. By default, the
-    /// summary has one line for each call: its name, its arguments, and the kind of its result.
+    /// summary contains one line for each call: its name, its arguments, and the kind of its
+    /// result.
     pub fn with_step_summary(
         mut self,
         f: impl Fn(&History) -> String + Send + Sync + 'static,
@@ -156,21 +158,21 @@ impl ContextInjector {
         self
     }
 
-    /// Sets how tokens are counted; [`BytesDiv4`] by default.
+    /// Sets the counter for tokens; [`BytesDiv4`] by default.
     pub fn with_counter(mut self, counter: impl CountTokens + 'static) -> Self {
         self.counter = Arc::new(counter);
         self
     }
 
-    /// Sets a function that receives each selection before the request is sent. The function must
-    /// be fast.
+    /// Sets a function that is called with each selection before the request is sent. The function
+    /// must be fast.
     pub fn on_selection(mut self, f: impl Fn(&ContextSelection) + Send + Sync + 'static) -> Self {
         self.on_selection = Some(Arc::new(f));
         self
     }
 
     /// Returns the context to send for a history, and the record of the selection. This method does
-    /// not call the function that is set with [`on_selection`](Self::on_selection).
+    /// not call the function set with [`on_selection`](Self::on_selection).
     pub fn inject(&self, history: &History) -> InjectedContext {
         let mut context = history.clone();
         let mut earlier = String::new();
@@ -215,7 +217,7 @@ impl fmt::Debug for ContextInjector {
     }
 }
 
-/// Builds a selection, with the text that was added so far.
+/// Builds a selection and the text to add.
 struct SelectionBuilder<'a> {
     text: String,
     selection: ContextSelection,
@@ -248,8 +250,8 @@ impl<'a> SelectionBuilder<'a> {
         }
     }
 
-    /// Appends a block of text. Returns the number of tokens that the block added, or the reason
-    /// why it does not fit.
+    /// Appends a block of text. Returns the number of tokens that the block adds, or the reason why
+    /// the block does not fit.
     fn try_append(&mut self, block: &str) -> Result<u64, String> {
         let gap = if self.text.is_empty() { "" } else { "\n\n" };
         let longer = [&self.text, gap, block].concat();

@@ -1,9 +1,9 @@
-//! Counting the tokens of a text.
+//! Counts the tokens in a text.
 
-/// Counts the tokens of a text. Closures implement this trait.
+/// Counts the tokens in a text. This trait is also implemented for closures.
 ///
-/// The counter is called often, synchronously while a future or stream is polled, and with texts of
-/// any length, so it must be fast.
+/// A counter must be fast, because it is called often, synchronously while a future or stream is
+/// polled, and with texts of any length.
 ///
 /// ```
 /// use turnstream::context::{CountTokens, BytesDiv4};
@@ -13,7 +13,7 @@
 /// assert_eq!(BytesDiv4.count("to be or not"), 3);
 /// ```
 pub trait CountTokens: Send + Sync {
-    /// Returns the number of tokens of the text.
+    /// Returns the number of tokens in the text.
     fn count(&self, text: &str) -> u64;
 }
 
@@ -23,11 +23,12 @@ impl<F: Fn(&str) -> u64 + Send + Sync> CountTokens for F {
     }
 }
 
-/// Estimates tokens without a tokenizer, as a quarter of the bytes, rounded up.
+/// Estimates the number of tokens without a tokenizer, as a quarter of the number of bytes, rounded
+/// up.
 ///
 /// The estimate is close for English ("1 token ~= 4 chars in English",
 /// <https://help.openai.com/en/articles/4936856>) and some tens of percent too low for code and
-/// JSON. A Chinese or Japanese character, which has three bytes, counts as three quarters of a
+/// JSON. A Chinese or Japanese character, which takes up three bytes, counts as three quarters of a
 /// token.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BytesDiv4;

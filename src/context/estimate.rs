@@ -5,29 +5,29 @@ use crate::context::compaction_record::turns_since_compaction;
 use crate::item::{Content, History, Item, ItemKind, Part};
 use crate::request::Request;
 
-/// The assumed number of tokens of an image or a file. Anthropic counts this number of tokens for
+/// The assumed number of tokens for an image or a file. Anthropic counts this number of tokens for
 /// an image that is not scaled down ("tokens = (width px * height px)/750", at most about 1.15
-/// megapixels, <https://docs.anthropic.com/en/docs/build-with-claude/vision>). A long PDF has more
+/// megapixels, <https://docs.anthropic.com/en/docs/build-with-claude/vision>). A long PDF uses more
 /// tokens.
 const TOKENS_PER_MEDIA: u64 = 1_600;
-/// The assumed number of tokens for the overhead of an item: its role, its ids, the markup of the
-/// wire.
+/// The assumed number of tokens for the overhead of an item: its role, its ids, and the markup of
+/// the wire format.
 const TOKENS_PER_ITEM_OVERHEAD: u64 = 4;
 
-/// Estimates the number of tokens of a history. The estimate is the usage that the provider
+/// Estimates the number of tokens in a history. The estimate is the usage that the provider
 /// reported for the newest completed turn, plus a guess for the items after that turn.
 ///
 /// A turn's usage covers its answer and everything that was sent before the turn, including the
-/// system prompt and the tools. The usage becomes stale when the history is made shorter:
+/// system prompt and the tools. The usage becomes stale when the history is shortened:
 ///
-/// - A compaction by an agent leaves a [record](crate::context::record_stale_usage) of the number
-///   of completed turns that followed the compacted items; the usage of these turns is stale.
+/// - A compaction by an agent leaves a [record](crate::context::record_stale_usage) of how many
+///   completed turns followed the compacted items; the usage reported for these turns is stale.
 /// - In a history that was compacted without a record, all usage is stale.
 ///
-/// Stale usage is derived from the items alone, so a history that was loaded from storage has the
-/// same estimate. If no usage is valid, the estimate is [`count_tokens`] for all items, without the
-/// system prompt and the tools. The function [`estimate_request_tokens`] includes the system prompt
-/// and the tools.
+/// Stale usage is derived from the items alone, so the estimate is the same for a history that was
+/// loaded from storage. If no usage is valid, the estimate is the result of [`count_tokens`] for
+/// all items, without the system prompt and the tools. The function [`estimate_request_tokens`]
+/// includes the system prompt and the tools.
 ///
 /// ```
 /// use turnstream::context::{BytesDiv4, estimate_tokens};
@@ -48,23 +48,24 @@ pub fn estimate_tokens(history: &History, counter: &dyn CountTokens) -> u64 {
     estimate_from_usage(history, counter).unwrap_or_else(|| count_tokens(history, counter))
 }
 
-/// Estimates the number of tokens of a request. The context of the request is estimated as by
-/// [`estimate_tokens`]. If no usage is valid, the guess includes the system prompt and the tools.
+/// Estimates the number of tokens in a request. The request's context is estimated in the same way
+/// as by [`estimate_tokens`]. If no usage is valid, the guess includes the system prompt and the
+/// tools.
 pub fn estimate_request_tokens(request: &Request, counter: &dyn CountTokens) -> u64 {
     estimate_from_usage(&request.context, counter)
         .unwrap_or_else(|| count_request_tokens(request, counter))
 }
 
-/// Guesses the number of tokens of all items, ignoring the usage that providers have reported.
+/// Guesses the number of tokens in all items, ignoring the usage that providers have reported.
 ///
 /// Each item counts as the tokens of its text according to `counter`, plus 4 for its overhead; an
-/// image or a file counts as 1,600. Items marked as a tombstone count as 0. Provider signatures are
-/// left out; provider-specific items are counted as their JSON.
+/// image or a file counts as 1,600. Items marked as tombstones count as 0. Provider signatures are
+/// left out; provider-specific items are counted by their JSON.
 pub fn count_tokens(history: &History, counter: &dyn CountTokens) -> u64 {
     saturating_sum(history.newest_first().map(|item| count_item_tokens(item, counter)))
 }
 
-/// Guesses the number of tokens of a request: its context, its system prompt and its tools.
+/// Guesses the number of tokens in a request: its context, its system prompt and its tools.
 pub(crate) fn count_request_tokens(request: &Request, counter: &dyn CountTokens) -> u64 {
     let system = [&request.system.stable, &request.system.volatile];
     // The model does not see deferred tools.
@@ -124,7 +125,7 @@ pub(super) fn estimate_from_usage(history: &History, counter: &dyn CountTokens) 
     None
 }
 
-// Adds numbers without overflow, because a counter may return any number.
+// Adds up the counts without overflow, because a counter may return any number.
 fn saturating_sum(counts: impl IntoIterator<Item = u64>) -> u64 {
     counts.into_iter().fold(0, u64::saturating_add)
 }

@@ -1,5 +1,4 @@
-//! Context management: estimating the number of tokens of a request, and making long histories
-//! shorter.
+//! Context management: estimating the number of tokens in a request, and shortening long histories.
 //!
 //! | | |
 //! |---|---|

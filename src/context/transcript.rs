@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use crate::item::{Content, Item, ItemKind, Part, truncate_middle};
 
-/// Formats the messages, calls and results, with at most `max_bytes` for each result and each
-/// call's arguments. Reasoning and provider-specific items are left out.
+/// Formats the messages, calls and results, and limits each result and each call's arguments to
+/// `max_bytes` bytes. Reasoning and provider-specific items are left out.
 pub(super) fn format_transcript<'a>(
     items: impl IntoIterator<Item = &'a Item>,
     max_bytes: usize,
@@ -53,11 +53,11 @@ pub(super) fn call_summary(items: &[&Item]) -> String {
 }
 
 fn push_section(text: &mut String, who: &str, words: &str) {
-    // Writing to a string does not fail.
+    // Writing to a string never fails.
     let _ = write!(text, "[{who}]\n{words}\n\n");
 }
 
-/// Returns the text of a content, with a placeholder for each image or file.
+/// Returns the content as text, with a placeholder for each image or file.
 pub(super) fn content_text(content: &Content, left_out: &str) -> String {
     let part_words = |part: &Part| match part {
         Part::Text { text } => text.clone(),

@@ -14,27 +14,27 @@ use crate::item::{
     Content, History, Item, ItemKind, Mark, Media, MediaSource, Part, ToolCall, ToolResult,
 };
 
-/// The factor by which the results of the newest turns may be longer than the results of old turns.
+/// The factor by which results in the newest turns may be longer than results in old turns.
 const NEW_TURN_RESULT_LIMIT_FACTOR: usize = 8;
 
-/// The minimum number of bytes of a prefix. A shorter prefix would carry no information.
+/// The minimum number of bytes in a prefix. A shorter prefix would carry no information.
 const MIN_PREFIX_BYTES: usize = 16;
 
 /// Shortens a history by fixed rules, without calling a model.
 ///
-/// All messages of the user and the assistant stay, and so does every call with its result. The
-/// newest four turns keep their reasoning and arguments. In all older turns,
+/// All messages from the user and the assistant are kept, and so is every call with its result. The
+/// newest four turns also keep their reasoning and arguments. In all older turns,
 ///
-/// - reasoning is cut to its first 200 bytes; signed reasoning, which may not be changed, is
+/// - reasoning is cut to its first 200 bytes; signed reasoning, which must not be changed, is
 ///   removed,
-/// - long arguments of calls keep their fields, with a prefix of each long text.
+/// - long call arguments keep their fields, but only a prefix of each long value.
 ///
-/// Results stay whole by default. With [`with_max_result_bytes`](Self::with_max_result_bytes),
+/// By default, results are kept whole. With [`with_max_result_bytes`](Self::with_max_result_bytes),
 /// results are truncated to their head and tail, and images and files in results are removed. That
-/// limit also applies to the newest turns, multiplied by eight. If a turn has provider-specific
-/// items, such as a tool that the provider itself ran, the turn's items, reasoning and arguments
-/// all stay. The provider may reject the items of such a turn if the reasoning or the arguments
-/// were changed.
+/// limit also applies to the newest turns, multiplied by eight. If a turn contains
+/// provider-specific items, such as a call that the provider itself ran, the turn's items,
+/// reasoning and arguments are all kept, because the provider may reject such items if the
+/// reasoning or the arguments were changed.
 ///
 /// Changed items are marked `compacted`; items that already have this mark are not changed again.
 /// [`Ageing`] shortens turns in the same way, even if the context window is not nearly full.
@@ -73,7 +73,7 @@ const MIN_PREFIX_BYTES: usize = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Truncator {
     keep_turns: usize,
-    /// The maximum number of bytes of a result. `None` keeps results whole.
+    /// The maximum number of bytes in a result. `None` keeps results whole.
     max_result_bytes: Option<usize>,
     max_arguments_bytes: usize,
     max_reasoning_bytes: usize,
@@ -97,15 +97,15 @@ impl Truncator {
         Self::default()
     }
 
-    /// Sets the number of newest completed turns that count as new: 4 by default, at least 1,
-    /// because the newest turn's reasoning belongs to its calls.
+    /// Sets the number of completed turns that count as new; 4 by default, at least 1, because the
+    /// newest turn's reasoning belongs with its calls.
     pub fn with_keep_turns(mut self, turns: usize) -> Self {
         self.keep_turns = turns;
         self
     }
 
-    /// Truncates the results of old turns to this number of bytes, and the results of the newest
-    /// turns to eight times this number. By default, results stay whole.
+    /// Truncates the results in old turns to `bytes` bytes, and the results in the newest turns to
+    /// eight times as many. By default, results are kept whole.
     ///
     /// A context window most often fills up because of a single huge result, and the model has only
     /// just requested the newest result. [`Toolkit::with_max_result_bytes`] limits results before
@@ -117,24 +117,25 @@ impl Truncator {
         self
     }
 
-    /// Sets the maximum number of bytes of a call's arguments in old turns; 1,024 by default.
+    /// Sets the maximum number of bytes in a call's arguments in old turns; 1,024 by default.
     /// Longer arguments are replaced by an object with the same fields and a prefix of each long
-    /// value. If that object is too long, the arguments are replaced by an object with their length
-    /// and their prefix.
+    /// value. If even that object is too long, the arguments are replaced by an object with their
+    /// length and a prefix.
     pub fn with_max_arguments_bytes(mut self, bytes: usize) -> Self {
         self.max_arguments_bytes = bytes;
         self
     }
 
-    /// Sets the maximum number of bytes of an old turn's reasoning; 200 by default. Longer
-    /// reasoning is cut to a prefix; with 0, all reasoning of old turns is removed. Signed
-    /// reasoning is always removed, because providers reject signed reasoning after a change.
+    /// Sets the maximum number of bytes in an old turn's reasoning; 200 by default. Longer
+    /// reasoning is cut to a prefix; if the maximum is 0, all reasoning in old turns is removed.
+    /// Signed reasoning is always removed, because providers reject signed reasoning that was
+    /// changed.
     pub fn with_max_reasoning_bytes(mut self, bytes: usize) -> Self {
         self.max_reasoning_bytes = bytes;
         self
     }
 
-    /// Returns the items to replace, or `None` if no item gets shorter.
+    /// Returns the planned replacement of items, or `None` if no item would get shorter.
     pub fn plan_compaction(&self, history: &History) -> Option<Compaction> {
         let items: Vec<&Item> = history.iter().collect();
         let old = self.old_item_count(&items);
@@ -236,7 +237,7 @@ impl Compactor for Truncator {
     }
 }
 
-/// How an item is changed.
+/// The change to make to an item.
 enum ItemChange {
     Keep,
     Remove,
@@ -260,7 +261,7 @@ impl ItemChange {
     }
 }
 
-/// Marks the items of all turns that have a provider-specific item.
+/// Marks the items of all turns that contain a provider-specific item.
 fn mark_turns_with_provider_items(items: &[&Item], own: &mut [bool]) {
     let mut start = 0;
     let mut found = false;
@@ -287,7 +288,7 @@ fn strip_reasoning_text(item: &Item) -> Item {
     Item { kind, provider_data: None, ..item.clone() }
 }
 
-/// Returns the start of a text, in at most `max` bytes.
+/// Returns the start of a text, limited to `max` bytes.
 fn truncated_prefix(text: &str, max: usize) -> String {
     const ELLIPSIS: &str = "…";
     match (text.len() <= max, max.checked_sub(ELLIPSIS.len())) {
@@ -297,8 +298,8 @@ fn truncated_prefix(text: &str, max: usize) -> String {
     }
 }
 
-/// Shortens arguments of more than `max` bytes to a smaller object. Returns `None` if the arguments
-/// are within the limit or do not get shorter.
+/// Shortens arguments that are longer than `max` bytes to a smaller object. Returns `None` if the
+/// arguments are within the limit or would not get shorter.
 ///
 /// The object is written by hand, so that its bytes do not depend on the features of `serde_json`.
 fn shorten_arguments(call: &ToolCall, max: usize) -> Option<String> {
@@ -329,7 +330,7 @@ fn shorten_arguments(call: &ToolCall, max: usize) -> Option<String> {
     (arguments.len() < len).then_some(arguments)
 }
 
-/// Returns the JSON value, or a string with the value's prefix if the value has more than `max`
+/// Returns the JSON value, or a string with the value's prefix if the value is longer than `max`
 /// bytes.
 fn shorten_json_value(value: &RawValue, max: usize) -> String {
     let raw = value.get();
@@ -344,7 +345,7 @@ fn write_object<'a>(fields: impl IntoIterator<Item = (&'a str, String)>) -> Stri
     let mut text = String::from("{");
     for (name, value) in fields {
         let comma = if text.len() == 1 { "" } else { "," };
-        // Writing to a string does not fail.
+        // Writing to a string never fails.
         let _ = write!(text, "{comma}{}:{value}", to_json_string(name));
     }
     text + "}"
@@ -354,7 +355,7 @@ fn to_json_string(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// Returns the number of bytes of a content, including its images and files.
+/// Returns the number of bytes in the content, including its images and files.
 fn content_byte_len(content: &Content) -> usize {
     match content {
         Content::Text(text) => text.len(),

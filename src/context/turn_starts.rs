@@ -30,8 +30,8 @@ pub(super) fn turn_starts_newest_first<'a>(items: &'a [&Item]) -> impl Iterator<
     })
 }
 
-/// Returns the user's latest message, which may be several consecutive items. Summaries and notes
-/// do not count as messages of the user.
+/// Returns the user's latest message, which may consist of several consecutive items. Summaries and
+/// notes do not count as messages from the user.
 pub(super) fn newest_prompt<'a>(items: &[&'a Item]) -> Vec<&'a Item> {
     let Some(end) = items.iter().rposition(|item| item.is_prompt()) else { return Vec::new() };
     let live = items.iter().take(end + 1).rev().copied().filter(|item| !item.tombstone);
@@ -44,15 +44,15 @@ pub(super) fn is_system_item(item: &Item) -> bool {
     matches!(item.kind, ItemKind::System { .. })
 }
 
-/// The items that are kept from a removed range: the system items, and the user's latest message if
-/// the message is in that range.
+/// The items to keep from a range that is removed: the system items, and the user's latest message
+/// if the range contains it.
 pub(super) struct KeptItems {
     pub(super) instructions: Vec<Item>,
     pub(super) prompt: Vec<Item>,
 }
 
 impl KeptItems {
-    /// Collects the kept items from the items before `cut`.
+    /// Collects the items to keep from those before `cut`.
     pub(super) fn new(items: &[&Item], cut: usize) -> Self {
         let (old, new) = items.split_at(cut.min(items.len()));
         let owned = |items: Vec<&Item>| items.into_iter().cloned().collect();

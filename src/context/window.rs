@@ -1,4 +1,4 @@
-//! The size of a model's context window, and the threshold from which a request nearly fills it.
+//! The size of a model's context window, and the threshold at which a request nearly fills it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,13 +7,13 @@ use crate::context::estimate::estimate_from_usage;
 use crate::context::{BytesDiv4, CountTokens, count_request_tokens, estimate_request_tokens};
 use crate::request::{Options, Request};
 
-/// The context window of a model, with the threshold at which the window counts as nearly full. A
-/// `Window` is cheap to clone.
+/// The size of a model's context window, and the threshold at which the window counts as nearly
+/// full. Cheap to clone.
 ///
 /// The threshold is 80% of the window by default. The threshold is lower if the longest answer that
 /// the options allow would not fit after the request, because some providers reject such a request.
-/// The remaining 20% leave capacity for an answer of unlimited length, for errors of the estimate,
-/// and for tool results that arrive before the next check.
+/// The remaining 20% leave room for an answer of unlimited length, for errors in the estimate, and
+/// for tool results that arrive before the next check.
 ///
 /// ```
 /// use turnstream::context::Window;
@@ -32,20 +32,18 @@ pub struct Window {
 }
 
 impl Window {
-    /// Creates a window with this number of tokens in total, for the request and its answer
-    /// together.
+    /// Creates a window of `tokens` tokens in total, for the request and its answer together.
     pub fn new(tokens: u64) -> Self {
         Self { tokens, threshold_percent: 80, counter: Arc::new(BytesDiv4) }
     }
 
-    /// Sets the percentage of the window at which the window counts as nearly full: 80 by default,
-    /// at most 100.
+    /// Sets the percentage at which the window counts as nearly full; 80 by default, at most 100.
     pub fn with_threshold_percent(mut self, percent: u32) -> Self {
         self.threshold_percent = percent.min(100);
         self
     }
 
-    /// Sets the counter for tokens that no provider has counted; [`BytesDiv4`] by default.
+    /// Sets the counter for text whose tokens no provider has counted; [`BytesDiv4`] by default.
     pub fn with_counter(mut self, counter: impl CountTokens + 'static) -> Self {
         self.counter = Arc::new(counter);
         self
@@ -56,7 +54,7 @@ impl Window {
         self.tokens
     }
 
-    /// Returns the number of tokens from which a request counts as nearly filling the window.
+    /// Returns the number of tokens at which a request counts as nearly filling the window.
     ///
     /// The option [`max_output_tokens`](Options::max_output_tokens) is ignored if it is not smaller
     /// than the window.
@@ -70,19 +68,20 @@ impl Window {
         }
     }
 
-    /// [Estimates](estimate_request_tokens) the tokens of a request with the window's counter.
+    /// [Estimates](estimate_request_tokens) the number of tokens in a request, using the window's
+    /// counter.
     pub fn estimate_request_tokens(&self, request: &Request) -> u64 {
         estimate_request_tokens(request, &*self.counter)
     }
 
-    /// Estimates the tokens of a request, or returns `None` if no usage reported by a provider
-    /// applies.
+    /// Estimates the number of tokens in a request, or returns `None` if no usage reported by a
+    /// provider applies.
     pub(crate) fn estimate_from_usage(&self, request: &Request) -> Option<u64> {
         estimate_from_usage(&request.context, &*self.counter)
     }
 
-    /// Estimates the tokens of a request with the window's counter alone, ignoring the usage that
-    /// providers have reported.
+    /// Estimates the number of tokens in a request with the window's counter alone, ignoring the
+    /// usage that providers have reported.
     pub fn count_request_tokens(&self, request: &Request) -> u64 {
         count_request_tokens(request, &*self.counter)
     }

@@ -1,4 +1,4 @@
-//! One attempt at a durable run.
+//! A single attempt at a durable run.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -25,11 +25,11 @@ use crate::tool::{RunData, Verdict};
 /// The maximum number of times that the run is polled before other tasks get their turn.
 const MAX_EVENTS_PER_POLL: usize = 64;
 
-/// One attempt at a durable run of a session.
+/// Performs or continues a durable run in a session, as a single attempt.
 ///
-/// An engine's handler creates an attempt each time it is called, and [drives](Self::drive) the attempt. The first
-/// attempt performs the run. If that attempt is lost, the next attempt receives the values that the engine has
-/// recorded, skips the recorded operations and continues after them.
+/// An engine's handler creates an attempt each time the engine calls the handler, and [drives](Self::drive) the
+/// attempt. The first attempt performs the run. If that attempt is lost, the next attempt receives the values that the
+/// engine has recorded, skips the recorded operations and continues after them.
 ///
 /// ```
 /// use turnstream::Agent;
@@ -61,7 +61,7 @@ pub struct Attempt {
     observer: Option<EventObserver>,
 }
 
-/// How a run starts.
+/// Determines how a run starts.
 #[derive(Clone)]
 enum Start {
     Input(Input),
@@ -69,8 +69,8 @@ enum Start {
 }
 
 impl Attempt {
-    /// Creates an attempt at a run on new input, as [`Session::run`] performs it. `entries` must contain all entries of
-    /// the session.
+    /// Creates an attempt at a run with new input, like [`Session::run`]. `entries` must contain all of the session's
+    /// entries.
     pub fn run(
         agent: &Agent,
         session: impl Into<String>,
@@ -80,8 +80,8 @@ impl Attempt {
         Self::new(agent, session.into(), entries, Start::Input(input.into()))
     }
 
-    /// Creates an attempt at a run that continues pending calls or an unfinished run, as [`Session::resume`] does.
-    /// `entries` must contain all entries of the session.
+    /// Creates an attempt at a run that continues pending calls or an unfinished run, like [`Session::resume`].
+    /// `entries` must contain all of the session's entries.
     pub fn resume(
         agent: &Agent,
         session: impl Into<String>,
@@ -105,50 +105,51 @@ impl Attempt {
         }
     }
 
-    /// Passes data to the tools of the run, as [`Run::with_data`](crate::Run::with_data) does.
+    /// Passes data to the run's tools, like [`Run::with_data`](crate::Run::with_data).
     pub fn with_data(mut self, data: RunData) -> Self {
         self.data = data;
         self
     }
 
-    /// Shows the run in a hub, under the id of its session. An interrupt through the hub ends the running step, and so
-    /// does reaching a time limit. While the engine waits for verdicts or runs calls apart, only a command in the
-    /// engine's queue ends the run.
+    /// Shows the run in a hub, under the session's id. The step that is being performed ends if the run is interrupted
+    /// through the hub or reaches a time limit. While the engine waits for verdicts or runs calls outside the run, only
+    /// a command in the engine's queue ends the run.
     ///
-    /// The progress of calls that run apart is shown only if the workers that [perform](ToolCallRequest::perform) these
-    /// calls also have the hub.
+    /// The progress of calls outside the run is shown only if the workers that [perform](ToolCallRequest::perform)
+    /// these calls also use the hub.
     ///
     /// `run_id` must be the same in each attempt, so that a later attempt replaces an earlier attempt in the hub's log.
     /// Readers of a later attempt receive a snapshot of the recorded events, then the event
-    /// [`Retracted`](crate::TurnEvent::Retracted) with the reason `attempt_lost`, then the new events.
+    /// [`Retracted`](crate::TurnEvent::Retracted) with the reason `attempt_lost`, and then the new events.
     pub fn with_hub(mut self, hub: &Hub, run_id: impl Into<String>) -> Self {
         self.hub = Some((hub.clone(), run_id.into()));
         self
     }
 
-    /// Calls `observer` with each event when the attempt publishes the event. The observer also receives events that an
-    /// earlier attempt may already have published.
+    /// Calls `observer` with each event when the attempt publishes that event. The observer also receives events that
+    /// an earlier attempt may already have published.
     pub fn inspect(mut self, observer: impl FnMut(&Event) + Send + 'static) -> Self {
         self.observer = Some(Box::new(observer));
         self
     }
 
-    /// Sets the source of the attempt's name, which is [`SystemIds`] by default. Each attempt must get a different
+    /// Sets the generator for the attempt's name. The default is [`SystemIds`]. Each attempt must have a different
     /// name.
     pub fn with_ids(mut self, ids: impl Ids + 'static) -> Self {
         self.ids = Arc::new(ids);
         self
     }
 
-    /// Drives the run to its end. Dropping the future drops all running work, and the attempt is then lost.
+    /// Drives the run until it ends. If the returned future is dropped, all running work is dropped, and the attempt is
+    /// lost.
     ///
     /// If the run failed, the outcome contains the [`error`](Outcome::error). Input that arrived too late is in
-    /// [`undelivered`](Outcome::undelivered), and is returned to the engine's queue for the next run.
+    /// [`undelivered`](Outcome::undelivered), and returns to the engine's queue for the next run.
     ///
     /// # Errors
     ///
     /// If [`is_attempt_lost`] returns `true` for the error, another attempt can continue the run. All other errors end
-    /// the run. The other errors are those of [`Session::run`] and [`Session::resume`], the errors of the engine, and
+    /// the run: the errors from [`Session::run`] and [`Session::resume`], the engine's errors, and
     /// [`TooLarge`](ErrorKind::TooLarge) if a turn or the results of its calls exceed 8 MiB.
     pub async fn drive(self, engine: &mut dyn Engine) -> Result<Outcome, Error> {
         let Self { agent, session, entries, start, data, ids, hub, observer } = self;
@@ -187,7 +188,7 @@ impl Attempt {
     }
 }
 
-/// Opens the session and creates its run.
+/// Opens the session and creates the session's run.
 async fn open_run(
     store: MemoryStore,
     session: String,
@@ -203,10 +204,10 @@ async fn open_run(
     Ok((session, run.with_data(data)))
 }
 
-/// The stage of an attempt's run.
+/// The stage that an attempt's run has reached.
 enum RunStage {
-    /// The run has not been created yet. A run is created only when the engine has started or replayed the first step,
-    /// because creating a run draws values.
+    /// The run has not been created yet. The run is created only after the engine has started or replayed the first
+    /// step, because creating a run already requires recorded nondeterministic values.
     Opening(BoxFuture<'static, Result<(Session, SessionRun), Error>>),
     Running(Box<SessionRun>),
     Over,
@@ -219,13 +220,13 @@ struct Driver {
     /// The number of session entries that the engine has saved.
     saved: u64,
     run: RunStage,
-    /// The start of the run. `Some` once the run is created.
+    /// Describes the start of the run. `None` until the run has been created.
     begin: Option<RunBegin>,
     outcome: Option<Box<Outcome>>,
     publisher: Publisher,
     /// The commands that arrived before the run was created.
     early_commands: Vec<StoredCommand>,
-    /// The commands that were passed to the run.
+    /// The commands that have been passed to the run.
     taken: Vec<StoredCommand>,
     /// The commands that arrived too late for the run.
     refused: Vec<StoredCommand>,
@@ -233,7 +234,7 @@ struct Driver {
     early_verdicts: Vec<StoredCommand>,
     /// Whether a command has ended the run, so that the run no longer waits for verdicts.
     is_stopping: bool,
-    /// The receipt ids of the input that is in the history.
+    /// The receipt ids for the input that is already in the history.
     delivered: HashSet<String>,
 }
 
@@ -253,7 +254,7 @@ impl Driver {
                 StepResult::Suspended(awaited) => {
                     commands = self.wait_for_verdicts(engine, awaited).await?;
                 }
-                // The run takes commands after each turn and after its calls.
+                // The run takes commands after each turn and after the turn's calls.
                 StepResult::Turn(_) | StepResult::Calls(_) => {
                     commands = engine.take_commands().await?;
                 }
@@ -272,7 +273,7 @@ impl Driver {
         let kept = poll_fn(|cx| self.poll_step(&mut step, &mut kept, cx)).await?;
         drop(step);
         let (result, version) = self.bridge.end_step(&kept)?;
-        // Results of calls that were answered without running are recorded together with the other results.
+        // Results for calls that were answered without running are recorded together with the other results.
         if !matches!(result, StepResult::CallsBegin(_)) {
             self.publisher.release();
         }
@@ -322,14 +323,14 @@ impl Driver {
         }
     }
 
-    /// Starts to publish the following events as new if the step performs an effect.
+    /// Starts publishing all following events as new events if the step performs an effect.
     fn begin_publishing(&mut self) {
         if let (true, Some(begin)) = (self.bridge.is_live(), &self.begin) {
             self.publisher.begin(begin);
         }
     }
 
-    /// Polls the run a single time. Returns ready if the run may have more events.
+    /// Polls the run once. Returns ready if the run may have more events.
     fn poll_run(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         match &mut self.run {
             RunStage::Opening(opening) => {
@@ -370,7 +371,7 @@ impl Driver {
         Poll::Ready(Ok(()))
     }
 
-    /// Returns the commands that the run has not delivered, in order of arrival.
+    /// Returns the commands that the run has not delivered to the model, in order of arrival.
     fn undelivered(&mut self) -> Vec<StoredCommand> {
         let mut commands = mem::take(&mut self.taken);
         commands.append(&mut self.refused);
@@ -398,7 +399,7 @@ impl Driver {
         }
     }
 
-    /// Waits until each call has a verdict. Returns the other commands that arrived in the meantime.
+    /// Waits until each call has a verdict. Returns the other commands that have arrived in the meantime.
     async fn wait_for_verdicts(
         &mut self,
         engine: &mut dyn Engine,
@@ -425,7 +426,7 @@ impl Driver {
         Ok(commands)
     }
 
-    /// Runs calls apart if more than one of them can run apart.
+    /// Runs calls outside the run if at least two calls can run this way.
     async fn call_tools(
         &mut self,
         engine: &mut dyn Engine,
@@ -459,13 +460,13 @@ impl Driver {
         .await
     }
 
-    /// Publishes the progress of a call that runs apart.
+    /// Publishes the progress of a call that runs outside the run.
     fn show_progress(
         &mut self,
         requests: &[ToolCallRequest],
         CallProgress { call_id, mut data }: CallProgress,
     ) -> Result<(), Error> {
-        // Progress of calls of an earlier turn may arrive late.
+        // Progress from calls in an earlier turn may arrive late.
         let Some(request) = requests.iter().find(|request| request.call.call_id == call_id) else {
             return Ok(());
         };
@@ -475,7 +476,7 @@ impl Driver {
         redacted
     }
 
-    /// Makes the engine append the entries whose steps it has recorded.
+    /// Makes the engine append the entries whose steps have been recorded.
     async fn save(&mut self, engine: &mut dyn Engine, version: u64) -> Result<(), Error> {
         if version <= self.saved {
             return Ok(());
@@ -504,7 +505,7 @@ fn ends_run(command: &Command) -> bool {
     matches!(command, Command::Interrupt | Command::StopAfterTurn)
 }
 
-/// Returns the verdict on this call if the command contains a verdict on it.
+/// Returns the verdict on this call, if the command contains one.
 fn verdict_on<'a>(stored: &'a StoredCommand, call: &PendingCall) -> Option<&'a Verdict> {
     match &stored.command {
         Command::Verdict { call: judged, verdict } if judged == call => Some(verdict),

@@ -19,15 +19,17 @@ use crate::session::Session;
 use crate::tool::{CallStart, CallsBegin, ProgressRedactor, Tool, Toolkit, Verdict};
 use crate::world::{EffectKey, EffectKind, LoopEnd};
 
-/// The state shared by an attempt and the world of its run. One task polls both the attempt and the run.
+/// Holds the state that is shared by an attempt and the world of the attempt's run. One task polls both the attempt and
+/// the run.
 ///
 /// Each step starts undecided, and the run pauses. If the engine polls the step's future, the step is performed. If the
-/// engine returns a value without polling, an earlier attempt has recorded the step. The run is polled only after this
-/// decision: it takes the value of the previous step, draws the values that it needs, and requests its next effect.
+/// engine returns a value without polling the future, an earlier attempt has recorded the step. The run is polled only
+/// after this decision: the run takes the previous step's value, draws the nondeterministic values that it needs, and
+/// requests its next effect.
 pub(super) struct Bridge {
     /// The unique name of this attempt.
     attempt: String,
-    /// The tools that other processes also have.
+    /// The tools that are also available to other processes.
     toolkit: Toolkit,
     state: Mutex<BridgeState>,
 }
@@ -36,29 +38,30 @@ pub(super) struct Bridge {
 struct BridgeState {
     /// The waker of the task that polls the attempt.
     task: Option<Waker>,
-    /// The wakers of the effect or the calls that wait until the step is decided.
+    /// The wakers for the effects or calls that wait until the step is decided.
     waiting: Vec<Waker>,
     phase: Phase,
-    /// Whether the run has done its part of the step, and pauses until the next step is performed or replayed.
+    /// Whether the run has completed its part of the step and pauses until the next step is performed or replayed.
     is_complete: bool,
-    /// Whether the run has requested the effect of the step.
+    /// Whether the run has requested the step's effect.
     has_effect: bool,
-    /// The number of entries that the session had when the effect was requested.
+    /// The number of entries in the session when the effect was requested.
     version: u64,
-    /// The number of events that the run has yielded since the previous effect. During calls, the number is counted
-    /// since the start of the first of the two steps of the calls.
+    /// The number of events that the run has yielded since the previous effect. While calls run, events are counted
+    /// from the start of the first of the two steps for the calls.
     event_count: usize,
-    /// The values that the run has drawn since the previous effect, if the step is performed.
+    /// The nondeterministic values that the run has drawn since the previous effect, if the step is
+    /// performed.
     draws: Vec<DrawnValue>,
     key: Option<EffectKey>,
     /// The events that the effect has yielded, if the effect is performed.
     effect_events: Vec<Event>,
-    /// The result of the effect, until the engine takes the result.
+    /// The effect's result, until the engine takes the result.
     result: Option<StepResult>,
-    /// The result of the previous step, until the run takes the result.
+    /// The previous step's result, until the run takes the result.
     answer: Option<StepResult>,
-    /// Whether the run has taken the result of the previous step, and repeats the events that an earlier attempt
-    /// yielded in that step.
+    /// Whether the run has taken the previous step's result and is repeating the events that an earlier attempt yielded
+    /// in that step.
     is_repeating: bool,
     calls: CallBatch,
     verdicts: Vec<(PendingCall, Verdict)>,
@@ -78,27 +81,27 @@ enum Phase {
     },
 }
 
-/// The calls of one turn.
+/// The calls in a single turn.
 #[derive(Default)]
 struct CallBatch {
     max_concurrency: usize,
     /// The calls that may run, in the order in which they were announced.
     announced: Vec<BegunCall>,
-    /// The calls that have been allowed to start. `Some` until all of these calls have ended.
+    /// The calls that have been allowed to start. `None` once all of these calls have ended.
     begun: Option<BegunCalls>,
-    /// The results of calls that have run elsewhere, by call id.
+    /// The results of calls that have run outside the run, by call id.
     results: HashMap<String, ToolResult>,
     /// The ids of the calls that run in this process.
     running: Vec<String>,
-    /// The redactor for the progress of calls that run elsewhere.
+    /// The redactor for the progress of calls that run outside the run.
     progress_redactor: Option<ProgressRedactor>,
 }
 
-/// The answer to a run that requests an effect.
+/// The response to a run that requests an effect.
 pub(super) enum EffectEntry {
     /// The effect is performed.
     Perform,
-    /// The effect was recorded. The value of the effect follows when the next step is performed or replayed.
+    /// The effect was recorded. The effect's value follows when the next step is performed or replayed.
     Kept,
     /// The effect yielded these events before the loop was ended from outside.
     EndsAfter(Vec<Event>),
@@ -115,7 +118,7 @@ impl Bridge {
     }
 }
 
-/// Methods of the attempt.
+/// Methods for the attempt.
 impl Bridge {
     pub(super) fn set_task(&self, waker: &Waker) {
         self.lock().task = Some(waker.clone());
@@ -144,7 +147,7 @@ impl Bridge {
     }
 
     /// Returns the future that the engine polls to perform the step. The future does no work of its own; it waits until
-    /// the run has performed the effect of the step.
+    /// the run has performed the step's effect.
     pub(super) fn step_future(self: &Arc<Self>) -> BoxFuture<'static, RawJson> {
         let bridge = Arc::clone(self);
         poll_fn(move |cx| bridge.poll_step(cx)).boxed()
@@ -176,23 +179,24 @@ impl Bridge {
         !matches!(state.phase, Phase::Undecided) && !state.is_complete && state.failure.is_none()
     }
 
-    /// Returns whether the run has done its part of the step.
+    /// Returns whether the run has completed its part of the step.
     pub(super) fn is_complete(&self) -> bool {
         self.lock().is_complete
     }
 
-    /// Returns whether the step performs, or has performed, an effect that no earlier attempt has recorded.
+    /// Returns whether this attempt performs, or has performed, an effect in this step that no earlier attempt has
+    /// recorded.
     pub(super) fn is_live(&self) -> bool {
         let state = self.lock();
         matches!(state.phase, Phase::Performed) && (state.has_effect || state.is_complete)
     }
 
-    /// Accepts the value of the step from the engine. If the step was not performed, the run continues from this
-    /// recorded value.
+    /// Accepts the step's value from the engine. If the step was not performed, the run continues from this recorded
+    /// value.
     ///
     /// # Errors
     ///
-    /// [`ReplayMismatch`](ErrorKind::ReplayMismatch) if the JSON is not the value of a step.
+    /// [`ReplayMismatch`](ErrorKind::ReplayMismatch) if the JSON is not a valid step value.
     pub(super) fn set_kept(&self, json: &RawJson) -> Result<(), Error> {
         let mut state = self.lock();
         if let Phase::Undecided = state.phase {
@@ -205,7 +209,7 @@ impl Bridge {
         Ok(())
     }
 
-    /// Ends the step. Returns the result of the step and the number of session entries that can now be saved.
+    /// Ends the step. Returns the step's result and the number of session entries that can now be saved.
     pub(super) fn end_step(&self, json: &RawJson) -> Result<(StepResult, u64), Error> {
         let result = StepRecord::parse(json)?.result;
         let mut state = self.lock();
@@ -225,23 +229,24 @@ impl Bridge {
         Ok((result, state.version))
     }
 
-    /// Sets the results of calls that have run elsewhere.
+    /// Sets the results of calls that have run outside the run.
     pub(super) fn set_call_results(&self, results: Vec<ToolResult>) {
         let results = results.into_iter().map(|result| (result.call_id.clone(), result));
         self.lock().calls.results = results.collect();
     }
 
-    /// Applies the run's hooks to the progress of a call that runs elsewhere.
+    /// Applies the run's hooks to the progress of a call that runs outside the run.
     ///
     /// # Errors
     ///
-    /// Returns the error of a hook, which ends the run. The progress is set to `null` in this case.
+    /// Returns the error from a hook, which ends the run. In this case, the progress is set to
+    /// `null`.
     pub(super) fn redact_progress(&self, call: &ToolCall, data: &mut RawJson) -> Result<(), Error> {
         let redactor = self.lock().calls.progress_redactor.clone();
         redactor.map_or(Ok(()), |redact| redact(call, data))
     }
 
-    /// Sets the verdicts that the run has waited for.
+    /// Sets the verdicts that the run has been waiting for.
     pub(super) fn set_verdicts(&self, verdicts: Vec<(PendingCall, Verdict)>) {
         self.lock().verdicts = verdicts;
     }
@@ -266,9 +271,10 @@ impl Bridge {
     }
 }
 
-/// Methods of the run's world.
+/// Methods for the run's world.
 impl Bridge {
-    /// Returns a value that is available synchronously. `live` draws the value if no earlier attempt has recorded it.
+    /// Returns a value that is available synchronously. Calls `live` to obtain the value if no earlier attempt has
+    /// recorded it.
     pub(super) fn draw(
         &self,
         key: &EffectKey,
@@ -277,8 +283,8 @@ impl Bridge {
         match self.kept_draw(key.kind)? {
             KeptDraw::Value(value) => {
                 if is_taken_away(key.kind) {
-                    // In a new attempt the original value, such as a command, is available again. The original value is
-                    // removed here so that it is not delivered twice.
+                    // In a new attempt, the original value, such as a command, is available again. The original value
+                    // is removed here so that it is not delivered twice.
                     let _ = live();
                 }
                 Some(value)
@@ -330,8 +336,8 @@ impl Bridge {
         None
     }
 
-    /// Waits until the run may request an effect. If a step ended the loop from outside, this method waits until after
-    /// that step.
+    /// Waits until the run may request an effect. If a step ended the loop from outside, this method waits until that
+    /// step is over.
     pub(super) fn poll_ready(&self, cx: &Context<'_>) -> Poll<()> {
         let mut state = self.lock();
         if !state.is_complete && !matches!(state.phase, Phase::Undecided) {
@@ -341,12 +347,13 @@ impl Bridge {
         Poll::Pending
     }
 
-    /// Returns whether effects that the run requests are performed instead of replayed.
+    /// Returns whether the effects that the run requests are performed rather than replayed.
     pub(super) fn is_performing(&self) -> bool {
         matches!(self.lock().phase, Phase::Performed)
     }
 
-    /// Requests the effect of the step for the run. [`poll_ready`](Self::poll_ready) must have returned ready before.
+    /// Requests the step's effect for the run. [`poll_ready`](Self::poll_ready) must have returned ready before this
+    /// call.
     pub(super) fn begin_effect(&self, key: &EffectKey) -> EffectEntry {
         let mut state = self.lock();
         let state = &mut *state;
@@ -388,7 +395,7 @@ impl Bridge {
         }
     }
 
-    /// Sets the result of an effect that was performed.
+    /// Sets the result of an effect that has been performed.
     pub(super) fn complete(&self, result: StepResult) {
         let mut state = self.lock();
         if matches!(state.phase, Phase::Performed) && !state.is_complete {
@@ -396,7 +403,7 @@ impl Bridge {
         }
     }
 
-    /// Waits until the result of the effect is recorded and the next step is performed or replayed, then takes the
+    /// Waits until the effect's result has been recorded and the next step is performed or replayed, and then takes the
     /// result.
     pub(super) fn poll_answer(&self, cx: &Context<'_>) -> Poll<StepResult> {
         let mut state = self.lock();
@@ -409,12 +416,12 @@ impl Bridge {
         Poll::Pending
     }
 
-    /// Takes the verdicts that the run has waited for.
+    /// Takes the verdicts that the run has been waiting for.
     pub(super) fn take_verdicts(&self) -> Vec<(PendingCall, Verdict)> {
         mem::take(&mut self.lock().verdicts)
     }
 
-    /// Returns whether the run still has to take a part of an effect's result, or replays a recorded step. In both
+    /// Returns whether the run still has to take part of an effect's result, or is replaying a recorded step. In both
     /// cases, the run ends only [where the recorded step ended it](Self::forced_end).
     pub(super) fn has_untaken_answer(&self) -> bool {
         let state = self.lock();
@@ -446,7 +453,8 @@ impl Bridge {
         }
     }
 
-    /// Returns how an earlier attempt ended the loop from outside at this position, if it did.
+    /// Returns how an earlier attempt ended the loop from outside at this position, if the loop was
+    /// ended here.
     pub(super) fn forced_end(&self) -> Option<LoopEnd> {
         let state = self.lock();
         let Phase::Kept { record, drawn } = &state.phase else { return None };
@@ -486,9 +494,9 @@ impl Bridge {
     }
 }
 
-/// Methods of the calls of a turn.
+/// Methods for the calls in a turn.
 impl Bridge {
-    /// Starts a batch of calls, of which at most `max_concurrency` run at the same time.
+    /// Starts a batch of calls. At most `max_concurrency` of these calls run at the same time.
     pub(super) fn begin_calls(&self, max_concurrency: usize, redactor: Option<ProgressRedactor>) {
         let mut state = self.lock();
         state.calls.max_concurrency = max_concurrency.max(1);
@@ -529,7 +537,7 @@ impl Bridge {
 
     pub(super) fn announce(&self, call: &ToolCall, tool: &Tool) {
         let mut state = self.lock();
-        // Only this process knows the tools of tool sources.
+        // Tools from tool sources are known only to this process.
         let is_shared = self.toolkit.get(&call.name).is_some();
         let announced = &mut state.calls.announced;
         if announced.iter().all(|other| other.call.call_id != call.call_id) {
@@ -603,7 +611,7 @@ enum KeptDraw {
     Perform,
 }
 
-/// Returns whether drawing a value removes the value from its source.
+/// Returns whether drawing a value removes it from the value's source.
 fn is_taken_away(kind: EffectKind) -> bool {
     use EffectKind::{Notes, Reports, Said, Tombstones, Undelivered};
     matches!(kind, Said | Undelivered | Tombstones | Reports | Notes)

@@ -1,4 +1,4 @@
-//! Connects a call that runs apart with the run that waits for it.
+//! Connects a call that runs outside its run with the run that waits for the call.
 
 use std::collections::VecDeque;
 use std::task::{Context, Poll};
@@ -13,22 +13,23 @@ use crate::event::{Event, ToolEvent};
 use crate::hub::{Command, Hub, HubEvent, Reader};
 use crate::item::RawJson;
 
-/// The maximum number of progress reports that wait while another report is sent. If more arrive, the oldest waiting
-/// report is dropped.
+/// The maximum number of progress reports that wait while another report is being sent. If more arrive, the oldest
+/// waiting report is dropped.
 const MAX_WAITING: usize = 64;
 
-/// How long a call that has ended waits until its last progress is sent.
+/// The maximum time that a completed call waits until its last progress has been sent.
 const FLUSH_LIMIT: Duration = Duration::from_secs(1);
 
-/// Sends the progress of a call to its run and detects the end of the run, both through the hub.
+/// Sends a call's progress to the call's run and detects the end of the run, both through the hub.
 ///
-/// The call does not depend on this link. If the hub cannot be reached, progress is lost and the call runs to its end.
+/// The call does not depend on this link. If the hub cannot be reached, progress is lost and the call still runs to its
+/// end.
 pub(super) struct CallLink {
     target: Option<LinkTarget>,
     call_id: String,
     waiting: VecDeque<RawJson>,
     sending: Option<BoxFuture<'static, ()>>,
-    /// The reader of the run. `None` after reading has failed.
+    /// The reader for the run's events. `None` after reading has failed.
     reader: Option<Reader>,
 }
 
@@ -51,7 +52,7 @@ impl CallLink {
         }
     }
 
-    /// Queues progress, which is sent after all progress that was queued before.
+    /// Queues progress, which is sent after all previously queued progress.
     pub(super) fn push(&mut self, progress: RawJson) {
         if self.target.is_some() {
             if self.waiting.len() == MAX_WAITING {
@@ -61,8 +62,8 @@ impl CallLink {
         }
     }
 
-    /// Polls whether the run no longer waits for the call. Returns ready when the run has ended or has already answered
-    /// the call.
+    /// Polls whether the run no longer waits for the call. Returns ready once the run has ended or has already given
+    /// the call a result.
     pub(super) fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let _ = self.poll_sent(cx);
         while let Some(reader) = &mut self.reader {
@@ -88,7 +89,7 @@ impl CallLink {
         }
     }
 
-    /// Sends the waiting progress. Returns pending while some progress is left.
+    /// Sends the queued progress. Returns pending as long as some progress has not been sent.
     fn poll_sent(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
             if let Some(sending) = &mut self.sending {
@@ -102,7 +103,7 @@ impl CallLink {
             let (hub, run, call_id) =
                 (target.hub.clone(), target.run.clone(), self.call_id.clone());
             let sending = async move {
-                // Progress that the run does not accept is lost.
+                // Progress is lost if the run does not accept it.
                 let _ = hub.send(&run, Command::ToolProgress { call_id, data }).await;
             };
             self.sending = Some(sending.boxed());

@@ -9,13 +9,13 @@ use crate::durable::engine::StoredCommand;
 use crate::error::Error;
 use crate::hub::{Command, NotRunning};
 
-/// The command queue of one session, with its waiting commands and the waiters to wake when a command arrives. An
-/// engine stores the queue.
+/// Queues the commands to one session, and tracks the waiters to wake when a command arrives. An engine stores the
+/// queue.
 ///
 /// If no run is active, input waits for the next run. A command that ends a run applies only to the active run.
 ///
-/// Each waiter has an id by which the engine can wake the waiter. Methods that wake waiters return the ids of these
-/// waiters and remove the waiters from the queue.
+/// Each waiter has an id, which the engine uses to wake the waiter. Methods that wake waiters return the waiters' ids
+/// and remove these waiters from the queue.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CommandQueue {
@@ -24,13 +24,13 @@ pub struct CommandQueue {
     run: Option<String>,
     #[serde(skip_serializing_if = "VecDeque::is_empty")]
     commands: VecDeque<StoredCommand>,
-    /// The waiter of the active run. `Some` while the run waits for a command.
+    /// The active run's waiter. `Some` while the run waits for a command.
     #[serde(skip_serializing_if = "Option::is_none")]
     waiter: Option<CommandWaiter>,
     /// The ids of the timers that have expired since the last wait began.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     expired: Vec<String>,
-    /// The ids of the waiters for an interrupt or the end of the run.
+    /// The ids of the waiters that wait for an interrupt or the end of the run.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     stop_waiters: Vec<String>,
 }
@@ -38,16 +38,16 @@ pub struct CommandQueue {
 /// A run that waits for commands.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommandWaiter {
-    /// The id by which the engine wakes the run.
+    /// The id that the engine uses to wake the run.
     pub id: String,
-    /// The id of the timer that ends the wait, if the wait has a time limit. The timer id is different for each wait.
+    /// The id of the timer that ends the wait, if the wait has a time limit. Each wait must use a different timer id.
     /// The timer may [expire](CommandQueue::expire) at any time, even before the wait starts or after the wait has
     /// ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timer: Option<String>,
 }
 
-/// The answer to a waiter that starts to wait.
+/// Tells a waiter whether it has to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WaitAnswer {
@@ -90,7 +90,7 @@ impl CommandQueue {
         self.commands.drain(..).collect()
     }
 
-    /// Adds a waiter for the next command to the active run. The new waiter replaces the previous waiter, if any.
+    /// Makes the active run wait for the next command. The new waiter replaces the run's previous waiter, if any.
     pub fn wait(&mut self, waiter: CommandWaiter) -> WaitAnswer {
         if !self.commands.is_empty() {
             return WaitAnswer::Ready;
@@ -104,8 +104,8 @@ impl CommandQueue {
         WaitAnswer::Waiting
     }
 
-    /// Marks a timer as expired, even if its wait has not started yet or has already ended. Returns the id of the
-    /// waiter to wake, if any.
+    /// Marks a timer as expired, even if the timer's wait has not started yet or has already ended. Returns the id of
+    /// the waiter to wake, if any.
     pub fn expire(&mut self, timer: &str) -> Option<String> {
         if self.run.is_some() && self.expired.iter().all(|expired| expired != timer) {
             self.expired.push(timer.to_owned());
@@ -114,8 +114,8 @@ impl CommandQueue {
         Some(waiter.id)
     }
 
-    /// Adds a waiter for an interrupt or the end of the active run. Returns [`Ready`](WaitAnswer::Ready) if an
-    /// interrupt is already waiting or no run is active.
+    /// Adds a waiter that waits for an interrupt or the end of the active run. Returns [`Ready`](WaitAnswer::Ready) if
+    /// an interrupt is already queued or no run is active.
     pub fn wait_for_stop(&mut self, id: String) -> WaitAnswer {
         if self.run.is_none() || self.commands.iter().any(is_interrupt) {
             return WaitAnswer::Ready;
@@ -138,18 +138,19 @@ impl CommandQueue {
         woken
     }
 
-    /// Removes the commands (including input), the active run and the waiters. Returns the ids of the waiters to wake.
+    /// Removes all commands (including input), the active run and all waiters. Returns the ids of the waiters to wake.
     pub fn clear(&mut self) -> Vec<String> {
         let Self { waiter, stop_waiters, .. } = mem::take(self);
         waiter.map(|waiter| waiter.id).into_iter().chain(stop_waiters).collect()
     }
 
-    /// Returns the queue without its waiters, so that the commands and the active run can be shown.
+    /// Returns the queue without its waiters, for programs that display the commands and the active
+    /// run.
     pub fn without_waiters(self) -> Self {
         Self { run: self.run, commands: self.commands, ..Self::default() }
     }
 
-    /// Returns the id of the active run.
+    /// Returns the active run's id, if any.
     pub fn run(&self) -> Option<&str> {
         self.run.as_deref()
     }
@@ -159,7 +160,8 @@ impl CommandQueue {
         self.commands.iter()
     }
 
-    /// Ends the active run. The caller must still wake the waiters for a stop.
+    /// Ends the active run. The caller must still wake the waiters that wait for an interrupt or
+    /// the end of the run.
     fn end_run(&mut self) {
         self.run = None;
         self.commands.retain(is_input);

@@ -1,23 +1,23 @@
-//! One-way copies of sessions in a store.
+//! One-way copies of sessions to a store.
 
 use crate::error::{Error, panic_to_error_async};
 use crate::session::{Conflict, Entry, Store};
 
-/// The maximum number of attempts to write a copy while other writers also write that copy.
+/// The maximum number of attempts to write a copy while other writers change the same copy.
 const MAX_ATTEMPTS: usize = 8;
 
-/// Copies an engine's session to a store. Returns the number of entries of the copy.
+/// Copies an engine's session to a store. Returns the number of entries in the copy.
 ///
 /// A store can list and search sessions, but an engine cannot. The copy is one-way: only this function may write to the
 /// copy, and no run reads the copy.
 ///
-/// `entries` must contain all entries of the session. The function appends the entries that the copy lacks. If the copy
-/// has different entries, the session was removed and created again, so the function deletes the copy and writes a new
-/// copy. If `entries` is empty, the function deletes the copy. A copy that already has these entries and more is not
-/// changed, because it shows a later state of the session.
+/// `entries` must contain all of the session's entries. This function appends the entries that are missing from the
+/// copy. If the copy contains different entries, the session was removed and created again, so this function deletes
+/// the copy and writes a new one. If `entries` is empty, this function deletes the copy. If the copy already contains
+/// these entries and more, it is not changed, because it shows a later state of the session.
 ///
 /// Concurrent calls for the same session are harmless, and so is dropping the future. However, if a session may be
-/// removed, its engine must create its copies one after the other, each from the entries at that time.
+/// removed, its engine must create the session's copies one after the other, each from the entries at that time.
 ///
 /// ```
 /// use turnstream::Agent;
@@ -41,10 +41,10 @@ const MAX_ATTEMPTS: usize = 8;
 /// # Errors
 ///
 /// [`Store`](crate::ErrorKind::Store) if the store fails, and [`Panic`](crate::ErrorKind::Panic) if the store panics.
-/// [`Conflict`](crate::ErrorKind::Conflict) if concurrent writers change the copy in eight attempts.
-/// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if the id is empty, or if a copy to be deleted has forks.
-/// [`Unsupported`](crate::ErrorKind::Unsupported) if the store cannot delete sessions. After an error, the next call
-/// continues from the current state of the copy.
+/// [`Conflict`](crate::ErrorKind::Conflict) if concurrent writers change the copy during all eight attempts.
+/// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if the id is empty, or if a copy that must be deleted has
+/// forks. [`Unsupported`](crate::ErrorKind::Unsupported) if the store cannot delete sessions. After an error, the next
+/// call continues from the copy's current state.
 pub async fn copy_session(store: &dyn Store, id: &str, entries: &[Entry]) -> Result<u64, Error> {
     panic_to_error_async("the store", async {
         for _ in 1..MAX_ATTEMPTS {

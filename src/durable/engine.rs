@@ -10,20 +10,22 @@ use crate::hub::{Command, command_json};
 use crate::item::{RawJson, ResultKind, ToolCall, ToolResult};
 use crate::session::Entry;
 
-/// The future of a step. The engine polls the future only if the step's value is not recorded yet.
+/// The future that performs a step. The engine polls this future only if the step's value is not
+/// recorded yet.
 pub type StepFuture = BoxFuture<'static, RawJson>;
 
-/// The step operation of an engine, which performs each step once and records its value.
+/// Performs each step once and records the step's value. This trait is the part of an engine that
+/// runs single steps.
 pub trait StepRunner: Send {
-    /// Performs a step by polling its future, and records the step's value before returning it. If the value is already
-    /// recorded, the engine drops the future without polling it.
+    /// Performs a step by polling its future, and records the step's value before returning the value. If the value is
+    /// already recorded, the engine drops the future without polling it.
     ///
-    /// `name` identifies the step for people who inspect the engine's journal. The step's value has at most 8 MiB.
+    /// `name` identifies the step for people who inspect the engine's journal. The step's value is limited to 8 MiB.
     /// Dropping the returned future drops the step, which may or may not have been recorded.
     ///
     /// # Errors
     ///
-    /// Returns the error of the engine. The step itself cannot fail.
+    /// Returns the engine's error. The step itself cannot fail.
     fn step<'a>(
         &'a mut self,
         name: &'static str,
@@ -31,42 +33,42 @@ pub trait StepRunner: Send {
     ) -> BoxFuture<'a, Result<RawJson, Error>>;
 }
 
-/// The operations that a durable run calls on an engine. The engine performs each operation once and records its
+/// The operations that a durable run requires from an engine. The engine performs each operation once and records its
 /// result.
 ///
-/// An engine value belongs to one attempt at a run. The attempt calls one operation at a time and waits until that
+/// An engine value belongs to a single attempt at a run. The attempt calls one operation at a time and waits until that
 /// operation has completed. A later attempt calls the same operations in the same order with the same arguments, and
 /// receives the recorded results.
 ///
-/// If an operation fails, the attempt ends with the error of that operation. The engine decides whether another attempt
-/// follows. Use [`is_attempt_lost`](crate::durable::is_attempt_lost) to find the errors after which another attempt
-/// should follow.
+/// If an operation fails, the attempt ends with that operation's error. The engine decides whether another attempt
+/// follows. Use [`is_attempt_lost`](crate::durable::is_attempt_lost) to determine whether an error calls for another
+/// attempt.
 ///
-/// [`MemoryEngine`](crate::durable::MemoryEngine) is an engine for tests. The package `turnstream-restate` has an
+/// [`MemoryEngine`](crate::durable::MemoryEngine) is an engine for tests. The package `turnstream-restate` contains an
 /// engine for Restate. `durable::suite` (feature `testing`) tests an engine.
 pub trait Engine: StepRunner {
-    /// Takes the waiting commands from the run's queue, in order of arrival. Each command is returned only once.
+    /// Takes the waiting commands from the session's queue, in order of arrival. Each command is returned only once.
     fn take_commands(&mut self) -> BoxFuture<'_, Result<Vec<StoredCommand>, Error>>;
 
-    /// Waits until `is_enough` returns `true` for all commands that have arrived, or until `limit` has passed. Returns
-    /// the commands that have arrived.
+    /// Waits until `is_enough` returns `true` for the list of all commands that have arrived, or until `limit` has
+    /// passed. Returns the commands that have arrived.
     fn wait_for_commands<'a>(
         &'a mut self,
         limit: Option<Duration>,
         is_enough: &'a mut (dyn FnMut(&[StoredCommand]) -> bool + Send),
     ) -> BoxFuture<'a, Result<Vec<StoredCommand>, Error>>;
 
-    /// Returns whether [`call_tools`](Self::call_tools) runs calls elsewhere. If this method returns `false`, all calls
-    /// run in a step of the run.
+    /// Returns whether [`call_tools`](Self::call_tools) can run calls outside the run, possibly in another process. If
+    /// this method returns `false`, all calls run in a step of the run.
     fn can_call_tools(&self) -> bool {
         false
     }
 
-    /// Runs calls elsewhere and concurrently, and returns a result for each call. [`ToolCallRequest::perform`] performs
-    /// a call.
+    /// Runs calls concurrently outside the run, possibly in other processes, and returns a result for each call. To
+    /// perform a call, use [`ToolCallRequest::perform`].
     ///
-    /// If a call is no longer needed, for example because the run was interrupted, answer the call with
-    /// [`ToolCallRequest::interrupted_result`].
+    /// If a call is no longer needed, for example because the run was interrupted, return
+    /// [`ToolCallRequest::interrupted_result`] as the call's result.
     fn call_tools(
         &mut self,
         calls: Vec<ToolCallRequest>,
@@ -75,10 +77,10 @@ pub trait Engine: StepRunner {
         Box::pin(async { Ok(results) })
     }
 
-    /// Appends entries to the session, which has `from` entries so far.
+    /// Appends entries to the session, which contains `from` entries so far.
     fn save(&mut self, from: u64, entries: Vec<Entry>) -> BoxFuture<'_, Result<(), Error>>;
 
-    /// Ends the run. The commands in `put_back` have not reached the model, and return to the front of the queue.
+    /// Ends the run. The commands in `put_back` have not reached the model and return to the front of the queue.
     fn finish(&mut self, put_back: Vec<StoredCommand>) -> BoxFuture<'_, Result<(), Error>>;
 }
 
@@ -87,7 +89,7 @@ pub trait Engine: StepRunner {
 /// The JSON of a stored command is `{"v":1,"id":"…","command":{"type":"steer","items":[…]}}`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredCommand {
-    /// The id of the command's receipt. When the command's input is in the history, the event
+    /// The id of the command's receipt. Once the command's input is in the history, the event
     /// [`Appended`](crate::Event::Appended) reports this id.
     pub id: String,
     /// The command.
@@ -114,13 +116,13 @@ impl<'de> Deserialize<'de> for StoredCommand {
     }
 }
 
-/// A tool call that *runs apart*, which means outside the steps of its run, possibly in another process.
+/// Requests a tool call that *runs apart*: outside the steps of its run, possibly in another process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolCallRequest {
-    /// The id of the run's session.
+    /// The id of the session to which the run belongs.
     pub session: String,
-    /// The id of the run in its [hub](crate::durable::Attempt::with_hub). The hub receives the progress of the call and
-    /// reports the end of the run. `None` if the run has no hub.
+    /// The run's id in its [hub](crate::durable::Attempt::with_hub). The hub receives the call's progress and reports
+    /// the end of the run. `None` if the run has no hub.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
     /// The call, with its final arguments.
@@ -129,21 +131,21 @@ pub struct ToolCallRequest {
 }
 
 impl ToolCallRequest {
-    /// Returns the result for a call that no worker could run. The result contains the message of the error.
+    /// Returns the result for a call that no worker could run. The result contains the error's message.
     pub fn failed_result(&self, error: &Error) -> ToolResult {
         let text = format!("Error: {}", error.message());
         ToolResult::for_call(&self.call, ResultKind::Error, text)
     }
 
-    /// Returns the key that is the same each time the call is performed: `{session id}/{call id}`, as in
+    /// Returns a key that is the same each time the call is performed: `{session id}/{call id}`, as in
     /// [`ToolContext::idempotency_key`](crate::tool::ToolContext::idempotency_key).
     pub fn key(&self) -> String {
         format!("{}/{}", self.session, self.call.call_id)
     }
 }
 
-/// The source of an error which means that the engine has lost the attempt, and that the next attempt continues the
-/// run.
+/// The source of an error which means that the engine has lost the current attempt, and that the next attempt continues
+/// the run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the attempt at the run was lost")]
 pub struct AttemptLost;
@@ -161,9 +163,9 @@ impl From<AttemptLost> for Error {
     }
 }
 
-/// Returns whether another attempt may succeed after this error. Another attempt may succeed if the attempt was
-/// [lost](AttemptLost), if its events cannot be written at the moment, or if another attempt has not ended yet. Another
-/// attempt may also succeed if the program differs from the program that started the run. All other errors end the run.
+/// Returns whether another attempt may succeed after this error. Another attempt may succeed if this attempt was
+/// [lost](AttemptLost), if its events currently cannot be written, if a different attempt has not ended yet, or if the
+/// program differs from the program that started the run. All other errors end the run.
 pub fn is_attempt_lost(error: &Error) -> bool {
     AttemptLost::from_error(error).is_some()
         || matches!(error.kind(), ErrorKind::ReplayMismatch | ErrorKind::Conflict)

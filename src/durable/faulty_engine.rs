@@ -17,10 +17,10 @@ use crate::item::{RawJson, ToolResult};
 use crate::lock::lock_ignoring_poison;
 use crate::session::Entry;
 
-/// A plan for tests that determines when attempts at a run are lost. Clones share the plan.
+/// Determines when attempts at a run are lost, for tests. Clones share the plan.
 ///
-/// Each [loss](Loss) ends one attempt: the first loss ends the first attempt, and so on. Attempts after the last loss
-/// are not lost. The plan also counts attempts and operations.
+/// Each [loss](Loss) ends one attempt: the first loss ends the first attempt, and so on. Attempts after the last
+/// planned loss are not lost. The plan also counts attempts and operations.
 #[derive(Clone, Debug, Default)]
 pub struct LossPlan(Arc<PlanInner>);
 
@@ -31,41 +31,42 @@ struct PlanInner {
     operations: AtomicUsize,
 }
 
-/// The position at which an attempt is lost.
+/// The point at which an attempt is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loss {
-    /// The number of the attempt's operation, counted from 0.
+    /// The number of the operation within the attempt, counted from 0.
     pub operation: usize,
-    /// The moment of the loss within that operation.
+    /// The moment of the loss, relative to that operation.
     pub moment: LossMoment,
 }
 
-/// The moment of a loss within an operation.
+/// The moment at which an attempt is lost, relative to an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LossMoment {
-    /// The attempt is lost before the operation, and the engine is not called.
+    /// The attempt is lost before the operation starts, and the engine is not called.
     Before,
-    /// The attempt is lost after this number of polls of the operation, counted from 1. The engine may or may not have
-    /// recorded the operation.
+    /// The attempt is lost after the operation was polled this many times, counted from 1. The engine may or may not
+    /// have recorded the operation.
     After(usize),
-    /// The attempt is lost after the engine has recorded the operation, so that only the engine's answer is lost.
+    /// The attempt is lost after the engine has recorded the operation, so that only the engine's response is lost.
     Kept,
 }
 
 impl LossPlan {
-    /// Creates a plan that loses no attempts.
+    /// Creates a plan in which no attempt is lost.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Creates a plan with these losses, which end the first attempts, in the given order.
+    /// Creates a plan with the given losses, which end the first attempts, one attempt each, in the
+    /// given order.
     pub fn with_losses(losses: impl IntoIterator<Item = Loss>) -> Self {
         let losses: Vec<Loss> = losses.into_iter().collect();
         Self(Arc::new(PlanInner { losses: Mutex::new(losses), ..PlanInner::default() }))
     }
 
-    /// Wraps the engine of the next attempt, so that the attempt is lost as planned.
+    /// Wraps the engine for the next attempt, so that the attempt is lost as planned.
     pub fn wrap<E: Engine>(&self, engine: E) -> FaultyEngine<E> {
         self.0.attempts.fetch_add(1, Ordering::Relaxed);
         self.0.operations.store(0, Ordering::Relaxed);
@@ -80,14 +81,14 @@ impl LossPlan {
         self.0.attempts.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of operations that the last attempt has called.
+    /// Returns the number of operations that the last attempt called.
     pub fn operations(&self) -> usize {
         self.0.operations.load(Ordering::Relaxed)
     }
 }
 
-/// An engine that loses its attempt as its [`LossPlan`] determines. The operation of the loss and all operations after
-/// it fail with [`AttemptLost`].
+/// Wraps an engine and loses the attempt when its [`LossPlan`] says so. The operation in which the loss occurs and all
+/// later operations fail with [`AttemptLost`].
 pub struct FaultyEngine<E> {
     engine: E,
     plan: LossPlan,
@@ -97,7 +98,7 @@ pub struct FaultyEngine<E> {
 }
 
 impl<E: Engine> FaultyEngine<E> {
-    /// Performs an operation, or loses the attempt in the operation.
+    /// Performs an operation, or loses the attempt during the operation.
     fn lossy<'a, T: Send + 'a>(
         &'a mut self,
         operation: impl FnOnce(&'a mut E) -> BoxFuture<'a, Result<T, Error>> + Send + 'a,

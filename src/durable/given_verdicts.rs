@@ -8,10 +8,10 @@ use crate::hub::Command;
 use crate::item::PendingCall;
 use crate::tool::Verdict;
 
-/// The verdicts so far on the calls that a run has left pending. An engine stores these verdicts.
+/// Collects verdicts on the calls that a run has left pending. An engine stores these verdicts.
 ///
-/// The verdicts arrive one after the other, possibly over days. When the last verdict arrives, the engine starts a run
-/// that resumes the calls.
+/// The verdicts arrive one at a time, possibly over several days. When the last verdict arrives, the engine starts a
+/// run that resumes the calls.
 ///
 /// ```
 /// use turnstream::durable::{AddedVerdict, GivenVerdicts};
@@ -34,7 +34,7 @@ use crate::tool::Verdict;
 pub struct GivenVerdicts {
     #[serde(with = "stored_commands")]
     verdicts: Vec<(PendingCall, Verdict)>,
-    /// The id of the run that resumes the calls. The engine sets this id after it has started that run.
+    /// The id of the run that resumes the calls. The engine sets this id after it has started the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
 }
@@ -42,25 +42,25 @@ pub struct GivenVerdicts {
 /// The result of adding a verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddedVerdict {
-    /// The verdict was added. Other calls still need a verdict.
+    /// The verdict was added. Other pending calls still need verdicts.
     SomeMissing,
-    /// The verdict was added, and each pending call now has a verdict. The engine should start a run that resumes the
+    /// The verdict was added, and every pending call now has a verdict. The engine should start a run that resumes the
     /// calls.
     AllGiven,
-    /// The same verdict was already given, for example because a client lost the answer and sent the verdict again.
+    /// The same verdict was already given, for example because a client lost the response and sent the verdict again.
     Repeated,
 }
 
 impl GivenVerdicts {
-    /// Adds a verdict on one of the `pending` calls of the session.
+    /// Adds a verdict on one of the session's `pending` calls.
     ///
-    /// Returns [`Repeated`](AddedVerdict::Repeated) for a repeated verdict, even after its call was answered.
+    /// Returns [`Repeated`](AddedVerdict::Repeated) for a repeated verdict, even if its call has already been answered.
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if no call with exactly these arguments is pending, and
-    /// [`Conflict`](ErrorKind::Conflict) if the call already has a different verdict. No verdict is added in either
-    /// case.
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if no pending call has exactly these arguments, and
+    /// [`Conflict`](ErrorKind::Conflict) if the call already has a different verdict. In either case, no verdict is
+    /// added.
     pub fn add(
         &mut self,
         pending: &[PendingCall],

@@ -1,4 +1,4 @@
-//! The world of a run whose effects an engine records.
+//! Gives a run access to its environment, and lets an engine record the run's effects.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::world::{
     Effect, EffectKey, EffectKind, EffectValue, LoopEnd, SavedTurn, SendRequest, World,
 };
 
-/// The world of a run whose effects an engine records.
+/// Gives a run access to its environment, and lets an engine record the run's effects.
 #[derive(Clone, Debug)]
 pub(super) struct JournaledWorld(pub(super) Arc<Bridge>);
 
@@ -120,8 +120,8 @@ impl Future for JournaledEffect {
                     if let Some(value) = this.bridge.drawn_effect(this.key.kind) {
                         return Poll::Ready(Ok(EffectValue::from_json(value)));
                     }
-                    // An effect that is ready on the first poll needs no step of its own. A step of a user's loop body
-                    // always has one.
+                    // An effect that is ready on the first poll needs no step of its own. A step in a user's loop body
+                    // always has its own step.
                     let is_step = this.key.kind == EffectKind::Step;
                     let early = match this.bridge.is_performing() && !is_step {
                         true => effect.poll_unpin(cx),
@@ -177,8 +177,8 @@ fn other_answer(key: &EffectKey, found: &StepResult) -> Error {
     Error::new(ErrorKind::ReplayMismatch, message)
 }
 
-/// A turn that the engine records. The turn's deltas are yielded as they arrive, and its end is yielded after the turn
-/// is recorded.
+/// A turn that the engine records. The turn's deltas are yielded as they arrive, and the end of the turn is yielded
+/// after the turn has been recorded.
 struct JournaledTurn {
     bridge: Arc<Bridge>,
     key: EffectKey,
@@ -191,7 +191,8 @@ enum TurnStage {
         turn: TurnStream,
         saved: SavedTurn,
     },
-    /// Waits for the recorded end of the turn. If the turn was performed, its other events were already yielded.
+    /// Waits for the recorded end of the turn. If the turn was performed, all other events in the turn have already
+    /// been yielded.
     Done {
         is_performed: bool,
     },
@@ -257,7 +258,7 @@ impl TurnSource for JournaledTurn {
                 }
                 TurnStage::Replaying(replayed) => {
                     let item = ready!(Pin::new(replayed).poll_turn(cx, turn));
-                    // A complete turn is being repeated until its end has been yielded.
+                    // A complete turn is being repeated until the turn's end has been yielded.
                     if !matches!(item, Some(Ok(()))) {
                         this.bridge.set_repeating(false);
                     }
@@ -280,7 +281,7 @@ fn forward(item: Result<TurnEvent, Error>, turn: &mut TurnBuilder) -> Result<(),
     replay_event(item, turn)
 }
 
-/// The calls of a turn, whose results the engine records.
+/// The calls in a turn. The engine records the results of these calls.
 struct JournaledCalls {
     bridge: Arc<Bridge>,
     key: EffectKey,

@@ -21,16 +21,16 @@ use crate::lock::lock_ignoring_poison;
 use crate::session::Entry;
 use crate::tool::RunData;
 
-/// An engine in memory, for tests. The recorded operations are kept as long as the engine, or the engine of another
-/// attempt at the run, exists.
+/// Records operations in memory, for tests. The recorded operations are kept as long as this engine, or the engine for
+/// another attempt at the same run, exists.
 ///
-/// A memory engine is as strict as an engine on a server. If an attempt calls other operations than the previous
-/// attempt, the attempt fails with [`ReplayMismatch`](ErrorKind::ReplayMismatch).
+/// A memory engine is as strict as an engine on a server. If an attempt calls operations that differ from those in the
+/// previous attempt, the attempt fails with [`ReplayMismatch`](ErrorKind::ReplayMismatch).
 pub struct MemoryEngine {
     shared: Arc<Shared>,
-    /// The id of the run.
+    /// The run's id.
     run: String,
-    /// The number of the next operation of this attempt.
+    /// The number of this attempt's next operation.
     position: usize,
     worker: Worker,
 }
@@ -45,22 +45,22 @@ struct Worker {
 #[derive(Default)]
 struct Shared {
     journal: Mutex<Vec<Operation>>,
-    /// The journals of the calls that run apart, by their idempotency keys.
+    /// The journals for the calls that run apart, by idempotency key.
     calls: Mutex<HashMap<String, Arc<Shared>>>,
     session: Arc<Mutex<SessionData>>,
 }
 
-/// The data of the session, which outlives a run.
+/// The session's data, which outlives a run.
 #[derive(Default)]
 struct SessionData {
     entries: Vec<Entry>,
     queue: CommandQueue,
-    /// The number of later runs, which names the next run.
+    /// The number of later runs, which determines the next run's name.
     runs: u64,
     waiting: Option<Waker>,
 }
 
-/// One recorded operation and its result.
+/// A recorded operation and its result.
 #[derive(Clone, PartialEq)]
 struct Operation {
     name: &'static str,
@@ -70,7 +70,7 @@ struct Operation {
 }
 
 impl MemoryEngine {
-    /// Creates the engine of the first attempt at the first run of a session.
+    /// Creates the engine for the first attempt at a session's first run.
     pub fn new() -> Self {
         Self {
             shared: Arc::default(),
@@ -80,25 +80,26 @@ impl MemoryEngine {
         }
     }
 
-    /// Lets several calls of one turn run apart, with this agent's tools. Each of these calls has a journal of its own.
+    /// Runs calls with this agent's tools, outside the steps of the run, if a turn has several calls. Each of these
+    /// calls has its own journal.
     pub fn with_worker(mut self, agent: &Agent) -> Self {
         self.worker.agent = Some(agent.clone());
         self
     }
 
-    /// Sends the progress of calls that run apart through a hub that shows the run.
+    /// Sends the progress of the worker's calls through the hub that shows the run.
     pub fn with_worker_hub(mut self, hub: &Hub) -> Self {
         self.worker.hub = Some(hub.clone());
         self
     }
 
-    /// Returns the engine of another attempt at the same run.
+    /// Returns the engine for another attempt at the same run.
     pub fn next_attempt(&self) -> Self {
         let (shared, worker) = (Arc::clone(&self.shared), self.worker.clone());
         Self { shared, run: self.run.clone(), position: 0, worker }
     }
 
-    /// Returns the engine of the first attempt at the next run of the same session.
+    /// Returns the engine for the first attempt at the same session's next run.
     pub fn next_run(&self) -> Self {
         let session = Arc::clone(&self.shared.session);
         let run = {
@@ -110,11 +111,11 @@ impl MemoryEngine {
         Self { shared, run, position: 0, worker: self.worker.clone() }
     }
 
-    /// Puts a command into the queue of the session.
+    /// Adds a command to the session's queue.
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`CommandQueue::push`].
+    /// Returns the errors that [`CommandQueue::push`] returns.
     pub fn send(&self, id: impl Into<String>, command: Command) -> Result<(), Error> {
         let mut session = self.session();
         session.queue.push("memory", StoredCommand { id: id.into(), command })?;
@@ -122,17 +123,17 @@ impl MemoryEngine {
         Ok(())
     }
 
-    /// Returns the commands that no run has taken yet.
+    /// Returns the commands that have not been taken by a run yet.
     pub fn queued(&self) -> Vec<StoredCommand> {
         self.session().queue.commands().cloned().collect()
     }
 
-    /// Returns the entries of the session.
+    /// Returns the session's entries.
     pub fn entries(&self) -> Vec<Entry> {
         self.session().entries.clone()
     }
 
-    /// Returns the names of the recorded operations of this run.
+    /// Returns the names of the operations recorded for this run.
     pub fn operations(&self) -> Vec<&'static str> {
         self.journal().iter().map(|operation| operation.name).collect()
     }
@@ -146,7 +147,7 @@ impl MemoryEngine {
         lock_ignoring_poison(&self.shared.journal)
     }
 
-    /// Returns the recorded result of the next operation, if an earlier attempt performed that operation.
+    /// Returns the recorded result of the next operation, if an earlier attempt has performed that operation.
     fn kept(&mut self, name: &'static str, arguments: &str) -> Result<Option<RawJson>, Error> {
         let found = self.journal().get(self.position).cloned();
         match found {
@@ -240,7 +241,7 @@ impl Engine for MemoryEngine {
                 }
             };
             poll_fn(&mut poll).await;
-            // The commands leave the queue when the result of the wait is recorded.
+            // The commands leave the queue once the result of the wait is recorded.
             let commands: Vec<StoredCommand> = self.session().queue.take(&self.run);
             self.keep("wait", String::new(), json(&commands)?);
             Ok(commands)

@@ -1,9 +1,9 @@
-//! Durable runs, which an engine continues on any machine.
+//! Durable runs, which an engine can continue on any machine.
 //!
-//! A durable engine performs each operation of a program once and records the operation's result. When the process
-//! dies, the engine starts the program again elsewhere, and answers the recorded operations with their results. An
-//! agent needs no changes for such an engine. An [`Attempt`] performs the agent's run, and each effect of the run, such
-//! as a turn of the model, is a step of an [`Engine`].
+//! A durable engine performs each operation of a program once and records the operation's result. If the process dies,
+//! the engine starts the program again elsewhere and supplies the recorded results instead of performing the recorded
+//! operations again. An agent needs no changes to run on such an engine. An [`Attempt`] performs the agent's run, and
+//! each effect in the run, such as a model turn, is a step on an [`Engine`].
 //!
 //! ```
 //! use turnstream::Agent;
@@ -21,24 +21,24 @@
 //! # }
 //! ```
 //!
-//! [`MemoryEngine`] is for tests. The package `turnstream-restate`, in the folder `durable` of the repository, contains
-//! the engine, the worker and the client for [Restate](https://restate.dev). The guide explains when you need one:
-//! [from one process to many machines](crate::guide::many_machines).
+//! [`MemoryEngine`] is for tests. The package `turnstream-restate`, in the repository's `durable` folder, contains the
+//! engine, the worker and the client for [Restate](https://restate.dev). The guide explains when you need a durable
+//! engine: [from one process to many machines](crate::guide::many_machines).
 //!
 //! # How often an operation is performed
 //!
-//! | operation | if the attempt is lost meanwhile |
+//! | operation | if the attempt is lost in the meantime |
 //! |---|---|
-//! | a model request, a hook that takes time, a compaction, a step of a body | the next attempt performs it again |
-//! | a call of an [idempotent] tool | the next attempt performs it again, under the same [key] |
-//! | any other call | it is not started again; the model reads that it was interrupted |
-//! | a sub-agent | like its call; the tool made of an agent is idempotent only if you set that |
+//! | a model request, a hook that takes time, a compaction, a step in a loop body | the next attempt repeats it |
+//! | a call to an [idempotent] tool | the next attempt performs it again, under the same [key] |
+//! | any other call | the call is not started again; the model receives an interrupted result |
+//! | a sub-agent | like the call that started it; a tool made from an agent is idempotent only if you set that |
 //! | a hook that returns immediately | may be called again until the next step is recorded |
-//! | a hook that observes | called in each attempt, also for recorded operations |
+//! | a hook that only observes | is called in each attempt, even for recorded operations |
 //!
-//! A recorded operation is never performed again. A step includes the retries of its provider and the deadlines of its
-//! request. A time limit of the run starts again with each attempt, and the tokens used by a lost attempt are not
-//! known. Each process that replays recorded turns charges their tokens to its [pool](crate::agent::Pool).
+//! A recorded operation is never performed again. A step includes the provider's retries and the request's deadlines. A
+//! time limit on the run starts again with each attempt, and the number of tokens used by a lost attempt is unknown.
+//! Each process that replays recorded turns charges their tokens to its [pool](crate::agent::Pool).
 //!
 //! # The steps of an attempt
 //!
@@ -53,49 +53,51 @@
 //!   └── recorded: returns the value ──▶ polls it ──▶ the same, but the effect is dropped without a poll
 //! ```
 //!
-//! - **One operation at a time.** The attempt calls the engine's `step` before it polls the run. So the attempt knows
-//!   the recorded values of a step before the run draws them. One task polls the run and at most one operation; no task
-//!   is spawned.
-//! - **Deltas are not recorded.** Readers receive deltas while the step is performed. Recorded steps are replayed as
-//!   complete turns and results.
+//! - **One operation at a time.** The attempt calls the engine's `step` before it polls the run. As a result, the
+//!   attempt knows a step's recorded values before the run needs them. A single task polls the run and at most one
+//!   operation; no other task is spawned.
+//! - **Deltas are not recorded.** Readers receive deltas while a step is being performed. Recorded steps are replayed
+//!   as complete turns and results.
 //! - **Effects that are ready on the first poll** have no steps of their own. The values of these effects are recorded
-//!   with the next step. So an agent without hooks has one step for each turn, two for the calls of a turn, and one for
-//!   the end of the run.
-//! - **The calls of a turn take two steps.** The first step records which calls may start, and in which attempt; the
+//!   with the next step. As a result, an agent without hooks has one step for each turn, two for the calls in a turn,
+//!   and one for the end of the run.
+//! - **The calls in a turn take two steps.** The first step records which calls may start, and in which attempt; the
 //!   second records their results. If several calls can [run apart](Engine::can_call_tools), the engine [runs
-//!   them](Engine::call_tools) between these steps, each with steps of its own. Exclusive calls, sub-agents and tools
-//!   of [tool sources](crate::tool::ToolSource) run in the second step.
-//! - **The program must stay the same** during a run. If an attempt requests another effect than the recorded effect,
-//!   the attempt ends with [`ReplayMismatch`](crate::ErrorKind::ReplayMismatch), and the engine tries again. The run
-//!   continues when the original program is back.
+//!   them](Engine::call_tools) between these two steps, and each of these calls has steps of its own. Exclusive calls,
+//!   sub-agents and tools from [tool sources](crate::tool::ToolSource) run in the second step.
+//! - **The program must stay the same** during a run. If an attempt requests an effect that differs from the recorded
+//!   effect, the attempt ends with [`ReplayMismatch`](crate::ErrorKind::ReplayMismatch), and the engine tries again.
+//!   The run continues once the original program is back.
 //!
 //! # Commands, approvals, the end
 //!
 //! Commands wait in a [`CommandQueue`], which the engine stores. A run takes the waiting commands before its first
-//! step, after each turn and after its calls. A receipt confirms that a command is stored. The event
+//! step, after each turn and after the turn's calls. A receipt confirms that a command is stored. The event
 //! [`Appended`](crate::Event::Appended) with the receipt's id reports that the input was delivered. Input that arrives
 //! too late returns to the queue, and the next run delivers it.
 //!
-//! A run that needs an approval ends as pending, and needs no resources until [`Attempt::resume`] continues it. The run
-//! of an [interactive](crate::Agent::interactive) agent stays active instead. An interactive run waits for verdicts in
-//! the engine until its time limit is reached.
+//! A run that needs an approval ends with its calls pending, and uses no resources until [`Attempt::resume`] continues
+//! it. A run of an [interactive](crate::Agent::interactive) agent stays active instead, and waits on the engine for
+//! verdicts until the run's time limit is reached.
 //!
-//! An [interrupt](crate::hub::Command::Interrupt) through a [hub](Attempt::with_hub) ends the running step. The engine
-//! records the part of the step that was performed, so that later attempts end at the same position.
+//! An [interrupt](crate::hub::Command::Interrupt) through a [hub](Attempt::with_hub) ends the step that is being
+//! performed. The engine records the part of the step that was completed, so that later attempts end at the same
+//! position.
 //!
 //! # Readers
 //!
-//! [`Attempt::with_hub`] shows a run in a [hub](crate::hub), whose log may be in Redis. Each attempt writes the log
-//! under a new epoch. After a lost attempt, readers receive a snapshot of the recorded events, and the incomplete turn
-//! of the lost attempt is void. Results are published after they are recorded, and the end of the run is published
-//! after everything else is done.
+//! [`Attempt::with_hub`] shows a run in a [hub](crate::hub), whose log can be stored in Redis. Each attempt writes to
+//! the log under a new epoch. After a lost attempt, readers receive a snapshot of the recorded events, and the lost
+//! attempt's incomplete turn is void. Results are published after they are recorded, and the end of the run is
+//! published after everything else is done.
 //!
 //! # An engine of your own
 //!
-//! Implement [`StepRunner`] and [`Engine`], and test both implementations with `durable::suite` (feature `testing`). A
-//! later attempt calls the same operations with the same bytes, so an engine may compare the arguments.
+//! To write your own engine, implement [`StepRunner`] and [`Engine`], and test both implementations with
+//! `durable::suite` (feature `testing`). A later attempt calls the same operations with the same bytes, so an engine
+//! may compare the arguments.
 //!
-//! In addition to the steps of its runs, an engine stores this data for each session:
+//! In addition to the steps in its runs, an engine stores the following data for each session:
 //!
 //! | type | content |
 //! |---|---|
@@ -104,7 +106,8 @@
 //! | [`CommandQueue`] | the commands that wait for a run, and the waiters for commands |
 //! | [`GivenVerdicts`] | the verdicts on pending calls so far |
 //!
-//! [`copy_session`] copies a session to a [`Store`](crate::session::Store), for lists and search.
+//! [`copy_session`] copies a session to a [`Store`](crate::session::Store), so that sessions can be
+//! listed and searched.
 //!
 //! [idempotent]: crate::Tool::idempotent
 //! [key]: crate::tool::ToolContext::idempotency_key

@@ -1,4 +1,4 @@
-//! Publishes the events of an attempt.
+//! Publishes an attempt's events.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -15,46 +15,47 @@ use crate::event::{Event, ToolEvent};
 use crate::hub::{CallProgress, Hub, RunOwner, RunSource};
 use crate::item::{History, ToolCall};
 
-/// Publishes the new events of an attempt to a hub and an observer. An event is published only when it can no longer be
-/// lost, or when a later event can void it.
+/// Publishes an attempt's new events to a hub and an observer. An event is published only once it can no longer be
+/// lost, or if a later event can void it.
 ///
-/// Deltas and progress are published as they arrive, because a later event voids the turn if the attempt is lost.
-/// Results of calls are published after they are recorded, and the end of the run is published after everything else is
+/// Deltas and progress are published as they arrive, because a later event voids the turn if the attempt is lost. The
+/// results of calls are published after they are recorded, and the end of the run is published after everything else is
 /// done.
 pub(super) struct Publisher {
     hub: Option<HubTarget>,
     observer: Option<EventObserver>,
-    /// The events before the first effect that this attempt performs. Earlier attempts may have published them.
+    /// The events before the first effect that this attempt performs. Earlier attempts may have published these events.
     replayed: Option<Vec<Event>>,
     /// Events that can be published now.
     ready: VecDeque<Event>,
-    /// Results that are not recorded yet, and the events after these results.
+    /// Results that are not recorded yet, and the events that follow these results.
     held: VecDeque<Event>,
     /// `Finished` and all later events.
     last: VecDeque<Event>,
-    /// The calls of this step that have started.
+    /// The calls in this step that have started.
     started: Vec<String>,
 }
 
-/// The maximum number of progress reports of calls that run apart that wait for the hub. Further reports are dropped.
+/// The maximum number of progress reports, from calls that run outside the run, that can wait for the hub. Further
+/// reports are dropped.
 const MAX_WAITING_PROGRESS: usize = 256;
 
 pub(super) type EventObserver = Box<dyn FnMut(&Event) + Send>;
 
-/// The run in a hub. At most one of the run's events is not yet in the hub's log.
+/// The run's connection to a hub. At most one of the run's events is not yet in the hub's log.
 struct HubTarget {
     hub: Hub,
     key: String,
     run_id: String,
     starting: Option<BoxFuture<'static, Result<RunOwner, Error>>>,
     sender: Option<mpsc::Sender<Result<Event, Error>>>,
-    /// The receiver of the progress of calls that run apart.
+    /// The receiver for progress from calls that run outside the run.
     progress: Option<mpsc::Receiver<CallProgress>>,
-    /// The owner of the run in the hub. Dropping the owner drops the run from the hub.
+    /// The owner of the run in the hub. Dropping the owner removes the run from the hub.
     owner: Option<RunOwner>,
 }
 
-/// The start of a run.
+/// Describes the start of a run.
 pub(super) struct RunBegin {
     pub(super) history: History,
     pub(super) version: u64,
@@ -84,13 +85,13 @@ impl Publisher {
         }
     }
 
-    /// Returns the id of the run in the hub.
+    /// Returns the run's id in the hub.
     pub(super) fn run_id(&self) -> Option<&str> {
         self.hub.as_ref().map(|target| &*target.run_id)
     }
 
-    /// Reports that these calls now run apart. If an earlier attempt recorded the request for the calls, the run yields
-    /// these events only after the calls have ended, when the run is polled again.
+    /// Reports that these calls now run outside the run. If an earlier attempt recorded the request for these calls,
+    /// the run yields the events for their start only after the calls have ended, when the run is polled again.
     pub(super) fn push_started(&mut self, calls: &[ToolCallRequest]) {
         for ToolCallRequest { call: ToolCall { call_id, name, .. }, .. } in calls {
             let (call_id, name) = (call_id.clone(), name.clone());
@@ -98,8 +99,8 @@ impl Publisher {
         }
     }
 
-    /// Polls for the next progress of a call that runs apart. Call this method after the hub has taken all ready
-    /// events.
+    /// Polls for the next progress from a call that runs outside the run. Call this method after the hub has accepted
+    /// all ready events.
     pub(super) fn poll_progress(&mut self, cx: &mut Context<'_>) -> Poll<CallProgress> {
         let progress = self.hub.as_mut().and_then(|target| target.progress.as_mut());
         match progress.map(|progress| progress.poll_next_unpin(cx)) {
@@ -108,12 +109,12 @@ impl Publisher {
         }
     }
 
-    /// Queues progress of a call that runs apart.
+    /// Queues progress from a call that runs outside the run.
     pub(super) fn push_progress(&mut self, event: ToolEvent) {
         self.ready.push_back(Event::Tool(event));
     }
 
-    /// Queues the next event of the run.
+    /// Queues the run's next event.
     pub(super) fn push(&mut self, event: Event) {
         match &event {
             Event::Tool(ToolEvent::Started { call_id, .. }) if self.started.contains(call_id) => {
@@ -142,7 +143,7 @@ impl Publisher {
         }
     }
 
-    /// Starts to publish new events. From now on, events are new, because the run performs an effect.
+    /// Starts publishing events as new events, because the run now performs an effect.
     pub(super) fn begin(&mut self, begin: &RunBegin) {
         let Some(replayed) = self.replayed.take() else { return };
         let Some(target) = &mut self.hub else {
@@ -169,17 +170,17 @@ impl Publisher {
         target.starting = Some(async move { hub.start(key, source).await }.boxed());
     }
 
-    /// Makes the held results ready to be published after they are recorded.
+    /// Releases the held results for publication after they have been recorded.
     pub(super) fn release(&mut self) {
         self.ready.append(&mut self.held);
         self.started.clear();
     }
 
-    /// Publishes the ready events. Returns pending until the hub has taken all of these events.
+    /// Publishes the ready events. Returns pending until the hub has accepted all of these events.
     ///
     /// # Errors
     ///
-    /// Returns the error of the hub, or [`AttemptLost`] if the hub no longer takes events.
+    /// Returns the hub's error, or [`AttemptLost`] if the hub no longer accepts events.
     pub(super) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         let Some(target) = &mut self.hub else {
             for event in self.ready.drain(..) {
@@ -210,7 +211,7 @@ impl Publisher {
         Ok(())
     }
 
-    /// Reports to readers that the run has ended with an error after which no attempt follows.
+    /// Reports to readers that the run has ended with an error and that no further attempt follows.
     pub(super) async fn fail(&mut self, error: &Error) {
         if self.replayed.is_some() || poll_fn(|cx| self.poll_flush(cx)).await.is_err() {
             return;
@@ -223,7 +224,7 @@ impl Publisher {
         self.detach();
     }
 
-    /// Leaves the run to the hub, which ends the run after the run's last event.
+    /// Hands the run over to the hub, which ends the run after the run's last event.
     fn detach(&mut self) {
         if let Some(target) = &mut self.hub {
             target.sender = None;

@@ -1,4 +1,4 @@
-//! A session's entries in small values of a key-value store.
+//! Stores a session's entries in small values of a key-value store.
 
 use std::fmt::{Display, Write as _};
 use std::mem;
@@ -14,14 +14,14 @@ const MAX_VALUE_BYTES: usize = 64 << 10;
 /// The key of the head value, which lists the other values.
 const HEAD_KEY: &str = "head";
 
-/// Stores the entries of a session in a key-value store, in values of at most 64 KiB.
+/// Stores a session's entries in a key-value store, in values of at most 64 KiB.
 ///
 /// The entries are stored as lines of JSON. While a run is active, entries are appended as small values, called pieces,
-/// so that each write is small. At the end of the run, the pieces are merged into segments. All segments except the
-/// last are full, so the number of values to read stays small.
+/// so that each write is small. At the end of the run, the pieces are merged into larger values, called segments. All
+/// segments except the last are full, so the number of values to read stays small.
 ///
-/// Each value except the head, which lists the other values, is written only once. If a caller applies the writes in
-/// order, the entries can be read at any time, even between two writes of the same list.
+/// Except for the head, which lists the other values, each value is written only once. If a caller applies the writes
+/// in order, the entries can be read at any time, even between two writes from the same list.
 ///
 /// ```
 /// use std::collections::BTreeMap;
@@ -57,12 +57,12 @@ pub struct SessionSegments {
     pieces: String,
 }
 
-/// A single write to the key-value store, which sets or clears the value of a key.
+/// A single write to the key-value store, which either sets or clears a key's value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentWrite {
     /// The key to write.
     pub key: String,
-    /// The new value of the key. `None` clears the key.
+    /// The key's new value. `None` clears the key.
     pub value: Option<String>,
 }
 
@@ -70,26 +70,28 @@ pub struct SegmentWrite {
 #[serde(default)]
 struct Head {
     v: u32,
-    /// The number of entries of the session.
+    /// The number of entries in the session.
     version: u64,
     /// The numbers of the segments, in the order of their entries.
     segments: Vec<u32>,
     pieces: Vec<u32>,
-    /// The number that the next value receives.
+    /// The number that is assigned to the next value.
     next: u32,
 }
 
 impl SessionSegments {
-    /// Returns the key of the head, whose value is passed to [`open`](Self::open).
+    /// Returns the key of the head, the value that lists all other values. Pass the head to
+    /// [`open`](Self::open).
     pub fn head_key() -> &'static str {
         HEAD_KEY
     }
 
-    /// Reads the value of the head. The session is empty if there is no value.
+    /// Reads the head, the value that lists all other values. If `head` is `None`, the session is
+    /// empty.
     ///
     /// # Errors
     ///
-    /// [`Store`](ErrorKind::Store) if the head cannot be read or has a later version.
+    /// [`Store`](ErrorKind::Store) if the head cannot be parsed or has a later version.
     pub fn open(head: Option<&str>) -> Result<Self, Error> {
         let head = match head {
             Some(head) => {
@@ -103,12 +105,12 @@ impl SessionSegments {
         Ok(Self { head, tail: String::new(), pieces: String::new() })
     }
 
-    /// Returns the number of entries of the session.
+    /// Returns the number of entries in the session.
     pub fn version(&self) -> u64 {
         self.head.version
     }
 
-    /// Returns the keys of the values to pass to [`read`](Self::read), in this order.
+    /// Returns the keys whose values must be passed to [`read`](Self::read), in the required order.
     pub fn keys(&self) -> Vec<String> {
         self.head
             .segments
@@ -118,11 +120,11 @@ impl SessionSegments {
             .collect()
     }
 
-    /// Reads the entries from the values of these [keys](Self::keys).
+    /// Parses the entries from the values of all [keys](Self::keys), in the same order.
     ///
     /// # Errors
     ///
-    /// [`Store`](ErrorKind::Store) if the values are not entries, or if the number of entries differs from the
+    /// [`Store`](ErrorKind::Store) if the values do not contain entries, or if the number of entries differs from the
     /// [version](Self::version).
     pub fn read(&mut self, values: impl IntoIterator<Item = String>) -> Result<Vec<Entry>, Error> {
         let (mut all, mut count) = (String::new(), 0);
@@ -169,7 +171,7 @@ impl SessionSegments {
         Ok(writes)
     }
 
-    /// Merges all pieces and the last segment into segments. Returns the writes that the caller must apply in order.
+    /// Merges the last segment and all pieces into segments. Returns the writes that the caller must apply in order.
     ///
     /// # Errors
     ///
@@ -222,7 +224,7 @@ fn value_key(number: u32) -> String {
     format!("entries/{number:06}")
 }
 
-/// Splits a text into parts of at most [`MAX_VALUE_BYTES`] bytes.
+/// Splits a string into parts of at most [`MAX_VALUE_BYTES`] bytes.
 fn chunks(mut text: &str) -> impl Iterator<Item = &str> {
     std::iter::from_fn(move || {
         let end = text.floor_char_boundary(MAX_VALUE_BYTES);

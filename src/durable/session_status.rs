@@ -5,17 +5,17 @@ use serde::{Deserialize, Serialize};
 use crate::item::PendingCall;
 use crate::session::{Entry, SessionState};
 
-/// The status of a session on an engine.
+/// The status of a session on a durable engine.
 ///
-/// An engine writes the status when a run starts and when a run ends, so that programs can read the status without
-/// loading the entries.
+/// An engine writes the status when a run starts and when a run ends, so that programs can read it without loading the
+/// entries.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct SessionStatus {
-    /// The number of entries of the session.
+    /// The number of entries in the session.
     pub version: u64,
-    /// The state of the session after its last run.
+    /// The session's state after its last run.
     pub state: SessionState,
     /// The id of the active run, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -23,14 +23,15 @@ pub struct SessionStatus {
 }
 
 impl SessionStatus {
-    /// Creates the status of a session with these entries. `run` is the id of the active run.
+    /// Creates a session's status from the session's entries. `run` is the id of the active run, if
+    /// any.
     pub fn from_entries(entries: Vec<Entry>, run: Option<String>) -> Self {
         let version = entries.len() as u64;
         Self { version, state: SessionState::from_entries(entries), run }
     }
 
-    /// Returns the calls that wait for verdicts, including calls that already have a verdict. The list is empty while a
-    /// run is active, because that run answers the calls.
+    /// Returns the calls that need verdicts, including calls that already have a verdict. The list is empty while a run
+    /// is active, because that run answers the calls.
     pub fn pending_calls(&self) -> &[PendingCall] {
         match &self.state {
             SessionState::Pending { calls } if self.run.is_none() => calls,

@@ -1,4 +1,4 @@
-//! The value of one step, as an engine records it.
+//! The value of a step, as recorded by an engine.
 
 use std::time::Duration;
 
@@ -10,13 +10,14 @@ use crate::item::{PendingCall, RawJson, ToolCall};
 use crate::tool::{SavedCalls, Tool};
 use crate::world::{EffectKey, EffectKind, LoopEnd, SavedTurn, TimeLimitReached};
 
-/// The version of the JSON format of steps. An attempt rejects steps of later versions.
+/// The version of the JSON format for steps. An attempt rejects steps with a later version.
 const VERSION: u32 = 1;
 
 /// The maximum size of a recorded step, in bytes of JSON.
 pub(super) const MAX_STEP_BYTES: usize = 8 << 20;
 
-/// The value of one step: the result of an effect, and the values that the run has drawn since the previous step.
+/// The value of a step: the result of an effect, and the nondeterministic values that the run has obtained since the
+/// previous step.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct StepRecord {
     v: u32,
@@ -28,7 +29,7 @@ pub(super) struct StepRecord {
     pub(super) result: StepResult,
 }
 
-/// A value that the run obtained synchronously.
+/// A nondeterministic value that the run obtained synchronously.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct DrawnValue {
     pub(super) kind: EffectKind,
@@ -42,14 +43,14 @@ pub(super) enum StepResult {
     Value(RawJson),
     Failed(Error),
     Turn(SavedTurn),
-    /// The calls of a turn may start now. The next step contains the results of these calls.
+    /// The calls in a turn may start now. The next step contains the results of these calls.
     CallsBegin(BegunCalls),
     Calls(SavedCalls),
     /// The run waits for verdicts.
     Suspended(AwaitedVerdicts),
     /// The loop was ended from outside.
     Ended(EndedEarly),
-    /// The result of the effect is too large to be recorded, which ends the run.
+    /// The effect's result is too large to be recorded, which ends the run.
     TooLarge(Error),
     /// The run has ended.
     Finished,
@@ -58,8 +59,8 @@ pub(super) enum StepResult {
 /// Calls that may start, in call order.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct BegunCalls {
-    /// The attempt in which the calls may start for the first time. In a later attempt, these calls may have started
-    /// before.
+    /// The attempt in which the calls may start for the first time. In a later attempt, these calls may already have
+    /// started.
     pub(super) attempt: String,
     pub(super) calls: Vec<BegunCall>,
 }
@@ -80,7 +81,7 @@ pub(super) struct BegunCall {
     pub(super) runs_apart: bool,
 }
 
-/// The calls for whose verdicts a run waits.
+/// The calls whose verdicts a run is waiting for.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct AwaitedVerdicts {
     pub(super) calls: Vec<PendingCall>,
@@ -91,10 +92,10 @@ pub(super) struct AwaitedVerdicts {
 /// The position at which the loop was ended from outside, and the reason.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct EndedEarly {
-    /// The number of values that the run had drawn since the previous step.
+    /// The number of nondeterministic values that the run had obtained since the previous step.
     pub(super) draws: usize,
-    /// The number of events that the run had yielded since the previous step. During calls, the number is counted since
-    /// the step before the step that let the calls start.
+    /// The number of events that the run had yielded since the previous step. While calls run, events are counted from
+    /// the start of the first of the two steps for the calls.
     pub(super) events: usize,
     /// The events that the effect had yielded before the loop was ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -128,7 +129,8 @@ impl StepRecord {
         Self { v: VERSION, draws, key, result }
     }
 
-    /// Returns the record with the error as its result. The original result must be too large to be recorded.
+    /// Returns the record with the error as its result. Call this method if the original result is too large to be
+    /// recorded.
     ///
     /// # Errors
     ///
@@ -152,8 +154,7 @@ impl StepRecord {
     ///
     /// # Errors
     ///
-    /// [`ReplayMismatch`](ErrorKind::ReplayMismatch) if the JSON is not a step, or if the version of the step is
-    /// unknown.
+    /// [`ReplayMismatch`](ErrorKind::ReplayMismatch) if the JSON is not a step, or if the step's version is unknown.
     pub(super) fn parse(json: &RawJson) -> Result<Self, Error> {
         let record: Self = json.deserialize_as().map_err(|error| {
             let message = format!("the engine has kept something else than a step: {error}");
@@ -184,7 +185,7 @@ impl StepRecord {
     }
 }
 
-/// Checks that a recorded step has at most [`MAX_STEP_BYTES`] bytes.
+/// Checks that a recorded step is not longer than [`MAX_STEP_BYTES`] bytes.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Performs a tool call that runs apart from its run.
+//! Performs a tool call outside its run.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -31,20 +31,20 @@ struct Begin {
 impl ToolCallRequest {
     /// Performs the call with the agent's tool, in two steps. The first step records that the call starts. If an
     /// attempt at the call is lost after the first step and the tool is not [idempotent](Tool::idempotent), the call is
-    /// not started again. The result of that call is interrupted.
+    /// not started again and gets an interrupted result.
     ///
-    /// The tool's own time limit applies. The tool sees a turn with only this call, and the given `data`. The run that
-    /// requested the call has already checked its arguments, consulted its hooks and obtained its approval. The run
-    /// also shortens the result to the toolkit's limit.
+    /// The tool's own time limit applies. The tool sees a turn that contains only this call, and receives the given
+    /// `data`. The run that requested the call has already checked the call's arguments, consulted the hooks and
+    /// obtained approval. The run also shortens the result to the toolkit's limit.
     ///
     /// `hub` is a hub that shows the run, in this process or another process. The tool's progress is sent to the run
-    /// through that hub. When the run ends, for example after an interrupt, the tool is dropped and the call's result
-    /// is interrupted. Without a hub, progress is lost and the tool runs to its end.
+    /// through that hub. If the run ends first, for example because of an interrupt, the tool is dropped and the call
+    /// gets an interrupted result. Without a hub, progress is lost and the tool runs until it ends.
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](ErrorKind::Unsupported) if the agent does not have the tool, and all errors of the engine. A
-    /// failure of the tool is not an error, because the call then has a result.
+    /// [`Unsupported`](ErrorKind::Unsupported) if the agent does not have the tool, and all errors from the engine. If
+    /// the tool fails, no error is returned, because the call then has a result that reports the failure.
     pub async fn perform(
         self,
         agent: &Agent,
@@ -83,7 +83,7 @@ impl ToolCallRequest {
         })
     }
 
-    /// Returns the result for a call that may have started and whose end is not known.
+    /// Returns the result for a call that may have started and whose outcome is unknown.
     pub fn interrupted_result(&self) -> ToolResult {
         ToolResult::for_call(&self.call, ResultKind::Interrupted, INTERRUPTED_MID_EXECUTION)
     }
@@ -124,7 +124,7 @@ impl ToolCallRequest {
     }
 }
 
-/// A policy that approves each call, because the run has already consulted its policies, hooks and approvers.
+/// Approves each call, because the run has already consulted its policies, hooks and approvers.
 struct AllowedByRun;
 
 impl ToolPolicy for AllowedByRun {

@@ -1,4 +1,4 @@
-//! Random values for test cases, reproducible by seed.
+//! Random values for test cases, reproducible from a seed.
 
 use crate::env::{Random, SeededRandom};
 
@@ -29,7 +29,7 @@ impl TestRng {
         (0..self.next_below(max + 1)).map(|_| element()).collect()
     }
 
-    /// Returns a text of at most `max` of these characters.
+    /// Returns a random string of at most `max` of these characters.
     pub(crate) fn text(&self, characters: &[char], max: usize) -> String {
         self.random_vec(max, || *self.pick_one(characters)).into_iter().collect()
     }

@@ -1,4 +1,4 @@
-//! External inputs that tests can replace: ids, the date, and randomness.
+//! External inputs that tests can replace: ids, the date and time, and randomness.
 
 mod timer;
 
@@ -7,10 +7,10 @@ use std::time::SystemTime;
 
 pub(crate) use timer::{Deadline, DeadlineOutcome, TimeLimit, instant_after};
 
-/// A source of new ids, for histories and for the items appended to them.
+/// Generates new ids for histories and for the items appended to them.
 ///
-/// All code that needs a new id takes the source as an argument, so that the same script with the
-/// same ids produces the same bytes.
+/// All code that needs a new id takes an id source as an argument, so that a test with the same ids
+/// produces the same bytes.
 ///
 /// ```
 /// use turnstream::env::{CountingIds, Ids};
@@ -20,11 +20,12 @@ pub(crate) use timer::{Deadline, DeadlineOutcome, TimeLimit, instant_after};
 /// assert_eq!(ids.next_id(), "test-2");
 /// ```
 pub trait Ids: Send + Sync {
-    /// Returns an id that this source never returned before.
+    /// Returns an id that this source has never returned before.
     fn next_id(&self) -> String;
 }
 
-/// Random ids of 32 hexadecimal digits, from the randomness of the operating system.
+/// Generates random ids of 32 hexadecimal digits, using the operating system's random number
+/// generator.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemIds;
 
@@ -34,7 +35,7 @@ impl Ids for SystemIds {
     }
 }
 
-/// Ids that count up from 1 after a prefix, for tests.
+/// Generates ids that consist of a prefix and a number that counts up from 1, for tests.
 #[derive(Debug, Default)]
 pub struct CountingIds {
     prefix: String,
@@ -42,7 +43,7 @@ pub struct CountingIds {
 }
 
 impl CountingIds {
-    /// Creates a source whose first id is `{prefix}-1`.
+    /// Creates an id source whose first id is `{prefix}-1`.
     pub fn new(prefix: impl Into<String>) -> Self {
         Self { prefix: prefix.into(), last_number: AtomicU64::new(0) }
     }
@@ -55,14 +56,14 @@ impl Ids for CountingIds {
     }
 }
 
-/// A source of the current date and time. Durations are measured by the tokio runtime instead,
-/// whose time a test can pause.
+/// Provides the current date and time. Durations are instead measured with the tokio runtime's
+/// clock, which a test can pause.
 pub trait Clock: Send + Sync {
     /// Returns the current date and time.
     fn now(&self) -> SystemTime;
 }
 
-/// The system's clock.
+/// Provides the current date and time from the system clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
@@ -72,7 +73,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that always returns the same time, for tests.
+/// A clock that always returns the same date and time, for tests.
 #[derive(Clone, Copy, Debug)]
 pub struct FixedClock(pub SystemTime);
 
@@ -82,12 +83,12 @@ impl Clock for FixedClock {
     }
 }
 
-/// A source of random numbers for jitter, not for secrets.
+/// Generates random numbers for jitter. They must not be used for secrets.
 pub trait Random: Send + Sync {
     /// Returns 64 random bits.
     fn next_u64(&self) -> u64;
 
-    /// Returns a number from 0 up to but not including 1.
+    /// Returns a number from 0 (inclusive) to 1 (exclusive).
     fn next_f64(&self) -> f64 {
         // A 64-bit float represents integers of up to 53 bits exactly.
         #[expect(clippy::cast_precision_loss)]
@@ -96,7 +97,7 @@ pub trait Random: Send + Sync {
     }
 }
 
-/// The randomness of the operating system.
+/// Generates random numbers with the operating system's random number generator.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemRandom;
 
@@ -108,17 +109,17 @@ impl Random for SystemRandom {
 
 /// Returns 64 random bits from the operating system.
 fn next_system_u64() -> u64 {
-    // This call does not fail, because on a system without randomness, std could not seed a hash
-    // map and would also panic.
+    // This call does not fail: on a system without randomness, std could not seed a hash map
+    // either, and would panic too.
     getrandom::u64().expect("the operating system provides random numbers")
 }
 
-/// A generator that returns the same numbers for the same seed (`SplitMix64`), for tests.
+/// Generates the same numbers for the same seed (with `SplitMix64`), for tests.
 #[derive(Debug)]
 pub struct SeededRandom(AtomicU64);
 
 impl SeededRandom {
-    /// Creates a generator that starts from `seed`.
+    /// Creates a generator with the given seed.
     pub fn new(seed: u64) -> Self {
         Self(AtomicU64::new(seed))
     }

@@ -1,4 +1,4 @@
-//! Timers of the runtime, if it has timers enabled.
+//! Timers that use the runtime's clock, if the runtime has timers enabled.
 
 use std::cell::Cell;
 use std::panic::catch_unwind;
@@ -14,7 +14,7 @@ thread_local! {
     static WITHOUT_TIME: Cell<Option<Id>> = const { Cell::new(None) };
 }
 
-/// A timer, and the id of the runtime that drives the timer.
+/// A timer, together with the id of the runtime that drives the timer.
 #[derive(Debug)]
 struct Timer {
     sleep: Pin<Box<Sleep>>,
@@ -22,8 +22,8 @@ struct Timer {
 }
 
 impl Timer {
-    /// Creates a timer that ends at `at`. Returns `None` outside of a tokio runtime, and in a
-    /// runtime whose time is not enabled.
+    /// Creates a timer that fires at `at`. Returns `None` outside of a tokio runtime, or if the
+    /// runtime has no timers enabled.
     fn try_new(at: Instant) -> Option<Self> {
         // `sleep_until` panics without a runtime or without timers. A missing runtime can be
         // checked, but missing timers are only detected by catching the panic.
@@ -40,27 +40,27 @@ fn current_runtime() -> Option<Id> {
 }
 
 /// Returns whether the current runtime is known to have no timers. Without this check, each attempt
-/// would cost a panic, which the process's panic hook prints.
+/// would cause a panic, which the process's panic hook prints.
 fn is_time_disabled() -> bool {
     let known = WITHOUT_TIME.get();
     known.is_some() && known == current_runtime()
 }
 
-/// Returns the end of a wait that starts at `from`; `None` if the end is too far in the future to
-/// need a timer.
+/// Returns the instant at which a wait that starts at `from` ends, or `None` if that instant is too
+/// far in the future to need a timer.
 pub(crate) fn instant_after(from: Instant, wait: Duration) -> Option<Instant> {
     (wait < FAR_FUTURE).then(|| from.checked_add(wait)).flatten()
 }
 
-/// The duration from which a wait needs no timer.
+/// The duration from which on a wait needs no timer.
 const FAR_FUTURE: Duration = Duration::from_hours(24 * 365);
 
 /// The maximum duration of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TimeLimit {
-    /// A default of this crate, which is ignored if the runtime has no timers.
+    /// A default limit set by this crate, which is ignored if the runtime has no timers.
     Default(Duration),
-    /// A limit that the user set. The operation fails if the runtime has no timers.
+    /// A limit set by the user. The operation fails if the runtime has no timers.
     Explicit(Duration),
 }
 
@@ -76,7 +76,7 @@ impl TimeLimit {
 #[derive(Debug)]
 pub(crate) struct Deadline {
     limit: TimeLimit,
-    /// The time at which the deadline expires; `None` if the deadline never expires.
+    /// The instant at which the deadline expires; `None` if the deadline never expires.
     expires_at: Option<Instant>,
     timer: Option<Timer>,
 }
@@ -91,13 +91,13 @@ pub(crate) enum DeadlineOutcome {
 }
 
 impl Deadline {
-    /// Creates a deadline counted from now.
+    /// Creates a deadline that is measured from now.
     pub(crate) fn new(limit: TimeLimit) -> Self {
         Self::starting_at(Instant::now(), limit)
     }
 
-    /// Creates a deadline counted from now with its timer already created. Returns `None` if the
-    /// runtime has no timers.
+    /// Creates a deadline that is measured from now, and creates its timer immediately. Returns
+    /// `None` if the runtime has no timers.
     pub(crate) fn try_start(time: Duration) -> Option<Self> {
         let mut deadline = Self::new(TimeLimit::Explicit(time));
         if let Some(at) = deadline.expires_at {
@@ -106,12 +106,12 @@ impl Deadline {
         Some(deadline)
     }
 
-    /// Creates a deadline counted from `from`.
+    /// Creates a deadline that is measured from `from`.
     pub(crate) fn starting_at(from: Instant, limit: TimeLimit) -> Self {
         Self { limit, expires_at: instant_after(from, limit.duration()), timer: None }
     }
 
-    /// Returns whether the deadline has expired. The check needs no timer.
+    /// Returns whether the deadline has expired. This check needs no timer.
     pub(crate) fn is_over(&self) -> bool {
         self.expires_at.is_some_and(|at| at <= Instant::now())
     }

@@ -12,11 +12,12 @@ use crate::error::redacted_source::RedactedSource;
 use crate::error::source_chain::{format_source_chain, source_chain};
 use crate::error::{AuthProblem, ContextLimits, ErrorKind, RateLimitScope};
 
-/// The error of this crate. The error is cheap to clone.
+/// An error from this crate. Errors are cheap to clone.
 ///
-/// The message is one line and contains no key. Getters return details that only some errors have.
-/// The error serializes to the flat object that is printed as an `error` line. The
-/// [source](StdError::source) is not serialized, and not compared by `==`.
+/// The message is a single line and never contains an API key. Details that only some errors
+/// contain are available through getters. An error serializes to a flat JSON object, which is
+/// printed as an `error` line. The [source](StdError::source) is neither serialized nor compared by
+/// `==`.
 ///
 /// ```
 /// use turnstream::{Error, ErrorKind};
@@ -36,16 +37,16 @@ struct ErrorFields {
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
-/// Facts about an error that are not displayed, serialized or compared.
+/// Properties of an error that are not displayed, serialized or compared.
 #[derive(Clone, Copy, Default)]
 struct ErrorFlags {
-    /// Whether a layer that can retract output has retried the request and given up.
+    /// Whether a layer that can retract output has already retried the request and given up.
     are_retries_exhausted: bool,
-    /// Whether the error was read from the body of a response.
+    /// Whether the error was parsed from a response body.
     is_server_message: bool,
 }
 
-/// The serialized part of an error.
+/// The part of an error that is serialized.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct ErrorData {
     kind: ErrorKind,
@@ -69,8 +70,8 @@ struct ErrorData {
 }
 
 impl Error {
-    /// Creates an error of this kind. By convention, the message is a lower-case fragment without a
-    /// full stop.
+    /// Creates an error of the given kind. By convention, the message is a lower-case fragment
+    /// without a final full stop.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self(Arc::new(ErrorFields {
             data: ErrorData {
@@ -90,32 +91,32 @@ impl Error {
         }))
     }
 
-    /// Sets the source of the error.
+    /// Sets the error's source.
     pub fn with_source(mut self, source: impl StdError + Send + Sync + 'static) -> Self {
         self.fields_mut().source = Some(Arc::new(source));
         self
     }
 
-    /// Sets the HTTP status of the response.
+    /// Sets the HTTP status code of the response.
     pub fn with_status(mut self, status: u16) -> Self {
         self.fields_mut().data.status = Some(status);
         self
     }
 
-    /// Sets the time that the provider asked to wait before a retry.
+    /// Sets how long the provider asked the client to wait before a retry.
     pub fn with_retry_after(mut self, wait: Duration) -> Self {
         let millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
         self.fields_mut().data.retry_after_ms = Some(millis);
         self
     }
 
-    /// Sets the provider's id of the request.
+    /// Sets the id that the provider assigned to the request.
     pub fn with_request_id(mut self, id: impl Into<String>) -> Self {
         self.fields_mut().data.request_id = Some(id.into());
         self
     }
 
-    /// Sets the name of the parameter that the provider rejects.
+    /// Sets the name of the parameter that the provider rejected.
     pub fn with_parameter(mut self, name: impl Into<String>) -> Self {
         self.fields_mut().data.parameter = Some(name.into());
         self
@@ -133,51 +134,53 @@ impl Error {
         self
     }
 
-    /// Sets the size of the request and of the context window that it exceeds.
+    /// Sets the size of the request and of the context window that the request exceeds.
     pub fn with_context_limits(mut self, limits: ContextLimits) -> Self {
         self.fields_mut().data.context_limits = Some(limits);
         self
     }
 
-    /// Sets whether a retry may succeed according to the provider, which overrides the kind's
-    /// default.
+    /// Sets whether, according to the provider, a retry may succeed. This overrides the default for
+    /// the error's kind.
     pub fn with_retryable(mut self, retryable: bool) -> Self {
         self.fields_mut().data.retryable = Some(retryable);
         self
     }
 
-    /// Returns the kind of the error, which tells the caller how to react.
+    /// Returns the error's kind, from which the caller can decide how to react.
     pub fn kind(&self) -> ErrorKind {
         self.0.data.kind
     }
 
-    /// Returns a one-line message for a human reader, the same as `to_string()`.
+    /// Returns a one-line message for a human reader. `to_string()` returns the same message.
     pub fn message(&self) -> &str {
         &self.0.data.message
     }
 
-    /// Returns the HTTP status, if there was a response.
+    /// Returns the HTTP status code, if there was a response.
     pub fn status(&self) -> Option<u16> {
         self.0.data.status
     }
 
-    /// Returns the time that the provider asked to wait before a retry, if any.
+    /// Returns how long the provider asked the client to wait before a retry, if the provider asked
+    /// for a delay.
     pub fn retry_after(&self) -> Option<Duration> {
         self.0.data.retry_after_ms.map(Duration::from_millis)
     }
 
-    /// Returns the provider's id of the request, for the provider's support team.
+    /// Returns the id that the provider assigned to the request, if any, for use in a support
+    /// request to the provider.
     pub fn request_id(&self) -> Option<&str> {
         self.0.data.request_id.as_deref()
     }
 
-    /// Returns the name of the parameter that the provider rejects, if known.
+    /// Returns the name of the parameter that the provider rejected, if known.
     pub fn parameter(&self) -> Option<&str> {
         self.0.data.parameter.as_deref()
     }
 
-    /// Returns which limit was exceeded, if this is a [rate limit](ErrorKind::RateLimited) error
-    /// and the provider reports the limit.
+    /// Returns which rate limit was exceeded, if this is a [`RateLimited`](ErrorKind::RateLimited)
+    /// error and the provider reported the limit.
     pub fn rate_limit_scope(&self) -> Option<RateLimitScope> {
         self.0.data.scope
     }
@@ -188,8 +191,8 @@ impl Error {
         self.0.data.auth
     }
 
-    /// Returns the size of the request and of the context window that it exceeds. The sizes are set
-    /// if this is a [`ContextWindow`](ErrorKind::ContextWindow) error and the provider reports
+    /// Returns the size of the request and of the context window that the request exceeds, if this
+    /// is a [`ContextWindow`](ErrorKind::ContextWindow) error and the provider reported these
     /// numbers.
     pub fn context_limits(&self) -> Option<ContextLimits> {
         self.0.data.context_limits
@@ -197,32 +200,33 @@ impl Error {
 
     /// Returns whether the same request may succeed if it is sent again later.
     ///
-    /// The provider's own statement ([`with_retryable`](Self::with_retryable)) has priority.
-    /// Without a statement, the result is whether the kind is [transient](ErrorKind::is_transient).
-    /// A request that is larger than a whole allowance ([`RateLimitScope::RequestSize`]) can never
-    /// succeed.
+    /// If the provider stated whether a retry may succeed
+    /// ([`with_retryable`](Self::with_retryable)), that statement takes priority. Otherwise, the
+    /// result depends on whether the kind is [transient](ErrorKind::is_transient). A request that
+    /// is larger than the entire allowance ([`RateLimitScope::RequestSize`]) can never succeed.
     ///
-    /// The result does not consider whether a consumer has already seen a part of the answer.
-    /// [`retry_after`](Self::retry_after) returns the time to wait before a retry, if the provider
-    /// reports a time.
+    /// The result does not take into account whether a consumer has already seen part of the
+    /// answer. [`retry_after`](Self::retry_after) returns how long to wait before a retry, if the
+    /// provider reported a time.
     pub fn is_retryable(&self) -> bool {
         let fits = self.rate_limit_scope() != Some(RateLimitScope::RequestSize);
         self.0.data.retryable.unwrap_or_else(|| self.kind().is_transient() && fits)
     }
 
-    /// Returns the provider's own statement on whether a retry may succeed, if any.
+    /// Returns whether a retry may succeed according to the provider, if the provider made such a
+    /// statement.
     #[cfg(feature = "http")]
     pub(crate) fn retryable_override(&self) -> Option<bool> {
         self.0.data.retryable
     }
 
-    /// Returns the first source of type `T` in the chain of sources.
+    /// Returns the first error of type `T` in the chain of sources, if any.
     pub fn find_source<T: StdError + 'static>(&self) -> Option<&T> {
         source_chain(self).skip(1).find_map(|source| source.downcast_ref())
     }
 
-    /// Applies `f` to the error's texts, any of which a server may have written. Sources whose text
-    /// `f` would change are replaced by their redacted text.
+    /// Applies `f` to all of the error's strings, any of which may come from a server. Sources with
+    /// a message that `f` would change are replaced with their redacted messages.
     #[cfg(feature = "http")]
     pub(crate) fn map_text_and_sources(mut self, f: impl Fn(&str) -> String) -> Self {
         if let Some(source) =
@@ -233,7 +237,7 @@ impl Error {
         self.map_text(f)
     }
 
-    /// Applies `f` to the error's own texts, but not to its sources.
+    /// Applies `f` to the error's own strings, but not to its sources.
     #[cfg(feature = "http")]
     pub(crate) fn map_text(mut self, f: impl Fn(&str) -> String) -> Self {
         let shown = &mut self.fields_mut().data;
@@ -243,14 +247,15 @@ impl Error {
         self
     }
 
-    /// Prepends `context` to the message.
+    /// Prepends `context` to the error's message.
     pub(crate) fn with_context(mut self, context: &str) -> Self {
         let message = &mut self.fields_mut().data.message;
         *message = format!("{context}: {message}");
         self
     }
 
-    /// Marks the error as returned by a layer that can retract output and retried the request.
+    /// Records that the error comes from a layer that can retract output and that has already
+    /// retried the request.
     pub(crate) fn mark_retries_exhausted(mut self) -> Self {
         self.fields_mut().flags.are_retries_exhausted = true;
         self
@@ -261,25 +266,25 @@ impl Error {
         self.0.flags.are_retries_exhausted
     }
 
-    /// Marks the error as read from the body of a response.
+    /// Records that the error was parsed from a response body.
     pub(crate) fn mark_as_server_message(mut self) -> Self {
         self.fields_mut().flags.is_server_message = true;
         self
     }
 
-    /// Returns whether the error was read from the body of a response.
+    /// Returns whether the error was parsed from a response body.
     #[cfg(feature = "http")]
     pub(crate) fn is_server_message(&self) -> bool {
         self.0.flags.is_server_message
     }
 
-    /// Removes the source, so that only data is left.
+    /// Removes the error's source, so that only plain data is left.
     pub(crate) fn without_source(mut self) -> Self {
         self.fields_mut().source = None;
         self
     }
 
-    /// Replaces the source with the result of calling `f` with it.
+    /// Replaces the source with the result of calling `f` on the source.
     pub(crate) fn map_source<S: StdError + Send + Sync + 'static>(
         mut self,
         f: impl FnOnce(Option<Arc<dyn StdError + Send + Sync>>) -> S,
@@ -289,7 +294,7 @@ impl Error {
         self
     }
 
-    /// Creates an error from the message of a panic.
+    /// Creates an error from a panic message.
     pub(crate) fn from_panic(place: &str, message: &str) -> Self {
         Self::new(ErrorKind::Panic, format!("{place} panicked: {message}"))
     }
@@ -299,8 +304,9 @@ impl Error {
     }
 }
 
-/// Writes the message of the error. With `#`, as in `{error:#}`, the messages of its sources
-/// follow, each after a colon. A source is left out if the text already ends with its message.
+/// Writes the error's message. The alternate form, `{error:#}`, appends the messages of all
+/// sources, each after a colon. A source is left out if the text already ends with that source's
+/// message.
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match f.alternate() {
@@ -310,9 +316,9 @@ impl fmt::Display for Error {
     }
 }
 
-/// Writes one line for a human reader, as `fn main() -> Result<(), turnstream::Error>` prints it.
-/// The line has the message, followed by the kind and the details of the response in parentheses.
-/// `{error:#?}` shows all fields and the source.
+/// Writes a single line for a human reader, because `fn main() -> Result<(), turnstream::Error>`
+/// prints errors in this form. The line contains the message, followed by the kind and the details
+/// of the response in parentheses. `{error:#?}` shows all fields and the source.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = &self.0.data;

@@ -1,10 +1,10 @@
-//! The kinds of errors, by what a caller can do about them.
+//! The kinds of errors, distinguished by how a caller can react to them.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The kind of an error, by what a caller can do about it.
+/// The kind of an error. The kinds are distinguished by how a caller can react to the error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -12,66 +12,68 @@ pub enum ErrorKind {
     /// The connection could not be established, or was broken before the response started. If the
     /// connection was broken, the provider may have received the request.
     Connect,
-    /// A timeout expired; see [`Timeouts`](crate::http::Timeouts). If a part of the turn has
-    /// arrived, the source of the error is a [`PartialTurn`](crate::turn::PartialTurn).
+    /// A timeout expired; see [`Timeouts`](crate::http::Timeouts). If part of the turn had already
+    /// arrived, the error's source is a [`PartialTurn`](crate::turn::PartialTurn).
     Timeout,
     /// The key is missing, wrong, or not allowed to send this request.
-    /// [`Error::auth_problem`](super::Error::auth_problem) may have the reason.
+    /// [`Error::auth_problem`](super::Error::auth_problem) may return the reason.
     Auth,
     /// The account has no credit or no valid means of payment.
     Billing,
     /// Too many requests or tokens were sent. [`Error::retry_after`](super::Error::retry_after) may
-    /// have the time to wait, and [`Error::rate_limit_scope`](super::Error::rate_limit_scope) may
-    /// have the limit.
+    /// return the time to wait, and [`Error::rate_limit_scope`](super::Error::rate_limit_scope) may
+    /// return the limit that was exceeded.
     RateLimited,
     /// The provider currently has no capacity.
     Overloaded,
     /// The provider failed with an internal error.
     Server,
     /// The request does not fit the model's context window;
-    /// [`Error::context_limits`](super::Error::context_limits) may have the numbers.
+    /// [`Error::context_limits`](super::Error::context_limits) may return the exact sizes.
     ContextWindow,
-    /// The provider rejects the request, so that sending the same request again does not help.
+    /// The provider rejected the request. Sending the same request again does not help.
     InvalidRequest,
-    /// The wire, the model or the store does not support the requested operation.
+    /// The provider's API, the model or the store does not support the requested operation.
     Unsupported,
     /// A content filter blocked the request or the answer, or the model refused to answer.
     Filtered,
-    /// The model's generation failed, for example in an invalid tool call. The request was valid,
-    /// and the model may answer differently if the same request is sent again.
+    /// The model failed to generate a valid answer, for example because it wrote an invalid tool
+    /// call. The request was valid, and the model may answer differently if the same request is
+    /// sent again.
     GenerationFailed,
-    /// A turn ended without its terminal marker. The source of the error is a
+    /// A turn ended without the provider's end marker. The error's source is a
     /// [`PartialTurn`](crate::turn::PartialTurn).
     IncompleteTurn,
-    /// The model's answer does not have the required form. The source of the error is a
+    /// The model's answer does not have the required form. The error's source is a
     /// [`ParseError`](crate::turn::ParseError). Asking the model again may help.
     Malformed,
     /// The provider violated its own protocol.
     Protocol,
     /// A size exceeded a limit of this crate.
     TooLarge,
-    /// A hook failed or took too long. The error ends a run unless the hook only observes.
+    /// A hook failed or took too long. The error ends the run unless the hook is a purely observing
+    /// one.
     Hook,
     /// Code that the caller supplied panicked.
     Panic,
-    /// A store failed.
+    /// A store operation failed.
     Store,
-    /// Another writer wrote first.
+    /// Another writer has written to the same target first.
     Conflict,
-    /// A replay diverged from the recording. The source of the error is a
+    /// A replay diverged from its recording. The error's source is a
     /// [`ReplayMismatch`](crate::replay::ReplayMismatch) or a
     /// [`RequestMismatch`](crate::provider::RequestMismatch).
     ReplayMismatch,
-    /// A run ended with a reason other than `completed`. The source of the error is the
+    /// A run ended with a reason other than `completed`. The error's source is the run's
     /// [`Outcome`](crate::event::Outcome).
     Unfinished,
-    /// Any other kind, including kinds added in a later version.
+    /// Any other kind of error, including kinds that were added in a later version.
     #[serde(other)]
     Other,
 }
 
 impl ErrorKind {
-    /// Returns the name of the kind as it is serialized, for example `rate_limited`.
+    /// Returns the kind's serialized name, for example `rate_limited`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Connect => "connect",
@@ -101,8 +103,8 @@ impl ErrorKind {
     }
 
     /// Returns whether errors of this kind may be temporary, so that the same request may succeed
-    /// if it is sent again later. [`Error::is_retryable`](super::Error::is_retryable) also
-    /// considers the details of an error.
+    /// if it is sent again later. [`Error::is_retryable`](super::Error::is_retryable) also takes
+    /// the error's details into account.
     pub fn is_transient(self) -> bool {
         match self {
             Self::Connect

@@ -1,5 +1,5 @@
-//! The error type of this crate: its kind tells how a caller can react, and its source tells the
-//! cause.
+//! The error type of this crate. An error's kind indicates how a caller can react, and its source
+//! indicates the cause.
 
 mod detail;
 mod error;

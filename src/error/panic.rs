@@ -1,4 +1,4 @@
-//! Catches panics of code that the caller supplied.
+//! Catches panics in code that the caller supplied.
 
 use std::any::Any;
 use std::mem;
@@ -8,13 +8,13 @@ use futures::FutureExt;
 
 use crate::error::{Error, ErrorKind};
 
-/// Runs code that may panic. If the code panics, returns the panic's message as the error.
+/// Runs code that may panic. If the code panics, the panic's message is returned as the error.
 pub(crate) fn catch_panic<T>(f: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(f)).map_err(panic_message)
 }
 
-/// Runs code that may panic. A panic becomes an error of this kind, whose message names the owner
-/// of the code.
+/// Runs code that may panic, and converts a panic to an error of the given kind. The error message
+/// names the owner of the code.
 pub(crate) fn panic_to_error<T>(
     kind: ErrorKind,
     whose: &str,
@@ -23,8 +23,8 @@ pub(crate) fn panic_to_error<T>(
     catch_panic(f).map_err(|message| Error::new(kind, format!("{whose} panicked: {message}")))
 }
 
-/// Polls a future that may panic in any poll. A panic becomes an error of kind
-/// [`Panic`](ErrorKind::Panic), as in [`panic_to_error`].
+/// Polls a future that may panic in any poll, and converts a panic to an error of kind
+/// [`Panic`](ErrorKind::Panic), like [`panic_to_error`].
 pub(crate) async fn panic_to_error_async<T>(
     whose: &str,
     future: impl Future<Output = Result<T, Error>>,
@@ -35,8 +35,8 @@ pub(crate) async fn panic_to_error_async<T>(
 
 /// Returns the message of a panic, if its payload is a string.
 ///
-/// Drops the payload, which may panic in turn. The payload of that second panic is leaked, because
-/// dropping it could panic again without end.
+/// The payload is dropped, which may itself panic. The payload of the second panic is leaked,
+/// because dropping that payload could panic again, and so on without end.
 fn panic_message(payload: Box<dyn Any + Send>) -> String {
     let text = payload.downcast_ref::<&'static str>().copied();
     let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));

@@ -1,11 +1,11 @@
-//! Replaces sources that contain secrets.
+//! Replaces error sources that contain secrets.
 
 use std::error::Error as StdError;
 use std::fmt;
 
 use super::source_chain;
 
-/// The redacted messages of a source and of all sources below it.
+/// The redacted messages of a source and of all its own sources.
 #[derive(Debug)]
 pub(super) struct RedactedSource(String);
 
@@ -18,7 +18,7 @@ impl RedactedSource {
     ) -> Option<Self> {
         let below = source_chain(source);
         let same = |text: &str| f(text) == text;
-        // The short and the long form of `Debug` differ in more than line breaks.
+        // The short and long forms of `Debug` differ in more than just line breaks.
         let clean = |error: &(dyn StdError + 'static)| {
             same(&error.to_string()) && same(&format!("{error:?}")) && same(&format!("{error:#?}"))
         };

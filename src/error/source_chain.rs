@@ -1,4 +1,4 @@
-//! Iterates over the sources of an error.
+//! Iterates over an error and its sources.
 
 use std::error::Error as StdError;
 
@@ -9,9 +9,9 @@ pub(crate) fn source_chain<'a>(
     std::iter::successors(Some(error), |&error| error.source())
 }
 
-/// Joins the messages of an error and of its sources with colons. Many errors repeat the message of
-/// one of their sources. If the text ends with a source's message, that source and the sources
-/// before it are left out.
+/// Joins the messages of an error and its sources with colons. Many errors repeat the message of
+/// one of their sources. If the text so far ends with a source's message, that source and all
+/// sources before it are left out.
 pub(crate) fn format_source_chain(error: &dyn StdError) -> String {
     /// A number that is larger than the number of sources of any error, so that a cyclic chain has
     /// an end.

@@ -1,16 +1,16 @@
-//! The budget that ended a run.
+//! The budget that was exhausted in a run.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A budget and the amount that was used. The used amount may exceed the limit, because a response
-/// that crosses the limit is already paid for and is kept.
+/// An exhausted budget, and the amount that was used. The used amount may exceed the limit, because
+/// a response that crosses the limit has already been paid for and is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct BudgetExceeded {
-    /// The counted quantity, which also determines the unit of `used` and `limit`.
+    /// The quantity that the budget counts, which also determines the unit of `used` and `limit`.
     pub kind: BudgetKind,
-    /// The amount that the run has used.
+    /// The amount used by the run.
     pub used: u64,
     /// The amount that was available to the run.
     pub limit: u64,
@@ -19,7 +19,7 @@ pub struct BudgetExceeded {
     pub diminishing_returns: bool,
 }
 
-/// The quantity that a budget counts, and its unit.
+/// The quantity that a budget counts, which also determines the unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -28,9 +28,9 @@ pub enum BudgetKind {
     OutputTokens,
     /// The number of input and output tokens.
     TotalTokens,
-    /// The number of input and output tokens of all runs that share a pool.
+    /// The number of input and output tokens used by all runs that share a pool.
     Pool,
-    /// An amount of money, in millionths of the currency unit of the prices.
+    /// An amount of money, in millionths of the currency unit used for the prices.
     Money,
     /// The time since the first poll, in milliseconds.
     Time,
@@ -38,7 +38,7 @@ pub enum BudgetKind {
     ToolCalls,
     /// The number of output tokens that the model was asked to spend.
     Target,
-    /// A kind added in a later version.
+    /// A kind that was added in a later version.
     #[serde(other)]
     Other,
 }
@@ -62,7 +62,7 @@ impl fmt::Display for BudgetExceeded {
     }
 }
 
-/// Formats millionths of a unit as units, without trailing zeros.
+/// Formats a number of millionths as a decimal number of units, without trailing zeros.
 fn format_millionths(millionths: u64) -> String {
     let digits = format!("{}.{:06}", millionths / 1_000_000, millionths % 1_000_000);
     digits.trim_end_matches('0').trim_end_matches('.').to_owned()

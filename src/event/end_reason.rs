@@ -12,15 +12,15 @@ use crate::error::{Error, ErrorKind};
 pub enum EndReason {
     /// The model finished its work.
     Completed,
-    /// The limit on model calls was reached.
+    /// The limit on the number of model calls was reached.
     MaxTurns,
-    /// The run was interrupted, in this phase.
+    /// The run was interrupted during this phase.
     Interrupted(InterruptedPhase),
     /// The run's owner or a hook stopped the run between two iterations.
     Stopped,
-    /// A stop hook ended the run; [`Outcome::why`](crate::Outcome::why) has the hook's message.
+    /// A stop hook ended the run; [`Outcome::why`](crate::Outcome::why) contains the hook's message.
     StopHookPrevented,
-    /// The context window is full, and the history was already compacted or cannot be compacted.
+    /// The context window is full, and the history either was already compacted or cannot be compacted.
     ContextWindow,
     /// The model was cut off by its output limit.
     Truncated,
@@ -35,9 +35,9 @@ pub enum EndReason {
     Repeating,
     /// A budget of the run was exhausted.
     Budget,
-    /// A turn ended without its terminal marker.
+    /// A turn ended without the provider's end marker.
     Incomplete,
-    /// Calls wait for a verdict or a result from outside.
+    /// Tool calls are waiting for a verdict or a result from outside.
     Pending,
     /// The model or a stop hook reported that something is missing. The model reports this if it is [required to give
     /// evidence](crate::Agent::with_evidence).
@@ -49,7 +49,7 @@ pub enum EndReason {
     ProviderError,
     /// A deciding hook or a validation failed.
     HookError,
-    /// A reason added in a later version. Runs of this version never end with it.
+    /// A reason that was added in a later version. Runs in this version of the crate never end with this reason.
     Other,
 }
 
@@ -71,10 +71,10 @@ pub enum EndReason {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum InterruptedPhase {
-    /// The phase from the first tool of a turn until the next request.
+    /// The phase from a turn's first tool until the next request.
     Tools,
-    /// The phase before a turn, during the turn, and after it until its first tool. Phases added in later versions are
-    /// deserialized as `Streaming`.
+    /// The phase before and during a turn, and after the turn until its first tool starts. Phases that were added in
+    /// later versions are deserialized as `Streaming`.
     #[serde(other)]
     Streaming,
 }
@@ -83,7 +83,7 @@ pub enum InterruptedPhase {
 macro_rules! reason_names {
     ($($Reason:ident = $name:literal),* $(,)?) => {
         impl EndReason {
-            /// Returns the name of the reason as it is serialized, for example `max_turns`.
+            /// Returns the reason's serialized name, for example `max_turns`.
             pub fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$Reason => $name,)*
@@ -92,7 +92,7 @@ macro_rules! reason_names {
                 }
             }
 
-            /// Returns the reason with this name. `phase` is used for an interrupted run.
+            /// Returns the reason with this name. `phase` is used only if the name is `interrupted`.
             pub(super) fn named(name: &str, phase: Option<InterruptedPhase>) -> Self {
                 match name {
                     $($name => Self::$Reason,)*
@@ -125,7 +125,7 @@ reason_names! {
 }
 
 impl EndReason {
-    /// Returns the reason of a run that ended with this error.
+    /// Returns the end reason for a run that failed with this error.
     pub fn from_error(error: &Error) -> Self {
         match error.kind() {
             ErrorKind::IncompleteTurn => Self::Incomplete,
@@ -135,7 +135,7 @@ impl EndReason {
         }
     }
 
-    /// Returns whether a run that ended for this reason ended before the model was finished.
+    /// Returns whether this reason means that the run ended before the model was finished.
     pub fn is_partial(self) -> bool {
         match self {
             Self::Completed | Self::Refused | Self::Filtered | Self::Blocked | Self::Unproven => {

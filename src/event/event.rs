@@ -1,4 +1,4 @@
-//! The events of a run.
+//! The events that a run yields.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,7 +7,7 @@ use crate::item::{History, Item, PendingCall, RawJson, ToolCall, ToolResult};
 use crate::turn::{Text, Turn, TurnEvent};
 use crate::usage::Usage;
 
-/// An event of a run.
+/// An event from a run.
 ///
 /// ```
 /// use turnstream::{Event, event::Transition};
@@ -23,16 +23,16 @@ use crate::usage::Usage;
 pub enum Event {
     /// Items were appended to the history.
     Appended {
-        /// The origin of the items.
+        /// The source of the items.
         why: AppendReason,
-        /// The id of the receipt that the sender of the items got, or a generated id if there is no
-        /// receipt.
+        /// The id of the receipt that the sender of the items received, or a generated id if no
+        /// receipt was issued.
         id: String,
-        /// The appended items.
+        /// The items that were appended.
         items: Vec<Item>,
     },
-    /// Entries `from..to` of the history were replaced. If a compaction failed but used tokens, no
-    /// entry is replaced, and then `from` equals `to`, and `items` is empty.
+    /// The history's entries `from..to` were replaced. If a compaction failed but used tokens, no
+    /// entry is replaced; in that case, `from` equals `to`, and `items` is empty.
     Rewritten {
         /// The reason why the entries were replaced.
         why: RewriteReason,
@@ -42,25 +42,25 @@ pub enum Event {
         to: usize,
         /// The entries that replace the old entries.
         items: Vec<Item>,
-        /// The tokens used to create the replacement, void attempts included. These tokens count
-        /// for the run. The field is not serialized if the usage is zero.
+        /// The tokens used to create the replacement, including discarded attempts. These tokens
+        /// count towards the run's usage. The field is not serialized if the usage is zero.
         usage: Usage,
     },
     /// A request is about to be sent.
     TurnStarted {
         /// The number of this model call within the run, counted from 1.
         turn: u32,
-        /// The requested model. If several providers are combined, this is the model of the first
-        /// provider; the model that answered is in the [turn](Turn::model).
+        /// The requested model. If several providers are combined, this is the first provider's
+        /// model; the model that actually answered is recorded in the [turn](Turn::model).
         model: String,
         /// The reason why the run continued; `None` for the first model call.
         transition: Option<Transition>,
     },
-    /// An event of the turn that is streaming.
+    /// An event from the turn that is currently streaming.
     Turn(TurnEvent),
-    /// An event of a tool call.
+    /// An event from a tool call.
     Tool(ToolEvent),
-    /// An event of a sub-agent that runs as the tool call `call_id`.
+    /// An event from a sub-agent that runs as the tool call `call_id`.
     Nested {
         /// The id of the parent's call that runs the sub-agent.
         call_id: String,
@@ -74,15 +74,15 @@ pub enum Event {
         /// The reason why the run continues.
         reason: Transition,
     },
-    /// The run ended. This event is the last event. If the run failed, the stream then yields the
-    /// error of the run.
+    /// The run ended. This is the last event. If the run failed, the stream then yields the run's
+    /// error.
     Finished(Box<Outcome>),
-    /// An event added in a later version. This variant is never serialized, and every fold ignores
-    /// it.
+    /// An event that was added in a later version. This variant is never serialized, and every
+    /// consumer in this crate ignores it.
     Unknown,
 }
 
-/// The events of tool calls.
+/// An event from a tool call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type")]
 #[non_exhaustive]
@@ -105,29 +105,29 @@ pub enum ToolEvent {
         call_id: String,
         /// The name of the tool.
         name: String,
-        /// The progress report, in the tool's own format.
+        /// The reported progress, in the tool's own format.
         data: RawJson,
     },
-    /// The sub-agent that runs as this call was suspended, because calls of the sub-agent wait for
-    /// a verdict or an external result. The call stays open until the run is
+    /// The sub-agent that runs as this call was suspended, because some of the sub-agent's own
+    /// calls are waiting for a verdict or an external result. The call stays open until the run is
     /// [resumed](crate::Agent::resume). When the run is resumed, the call starts again, and its
-    /// sub-agent continues. If the run ends with a reason other than `pending`, the call is
-    /// answered like any other call without a result.
+    /// sub-agent continues. If the run ends with a reason other than `pending`, the call gets a
+    /// result in the same way as any other call that has none.
     #[serde(rename = "tool_suspended")]
     Suspended {
         /// The id of the call.
         call_id: String,
         /// The name of the tool.
         name: String,
-        /// The calls of the sub-agent that wait, with paths relative to the sub-agent.
+        /// The sub-agent's waiting calls, with paths relative to the sub-agent.
         pending: Vec<PendingCall>,
-        /// The sub-agent's history so far, which the run's history stores with the call.
+        /// The sub-agent's history so far, which is stored with the call in the run's history.
         nested: Box<History>,
     },
-    /// The tool call has its result. No event of the call follows.
+    /// The tool call has its result. This is the call's last event.
     #[serde(rename = "tool_output")]
     Output(ToolResult),
-    /// An event of a sub-agent that runs as this call. Converted to an [`Event`], this variant is
+    /// An event from a sub-agent that runs as this call. This variant converts to
     /// [`Event::Nested`].
     #[serde(rename = "nested")]
     Nested {
@@ -141,7 +141,7 @@ pub enum ToolEvent {
 }
 
 impl Event {
-    /// Returns the piece of text, if this event is a text delta.
+    /// Returns the new piece of text, if this event is a text delta.
     pub fn text_delta(&self) -> Option<&Text> {
         match self {
             Self::Turn(event) => event.text_delta(),
@@ -149,7 +149,7 @@ impl Event {
         }
     }
 
-    /// Returns the complete turn, if this event is the last event of a turn.
+    /// Returns the complete turn, if this event completes a turn.
     pub fn turn_complete(&self) -> Option<&std::sync::Arc<Turn>> {
         match self {
             Self::Turn(event) => event.turn_complete(),
@@ -157,7 +157,7 @@ impl Event {
         }
     }
 
-    /// Returns the result of a tool, if this event has a tool result.
+    /// Returns the tool result, if this event contains a tool result.
     pub fn tool_output(&self) -> Option<&ToolResult> {
         match self {
             Self::Tool(ToolEvent::Output(result)) => Some(result),
@@ -165,9 +165,9 @@ impl Event {
         }
     }
 
-    /// Returns the call that waits for an approval, if this event requests an approval. Requests
-    /// for a sub-agent's calls are wrapped in `Nested` and not returned by this method; see
-    /// [`approval_request`](Self::approval_request).
+    /// Returns the tool call awaiting approval, if this event is an approval request. Approval
+    /// requests for a sub-agent's calls are wrapped in `Nested`, so this method returns `None` for
+    /// them; see [`approval_request`](Self::approval_request).
     pub fn as_approval_request(&self) -> Option<&ToolCall> {
         match self {
             Self::Tool(ToolEvent::ApprovalRequested(call)) => Some(call),
@@ -175,7 +175,7 @@ impl Event {
         }
     }
 
-    /// Returns the call that waits for an approval, if this event requests an approval. If the call
+    /// Returns the tool call awaiting approval, if this event is an approval request. If the call
     /// belongs to a sub-agent, the returned value includes the path to the call. Pass the returned
     /// call to [`RunHandle::approve`](crate::RunHandle::approve).
     ///
@@ -222,18 +222,19 @@ impl Event {
         event
     }
 
-    /// Returns whether the event replaces items of the history. A `rewritten` event that only
-    /// reports the tokens of a failed compaction does not replace items.
+    /// Returns whether the event replaces items in the history. A `rewritten` event that only
+    /// reports the tokens used by a failed compaction does not replace any items.
     pub fn is_rewrite(&self) -> bool {
         matches!(self, Self::Rewritten { from, to, items, .. } if from < to || !items.is_empty())
     }
 
-    /// Returns whether the event appends or replaces items other than by a turn or a tool result.
+    /// Returns whether the event appends or replaces items in a way other than through a turn or a
+    /// tool result.
     pub(crate) fn changes_items(&self) -> bool {
         matches!(self, Self::Appended { .. } | Self::Rewritten { .. })
     }
 
-    /// Returns the outcome, if this event is the end of the run.
+    /// Returns the run's outcome, if this event ends the run.
     pub fn outcome(&self) -> Option<&Outcome> {
         match self {
             Self::Finished(outcome) => Some(outcome),
@@ -243,7 +244,7 @@ impl Event {
 }
 
 impl ToolEvent {
-    /// Returns the id of the call that the event is about.
+    /// Returns the id of the tool call to which the event belongs.
     pub fn call_id(&self) -> &str {
         match self {
             Self::ApprovalRequested(call) => &call.call_id,

@@ -6,7 +6,7 @@ use crate::event::{AppendReason, Event, Outcome, RewriteReason, Transition};
 use crate::item::{Item, RawJson};
 use crate::usage::Usage;
 
-/// The events that do not serialize themselves as JSON, for serialization.
+/// The serialized form of the events that have no serialization of their own.
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum EventRef<'a> {
@@ -45,7 +45,7 @@ fn is_zero_usage(usage: &Usage) -> bool {
     *usage == Usage::default()
 }
 
-/// The events that do not deserialize themselves from JSON, for deserialization.
+/// The deserialized form of the events that have no deserialization of their own.
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum EventOwned {

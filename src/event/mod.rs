@@ -1,7 +1,7 @@
-//! Everything that a consumer of a run receives, as data.
+//! Events: everything that a consumer receives from a run, as data.
 //!
-//! Stores, user interfaces and traces are folds over [`Event`]. As JSON, each event is one flat
-//! object on one line. Readers skip objects with an unknown `type`.
+//! Stores, user interfaces and traces are built by folding over [`Event`]s. In JSON, each event is
+//! a single flat object on one line. Readers skip objects with an unknown `type`.
 
 mod budget_exceeded;
 mod end_reason;

@@ -11,7 +11,7 @@ use crate::item::{Evidence, History, Item, PendingCall, RawJson};
 use crate::turn::ParseError;
 use crate::usage::Usage;
 
-/// The outcome of a run: how the run ended, and everything that it produced.
+/// The outcome of a run: how the run ended and what it produced.
 ///
 /// Outcomes are equal if their serialized fields are equal; the history is not compared.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -20,50 +20,51 @@ use crate::usage::Usage;
 pub struct Outcome {
     /// The reason why the run ended.
     pub reason: EndReason,
-    /// The message of the stop hook or the evidence policy that ended the run, if any. The message
-    /// states why the run was stopped, what is missing, or what is not proven.
+    /// The message from the stop hook or the evidence policy that ended the run, if any. The
+    /// message states why the run was stopped, what is missing, or what has not been proven.
     pub why: Option<String>,
     /// Whether the run ended before the model was finished.
     pub partial: bool,
-    /// The text of the last turn, including the text of truncated turns that it continues.
+    /// The text of the last turn, including the text of any truncated turns that the last turn
+    /// continues.
     pub text: String,
-    /// The number of requests that were started. An interrupt may have prevented the last request
-    /// from being sent.
+    /// The number of requests that were started. The last one may not have been sent, if the run
+    /// was interrupted first.
     pub turns: u32,
-    /// The tokens used by all requests, including void attempts.
+    /// The tokens used by all requests, including discarded attempts.
     pub usage: Usage,
-    /// The tokens used by the sub-agents of this run, which `usage` and `cost` do not include.
+    /// The tokens used by this run's sub-agents, which are not included in `usage` and `cost`.
     pub nested_usage: Usage,
-    /// The cost of this run's requests, in millionths of the currency unit of the prices; `None` if
-    /// the run has no money limit.
+    /// The cost of this run's requests, in millionths of the currency unit used for the prices;
+    /// `None` if the run has no money limit.
     pub cost: Option<u64>,
-    /// The complete history, from which a next run can start. The history is not serialized. The
-    /// history of a deserialized outcome has only the new items of the run, under an empty id.
+    /// The complete history, from which another run can start. The history is not serialized; in a
+    /// deserialized outcome, it contains only the run's new items and has an empty id.
     pub history: History,
     pub(crate) new_items: Vec<Item>,
-    /// The error of the run, set if and only if the run failed. The run's stream yields the error
-    /// as `Err` after `Finished`.
+    /// The run's error, if the run failed, and `None` otherwise. The run's stream yields the error
+    /// as an `Err` after `Finished`.
     pub error: Option<Error>,
-    /// The calls that wait for a verdict or an external result. Calls of sub-agents include the
-    /// path to the call.
+    /// The calls that are waiting for a verdict or an external result. A sub-agent's call includes
+    /// the path to the call.
     pub pending: Vec<PendingCall>,
-    /// The input that was sent too late to be used by the run.
+    /// The input that arrived too late to be used by the run.
     pub undelivered: Vec<UndeliveredInput>,
-    /// The evidence that tools of this run recorded.
+    /// The evidence reported by the tools in this run.
     pub evidence: Vec<RawJson>,
-    /// The check that proves a completed run. The check passed after the last change, and no failed
-    /// check remains. The field is set even if the agent does not [require
-    /// evidence](crate::Agent::with_evidence).
+    /// The check that proves the success of a completed run, if any. The check passed after the
+    /// last change, and no failed check remains. The field can be set even if the agent does not
+    /// [require evidence](crate::Agent::with_evidence).
     pub proof: Option<Box<Evidence>>,
-    /// The exhausted budget. The field is always set with [`EndReason::Budget`], and when a token
-    /// target was abandoned.
+    /// The exhausted budget, if any. The field is always set if the end reason is
+    /// [`EndReason::Budget`], and also if a token target was abandoned.
     pub budget: Option<BudgetExceeded>,
 }
 
-/// Items that were sent to the run too late to be used.
+/// Input items that were sent to a run too late to be used.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UndeliveredInput {
-    /// The id of the receipt that the sender got for the items.
+    /// The id of the receipt that the sender received for the items.
     pub id: String,
     /// The items that were not used.
     pub items: Vec<Item>,
@@ -83,16 +84,17 @@ impl PartialEq for Outcome {
 }
 
 impl Outcome {
-    /// Returns the items that this run appended to the history, in order, starting with its input.
-    /// To update a copy of the history that is stored elsewhere, append exactly these items.
+    /// Returns the items that this run appended to the history, in order, starting with the run's
+    /// input. To update a copy of the history that is stored elsewhere, append exactly these items.
     ///
-    /// Items are included as they were appended, even if a compaction replaced them or a tombstone
-    /// marked them later. The summary that replaces compacted items is not included. Retracted
-    /// attempts are also not included. [`history`](Self::history) is the content of the next
-    /// request.
+    /// The items are returned as they were appended, even if they were later replaced by a
+    /// compaction or marked as tombstones. Summaries that replace compacted items are not included,
+    /// and neither are retracted attempts. The next request will contain [`history`](Self::history)
+    /// instead.
     ///
     /// The [history of a suspended sub-agent](History::nested_history) is not an item. If a run
-    /// ended as `pending` with calls of sub-agents, resume the run with `history` itself.
+    /// ended with the reason `pending` while calls from sub-agents were pending, resume the run
+    /// with `history` itself.
     ///
     /// ```
     /// use turnstream::Agent;
@@ -112,11 +114,12 @@ impl Outcome {
         &self.new_items
     }
 
-    /// Parses the answer of a completed run as JSON into a type, like [`Turn::parse`].
+    /// Parses the answer from a completed run as JSON and deserializes it into a type, like
+    /// [`Turn::parse`].
     ///
     /// # Errors
     ///
-    /// - the parse error of the last answer if the run ended as `malformed`;
+    /// - the parse error for the last answer, if the run ended with the reason `malformed`;
     /// - [`Refused`](ParseError::Refused), [`Filtered`](ParseError::Filtered) or
     ///   [`Truncated`](ParseError::Truncated) if the run ended for that reason;
     /// - [`RunEndedEarly`](ParseError::RunEndedEarly) with the reason, for any other run that did
@@ -154,8 +157,8 @@ impl Outcome {
         }
     }
 
-    /// Returns the text for a reader that sees nothing else, for example a parent agent. If the run
-    /// did not complete, a label after the text states the reason.
+    /// Returns the text for a reader that sees nothing else from the run, for example a parent
+    /// agent. If the run did not complete, a label after the text states the reason.
     ///
     /// ```
     /// use turnstream::Agent;
@@ -211,7 +214,8 @@ impl Outcome {
     ///
     /// # Errors
     ///
-    /// The error of the run, or [`ErrorKind::Unfinished`] with the outcome as its source.
+    /// Returns the run's error, if any, or else an [`ErrorKind::Unfinished`] error with the outcome
+    /// as its source.
     pub fn into_result(self) -> Result<Self, Error> {
         match (self.reason, &self.error) {
             (EndReason::Completed, _) => Ok(self),
@@ -223,13 +227,13 @@ impl Outcome {
         }
     }
 
-    /// Finds the outcome in an error of kind [`ErrorKind::Unfinished`].
+    /// Returns the outcome that is the source of an [`ErrorKind::Unfinished`] error, if any.
     pub fn from_error(error: &Error) -> Option<&Self> {
         error.find_source::<UnfinishedRun>().map(|unfinished| &unfinished.0)
     }
 }
 
-/// An outcome as the source of an error.
+/// An outcome that serves as the source of an error.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", .0.reason)]
 struct UnfinishedRun(Outcome);

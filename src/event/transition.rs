@@ -1,4 +1,4 @@
-//! The reasons why a run continues, and why items were appended or replaced.
+//! The reasons why a run continues, and why items are appended or replaced.
 
 use std::fmt;
 
@@ -11,36 +11,35 @@ use serde::{Deserialize, Serialize};
 pub enum Transition {
     /// The tools returned their results.
     NextTurn,
-    /// The model was cut off by the output limit, and is asked to continue or to write its calls
-    /// again.
+    /// The model was cut off by the output limit, and is asked to continue or to repeat its calls.
     MaxOutputTokensRecovery,
     /// A stop hook blocked the end of the run.
     StopHookBlocking,
     /// The context was too long and was compacted.
     ReactiveCompactRetry,
-    /// The reply could not be used; a message or the results of its calls tell the model the
-    /// reason.
+    /// The reply could not be used. The model learns the reason from a message or from the results
+    /// of its calls.
     Corrective,
-    /// The last turn, which has no tools, starts.
+    /// The run's last turn, in which no tools are available, starts.
     WrapUp,
-    /// The provider paused the turn, which is now resumed.
+    /// The provider paused the turn, and the turn is now resumed.
     PauseResumed,
     /// The user sent steering input while the model was stopping.
     Steering,
     /// Follow-up input was waiting when the model stopped.
     FollowUp,
-    /// The turn failed before its end, was retracted, and is requested again.
+    /// The turn failed before it was complete, was retracted, and is requested again.
     Retry,
-    /// The next provider of the fallback list takes over.
+    /// The next provider in the fallback list takes over.
     Fallback,
-    /// The model stopped before it reached its token target.
+    /// The model stopped before reaching its token target.
     Nudge,
-    /// A reason added in a later version.
+    /// A reason that was added in a later version.
     #[serde(other)]
     Other,
 }
 
-/// The origin of appended items.
+/// The source of appended items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -49,35 +48,35 @@ pub enum AppendReason {
     Input,
     /// Steering input that was sent while the run was active.
     Steer,
-    /// Follow-up input, which was sent for the moment when the model stops on its own.
+    /// Follow-up input, which is added when the model stops on its own.
     FollowUp,
     /// The message that tells the model that its reply could not be used.
     Corrective,
     /// The request to continue after the model was cut off.
     Continuation,
-    /// The request to continue because the token target is not reached yet.
+    /// The request to continue because the token target has not been reached yet.
     Nudge,
-    /// The message of a stop hook that blocked the end of the run.
+    /// The message from a stop hook that blocked the end of the run.
     StopHook,
-    /// The message of a hook that is not a stop hook.
+    /// The message from a hook that is not a stop hook.
     Hook,
     /// The announcement that the next turn is the last turn.
     WrapUp,
-    /// An origin added in a later version.
+    /// A source that was added in a later version.
     #[serde(other)]
     Other,
 }
 
-/// The reason why entries of the history were replaced.
+/// The reason why entries in the history were replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum RewriteReason {
     /// The entries were shortened by a compaction.
     Compacted,
-    /// The entries were marked as void.
+    /// The entries were marked as tombstones.
     Tombstoned,
-    /// A reason added in a later version.
+    /// A reason that was added in a later version.
     #[serde(other)]
     Other,
 }

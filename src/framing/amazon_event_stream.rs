@@ -1,4 +1,4 @@
-//! The framing for binary messages with a length prefix.
+//! Splits a body into binary messages that each start with their length.
 
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -6,32 +6,32 @@ use super::{Framing, MAX_FRAME_BYTES};
 use crate::error::{Error, ErrorKind};
 use crate::sse::Frame;
 
-/// The framing for Amazon's event stream encoding, `application/vnd.amazon.eventstream`:
-/// <https://smithy.io/2.0/aws/amazon-eventstream.html>.
+/// Splits a body into frames in Amazon's event stream encoding,
+/// `application/vnd.amazon.eventstream`: <https://smithy.io/2.0/aws/amazon-eventstream.html>.
 ///
-/// A frame's event type is the value of the header `:exception-type`, or else of `:error-code`, or
-/// else of `:event-type`. Without any of these headers, the event type is `message`. The frame's
-/// data is the payload, or the `:error-message` if the payload is empty. Names of exceptions end in
-/// `Exception`, so a decoder can distinguish exceptions from events. Checksums are verified. The
-/// maximum size of a message is 64 MiB. A message that is cut off by the end of the body is
-/// dropped.
+/// A frame's event type is the value of the first of these headers that is present:
+/// `:exception-type`, `:error-code`, `:event-type`. Without any of these headers, the event type is
+/// `message`. The frame's data is the payload, or the `:error-message` if the payload is empty.
+/// Exception names end in `Exception`, so a decoder can distinguish exceptions from events.
+/// Checksums are verified. The maximum size of a message is 64 MiB. A message that is cut off by
+/// the end of the body is dropped.
 #[derive(Debug, Default)]
 pub struct AmazonEventStream {
     bytes: BytesMut,
     has_failed: bool,
-    /// The event type of the message that is borrowed by the returned frame.
+    /// The message's event type, which the returned frame borrows.
     event: String,
     data: String,
 }
 
-/// The number of bytes of the total length, the length of the headers, and the checksum of both
-/// lengths, 4 bytes each.
+/// The size of the prelude in bytes: the total length, the length of the headers, and the checksum
+/// of both lengths, 4 bytes each.
 const PRELUDE_BYTES: usize = 12;
-/// The number of bytes of the checksum of all bytes before it.
+/// The size in bytes of the checksum at the end of a message, which covers all preceding bytes.
 const CHECKSUM_BYTES: usize = 4;
 
 impl AmazonEventStream {
-    /// Removes a complete message from the buffer and parses it.
+    /// Removes a complete message from the buffer and parses the message.
     fn take_message(&mut self) -> Result<Option<()>, Error> {
         let Some(mut prelude) = self.bytes.get(..PRELUDE_BYTES) else { return Ok(None) };
         let sum = crc32fast::hash(&prelude[..PRELUDE_BYTES - CHECKSUM_BYTES]);
@@ -77,13 +77,13 @@ impl AmazonEventStream {
     }
 }
 
-/// Parses a header. Returns the header's name, and its value if the value is a string.
+/// Parses a header. Returns the header's name, and the header's value if the value is a string.
 fn read_header(headers: &mut Bytes) -> Option<(String, Option<String>)> {
     let text = |bytes: Bytes| String::from_utf8_lossy(&bytes).into_owned();
     let len = headers.try_get_u8().ok()?;
     let name = text(take_bytes(headers, len.into())?);
     let value = match headers.try_get_u8().ok()? {
-        // A boolean value has no bytes.
+        // A boolean header has no value bytes.
         0 | 1 => return Some((name, None)),
         2 => take_bytes(headers, 1)?,
         3 => take_bytes(headers, 2)?,

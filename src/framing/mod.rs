@@ -1,4 +1,4 @@
-//! Framings: how the bytes of a response are split into frames.
+//! Splits the bytes of a response into frames.
 //!
 //! | framing | used by |
 //! |---|---|
@@ -6,8 +6,9 @@
 //! | [`NdJson`] | Ollama |
 //! | [`AmazonEventStream`] | Amazon Bedrock's Converse, for a wire of your own |
 //!
-//! A reader is fed the chunks of a body and returns its frames. The reader does no I/O, spawns
-//! nothing and never waits; when it returns `None`, it needs the next chunk.
+//! The caller feeds a reader the chunks of a body, and the reader returns frames. A reader does no
+//! I/O, spawns nothing and never waits; when a reader returns `None`, the reader needs the next
+//! chunk.
 //!
 //! ```
 //! use turnstream::framing::{Framing, NdJson};
@@ -39,24 +40,25 @@ const MAX_FRAME_BYTES: usize = 64 << 20;
 
 /// Splits the bytes of a response into frames.
 ///
-/// After an error, a reader returns only `None`.
+/// After an error, an implementation returns only `None`.
 pub trait Framing {
-    /// The media type that a request sends in its `accept` header.
+    /// The media type that is sent in the request's `accept` header.
     const MEDIA_TYPE: &'static str;
 
-    /// Adds the next chunk of the body.
+    /// Feeds the reader the next chunk of the body.
     fn feed(&mut self, chunk: Bytes);
 
-    /// Returns the next frame, or `None` until more chunks are fed.
+    /// Returns the next frame, or `None` if the reader needs another chunk.
     ///
     /// # Errors
     ///
-    /// Returns a [`TooLarge`](ErrorKind::TooLarge) error for a frame beyond the reader's limit, and
-    /// a [`Protocol`](ErrorKind::Protocol) error for bytes that are not frames.
+    /// Returns a [`TooLarge`](ErrorKind::TooLarge) error for a frame that exceeds the reader's size
+    /// limit, and a [`Protocol`](ErrorKind::Protocol) error for bytes that do not form a valid
+    /// frame.
     fn next_frame(&mut self) -> Option<Result<Frame<'_>, Error>>;
 
-    /// Returns the next frame that is left after the end of the body. Call this method until it
-    /// returns `None`. The last frame may be cut off.
+    /// Returns the next remaining frame after the body has ended. Call this method repeatedly until
+    /// the result is `None`. The last frame may be incomplete.
     ///
     /// # Errors
     ///
@@ -65,9 +67,9 @@ pub trait Framing {
         self.next_frame()
     }
 
-    /// Detects a response in another format by its first byte that is not white space, whatever its
-    /// `content-type`. Returns a description for an error message, for example "a web page", or
-    /// `None` if the response may be in this framing.
+    /// Detects from the first non-blank byte whether a response is in another format, regardless of
+    /// the `content-type` header. Returns a description of the format for an error message, for
+    /// example "a web page", or `None` if the response may use this framing.
     fn detect_other_format(first: u8) -> Option<&'static str> {
         match first {
             b'{' | b'[' => Some("one JSON document"),
@@ -77,7 +79,7 @@ pub trait Framing {
     }
 }
 
-/// The framing for server-sent events,
+/// Splits a body into server-sent events,
 /// <https://html.spec.whatwg.org/multipage/server-sent-events.html>.
 pub use crate::sse::FrameReader as ServerSentEvents;
 

@@ -1,4 +1,4 @@
-//! The framing with a single JSON value per line.
+//! Splits a body that has a single JSON value on each line.
 
 use bytes::{Buf, Bytes, BytesMut};
 use memchr::memchr;
@@ -7,17 +7,17 @@ use super::{Framing, MAX_FRAME_BYTES};
 use crate::error::{Error, ErrorKind};
 use crate::sse::Frame;
 
-/// The framing for JSON lines, also called NDJSON: each line is a frame with the event type
-/// `message`. Blank lines and a byte-order mark are skipped.
+/// Splits a body of JSON lines, also called NDJSON, into frames. Each line becomes a frame with the
+/// event type `message`. Blank lines and a byte-order mark are skipped.
 ///
 /// The last line may lack its line feed. The maximum length of a line is 64 MiB.
 #[derive(Debug, Default)]
 pub struct NdJson {
     bytes: BytesMut,
-    /// The number of buffered bytes that are known to contain no line feed.
+    /// The number of buffered bytes already searched for a line feed without finding one.
     searched_len: usize,
     has_failed: bool,
-    /// The line that is borrowed by the returned frame.
+    /// The line that the returned frame borrows.
     line: String,
 }
 

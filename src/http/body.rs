@@ -13,20 +13,20 @@ use crate::error::Error;
 use crate::http::TurnDeadlines;
 use crate::http::connection_runtime::ConnectionRuntime;
 
-/// The bytes of a response as they arrive. Dropping the body closes the connection, unless the body
-/// has ended.
+/// Streams the bytes of a response body as they arrive. Dropping a `Body` before its end closes the
+/// connection.
 ///
-/// A body has no timeouts of its own; its consumer applies the timeouts.
+/// A `Body` does not time out on its own; its consumer applies the timeouts.
 pub struct Body {
-    /// The bytes that were not read yet; `None` after the end of the body.
+    /// The stream of bytes that have not been read yet; `None` after the end of the body.
     bytes: Option<BoxStream<'static, Result<Bytes, Error>>>,
-    /// The chunks that were peeked at and not yet consumed.
+    /// The chunks that were peeked at but not consumed.
     peeked_chunks: VecDeque<Result<Bytes, Error>>,
     runtime: ConnectionRuntime,
 }
 
 impl Body {
-    /// Creates a body. `runtime` drives the connection.
+    /// Creates a body whose connection is driven by `runtime`.
     pub(super) fn new(
         bytes: impl Stream<Item = Result<Bytes, Error>> + Send + 'static,
         runtime: ConnectionRuntime,
@@ -34,8 +34,8 @@ impl Body {
         Self { bytes: Some(bytes.boxed()), peeked_chunks: VecDeque::new(), runtime }
     }
 
-    /// Returns the first byte that is not white space, without consuming it, or `None` if the first
-    /// 64 chunks are blank.
+    /// Returns the first non-blank byte of the body without consuming any bytes, or `None` if the
+    /// first 64 chunks are blank.
     ///
     /// # Errors
     ///

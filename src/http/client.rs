@@ -1,4 +1,4 @@
-//! The HTTP client: settings, connections, and sending requests.
+//! The HTTP client, which manages settings and connections and sends requests.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -19,13 +19,13 @@ use crate::http::response::{Response, ResponseHead, ResponseHook};
 use crate::http::{Body, Endpoint, Header, Secret, is_secret_name, mask_secrets};
 use crate::lock::lock_ignoring_poison;
 
-/// The connect timeout, unless the [`Timeouts`](crate::http::Timeouts) of a request set a different
-/// one.
+/// The connect timeout for requests whose [`Timeouts`](crate::http::Timeouts) do not set a connect
+/// timeout.
 const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Sends requests and pools connections. A client is cheap to clone; clones share the connections.
 ///
-/// Redirects are not followed, so that a key is only sent to the configured address.
+/// The client does not follow redirects, so that a key is only sent to the configured address.
 #[derive(Clone)]
 pub struct HttpClient {
     clients: Arc<ClientCache>,
@@ -43,9 +43,9 @@ struct ClientCache {
 
 type CustomizeFn = dyn Fn(reqwest::ClientBuilder) -> reqwest::ClientBuilder + Send + Sync;
 
-/// The properties that a reqwest client is built for: the runtime that drives the client, its
-/// connect timeout, and which connections it uses. The crate reqwest has these settings per client,
-/// not per request.
+/// The properties that determine which cached reqwest client is used: the runtime that drives the
+/// client, the connect timeout, and the connections to use. In reqwest, these are settings of the
+/// client, not of a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct ClientKey {
     runtime: Id,
@@ -57,16 +57,17 @@ struct ClientKey {
 
 type CachedClient = Result<(reqwest::Client, Proxies), Error>;
 
-/// The maximum number of cached clients; when the cache is full, the oldest client is evicted.
+/// The maximum number of cached clients. When the cache is full, the oldest client is evicted.
 const MAX_CACHED_CLIENTS: usize = 32;
 
-/// Which connection a request uses.
+/// Determines which connection a request uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConnectionPolicy {
-    /// The request uses an idle open connection, or a new connection if there is no idle
-    /// connection.
+    /// The request reuses an idle connection if one is available, and opens a new connection
+    /// otherwise.
     Reuse,
-    /// The request uses a new connection, because the server may have closed the open connections.
+    /// The request opens a new connection, because the server may have closed the existing
+    /// connections.
     OpenNew,
 }
 
@@ -126,13 +127,13 @@ impl ClientCache {
     }
 }
 
-/// A request to send with the method `POST`.
+/// A `POST` request to send.
 pub(crate) struct PostRequest<'a> {
     pub(crate) endpoint: &'a Endpoint,
-    /// The headers of the request. Of two headers with the same name, the later header is sent.
+    /// The request's headers. If two headers have the same name, only the later header is sent.
     pub(crate) headers: &'a [&'a Header],
     pub(crate) body: Bytes,
-    /// The connect timeout, if it differs from the client's timeout.
+    /// The connect timeout, if different from the client's default.
     pub(crate) connect_timeout: Option<Duration>,
     /// The secrets to mask in errors.
     pub(crate) secrets: &'a Arc<[Secret]>,
@@ -140,7 +141,7 @@ pub(crate) struct PostRequest<'a> {
 }
 
 impl HttpClient {
-    /// Returns the client that all providers in this process share by default.
+    /// Returns the default client, which all providers in this process share.
     pub fn shared() -> Self {
         static SHARED: OnceLock<HttpClient> = OnceLock::new();
         SHARED.get_or_init(|| Self::from_settings(None, true)).clone()
@@ -150,22 +151,22 @@ impl HttpClient {
     /// local address.
     ///
     /// The function `customize` receives the settings of the [shared](Self::shared) client. The
-    /// function is called once for each tokio runtime that requests are sent from, with the first
-    /// request. The function is called again for a provider with its own connect timeout, to
-    /// replace a connection that the server closed, and for servers on this machine. The function
-    /// must not send requests itself. If the function panics, the turn fails with
+    /// function is called once for each tokio runtime that sends requests, when the runtime's first
+    /// request is sent. The function is called again for a provider with its own connect timeout,
+    /// to replace a connection that the server closed, and for servers on this machine. The
+    /// function must not itself send requests. If the function panics, the turn fails with
     /// [`ErrorKind::Panic`].
     ///
-    /// Two settings are applied after `customize`. Redirects are not followed, because the server
-    /// that a request is redirected to would receive the key. Requests to this machine
+    /// Two settings are applied after `customize` and cannot be changed. Redirects are not
+    /// followed, because the key would be sent to the redirect's target. Requests to this machine
     /// (`localhost`, `127.0.0.1`) never use a proxy.
     ///
     /// Set keys on the provider, not as default headers of this client. The provider does not know
     /// the default headers, so it can neither mask keys in them in errors nor keep the keys from
     /// being sent over plain HTTP.
     ///
-    /// This is the crate's only function with a type of its transport,
-    /// [`reqwest`](crate::http::reqwest), in its signature.
+    /// This is the only function in the crate whose signature contains a type from the underlying
+    /// HTTP library, [`reqwest`](crate::http::reqwest).
     ///
     /// ```
     /// use turnstream::http::{HttpClient, reqwest};
@@ -190,24 +191,24 @@ impl HttpClient {
         Self::from_settings(None, false)
     }
 
-    /// Creates a client. An error in building the reqwest client, such as missing certificates, is
-    /// returned by the first request.
+    /// Creates a client. If the reqwest client cannot be built, for example because certificates
+    /// are missing, the first request returns the error.
     fn from_settings(customize: Option<Box<CustomizeFn>>, uses_proxies: bool) -> Self {
         let made = Mutex::default();
         let clients = Arc::new(ClientCache { customize, uses_proxies, cached: made });
         Self { clients, clock: Arc::new(SystemClock), response_hook: None }
     }
 
-    /// Sets the clock that a server's dates are compared with, for example the date in a
+    /// Sets the clock used to interpret dates sent by a server, for example the date in a
     /// `retry-after` header.
     pub fn with_clock(mut self, clock: impl Clock + 'static) -> Self {
         self.clock = Arc::new(clock);
         self
     }
 
-    /// Sets a function that is called with the head of every response, for example to read rate
-    /// limits and request ids. The function runs within the poll of the turn and should not block.
-    /// If the function panics, the turn fails with [`ErrorKind::Panic`].
+    /// Sets a function that is called with the status and headers of every response, for example to
+    /// read rate limits and request ids. The function runs while the turn is polled and should not
+    /// block. If the function panics, the turn fails with [`ErrorKind::Panic`].
     ///
     /// ```
     /// use turnstream::http::HttpClient;
@@ -226,7 +227,7 @@ impl HttpClient {
         self
     }
 
-    /// Returns the reqwest client for requests to `to` from the current runtime.
+    /// Returns the reqwest client for sending requests to `to` from the current runtime.
     #[cfg(feature = "mcp")]
     pub(crate) fn reqwest_client(&self, to: &Endpoint) -> Result<reqwest::Client, Error> {
         let current = connection_runtime::current_runtime()?;
@@ -262,7 +263,8 @@ impl HttpClient {
         let mut answer = sent.map_err(|error| {
             let closed = is_connection_closed(&error);
             let error = mask(sending_error(to, &proxies, error), secrets);
-            // The mark is set last, so that masking the sources does not remove it.
+            // The source `ConnectionClosed` is added last, because masking the sources would remove
+            // it.
             if closed { error.map_source(ConnectionClosed) } else { error }
         })?;
         if let Some(hook) = &self.response_hook {
@@ -288,7 +290,7 @@ impl HttpClient {
 }
 
 /// Converts headers to reqwest's type. A header that is or contains a secret is marked as
-/// sensitive: reqwest does not show its value, and does not use the value to compress later
+/// sensitive, so reqwest does not show the header's value or use the value to compress later
 /// headers.
 fn header_map(headers: &[&Header], secrets: &[Secret]) -> Result<HeaderMap, Error> {
     let wrong = |what: &str| {
@@ -325,8 +327,9 @@ fn sending_error(to: &Endpoint, proxies: &Proxies, error: reqwest::Error) -> Err
     Error::new(kind, format!("{what}: {}", root_cause(&error))).with_source(error)
 }
 
-/// The error source which marks that the connection was closed before the first byte of the
-/// response. The server most likely closed the connection while it was idle.
+/// Marks an error, as one of its sources, as caused by a connection that closed before the first
+/// byte of the response. The server most likely closed the connection while the connection was
+/// idle.
 #[derive(Debug)]
 struct ConnectionClosed(Option<Arc<dyn StdError + Send + Sync>>);
 
@@ -347,8 +350,8 @@ pub(crate) fn was_connection_closed(error: &Error) -> bool {
     error.find_source::<ConnectionClosed>().is_some()
 }
 
-/// Returns whether a reqwest error means that the connection was closed. Connections that were
-/// never opened and timeouts do not count.
+/// Returns whether a reqwest error means that an open connection was closed. The result is false
+/// for connections that were never opened and for timeouts.
 fn is_connection_closed(error: &reqwest::Error) -> bool {
     use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
     if error.is_connect() || error.is_timeout() {
@@ -371,8 +374,8 @@ fn reading_error(error: reqwest::Error) -> Error {
     Error::new(ErrorKind::Connect, message).with_source(error)
 }
 
-/// Returns the text of the innermost source, which says what happened; the outer errors only add
-/// context.
+/// Returns the message of the innermost source, which describes the cause; the outer errors only
+/// add context.
 fn root_cause(error: &reqwest::Error) -> String {
     source_chain(error).last().unwrap_or(error).to_string()
 }

@@ -8,8 +8,8 @@ use tokio::runtime::{Handle, Id, RuntimeFlavor};
 
 use crate::error::{Error, ErrorKind};
 
-/// Returns the runtime of the current task, from which a request can be sent. Outside of a runtime,
-/// an error is returned.
+/// Returns the current tokio runtime, from which a request can be sent, or an error outside of a
+/// runtime.
 pub(super) fn current_runtime() -> Result<Handle, Error> {
     Handle::try_current().map_err(|error| {
         let message = "an HTTP request needs a tokio runtime, and it was polled outside of any";
@@ -17,13 +17,13 @@ pub(super) fn current_runtime() -> Result<Handle, Error> {
     })
 }
 
-/// The runtime that a request was sent from. A task that reqwest spawned on this runtime transfers
-/// the bytes of the connection.
+/// Identifies the runtime that a request was sent from. A task that reqwest spawned on this runtime
+/// transfers the connection's bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ConnectionRuntime {
-    /// The id of a current-thread runtime, whose tasks run only while the runtime is polled. A
-    /// multi-thread runtime drives the connection from its own threads, wherever the response is
-    /// read.
+    /// The runtime's id if the runtime is a current-thread runtime, whose tasks run only while the
+    /// runtime is polled. A multi-thread runtime drives the connection on its own threads,
+    /// regardless of where the response is read.
     current_thread_runtime: Option<Id>,
 }
 
@@ -33,9 +33,10 @@ impl ConnectionRuntime {
         Self { current_thread_runtime: is_current_thread.then(|| runtime.id()) }
     }
 
-    /// Returns an error if waiting for the connection might never end. Waiting might never end if a
+    /// Returns an error if waiting for the connection could take forever. This is possible if a
     /// current-thread runtime drives the connection, but the current task is in another runtime or
-    /// outside of any runtime. Whether another thread runs that current-thread runtime is unknown.
+    /// outside of any runtime. In this case, it is unknown whether another thread runs the
+    /// current-thread runtime.
     pub(super) fn ensure_driven(self) -> Result<(), Error> {
         let Some(id) = self.current_thread_runtime else { return Ok(()) };
         if Handle::try_current().is_ok_and(|current| current.id() == id) {

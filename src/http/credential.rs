@@ -1,4 +1,4 @@
-//! Credentials that authorize requests: a key, a token, or a signature.
+//! Credentials that authorize requests with a key, a token, or a signature.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -18,25 +18,25 @@ use crate::http::endpoint::{Header, secrets_in};
 use crate::http::{Endpoint, KeyHeader, Secret};
 use crate::lock::lock_ignoring_poison;
 
-/// The time before the expiry of a token at which the token is replaced. If a tenth of the token's
-/// lifetime is shorter, that time is used. The token must still be valid when the request arrives.
+/// How long before its expiry a token is replaced, so that the token is still valid when a request
+/// arrives. If a tenth of the token's lifetime is shorter, that duration is used instead.
 const EXPIRY_MARGIN: Duration = Duration::from_mins(1);
 
-/// The maximum number of tracked refreshes, including refreshes of runtimes that have ended. When
-/// the maximum is reached, the oldest refresh is evicted.
+/// The maximum number of token refreshes to track, including those in runtimes that have ended.
+/// When the maximum is reached, the oldest refresh is evicted.
 const MAX_TOKEN_REFRESHES: usize = 32;
 
-/// How requests are authorized: with a key, a token, or a signature. A credential is cheap to
-/// clone; clones share their token.
+/// Authorizes requests with a key, a token, or a signature. A credential is cheap to clone; clones
+/// share their token.
 ///
 /// | credential | sent |
 /// |---|---|
-/// | [`key`](Self::key) | in the header of the wire, or another [`KeyHeader`] |
+/// | [`key`](Self::key) | in the wire's key header, or another [`KeyHeader`] |
 /// | [`token`](Self::token) | as `authorization: Bearer …` |
 /// | [`signer`](Self::signer) | in the headers that the signer returns |
 ///
-/// Keys, tokens and the values of headers whose name contains a word such as `authorization`,
-/// `token` or `signature` are masked in errors and in `Debug` output.
+/// Errors and `Debug` output mask keys, tokens, and the values of headers whose name contains a
+/// word such as `authorization`, `token` or `signature`.
 ///
 /// ```
 /// use std::time::Duration;
@@ -65,7 +65,7 @@ type SignFn = dyn Fn(UnsignedRequest) -> BoxFuture<'static, Result<Vec<(String, 
     + Send
     + Sync;
 
-/// A token and its lifetime.
+/// An access token and its lifetime.
 #[derive(Clone, Debug)]
 pub struct Token {
     secret: Secret,
@@ -73,35 +73,36 @@ pub struct Token {
 }
 
 impl Token {
-    /// Creates a token that is used until a server rejects it with 401.
+    /// Creates a token without a known lifetime, which is used until a server rejects the token
+    /// with status 401.
     pub fn new(token: impl AsRef<str>) -> Self {
         Self { secret: Secret::new(token), lifetime: None }
     }
 
-    /// Sets the token's lifetime, `expires_in` in OAuth, counted from when `fetch` returns the
-    /// token. The first request in the last minute of the lifetime, or in its last tenth if that is
+    /// Sets the token's lifetime (`expires_in` in OAuth), measured from when `fetch` returns the
+    /// token. The first request in the last minute or the last tenth of the lifetime, whichever is
     /// shorter, fetches a new token. A token with a lifetime of zero is used only by the requests
-    /// that waited for it.
+    /// that were waiting for the token.
     pub fn expires_in(mut self, lifetime: Duration) -> Self {
         self.lifetime = Some(lifetime);
         self
     }
 }
 
-/// A request that is not signed yet. `Debug` shows neither the request's body nor the values of its
-/// headers.
+/// A request that has not been signed yet. `Debug` output shows neither the request's body nor its
+/// header values.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct UnsignedRequest {
-    /// The HTTP method: `POST`.
+    /// The HTTP method, which is always `POST`.
     pub method: &'static str,
     /// The full URL, including the query. If the URL contains a user name, the transport sends the
     /// user name and password as `authorization: Basic …`, unless the signer sets this header.
     pub url: String,
-    /// The headers, with unique names in lower case. The transport also sends `host`,
-    /// `content-length` and `user-agent`.
+    /// The headers, with unique lower-case names. The transport also sends `host`, `content-length`
+    /// and `user-agent`.
     pub headers: Vec<(String, String)>,
-    /// The request body, as it is sent.
+    /// The request body, exactly as it is sent.
     pub body: Bytes,
 }
 
@@ -117,28 +118,29 @@ impl fmt::Debug for UnsignedRequest {
 }
 
 impl Credential {
-    /// Creates a credential from a fixed key. An empty key counts as not set.
+    /// Creates a credential from a fixed key. An empty key is treated as not set.
     pub fn key(key: impl AsRef<str>) -> Self {
         Self(CredentialKind::Key(Secret::new(key)))
     }
 
-    /// Creates a credential from a token that `fetch` returns.
+    /// Creates a credential whose token is fetched by calling `fetch`.
     ///
-    /// The token is fetched when the first request needs it, and cached until it expires. If a
-    /// server rejects a cached token with 401, the token is discarded, and the request is
-    /// immediately sent once more with a new token. A 401 for a token that was fetched for the
-    /// rejected request is an error of the turn.
+    /// The token is fetched for the first request and cached until it expires. If a server rejects
+    /// a cached token with status 401, the token is discarded, and the request is immediately sent
+    /// once more with a new token. If a server rejects a token that was just fetched for the
+    /// request, the turn fails.
     ///
-    /// All requests in a tokio runtime that need a token at the same time share one call of
+    /// All requests in a tokio runtime that need a token at the same time share a single call to
     /// `fetch`. The waiting requests poll the future that `fetch` returned. If the request that
     /// started the call is dropped, the other requests continue. If all waiting requests are
-    /// dropped, the future is dropped. The [`Timeouts`](crate::http::Timeouts) of a request include
-    /// its wait for a token.
+    /// dropped, the future is dropped. The time that a request waits for a token counts towards the
+    /// request's [`Timeouts`](crate::http::Timeouts).
     ///
-    /// An error of `fetch` fails the turns of all requests that waited for the token. A turn is
-    /// retried after errors of the kinds [`ErrorKind::Connect`], `RateLimited`, `Overloaded` and
-    /// `Server`, but not after `Timeout`. The next request calls `fetch` again. An empty token is
-    /// an [`ErrorKind::Auth`] error. If `fetch` panics, the turn fails with [`ErrorKind::Panic`].
+    /// If `fetch` returns an error, the turns of all requests that were waiting for the token fail.
+    /// A turn is retried after errors of the kinds [`ErrorKind::Connect`], `RateLimited`,
+    /// `Overloaded` and `Server`, but not after `Timeout` errors. The next request calls `fetch`
+    /// again. An empty token is an [`ErrorKind::Auth`] error. If `fetch` panics, the turn fails
+    /// with [`ErrorKind::Panic`].
     pub fn token<F, R>(fetch: F) -> Self
     where
         F: Fn() -> R + Send + Sync + 'static,
@@ -155,10 +157,10 @@ impl Credential {
     /// function `sign` receives the request with its encoded body and returns headers, which
     /// replace the request's headers with the same names.
     ///
-    /// The function `sign` is called for each attempt, and its future is dropped together with the
-    /// attempt. The time that signing takes counts as part of the attempt. An error of `sign` fails
-    /// the turn, and is retried as if the provider had returned the error. If `sign` panics, the
-    /// turn fails with [`ErrorKind::Panic`].
+    /// The function `sign` is called for each attempt at the request, and the returned future is
+    /// dropped if the attempt is dropped. The time that signing takes counts as part of the
+    /// attempt. An error from `sign` is handled, and retried, as if the provider had returned the
+    /// error. If `sign` panics, the turn fails with [`ErrorKind::Panic`].
     ///
     /// ```
     /// use turnstream::http::Credential;
@@ -182,7 +184,7 @@ impl Credential {
         matches!(&self.0, CredentialKind::Key(key) if key.is_empty())
     }
 
-    /// Returns the authorization for one request to `to` with these headers and this body.
+    /// Returns the authorization for a single request to `to` with the given headers and body.
     ///
     /// Dropping the returned future does not cancel a refresh that other requests wait for.
     pub(crate) async fn authorize(
@@ -210,7 +212,7 @@ impl Credential {
                 let mut own: Vec<(String, String)> = Vec::with_capacity(headers.size_hint().0);
                 for (name, value) in headers {
                     let name = name.to_ascii_lowercase();
-                    // Of two headers with the same name, the later header is sent.
+                    // If two headers have the same name, only the later header is sent.
                     own.retain(|(known, _)| *known != name);
                     own.push((name, value.clone()));
                 }
@@ -238,16 +240,16 @@ pub(crate) struct Authorization {
     pub(crate) headers: Vec<Header>,
     /// The secrets to mask in errors.
     pub(crate) secrets: Vec<Secret>,
-    /// Whether these headers are a signature of the request's other headers, so that those headers
-    /// must not be replaced.
+    /// Whether the authorization is a signature of the request's other headers, which must then not
+    /// be replaced.
     pub(crate) is_signature: bool,
-    /// The token and its cache, if the token came from the cache.
+    /// The token and the cache that it came from; `None` if the token did not come from a cache.
     cached_token: Option<(Arc<TokenCache>, Arc<CachedToken>)>,
 }
 
 impl Authorization {
-    /// Discards the token after a server rejected it with 401. Returns whether the server may
-    /// accept a new token.
+    /// Discards the cached token after a server rejected the token with status 401. Returns whether
+    /// the server may accept a new token.
     pub(crate) fn discard_cached_token(&self) -> bool {
         if let Some((tokens, held)) = &self.cached_token {
             tokens.discard(held);
@@ -256,7 +258,7 @@ impl Authorization {
     }
 }
 
-/// The source of tokens, and the cached token.
+/// Caches the token and fetches a new token when needed.
 struct TokenCache {
     fetch_token: Box<dyn Fn() -> BoxFuture<'static, Result<Token, Error>> + Send + Sync>,
     state: Mutex<TokenState>,
@@ -265,8 +267,8 @@ struct TokenCache {
 #[derive(Default)]
 struct TokenState {
     cached_token: Option<Arc<CachedToken>>,
-    /// The refreshes in progress, one per runtime. A refresh is owned by the requests that wait for
-    /// it, and ends when all of these requests are dropped.
+    /// The token refreshes in progress, one per runtime. A refresh is owned by the requests waiting
+    /// for the refresh, and ends when all of these requests are dropped.
     refreshes: Vec<(Option<runtime::Id>, WeakShared<Refresh>)>,
 }
 
@@ -278,7 +280,7 @@ struct CachedToken {
     stale_at: Option<Instant>,
 }
 
-/// Where a token came from.
+/// Tells whether a token came from the cache or was just fetched.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum TokenOrigin {
     /// The token came from the cache; an earlier request may have used it.
@@ -315,8 +317,8 @@ impl TokenCache {
         refresh.await.map(|held| (held, TokenOrigin::Fetched))
     }
 
-    /// Starts a refresh for the requests of one runtime. The refresh's I/O is driven by that
-    /// runtime, which may end or stop running while another runtime continues.
+    /// Starts a token refresh for the requests in one runtime. This runtime drives the refresh's
+    /// I/O, and may end or stop running while another runtime continues.
     fn begin_refresh(
         self: &Arc<Self>,
         here: Option<runtime::Id>,

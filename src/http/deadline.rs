@@ -1,4 +1,4 @@
-//! A deadline that needs a timer only while a task waits for it.
+//! A deadline that uses a timer only while a task is waiting for the deadline.
 
 use std::fmt;
 use std::pin::Pin;
@@ -7,16 +7,16 @@ use std::task::{Context, Poll, Waker, ready};
 
 use tokio::time::{Instant, Sleep};
 
-/// A timer whose deadline can be moved cheaply. The tokio timer is created at the first wait. The
-/// tokio timer is reset only if it fires too early or the deadline is moved to an earlier time.
+/// A timer whose deadline can be changed cheaply. The underlying tokio timer is created at the
+/// first wait, and is reset only if it fires too early or the deadline is moved to an earlier time.
 #[derive(Default)]
 pub(super) struct ResettableTimer(Option<ArmedTimer>);
 
 struct ArmedTimer {
     sleep: Pin<Box<Sleep>>,
-    /// The waker of the last poll, identified by its addresses. The timer has a clone of the waker,
-    /// so no other task has the same addresses. The clone itself cannot be compared instead,
-    /// because the clone may have another vtable.
+    /// The addresses that identify the waker of the last poll. The timer holds a clone of the
+    /// waker, so no other task's waker has the same addresses. The clone itself cannot be compared
+    /// instead, because the clone may have another vtable.
     waker: (usize, usize),
 }
 
@@ -25,7 +25,7 @@ fn waker_addresses(waker: &Waker) -> (usize, usize) {
 }
 
 impl ResettableTimer {
-    /// Returns `Ready` when the deadline `at` has passed; a deadline of `None` never passes. `now`
+    /// Returns `Ready` once the deadline `at` has passed; a deadline of `None` never passes. `now`
     /// is the current time.
     pub(super) fn poll(
         &mut self,

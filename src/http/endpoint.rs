@@ -10,10 +10,11 @@ use reqwest::Url;
 use crate::error::{Error, ErrorKind};
 use crate::http::Secret;
 
-/// The name and the value of a header.
+/// A header's name and value.
 pub(crate) type Header = (Cow<'static, str>, String);
 
-/// A URL that requests are sent to. The URL's user name and password, if any, are never shown.
+/// A URL that requests are sent to. `Debug` output and errors never show the URL's user name and
+/// password.
 #[derive(Clone)]
 pub(crate) struct Endpoint(Url);
 
@@ -29,7 +30,7 @@ impl Endpoint {
         Ok(Self(url))
     }
 
-    /// Parses the full URL of a request.
+    /// Parses a request's full URL.
     pub(crate) fn exact(base: &str) -> Result<Self, Error> {
         let wrong = |what: &str| {
             let message = format!("the base URL {what}");
@@ -44,10 +45,11 @@ impl Endpoint {
         Ok(Self(url))
     }
 
-    /// Returns a URL below this URL. In `path`, `{model}` is replaced by the model's name.
-    /// Parameters after a `?` in `path` are added to the query unless the query already has them;
-    /// the parameters in `query` take precedence. The path and the parameters may already be
-    /// percent-encoded; the model's name is fully encoded, except for `/`.
+    /// Appends `path` and `query` to this URL, and returns the result. In `path`, `{model}` is
+    /// replaced by the model's name. Parameters after a `?` in `path` are added to the URL's query
+    /// unless the query already contains them; parameters in `query` take precedence. The path and
+    /// the parameters may already be percent-encoded; the model's name is fully encoded, except for
+    /// `/`.
     pub(crate) fn join(
         &self,
         path: &str,
@@ -92,9 +94,9 @@ impl Endpoint {
         &self.0
     }
 
-    /// Returns the secrets in the URL: the password, the values in the query, and the user name and
-    /// password in the encoding in which they are sent. A version (Azure's `api-version=preview`, a
-    /// word that errors use) and other short words are not secrets.
+    /// Returns the secrets in the URL: the password, the query values, and the user name and
+    /// password as encoded for sending. An API version (such as Azure's `api-version=preview`, a
+    /// word that also occurs in errors) and other short words are not treated as secrets.
     pub(crate) fn secrets(&self) -> Vec<Secret> {
         let is_long = |value: &str| value.len() >= 8;
         let query = self.0.query_pairs().filter(|(name, _)| name != "api-version");
@@ -105,7 +107,7 @@ impl Endpoint {
         }
         let (user, password) = (percent_decode(self.0.username()), self.0.password());
         let password = password.map(percent_decode).unwrap_or_default();
-        // A user name without a password is a key.
+        // A user name without a password is treated as a key.
         let key = if password.is_empty() { &user } else { &password };
         secrets.extend([Secret::new(key), Secret::new(basic_credentials(&user, &password))]);
         secrets
@@ -120,7 +122,7 @@ impl Endpoint {
         }
     }
 
-    /// Returns whether requests are sent unencrypted.
+    /// Returns whether requests to the URL are sent unencrypted.
     pub(crate) fn is_plain_http(&self) -> bool {
         self.0.scheme() == "http"
     }
@@ -137,7 +139,7 @@ impl Endpoint {
         self.0.host_str().unwrap_or_default().trim_end_matches('.')
     }
 
-    /// Returns the host and the port, the part of the URL that can be shown.
+    /// Returns the URL's host and port, which are safe to show.
     pub(crate) fn host_and_port(&self) -> String {
         let host = self.0.host_str().unwrap_or_default();
         match self.0.port() {
@@ -147,7 +149,8 @@ impl Endpoint {
     }
 }
 
-/// Returns whether a header or query parameter contains a secret, judging by the words in its name.
+/// Returns whether a header or query parameter with this name contains a secret, judging by the
+/// words in the name.
 pub(crate) fn is_secret_name(name: &str) -> bool {
     const SECRET_WORDS: [&str; 15] = [
         "auth",
@@ -172,8 +175,8 @@ pub(crate) fn is_secret_name(name: &str) -> bool {
     !is_idempotency && name.split(['-', '_', '.']).any(is_word)
 }
 
-/// Returns the secrets in a header, or an empty list if the header's name does not indicate a
-/// secret.
+/// Returns the secrets in a header's value, or an empty list if the header's name does not indicate
+/// a secret.
 pub(crate) fn secrets_in((name, value): &Header) -> Vec<Secret> {
     if !is_secret_name(name) {
         return Vec::new();
@@ -187,8 +190,8 @@ pub(crate) fn secrets_in((name, value): &Header) -> Vec<Secret> {
     std::iter::once(value.as_str()).chain(parts).map(Secret::new).collect()
 }
 
-/// Encodes a user name and password: `user:password` in base64 (RFC 7617), without the trailing
-/// `=`.
+/// Encodes a user name and password for basic authentication: `user:password` in base64 (RFC 7617),
+/// without the trailing `=`.
 fn basic_credentials(user: &str, password: &str) -> String {
     STANDARD_NO_PAD.encode(format!("{user}:{password}"))
 }

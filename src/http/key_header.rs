@@ -6,6 +6,6 @@
 pub enum KeyHeader {
     /// The header `authorization: Bearer …`.
     Bearer,
-    /// A header with this name, for example `api-key`, whose value is the key without a prefix.
+    /// The header with this name, for example `api-key`, whose value is the key without a prefix.
     Named(&'static str),
 }

@@ -1,7 +1,7 @@
 //! The HTTP transport, shared by all providers.
 //!
-//! The transport is built on reqwest, which only a few files use. The only public signature with a
-//! reqwest type is [`HttpClient::customized`].
+//! The transport is built on the crate reqwest. The only public function with a reqwest type in its
+//! signature is [`HttpClient::customized`].
 
 #[cfg(feature = "http")]
 mod body;
@@ -45,8 +45,8 @@ pub use key_header::KeyHeader;
 pub(crate) use parse_delay::{parse_delay, parse_duration_prefix};
 #[cfg(feature = "http")]
 pub(crate) use rate_limit_headers::exhausted_rate_limit;
-/// The transport, re-exported for [`HttpClient::customized`]. The version of reqwest may change in
-/// any release of this crate.
+/// The underlying HTTP library, re-exported for use with [`HttpClient::customized`]. Any release of
+/// this crate may change the version of reqwest.
 #[cfg(feature = "http")]
 pub use reqwest;
 #[cfg(feature = "http")]

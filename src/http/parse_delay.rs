@@ -4,8 +4,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::http::date::{parse_http_date, parse_rfc3339};
 
-/// Parses a duration with units at the start of a text: `6m0s`, `1.57s`, `88ms`, `1h2m`, or `2
-/// minutes 3 seconds`. Also returns the text after the duration.
+/// Parses a duration with units at the start of a string, such as `6m0s`, `1.57s`, `88ms`, `1h2m`,
+/// or `2 minutes 3 seconds`. Also returns the rest of the string.
 pub(crate) fn parse_duration_prefix(text: &str) -> Option<(Duration, &str)> {
     let mut total = Duration::ZERO;
     let mut rest = text.trim_start();
@@ -32,11 +32,11 @@ pub(crate) fn parse_duration_prefix(text: &str) -> Option<(Duration, &str)> {
     }
 }
 
-/// Parses a delay: a number of seconds, a duration with units, a date, or a Unix time in seconds or
-/// milliseconds. A time in the past is a delay of zero.
+/// Parses a delay given as a number of seconds, a duration with units, a date, or a Unix time in
+/// seconds or milliseconds. A time in the past yields a delay of zero.
 pub(crate) fn parse_delay(text: &str, now: SystemTime) -> Option<Duration> {
-    /// The smallest number that is a Unix time. No server requests a delay of thirty years, so a
-    /// number this large is a date.
+    /// The smallest number that is interpreted as a Unix time. No server requests a delay of thirty
+    /// years, so a number this large must be a date.
     const MIN_UNIX_SECONDS: f64 = 1e9;
     const MIN_UNIX_MILLIS: f64 = 1e12;
     let text = text.trim();

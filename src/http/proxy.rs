@@ -7,14 +7,14 @@ use hyper_util::client::proxy::matcher::Matcher;
 use crate::error::source_chain;
 use crate::http::Endpoint;
 
-/// The proxies of an HTTP client.
+/// The proxies that an HTTP client uses.
 #[derive(Clone, Debug)]
 pub(super) enum Proxies {
     /// The client uses no proxies.
     None,
-    /// The client uses the proxies of the environment or the operating system.
+    /// The client uses the proxies configured in the environment or the operating system.
     System,
-    /// The client uses the proxies in its settings, in the form in which `Debug` shows them.
+    /// The client uses the proxies in its settings, given as their `Debug` output.
     Custom(String),
 }
 
@@ -29,7 +29,7 @@ impl Proxies {
         }
     }
 
-    /// Returns the proxy for a URL, if requests to the URL use a known proxy.
+    /// Returns the proxy for requests to a URL, if the proxy is known.
     pub(super) fn proxy_for(&self, endpoint: &Endpoint) -> Option<String> {
         match self {
             Self::None => None,
@@ -64,7 +64,7 @@ fn proxy_list(shown: &str) -> Option<&str> {
     Some(&list[..end.unwrap_or(list.len())])
 }
 
-/// Returns the part of a proxy's address that can be shown, without user name and password.
+/// Returns a proxy's address without its user name and password, which must not be shown.
 fn proxy_host(address: &str) -> Option<String> {
     let url = reqwest::Url::parse(address).ok()?;
     let host = url.host_str()?;
@@ -75,7 +75,7 @@ fn proxy_host(address: &str) -> Option<String> {
     })
 }
 
-/// Returns whether an error occurred on the connection to the proxy, or is the proxy's response to
+/// Returns whether an error occurred while connecting to the proxy, or is the proxy's response to
 /// the request for a tunnel.
 pub(super) fn is_tunnel_error(error: &(dyn StdError + 'static)) -> bool {
     // The error's type is private, so its text is compared.

@@ -5,10 +5,10 @@ use std::time::{Duration, SystemTime};
 use crate::error::RateLimitScope;
 use crate::http::parse_delay::parse_delay;
 
-/// The headers of each rate limit, where `{}` is `remaining` or `reset`.
+/// The headers for each rate limit, where `{}` stands for `remaining` or `reset`.
 ///
-/// The values of `x-ratelimit-reset-*` are durations (`6m0s`; seconds at Azure), and the reset
-/// times of Anthropic are RFC 3339 dates. The value of `x-ratelimit-reset` is in seconds or, at
+/// The values of `x-ratelimit-reset-*` are durations (`6m0s`; Azure sends seconds), and Anthropic's
+/// reset times are RFC 3339 dates. The value of `x-ratelimit-reset` is a number of seconds or, from
 /// `OpenRouter`, a Unix time in milliseconds.
 const RATE_LIMIT_HEADERS: &[(&str, Option<RateLimitScope>)] = &[
     ("x-ratelimit-{}-requests", Some(RateLimitScope::Requests)),
@@ -17,17 +17,18 @@ const RATE_LIMIT_HEADERS: &[(&str, Option<RateLimitScope>)] = &[
     ("anthropic-ratelimit-input-tokens-{}", Some(RateLimitScope::InputTokens)),
     ("anthropic-ratelimit-output-tokens-{}", Some(RateLimitScope::OutputTokens)),
     ("anthropic-ratelimit-tokens-{}", Some(RateLimitScope::Tokens)),
-    // The headers of Mistral, which sends no reset time.
+    // Mistral's headers; Mistral sends no reset time.
     ("x-ratelimit-{}-req-minute", Some(RateLimitScope::Requests)),
     ("x-ratelimit-{}", None),
 ];
 
-/// Returns the exhausted rate limit and the time until it resets, from headers that every response
-/// has. These headers are less precise than [`retry_after`] and an error's message.
+/// Returns the exhausted rate limit and the time until that limit resets, as read from the rate
+/// limit headers of a response. These headers are less precise than [`retry_after`] and an error's
+/// message.
 ///
 /// If several limits are exhausted, the limit with the longest reset time is returned. The reset
-/// time of a limit with remaining capacity is ignored. If there is only one reset time and no
-/// remaining count for it, that limit is assumed to be exhausted.
+/// time of a limit with remaining capacity is ignored. If the headers contain only one reset time,
+/// and the limit's remaining count is unknown, the limit is assumed to be exhausted.
 pub(crate) fn exhausted_rate_limit<'a>(
     header: impl Fn(&str) -> Option<&'a str>,
     now: SystemTime,

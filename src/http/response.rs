@@ -1,4 +1,4 @@
-//! The head of a response, and the text of an error response.
+//! Provides the head of a response, and reads the body of an error response.
 
 use std::time::{Duration, SystemTime};
 
@@ -12,12 +12,13 @@ use crate::http::{
     Body, DRAIN_TIMEOUT, MAX_DRAIN_BYTES, Secret, exhausted_rate_limit, mask_secrets, retry_after,
 };
 
-/// The maximum time to wait for the text of an error response after its head. The turn's deadlines
-/// apply as well.
+/// The maximum time to wait for the body of an error response after the head has arrived. The
+/// turn's deadlines also apply.
 const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The headers with the id of a request, in order of preference: Anthropic, OpenAI and many others,
-/// Azure, Mistral, AWS, and the CDN that many of them use.
+/// The headers that may contain a request's id, in order of preference: those of Anthropic, of
+/// OpenAI and many other vendors, of Azure, of Mistral, of AWS, and of the CDN that many of these
+/// vendors use.
 static REQUEST_ID_HEADERS: [HeaderName; 8] = [
     HeaderName::from_static("request-id"),
     HeaderName::from_static("x-request-id"),
@@ -33,7 +34,8 @@ static REQUEST_ID_HEADERS: [HeaderName; 8] = [
 /// [`HttpClient::with_response_hook`](crate::http::HttpClient::with_response_hook).
 pub(super) type ResponseHook = dyn Fn(&ResponseHead<'_>) + Send + Sync;
 
-/// The head of a response: status and headers. Secrets that the server echoes are masked.
+/// The head of a response, which consists of the status and the headers. Secrets that the server
+/// echoes are masked.
 #[derive(Debug)]
 pub struct ResponseHead<'a> {
     status: u16,
@@ -61,17 +63,18 @@ impl<'a> ResponseHead<'a> {
         self.host
     }
 
-    /// Returns the first value of a header. The name is not case-sensitive.
+    /// Returns the first value of the header with this name, which is matched case-insensitively.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 
-    /// Returns all headers, with names in lower case.
+    /// Returns all headers as pairs of a lower-case name and a value.
     pub fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
         self.headers.iter().map(|(name, value)| (*name, value.as_str()))
     }
 
-    /// Returns the provider's id of the request, from whichever header contains the id.
+    /// Returns the id that the provider assigned to the request, from whichever header contains the
+    /// id.
     pub fn request_id(&self) -> Option<&str> {
         REQUEST_ID_HEADERS.iter().find_map(|name| self.header(name.as_str()))
     }
@@ -97,7 +100,7 @@ impl Response {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
 
-    /// Returns the provider's id of the request.
+    /// Returns the id that the provider assigned to the request.
     pub(crate) fn request_id(&self) -> Option<String> {
         let ids = REQUEST_ID_HEADERS.iter().find_map(|name| self.headers.get(name));
         ids.and_then(|id| id.to_str().ok()).map(str::to_owned)
@@ -108,24 +111,25 @@ impl Response {
         retry_after(|name| self.header(name), self.received_at)
     }
 
-    /// Returns the exhausted rate limit, and the time until it resets.
+    /// Returns the exhausted rate limit, and the time until that limit resets.
     pub(crate) fn exhausted_rate_limit(&self) -> (Option<RateLimitScope>, Option<Duration>) {
         exhausted_rate_limit(|name| self.header(name), self.received_at)
     }
 
-    /// Returns whether the provider asks for a retry, in a header of Anthropic and OpenAI.
+    /// Returns whether the provider asks for a retry, according to a header that Anthropic and
+    /// OpenAI send.
     pub(crate) fn should_retry_header(&self) -> Option<bool> {
         self.header("x-should-retry")?.trim().parse().ok()
     }
 
-    /// Returns the compression of the body, if the body is compressed.
+    /// Returns the body's compression format, if the body is compressed.
     pub(crate) fn content_encoding(&self) -> Option<&str> {
         let encoding = self.header("content-encoding").map(str::trim);
         encoding.filter(|encoding| !matches!(*encoding, "" | "identity"))
     }
 
-    /// Reads the body of an error response into `words`, up to a maximum size. If the future is
-    /// dropped, the bytes received so far stay in `words`.
+    /// Reads the body of an error response into `words`, up to a maximum size. If the returned
+    /// future is dropped, `words` keeps the bytes received so far.
     pub(crate) async fn read_error_body(&mut self, words: &mut Vec<u8>) {
         let mut until = Instant::now() + ERROR_BODY_TIMEOUT;
         // Read errors and slow bodies are ignored, because the text is only part of an error

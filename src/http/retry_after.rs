@@ -4,10 +4,11 @@ use std::time::{Duration, SystemTime};
 
 use crate::http::parse_delay::parse_delay;
 
-/// Reads the retry delay from `retry-after-ms` and `retry-after`, and returns the longer delay.
+/// Reads the retry delays in the headers `retry-after-ms` and `retry-after`, and returns the longer
+/// delay.
 ///
 /// The value of `retry-after` is a number of seconds or a date (RFC 9110, section 10.2.3), which is
-/// why the current time `now` is required. A date in the past is a delay of zero.
+/// why the current time `now` is required. A date in the past yields a delay of zero.
 ///
 /// ```
 /// use std::time::{Duration, UNIX_EPOCH};

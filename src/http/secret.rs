@@ -1,11 +1,12 @@
-//! A string that is never shown.
+//! A secret string that `Debug` output never shows.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::http::secret_search::secret_ranges;
 
-/// A key. `Debug` does not show the key, and the key is masked in text that a server echoes.
+/// Holds a key that must stay secret. `Debug` output does not show the key, and
+/// [`mask_in`](Self::mask_in) masks the key in text that a server echoes.
 ///
 /// ```
 /// use turnstream::http::Secret;
@@ -17,11 +18,12 @@ use crate::http::secret_search::secret_ranges;
 #[derive(Clone)]
 pub struct Secret(Arc<str>);
 
-/// The replacement for a key in a masked text.
+/// The string that replaces a key in masked text.
 const MASK: &str = "…";
 
 impl Secret {
-    /// Creates a secret. White space around the key, as from a file, is trimmed.
+    /// Creates a secret from a key. White space around the key, for example a line feed from a
+    /// file, is trimmed.
     pub fn new(key: impl AsRef<str>) -> Self {
         Self(key.as_ref().trim().into())
     }
@@ -36,8 +38,9 @@ impl Secret {
         self.0.is_empty()
     }
 
-    /// Masks the key in a text, even if the key is encoded, escaped, in different case, broken over
-    /// lines, or truncated with dots or asterisks. Keys of less than four bytes are not masked.
+    /// Masks the key wherever it occurs in a string, even if the key is encoded, escaped, in a
+    /// different case, broken over lines, or truncated with dots or asterisks. Keys shorter than
+    /// four bytes are not masked.
     pub fn mask_in(&self, text: &str) -> String {
         let mut shown = String::with_capacity(text.len());
         let mut end = 0;
@@ -63,7 +66,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Masks all secrets in a text.
+/// Masks all of the given secrets in a string.
 #[cfg(feature = "http")]
 pub(crate) fn mask_secrets(secrets: &[Secret], text: &str) -> String {
     secrets.iter().fold(text.to_owned(), |text, secret| secret.mask_in(&text))

@@ -1,4 +1,4 @@
-//! Finds a key in a text, in all forms in which servers and proxies write keys.
+//! Finds a key in a string, in any form in which servers and proxies write keys.
 
 use std::ops::Range;
 
@@ -7,25 +7,25 @@ use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 
 /// The minimum length of a key that is masked. Masking shorter keys would only garble the text.
 const MIN_SECRET_BYTES: usize = 4;
-/// The minimum length of a key that is also found in different case or broken over lines.
+/// The minimum length of a key that is also found in a different case or broken over lines.
 const LONG_SECRET_BYTES: usize = 8;
-/// The minimum length of a part of a key that is masked even without an elision mark, if the part
-/// is at least half of the key.
+/// The minimum length of a partial key that is masked even without an elision mark, if the part is
+/// at least half of the key.
 const MIN_PARTIAL_SECRET_BYTES: usize = 12;
 /// The maximum number of times a byte may be escaped or encoded.
 const MAX_ESCAPE_DEPTH: usize = 8;
-/// The maximum number of bytes of an elision mark, which may be as long as the key.
+/// The maximum length of an elision mark in bytes; an elision mark may be as long as the key.
 const MAX_ELISION_BYTES: usize = 4096;
-/// The maximum number of bytes of a line break within a key.
+/// The maximum length in bytes of a line break within a key.
 const MAX_LINE_BREAK_BYTES: usize = 256;
 
-/// Returns the ranges of a key in a text, from left to right, including the visible parts of a
-/// truncated key.
+/// Returns the ranges in which a key occurs in a string, from left to right, including the visible
+/// parts of a truncated key.
 ///
-/// The key is found literally, percent-encoded any number of times, with JSON escapes, in different
-/// case, and with line breaks or spaces in it. The key is also found with its middle or end
-/// replaced by dots or asterisks, and in base64 of either alphabet, even as a part of a longer
-/// text.
+/// The key is found if it appears literally, percent-encoded any number of times, with JSON
+/// escapes, in a different case, or with line breaks or spaces inside. The key is also found with
+/// its middle or end replaced by dots or asterisks, and in base64 of either alphabet, even as a
+/// part of a longer text.
 pub(super) fn secret_ranges(key: &str, text: &str) -> Vec<Range<usize>> {
     let key = SecretPattern {
         bytes: key.as_bytes(),
@@ -54,10 +54,10 @@ pub(super) fn secret_ranges(key: &str, text: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// The bytes to find, and how the bytes in the text may differ.
+/// The bytes to search for, and the ways in which bytes in the text may differ from them.
 struct SecretPattern<'a> {
     bytes: &'a [u8],
-    /// Whether letters match in either case.
+    /// Whether letters match regardless of case.
     ignores_case: bool,
     /// Whether white space is allowed between the bytes of the key.
     allows_line_breaks: bool,
@@ -91,8 +91,8 @@ impl SecretPattern<'_> {
         Some(at..self.suffix_match_end(text, cut, MIN_SECRET_BYTES, length - 1)?)
     }
 
-    /// Matches these bytes at `from`. Returns the number of bytes that match, and the position
-    /// after them.
+    /// Matches `bytes` against the text at position `from`. Returns the number of matching bytes,
+    /// and the position in the text after the match.
     fn match_bytes(&self, bytes: &[u8], text: &[u8], from: usize) -> (usize, usize) {
         let mut end = from;
         for (count, wanted) in bytes.iter().enumerate() {
@@ -110,8 +110,8 @@ impl SecretPattern<'_> {
         (bytes.len(), end)
     }
 
-    /// Matches a single byte: literally, as `%2F` or `%252f`, or as `\/` or `\u002f`. Returns the
-    /// position after the match.
+    /// Matches a single byte, which may be written literally, as `%2F` or `%252f`, or as `\/` or
+    /// `\u002f`. Returns the position after the match.
     fn match_byte(&self, wanted: u8, follows: &[u8], text: &[u8], at: usize) -> Option<usize> {
         let is = |byte: u8| match self.ignores_case {
             true => byte.eq_ignore_ascii_case(&wanted),
@@ -179,14 +179,14 @@ fn elision_end(text: &[u8], at: usize, least: usize) -> Option<usize> {
     (weight >= least && weight > 0).then_some(end)
 }
 
-/// Returns whether an elision mark at the end of `text` may continue after it.
+/// Returns whether `text` ends in an elision mark, which may continue after the end of `text`.
 fn ends_in_elision(text: &[u8]) -> bool {
     matches!(text, [.., b'.' | b'*'])
         || ["…", "•"].iter().any(|mark| text.ends_with(mark.as_bytes()))
 }
 
-/// Returns the end of the white space that starts at `at`, including white space escaped as in JSON
-/// or URLs.
+/// Returns the end of the white space that starts at `at`, including white space that is escaped
+/// for JSON or URLs.
 fn line_break_end(text: &[u8], at: usize) -> Option<usize> {
     let mut end = at;
     while end - at < MAX_LINE_BREAK_BYTES {
@@ -207,7 +207,7 @@ fn line_break_end(text: &[u8], at: usize) -> Option<usize> {
     (end > at).then_some(end)
 }
 
-/// Returns the number of backslashes at the start of a text, up to the maximum depth of escapes.
+/// Returns the number of backslashes at the start of a string, up to the maximum escape depth.
 fn count_backslashes(text: &[u8]) -> usize {
     text.iter().take(MAX_ESCAPE_DEPTH).take_while(|byte| **byte == b'\\').count()
 }
@@ -217,9 +217,9 @@ fn hex_value(digits: &[u8]) -> Option<u8> {
     u8::from_str_radix(str::from_utf8(digits).ok()?, 16).ok().filter(|_| all)
 }
 
-/// Returns the parts that are the same in every base64 text that contains the key. The parts are
-/// the key's complete groups of three bytes, for each of the three positions of its start in a
-/// group, in both alphabets.
+/// Returns the base64 fragments that every base64 text containing the key must contain. A fragment
+/// encodes the key's complete groups of three bytes. There is a fragment for each of the three
+/// positions in a group at which the key may start, in both alphabets.
 fn base64_fragments(key: &[u8]) -> Vec<Vec<u8>> {
     let mut all: Vec<Vec<u8>> = Vec::new();
     for alphabet in [STANDARD_NO_PAD, URL_SAFE_NO_PAD] {
@@ -234,8 +234,8 @@ fn base64_fragments(key: &[u8]) -> Vec<Vec<u8>> {
     all
 }
 
-/// Returns the range of a key in base64, with the adjacent groups that may contain the key's first
-/// and last bytes.
+/// Returns the range of a base64-encoded key, including the adjacent groups that may contain the
+/// key's first and last bytes.
 fn range_in_base64(encoded: &[Vec<u8>], text: &[u8], at: usize) -> Option<Range<usize>> {
     let letter =
         |byte: &&u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_');

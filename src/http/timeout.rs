@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
-/// The maximum time for which the rest of a body is read after the end-of-stream marker. If the
-/// body ends within this time and within the maximum number of bytes, the connection can be reused.
+/// The maximum time spent reading the rest of a body after the end-of-stream marker. If the body
+/// ends within this time and within the maximum number of bytes, the connection can be reused.
 pub(crate) const DRAIN_TIMEOUT: Duration = Duration::from_millis(50);
 pub(crate) const MAX_DRAIN_BYTES: usize = 64 << 10;
 
-/// How long a provider waits for the server, with a limit for each phase. The limits apply to each
-/// attempt at a request; [`Budget::with_time_limit`](crate::agent::Budget::with_time_limit) applies
-/// to a whole run. Set only the limits that differ from the default:
+/// Limits how long a provider waits for the server in each phase of a request. The limits apply
+/// separately to each attempt at a request;
+/// [`Budget::with_time_limit`](crate::agent::Budget::with_time_limit) applies to a whole run. Set
+/// only the limits that differ from the default:
 ///
 /// ```
 /// use std::time::Duration;
@@ -21,31 +22,32 @@ pub(crate) const MAX_DRAIN_BYTES: usize = 64 << 10;
 /// # let _ = patient;
 /// ```
 ///
-/// A timeout is an [`ErrorKind::Timeout`](crate::ErrorKind::Timeout) error whose message names the
-/// limit. A `connect` timeout is an [`ErrorKind::Connect`](crate::ErrorKind::Connect) error
-/// instead. After the first event of a turn, the error carries the
-/// [`PartialTurn`](crate::turn::PartialTurn). After the stop reason, a timeout is not an error, and
-/// the turn completes.
+/// If a limit is exceeded, the turn fails with an [`ErrorKind::Timeout`](crate::ErrorKind::Timeout)
+/// error whose message names the limit. If the `connect` limit is exceeded, the error is an
+/// [`ErrorKind::Connect`](crate::ErrorKind::Connect) error instead. After the turn's first event,
+/// the error contains the [`PartialTurn`](crate::turn::PartialTurn). After the stop reason, a
+/// timeout is not an error, and the turn completes.
 ///
-/// The limits `first_byte`, `first_output` and `turn` are measured from when the request is sent.
-/// The limits `idle` and `idle_output` are measured only while the consumer waits, so the time that
-/// the consumer takes to handle an event is not counted. All limits use tokio's clock, which tests
-/// can pause.
+/// The limits `first_byte`, `first_output` and `turn` are measured from the time at which the
+/// request is sent. The limits `idle` and `idle_output` are measured only while the consumer waits,
+/// so the time that the consumer takes to handle an event is not counted. All limits use tokio's
+/// clock, which tests can pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// The maximum time for opening a connection; 10 seconds unless set. Providers with the same
-    /// client and the same limit share their connections.
+    /// The maximum time for opening a connection; 10 seconds unless set. Providers that use the
+    /// same client and the same limit share connections.
     pub connect: Option<Duration>,
     /// The maximum time from sending the request to the first byte of the response body; 5 minutes
-    /// by default. The time in which a server processes the prompt before it sends anything is
-    /// included.
+    /// by default. This includes the time that the server takes to process the prompt before
+    /// sending anything.
     pub first_byte: Duration,
-    /// The maximum time from sending the request to the first output of the model: text, reasoning,
-    /// a refusal or a tool call; 15 minutes by default. Pings and comments do not count as output.
+    /// The maximum time from sending the request to the model's first output, which is text,
+    /// reasoning, a refusal or a tool call; 15 minutes by default. Pings and comments do not count
+    /// as output.
     ///
     /// Models may reason for minutes without sending anything.
     pub first_output: Duration,
-    /// The maximum time between two chunks of the body, whatever they contain; 5 minutes by
+    /// The maximum time between two chunks of the body, regardless of their content; 5 minutes by
     /// default. A ping resets this limit, but some vendors send no pings while the model reasons.
     pub idle: Duration,
     /// The maximum time between two pieces of the model's output; 15 minutes by default. A ping
@@ -57,7 +59,7 @@ pub struct Timeouts {
 }
 
 impl Timeouts {
-    /// A timeout that never occurs.
+    /// A duration that disables a timeout.
     pub const NEVER: Duration = Duration::MAX;
 }
 

@@ -1,4 +1,4 @@
-//! The deadlines of a turn. All [`Timeouts`] are measured in this module.
+//! Enforces a turn's deadlines. All [`Timeouts`] are measured in this module.
 
 #[cfg(feature = "http")]
 use std::future::poll_fn;
@@ -15,10 +15,11 @@ use crate::error::{Error, ErrorKind};
 use crate::http::Timeouts;
 use crate::http::deadline::ResettableTimer;
 
-/// The deadlines of a turn, each with a limit of its own.
+/// Enforces a turn's deadlines, each with its own limit.
 ///
-/// The consumer of the turn reports bytes and output to the deadlines, and polls the deadlines
-/// while there is nothing to read. Without limits, which is the default, a turn never times out.
+/// The turn's consumer reports received bytes and output to the `TurnDeadlines`, and polls the
+/// `TurnDeadlines` while there is nothing to read. Without limits, which is the default, a turn
+/// never times out.
 #[derive(Debug, Default)]
 pub(crate) struct TurnDeadlines {
     timeouts: Option<Timeouts>,
@@ -31,7 +32,7 @@ pub(crate) struct TurnDeadlines {
     timer: ResettableTimer,
 }
 
-/// The wait for the first event of a kind, and then for each next event.
+/// Tracks the wait for the first event of a kind, and then for each following event.
 #[derive(Clone, Copy, Debug)]
 enum EventWait {
     /// The consumer waits for the first event, until this deadline.
@@ -50,7 +51,7 @@ impl Default for EventWait {
 }
 
 impl EventWait {
-    /// Starts to wait for the next event, unless that wait has already started.
+    /// Starts the wait for the next event, unless the wait has already started.
     fn start_waiting(&mut self, now: Instant, limit: Duration) {
         if let Self::NotWaiting = self {
             *self = Self::UntilNext(instant_after(now, limit));
@@ -66,7 +67,7 @@ impl EventWait {
 }
 
 impl TurnDeadlines {
-    /// Starts the deadlines of a request to `host` that is sent now.
+    /// Starts the deadlines for a request that is now sent to `host`.
     #[cfg(feature = "http")]
     pub(crate) fn start(timeouts: Timeouts, host: String) -> Self {
         let began = Instant::now();
@@ -90,7 +91,7 @@ impl TurnDeadlines {
         self.output_wait = EventWait::NotWaiting;
     }
 
-    /// Waits for `future` within the limits of the turn.
+    /// Waits for `future`, and returns an error if one of the turn's limits is exceeded.
     #[cfg(feature = "http")]
     pub(crate) async fn await_within_limits<F: Future>(
         &mut self,
@@ -104,7 +105,7 @@ impl TurnDeadlines {
         .await
     }
 
-    /// Polls the deadlines, and returns an error when a deadline has passed.
+    /// Polls the deadlines, and returns an error once a deadline has passed.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Error> {
         let Some(timeouts) = self.timeouts else { return Poll::Pending };
         // The clock is read only in this method.

@@ -1,4 +1,4 @@
-//! Reads a session over its runs in all hubs that share a log.
+//! Reads a session across its runs in all hubs that share a log.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -25,7 +25,7 @@ const RETRY: Duration = Duration::from_millis(250);
 /// The time between two checks of the store while the log is unavailable.
 const STORE_CHECK: Duration = Duration::from_secs(1);
 
-/// The next action of a reader.
+/// The next action that a reader takes.
 enum Step {
     /// Looks for an active run of the session.
     Attach,
@@ -33,7 +33,7 @@ enum Step {
         run: String,
         order: u64,
     },
-    /// Yields the session's state from the store, which contains all runs up to this order number.
+    /// Yields the session's state from the store, which includes all runs up to this order number.
     Load {
         seen: u64,
     },
@@ -43,7 +43,8 @@ enum Step {
 }
 
 impl Step {
-    /// Creates the step that reads the next run, or loads the session if earlier runs were missed.
+    /// Creates the step that reads the next run, or the step that loads the session if earlier runs
+    /// were missed.
     fn after_wait(next: AnnouncedRun, seen: u64) -> Self {
         match next.order == seen || next.previous == seen {
             true => Self::Read { run: next.run, order: next.order },
@@ -52,9 +53,9 @@ impl Step {
     }
 }
 
-/// Returns whether a run's log was removed, so that only the store has the data of the run. If a
-/// run of this hub was dropped, this function returns `false` and the readers of the run get an
-/// error. A dropped run of another hub may continue on any machine.
+/// Returns whether a run's log was removed, so that the run's data is only in the store. If a run
+/// in this hub was dropped, this function returns `false`, and the run's readers get an error. A
+/// dropped run from another hub may continue on any machine.
 fn is_gone(error: &Error, is_own: bool) -> bool {
     let is_lost = NotRunning::from_error(error).is_some() || RunLost::from_error(error).is_some();
     let is_dropped =
@@ -62,7 +63,7 @@ fn is_gone(error: &Error, is_own: bool) -> bool {
     is_lost || (is_dropped && !is_own)
 }
 
-/// Reads a session over all its runs in all hubs.
+/// Reads a session across all of its runs in all hubs.
 pub(super) fn read_all_hubs(
     logs: Logs,
     directory: Arc<dyn RunDirectory>,
@@ -182,7 +183,7 @@ async fn load(session: &Session) -> Result<HubEvent, Error> {
     Ok(HubEvent::Snapshot { number: None, snapshot: Arc::new(Snapshot::of_session(session)) })
 }
 
-/// The hub that the reader belongs to.
+/// The hub to which the reader belongs.
 struct ThisHub {
     logs: Logs,
     key: String,
@@ -190,12 +191,12 @@ struct ThisHub {
 }
 
 impl ThisHub {
-    /// Returns whether the run belongs to this hub and has not ended.
+    /// Returns whether the run belongs to this hub and is still active.
     fn runs(&self, run: &str) -> bool {
         self.logs.registry().run(run).is_some_and(|place| !place.has_ended())
     }
 
-    /// Waits for the result of the future; returns early if the hub is closed.
+    /// Waits for the future's result, but returns early if the hub is closed.
     async fn until_closed<T>(
         &mut self,
         future: impl Future<Output = Result<T, Error>>,
@@ -220,15 +221,15 @@ impl Drop for ThisHub {
     }
 }
 
-/// The time during which the log cannot be read or lacks active runs.
+/// A period during which the log cannot be read, or the directory lacks active runs.
 struct Outage {
     settle_time: Duration,
-    /// The time until which the directory may lack active runs.
+    /// The instant until which the directory may lack active runs.
     settled_at: Option<Instant>,
-    /// The time of the next check of the store; `None` if the reader has yielded nothing yet.
+    /// The time of the next check of the store; `None` if the reader has not yielded anything yet.
     check_at: Option<Instant>,
     has_shown_events: bool,
-    /// The version of the session that was yielded during the outage.
+    /// The version of the session that was last yielded during the outage.
     shown: Option<u64>,
 }
 
@@ -237,7 +238,7 @@ impl Outage {
         Self { settle_time, settled_at: None, check_at: None, has_shown_events: false, shown: None }
     }
 
-    /// Records that the log is unavailable at this moment.
+    /// Records that the log is currently unavailable.
     fn begin(&mut self) {
         let now = Instant::now();
         self.settled_at = now.checked_add(self.settle_time);
@@ -246,7 +247,7 @@ impl Outage {
         }
     }
 
-    /// Ends the outage, because the reader now shows the current state.
+    /// Ends the outage because the reader is showing the current state again.
     fn end(&mut self) {
         (self.settled_at, self.check_at, self.shown) = (None, None, None);
         self.has_shown_events = true;
@@ -256,8 +257,8 @@ impl Outage {
         self.settled_at.is_some_and(|at| Instant::now() < at)
     }
 
-    /// Returns a snapshot of the session if a check is due and the session has grown. If there is
-    /// no such snapshot, waits until the next check may be due.
+    /// Returns a snapshot of the session if a check is due and the session has grown. Otherwise,
+    /// waits until the next check may be due.
     async fn next_check(&mut self, session: &Session) -> Result<Option<HubEvent>, Error> {
         let is_due = |at: Instant| at <= Instant::now();
         if self.check_at.is_none_or(is_due) {

@@ -1,4 +1,4 @@
-//! Commands that are sent to a run from elsewhere.
+//! Commands that are sent to a run from outside, for example from another process.
 
 use std::fmt;
 
@@ -12,69 +12,68 @@ use crate::hub::event_log::NotRunning;
 use crate::item::{Item, PendingCall, RawJson};
 use crate::tool::Verdict;
 
-/// A command to a run from elsewhere, for example from another process. Each variant is an action of a [`RunHandle`],
-/// as data.
+/// A command that is sent to a run from outside, for example from another process. Most variants correspond to a method
+/// of [`RunHandle`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Command {
-    /// Interrupts the run, as [`RunHandle::interrupt`] does.
+    /// Interrupts the run, like [`RunHandle::interrupt`].
     Interrupt,
-    /// Ends the run after its turn, as [`RunHandle::stop_after_turn`] does.
+    /// Ends the run after its current turn, like [`RunHandle::stop_after_turn`].
     StopAfterTurn,
-    /// Adds these items as input before the next request, as [`RunHandle::steer`] does.
+    /// Adds these items as input before the next request, like [`RunHandle::steer`].
     Steer(Vec<Item>),
-    /// Adds these items as input for when the model stops on its own, as [`RunHandle::follow_up`] does.
+    /// Adds these items as input once the model stops on its own, like [`RunHandle::follow_up`].
     FollowUp(Vec<Item>),
-    /// Submits a verdict on a call, as [`RunHandle::submit_verdict`] does.
+    /// Submits a verdict on a call, like [`RunHandle::submit_verdict`].
     Verdict {
-        /// The pending call, as the approval request showed it.
+        /// The pending call, as shown in the approval request.
         call: PendingCall,
         /// The verdict on the call.
         verdict: Verdict,
     },
-    /// Reports the progress of a tool call that runs apart from its run, on another worker of a durable engine. Readers
-    /// of the run receive the progress as the event [`Progress`](crate::event::ToolEvent::Progress). Runs that are not
+    /// Reports the progress of a tool call that a durable engine runs on a different worker from the run itself. The
+    /// run's readers receive the progress as a [`Progress`](crate::event::ToolEvent::Progress) event. Runs that are not
     /// durable reject this command.
     ToolProgress {
         /// The id of the call.
         call_id: String,
-        /// The data that the tool reports.
+        /// The progress data that the tool reports.
         data: RawJson,
     },
 }
 
-/// A command that was sent to a run, with a way to answer it.
+/// A command that was sent to a run, with a callback for returning the result to the sender.
 pub struct SentCommand {
     id: String,
     command: Command,
     answer: Box<dyn FnOnce(Result<(), Error>) + Send>,
 }
 
-/// An inbox through which commands are sent to runs.
+/// Delivers commands to runs.
 pub trait CommandInbox: Send + Sync {
-    /// Opens the inbox of a run. The returned stream yields commands in the order in which they were sent. The run
-    /// accepts commands as long as the stream exists. If the inbox of the same run is opened again, the earlier stream
-    /// ends.
+    /// Opens a run's inbox. The returned stream yields commands in the order in which they were sent. The run accepts
+    /// commands as long as the stream exists. If the same run's inbox is opened again, the earlier stream ends.
     ///
     /// # Errors
     ///
-    /// [`Store`](ErrorKind::Store) if the inbox cannot be opened.
+    /// Returns a [`Store`](ErrorKind::Store) error if the inbox cannot be opened.
     fn open<'a>(
         &'a self,
         run: &'a str,
     ) -> BoxFuture<'a, Result<BoxStream<'static, SentCommand>, Error>>;
 
     /// Sends a command to a run, and waits until the run has accepted the command. Accepted input is queued for the
-    /// model, which may not have read the input yet. The receipt of the input has this `id`. When the input is in the
-    /// history, the event `Appended` reports the same id. Input that arrives too late for the history is in
-    /// `Outcome::undelivered`.
+    /// model, but the model may not have read the input yet. The receipt for the input contains this `id`. When the
+    /// input is added to the history, an `Appended` event reports the same id. Input that arrives too late to be added
+    /// is listed in `Outcome::undelivered`.
     ///
     /// If the future is dropped, the run may or may not receive the command.
     ///
     /// # Errors
     ///
-    /// - [`InvalidRequest`](ErrorKind::InvalidRequest) with [`NotRunning`](crate::hub::NotRunning) as its source if the
-    ///   run has ended, accepts no more input or does not exist;
+    /// - [`InvalidRequest`](ErrorKind::InvalidRequest), with [`NotRunning`](crate::hub::NotRunning) as its source, if
+    ///   the run has ended, no longer accepts input or does not exist;
     /// - the error that the run's [handle](RunHandle) returns for the command;
     /// - [`Overloaded`](ErrorKind::Overloaded) if too many commands are waiting;
     /// - [`Store`](ErrorKind::Store) if the command cannot be sent.
@@ -87,7 +86,7 @@ pub trait CommandInbox: Send + Sync {
 }
 
 impl SentCommand {
-    /// Creates a command with this id. `answer` is called at most once, with the result of the command. If the run is
+    /// Creates a command with this id. `answer` is called at most once, with the command's result. If the run is
     /// dropped before it handles the command, `answer` is not called.
     pub fn new(
         id: impl Into<String>,
@@ -97,14 +96,14 @@ impl SentCommand {
         Self { id: id.into(), command, answer: Box::new(answer) }
     }
 
-    /// Applies the command to a run with `apply`, and passes the result to the sender of the command.
+    /// Applies the command to a run by calling `apply`, and passes the result to the command's sender.
     pub(super) fn apply_by(self, apply: impl FnOnce(String, Command) -> Result<(), Error>) {
         (self.answer)(apply(self.id, self.command));
     }
 }
 
 impl Command {
-    /// Applies the command to the run with this handle.
+    /// Applies the command to the run to which this handle belongs.
     pub(crate) fn apply(self, id: String, run: &str, handle: &RunHandle) -> Result<(), Error> {
         let refused = |_: UndeliveredInput| Error::from(NotRunning { run: run.to_owned() });
         match self {

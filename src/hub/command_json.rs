@@ -1,4 +1,4 @@
-//! Commands and their answers as JSON. Later versions may only add to the format.
+//! The JSON format for commands and their answers. Later versions may only add to the format.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +9,7 @@ use crate::hub::NotRunning;
 use crate::item::{Content, Item, PendingCall, RawJson};
 use crate::tool::{ToolOutput, Verdict};
 
-/// The version of the JSON format. A reader rejects later versions.
+/// The version of the JSON format. Readers reject later versions.
 const VERSION: u32 = 1;
 
 #[derive(Serialize, Deserialize)]
@@ -81,8 +81,8 @@ pub(crate) fn encode(id: &str, command: Command) -> Result<String, Error> {
     })
 }
 
-/// Decodes a command and its id. Returns `None` if the JSON is not a command of this crate, or has
-/// a later version.
+/// Decodes a command and its id. Returns `None` if the JSON is not a command from this crate, or
+/// was written in a later version of the format.
 pub(crate) fn decode(json: &[u8]) -> Option<(String, Command)> {
     let CommandJson { v, id, command } = serde_json::from_slice(json).ok()?;
     if v > VERSION {
@@ -108,7 +108,8 @@ pub(crate) fn decode(json: &[u8]) -> Option<(String, Command)> {
     Some((id, command))
 }
 
-/// Encodes the answer of a run to a command. Of the error's sources, only [`NotRunning`] is kept.
+/// Encodes a run's answer to a command. If the answer is an error, only a [`NotRunning`] source is
+/// kept.
 #[cfg(feature = "redis")]
 pub(super) fn encode_answer(answer: Result<(), Error>) -> String {
     let error = answer.err();
@@ -116,7 +117,7 @@ pub(super) fn encode_answer(answer: Result<(), Error>) -> String {
     serde_json::to_string(&AnswerJson { v: VERSION, error, is_over }).unwrap_or_default()
 }
 
-/// Decodes the answer of a run to a command.
+/// Decodes a run's answer to a command.
 #[cfg(feature = "redis")]
 pub(super) fn decode_answer(run: &str, json: &[u8]) -> Result<(), Error> {
     let answer: AnswerJson = serde_json::from_slice(json).map_err(|error| {

@@ -1,4 +1,4 @@
-//! Reduces the events of a run to an equivalent shorter list.
+//! Reduces a run's events to a shorter equivalent list.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -7,14 +7,14 @@ use crate::event::{Event, ToolEvent};
 use crate::item::ToolResult;
 use crate::turn::{ReasoningKind, Text, TurnEvent};
 
-/// The events of a run so far, without events that later events made redundant. A complete turn has
-/// no deltas, and only the last progress event of each call is kept. Folding the remaining events
-/// gives the same result as folding all events.
+/// Collects a run's events so far, dropping events that later events have made redundant. The
+/// deltas of complete turns are dropped, and only the last progress event of each call is kept.
+/// Applying the remaining events gives the same result as applying all events.
 #[derive(Debug, Default)]
 pub(super) struct CompactEvents {
     entries: BTreeMap<u64, Entry>,
     next: u64,
-    /// The lanes of the run itself and of each sub-agent.
+    /// One lane for the run itself, and one for each sub-agent.
     lanes: Vec<Lane>,
 }
 
@@ -29,7 +29,7 @@ enum Entry {
     },
 }
 
-/// The ids and names of the calls that lead to a sub-agent, from the outermost call.
+/// The ids and names of the calls that lead to a sub-agent, starting with the outermost call.
 type Parents = Arc<[(String, String)]>;
 
 #[derive(Debug, PartialEq, Eq)]
@@ -40,11 +40,11 @@ enum DeltaKey {
     Arguments(String),
 }
 
-/// The state of one run: the agent's own, or a sub-agent's.
+/// The state of one run: either the agent's own run, or a sub-agent's run.
 #[derive(Debug)]
 struct Lane {
     parents: Parents,
-    /// The indices of the events of the turn that is streaming.
+    /// The indices of the events in the turn that is currently streaming.
     open_turn: Vec<u64>,
     /// The index of the last progress event of each call.
     progress: HashMap<String, u64>,
@@ -57,7 +57,7 @@ impl CompactEvents {
             Event::Unknown => {}
             Event::Turn(inner) => self.turn_event(lane, inner, event),
             Event::Tool(inner) => self.tool_event(lane, inner, event),
-            // An open turn in this lane was cut off; the events of that turn are kept.
+            // An open turn in this lane was cut off; its events are kept.
             Event::TurnStarted { .. }
             | Event::Appended { .. }
             | Event::Rewritten { .. }
@@ -82,7 +82,8 @@ impl CompactEvents {
         at
     }
 
-    /// Returns the index of the lane of an event, and the event without its `Nested` wrappers.
+    /// Returns the index of the lane that an event belongs to, and the event without its `Nested`
+    /// wrappers.
     fn lane_of<'a>(&mut self, event: &'a Event) -> (usize, &'a Event) {
         let mut parents: Vec<(&str, &str)> = Vec::new();
         let mut inner = event;
@@ -170,7 +171,7 @@ impl CompactEvents {
         });
     }
 
-    /// Adds a delta to the newest entry of the block that the delta belongs to.
+    /// Adds a delta to the newest entry in the block to which the delta belongs.
     fn delta(&mut self, lane: usize, key: DeltaKey, delta: &Text) {
         for at in self.lanes[lane].open_turn.iter().rev() {
             match self.entries.get_mut(at) {
@@ -188,8 +189,8 @@ impl CompactEvents {
 }
 
 impl Entry {
-    /// Returns whether the entry belongs to the block of a delta with this key, so that the delta
-    /// cannot be merged into an earlier entry.
+    /// Returns whether the entry belongs to the same block as a delta with this key, which means
+    /// that the delta cannot be merged into an earlier entry.
     fn is_of_same_block(&self, key: &DeltaKey) -> bool {
         match (self, key) {
             (Self::Delta { key: other, .. }, _) => match (other, key) {
@@ -210,7 +211,8 @@ impl Entry {
         }
     }
 
-    /// Returns the turn event in this entry, of the run or of a sub-agent.
+    /// Returns the turn event in this entry, if any, whether it comes from the run or from a
+    /// sub-agent.
     fn turn_event(&self) -> Option<&TurnEvent> {
         let Self::Event(event) = self else { return None };
         let mut inner: &Event = event;

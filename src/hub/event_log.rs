@@ -1,4 +1,4 @@
-//! The logs that store the events of runs.
+//! The interface for logs that store the events of runs.
 
 use std::sync::Arc;
 
@@ -10,52 +10,51 @@ use crate::event::Event;
 use crate::hub::run_directory::RunDirectory;
 use crate::hub::{EventNumber, Snapshot};
 
-/// An entry in the log of a run.
+/// An entry in a run's log.
 #[derive(Clone, Debug)]
 pub struct LogEntry {
-    /// The number of the entry. The numbers within an attempt increase from 0. Some numbers are
-    /// skipped after a failed append.
+    /// The entry's number. Within an attempt, the numbers count up from 0. After a failed append,
+    /// some numbers are skipped.
     pub number: EventNumber,
-    /// The event, the snapshot or the end that this entry stores.
+    /// The entry's content: an event, a snapshot or the end of the run.
     pub content: LogContent,
 }
 
-/// The content of an entry in the log of a run.
+/// The content of an entry in a run's log.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum LogContent {
-    /// An event of the run.
+    /// An event from the run.
     Event(Arc<Event>),
-    /// The state of the run after all earlier entries. The first entry of each attempt is a
-    /// snapshot.
+    /// The run's state after all earlier entries. The first entry of each attempt is a snapshot.
     Snapshot(Arc<Snapshot>),
-    /// The end of the run, with the error that its stream of events ended with.
+    /// The end of the run, with the error that ended its event stream, if any.
     End(Option<Error>),
 }
 
-/// A store for the logs of runs, which any number of readers follow.
+/// Stores the logs of runs. Any number of readers can follow a log.
 ///
-/// A log belongs to the latest attempt at a run; the log rejects entries from earlier attempts. A
-/// runner whose run was taken over, but which does not know this yet, therefore cannot mix its
-/// events with those of its successor.
+/// A log belongs to the latest attempt at a run, and rejects entries from earlier attempts. If
+/// another process has taken over a run, the earlier process therefore cannot mix its events with
+/// those of the later attempt, even if it does not know about the takeover yet.
 pub trait EventLog: Send + Sync {
-    /// Starts an attempt at a run, and returns the epoch of the attempt. The epoch of the first
-    /// attempt is 1, and each later attempt has the next number.
+    /// Starts an attempt at a run, and returns the attempt's epoch. The epoch is 1 for the first
+    /// attempt, and increases by 1 with each later attempt.
     ///
     /// # Errors
     ///
-    /// [`Store`](ErrorKind::Store) if the log cannot be written.
+    /// Returns a [`Store`](ErrorKind::Store) error if the log cannot be written.
     fn begin<'a>(&'a self, run: &'a str) -> BoxFuture<'a, Result<u64, Error>>;
 
-    /// Appends entries of one run and one epoch, in order. Entries before `trim_before` may be
-    /// removed, because readers that attach later start with a snapshot.
+    /// Appends entries from a single run and a single epoch, in order. Entries before `trim_before`
+    /// may be removed, because readers that attach later start with a snapshot.
     ///
-    /// The returned future may wait for slow readers, for a limited time. If the future is dropped,
-    /// the entries may or may not have been written. A failed append is not retried. If the log is
-    /// [unavailable](LogUnavailable), the run continues or waits, as set with
-    /// [`LogOutage`](crate::hub::LogOutage). The next append after an outage starts with a
-    /// snapshot. After any other error, the run is interrupted and ends, and the partial turn is
-    /// stored.
+    /// The returned future may wait for slow readers, for a limited time. If the future is dropped
+    /// before it completes, the entries may or may not have been written. A failed append is not
+    /// retried. If the log is [unavailable](LogUnavailable), the run continues or waits, depending
+    /// on the [`LogOutage`](crate::hub::LogOutage) setting. The next append after an outage starts
+    /// with a snapshot. After any other error, the run is interrupted and ends, and the partial
+    /// turn is stored.
     ///
     /// # Errors
     ///
@@ -65,21 +64,23 @@ pub trait EventLog: Send + Sync {
     ///   log was removed;
     /// - [`Store`](ErrorKind::Store) if the entries cannot be written.
     ///
-    /// After an error with [`LogUnavailable`] as its source, the entries may or may not have been
-    /// written. After any other error, no entry was written.
+    /// If the error has [`LogUnavailable`] as its source, the entries may or may not have been
+    /// written. After any other error, no entries were written.
     fn append(
         &self,
         entries: Vec<LogEntry>,
         trim_before: Option<EventNumber>,
     ) -> BoxFuture<'_, Result<(), Error>>;
 
-    /// Reads the entries after a number, then new entries as they are appended, up to the end.
+    /// Reads the entries after the given number, and then new entries as they are appended, until
+    /// the log ends.
     ///
-    /// If the number is `None` or the log no longer has its entry, the stream starts with the last
-    /// snapshot. Later snapshots are skipped, except the first snapshot of a new attempt and a
-    /// snapshot before which numbers are missing. The starting position is determined at the time
-    /// of the call, not of the first poll. A log on another machine may determine the position a
-    /// round trip later. Dropping the stream stops reading and has no other effect.
+    /// If the number is `None`, or if the log no longer contains the entry with that number, the
+    /// stream starts with the last snapshot. Later snapshots are skipped, except for the first
+    /// snapshot of a new attempt and any snapshot before which numbers are missing. The starting
+    /// position is determined when this method is called, not when the stream is first polled. A
+    /// log on another machine may determine the position one round trip later. Dropping the stream
+    /// stops reading and has no other effect.
     ///
     /// # Errors
     ///
@@ -87,7 +88,7 @@ pub trait EventLog: Send + Sync {
     ///
     /// - with [`NotRunning`] as its source if no such run exists;
     /// - with [`TooSlow`] as its source if entries were removed before the reader had read them;
-    /// - with [`RunLost`] as its source if the process of the run has died;
+    /// - with [`RunLost`] as its source if the run's process has died;
     /// - with [`LogUnavailable`] as its source if the log currently cannot be read;
     /// - of kind [`Other`](ErrorKind::Other) if the run was dropped.
     fn read(
@@ -96,43 +97,44 @@ pub trait EventLog: Send + Sync {
         after: Option<&EventNumber>,
     ) -> BoxStream<'static, Result<LogEntry, Error>>;
 
-    /// Removes the log of a run, unless an attempt with an epoch other than `epoch` was started.
-    /// Readers of the log still get the remaining entries, and then an error if the log has no end.
-    /// A hub calls this method when its retention time for ended runs is over, or when the run is
-    /// dropped. The method must not block. A log on another machine may be left to expire.
+    /// Removes a run's log, unless an attempt with an epoch other than `epoch` was started. Current
+    /// readers of the log still get the remaining entries, followed by an error if the log has no
+    /// end. A hub calls this method when its retention time for ended runs is over, or when the run
+    /// is dropped. This method must not block. A log on another machine may simply be left to
+    /// expire.
     fn remove(&self, run: &str, epoch: u64);
 
-    /// Returns the directory of runs by key, if several hubs share the log. The default
-    /// implementation returns `None`, so that each hub knows only its own runs.
+    /// Returns the directory in which hubs look up runs by key, if several hubs share the log. The
+    /// default implementation returns `None`, which means that each hub knows only its own runs.
     fn directory(&self) -> Option<Arc<dyn RunDirectory>> {
         None
     }
 
-    /// Returns the number of entries in the logs and of readers that were cut off.
+    /// Returns the numbers of log entries and of readers that were cut off.
     fn stats(&self) -> LogStats {
         LogStats::default()
     }
 }
 
-/// The number of entries in logs, and of readers that were cut off.
+/// Counts of log entries, and of readers that were cut off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LogStats {
     /// The number of entries in all logs.
     pub entries: usize,
-    /// The number of entries in the fullest log.
+    /// The number of entries in the log with the most entries.
     pub fullest: usize,
     /// The number of readers that were cut off so far with the error [`TooSlow`].
     pub cut_readers: u64,
 }
 
-/// The source of an error that is returned if another attempt at the run was started.
+/// The source of an error that is returned if another attempt at the run has been started.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the run `{run}` has epoch {found}, not {epoch}")]
 pub struct StaleEpoch {
     /// The id of the run.
     pub run: String,
-    /// The epoch of the earlier attempt, which tried to append.
+    /// The epoch of the earlier attempt, which tried to append entries.
     pub epoch: u64,
     /// The epoch of the latest attempt at the run.
     pub found: u64,
@@ -158,13 +160,13 @@ impl From<NotRunning> for Error {
     }
 }
 
-/// The source of an error that is returned if a reader did not keep up and entries were removed
-/// before they were read. A new reader can attach after [`last`](Self::last), the number of the
-/// last entry that was read, and gets a snapshot.
+/// The source of an error that is returned if a reader did not keep up, so that entries were
+/// removed before the reader had read them. A new reader can continue after [`last`](Self::last),
+/// the number of the last entry that was read; the new reader starts with a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the reader was too slow")]
 pub struct TooSlow {
-    /// The number of the last entry that the reader has read, if any.
+    /// The number of the last entry that was read, if any.
     pub last: Option<EventNumber>,
 }
 
@@ -175,8 +177,8 @@ impl From<TooSlow> for Error {
 }
 
 /// The source of an error that is returned if the log or the inbox currently cannot be reached. The
-/// last write may or may not have been done. The sessions of the runs are not affected, because
-/// sessions are in their own store.
+/// last write may or may not have succeeded. Sessions are not affected, because they are kept in a
+/// separate store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the log of runs is unavailable")]
 pub struct LogUnavailable;
@@ -187,9 +189,8 @@ impl From<LogUnavailable> for Error {
     }
 }
 
-/// The source of an error that is returned if the process of a run has died, or has sent no
-/// heartbeat for too long. [`Session::resume`](crate::session::Session::resume) continues the work
-/// of such a run.
+/// The source of an error that is returned if a run's process has died, or has not sent a heartbeat
+/// for too long. [`Session::resume`](crate::session::Session::resume) continues such a run's work.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the process of the run `{run}` is gone")]
 pub struct RunLost {
@@ -206,7 +207,7 @@ impl From<RunLost> for Error {
 macro_rules! from_error {
     ($($source:ident),*) => {$(
         impl $source {
-            /// Finds this type among the sources of an error.
+            /// Returns the first value of this type among the error's sources, if any.
             pub fn from_error(error: &Error) -> Option<&Self> {
                 error.find_source()
             }

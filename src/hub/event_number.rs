@@ -1,14 +1,14 @@
-//! The numbers of events.
+//! The numbers that identify events in logs.
 
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// The number of an event in the log of its run: `{run}.{epoch}-{number}`.
+/// Identifies an event in its run's log, in the form `{run}.{epoch}-{number}`.
 ///
-/// A reader that reconnects sends the number of its last event, for example as the id of a
-/// server-sent event, and treats the number as opaque. The numbers of a run increase with each
-/// event, and each new attempt at the run has a higher epoch.
+/// When a client reconnects, it sends the number of the last event that it received, for example as
+/// the id of a server-sent event. Clients should treat event numbers as opaque. Within a run, the
+/// number increases with each event, and each new attempt at the run has a higher epoch.
 ///
 /// ```
 /// use turnstream::hub::EventNumber;
@@ -26,7 +26,7 @@ pub struct EventNumber {
 }
 
 impl EventNumber {
-    /// Creates the number of an event of this run.
+    /// Creates the number of an event in this run.
     pub fn new(run: impl Into<Arc<str>>, epoch: u64, number: u64) -> Self {
         Self { run: run.into(), epoch, number }
     }
@@ -36,22 +36,22 @@ impl EventNumber {
         &self.run
     }
 
-    /// Returns the epoch, which is the number of the attempt at the run, counted from 1.
+    /// Returns the epoch, which is the number of the attempt at the run, starting from 1.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
 
-    /// Returns the number of the entry within this attempt, counted from 0.
+    /// Returns the number of the entry within its attempt, starting from 0.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// Returns whether this entry directly follows `last` in the same attempt.
+    /// Returns whether this number directly follows `last` in the same attempt.
     pub(super) fn is_next_after(&self, last: &Self) -> bool {
         (self.epoch, Some(self.number)) == (last.epoch, last.number.checked_add(1))
     }
 
-    /// Returns the epoch and the number, which are the position in the log of the run.
+    /// Returns the position in the run's log: the epoch, and the number within that epoch.
     pub(super) fn position(&self) -> (u64, u64) {
         (self.epoch, self.number)
     }
@@ -63,7 +63,7 @@ impl fmt::Display for EventNumber {
     }
 }
 
-/// The error for a text that is not a valid event number.
+/// The error that is returned if a string is not a valid event number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not the number of an event")]
 pub struct ParseEventNumberError;
@@ -82,7 +82,7 @@ impl FromStr for EventNumber {
     }
 }
 
-/// Parses decimal digits in the form that `Display` writes for a number.
+/// Parses a number from decimal digits, in exactly the form that `Display` writes.
 fn parse_digits(text: &str) -> Option<u64> {
     let is_plain = text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|_| is_plain)

@@ -1,4 +1,4 @@
-//! Runs agents for readers that come and go.
+//! Runs agents while readers come and go.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -31,13 +31,13 @@ use crate::hub::source::RunSource;
 use crate::session::Session;
 use crate::task::OwnedTask;
 
-/// The time that interrupted runs have to store their partial turns when the hub shuts down.
+/// The maximum time that interrupted runs get to store their partial turns when the hub shuts down.
 const INTERRUPT_LIMIT: Duration = Duration::from_secs(10);
 
-/// Runs agents in their own tasks, for readers that come and go. Clones share the hub.
+/// Runs each agent run in its own task, independently of its readers. Clones refer to the same hub.
 ///
-/// Dropping the last clone synchronously drops all runs, with their tools and their requests to
-/// models.
+/// Dropping the last clone synchronously drops all runs, including their tools and their model
+/// requests.
 #[derive(Clone)]
 pub struct Hub(Arc<HubInner>);
 
@@ -64,11 +64,11 @@ impl Default for Hub {
 }
 
 impl Hub {
-    /// Creates a hub in the memory of this process.
+    /// Creates a hub that keeps its logs and inboxes in the memory of this process.
     ///
-    /// A log keeps at most 1,024 entries, and at least half that number. Readers that lag too far
-    /// are cut off. A run without readers continues. The log of a run is kept for a minute after
-    /// the run's end.
+    /// By default, a log keeps at most the last 1,024 entries and at least the last 512, readers
+    /// that lag too far are cut off, runs without readers continue, and a run's log is kept for one
+    /// minute after the run ends.
     pub fn new() -> Self {
         Self::with_backend(MemoryLog::new(), MemoryInbox::new())
     }
@@ -76,7 +76,7 @@ impl Hub {
     /// Creates a hub with the given logs and inboxes, for example a [`MemoryLog`] with other
     /// settings.
     ///
-    /// If the log has a [directory](EventLog::directory), like the log in Redis, all hubs that
+    /// If the log provides a [directory](EventLog::directory), as the Redis log does, all hubs that
     /// share the log know each other's runs; see [on many machines](crate::hub#on-many-machines).
     /// Without a directory, the hub knows only its own runs, even if another hub writes to the same
     /// log.
@@ -93,41 +93,44 @@ impl Hub {
         Self::from_settings(settings)
     }
 
-    /// Creates a hub whose logs and inboxes are in Redis. The hub shares the logs and inboxes with
-    /// hubs of other processes on the same Redis server; see [on many
+    /// Creates a hub that keeps its logs and inboxes in Redis. Hubs in other processes that use the
+    /// same Redis server share these logs and inboxes; see [on many
     /// machines](crate::hub#on-many-machines).
     #[cfg(feature = "redis")]
     pub fn with_redis(events: crate::hub::redis::RedisEvents) -> Self {
         Self::with_backend(events.clone(), events)
     }
 
-    /// Sets the maximum number of entries in the log of a run: 1,024 by default, and at least 16.
-    /// Each time half this number of entries was written, a snapshot is written, and all entries
+    /// Sets the maximum number of entries in a run's log. The default is 1,024, and the minimum is
+    /// 16. After every half of this number of entries, a snapshot is written, and all entries
     /// before the previous snapshot are removed.
     ///
-    /// Like each setting, this method creates a separate hub, which has none of this hub's runs.
+    /// Like all setters on this type, this method creates a separate hub that contains none of this
+    /// hub's runs.
     pub fn with_capacity(self, entries: usize) -> Self {
         self.with(|settings| settings.capacity = entries.max(16))
     }
 
     /// Sets whether a run without readers is interrupted. By default, a run without readers
-    /// continues. Readers in other hubs do not count.
+    /// continues. Readers in other hubs are not counted.
     pub fn with_unattended(self, unattended: Unattended) -> Self {
         self.with(|settings| settings.unattended = unattended)
     }
 
-    /// Sets what a run does while its log is unavailable. By default, the run continues.
+    /// Sets whether a run continues or pauses while its log is unavailable. By default, the run
+    /// continues.
     pub fn with_log_outage(self, log_outage: LogOutage) -> Self {
         self.with(|settings| settings.log_outage = log_outage)
     }
 
-    /// Sets how long the log of a run is kept after the run's end, for readers that reconnect: a
-    /// minute by default.
+    /// Sets how long a run's log is kept after the run ends, for readers that reconnect. The
+    /// default is one minute.
     pub fn with_ended_kept_for(self, time: Duration) -> Self {
         self.with(|settings| settings.keep_ended = time)
     }
 
-    /// Sets the source of the ids of runs and commands. By default, each id has 128 random bits.
+    /// Sets the generator for the ids of runs and commands. By default, each id consists of 128
+    /// random bits.
     pub fn with_ids(self, ids: impl Ids + 'static) -> Self {
         self.with(|settings| settings.ids = Arc::new(ids))
     }
@@ -143,22 +146,23 @@ impl Hub {
         Self(Arc::new(HubInner { settings, registry: Arc::default() }))
     }
 
-    /// Starts a run under a key, which is usually the id of its session. A hub has at most one
-    /// active run for each key. Hubs that share a log check for active runs of the key as far as
-    /// they know them; only the session's lease guarantees that one run is active.
+    /// Starts a run under a key, which is usually the id of the run's session. A hub has at most
+    /// one active run for each key. Hubs that share a log also check whether another hub is known
+    /// to have an active run for the key, but only the session's lease guarantees that there is at
+    /// most one.
     ///
     /// To create the run only if the key is free, [reserve](Self::reserve) the key first.
     ///
     /// # Errors
     ///
     /// - [`Conflict`](ErrorKind::Conflict), with [`AlreadyRunning`](crate::hub::AlreadyRunning) as
-    ///   its source, if a run already has the key, in this hub or, as far as is known, in another
-    ///   hub;
+    ///   its source, if there already is an active run for the key, in this hub or, as far as this
+    ///   hub knows, in another hub;
     /// - an error with [`ShuttingDown`](crate::hub::ShuttingDown) as its source if the hub is
     ///   shutting down;
-    /// - the errors of the log and the inbox. An unavailable log causes an error, with
-    ///   [`LogUnavailable`] as its source, only if runs [pause](LogOutage::Pause) while the log is
-    ///   unavailable.
+    /// - any error from the log or the inbox. An unavailable log causes an error, with
+    ///   [`LogUnavailable`] as its source, only if the hub [pauses](LogOutage::Pause) runs while
+    ///   the log is unavailable.
     ///
     /// If an error is returned, the run is dropped.
     ///
@@ -173,12 +177,12 @@ impl Hub {
         self.reserve(key)?.start(run).await
     }
 
-    /// Reserves a key for a run that is not created yet.
+    /// Reserves a key for a run that has not been created yet.
     ///
     /// # Errors
     ///
     /// - [`Conflict`](ErrorKind::Conflict), with [`AlreadyRunning`](crate::hub::AlreadyRunning) as
-    ///   its source, if a run or another reservation of this hub has the key;
+    ///   its source, if this hub already has an active run or a reservation for the key;
     /// - an error with [`ShuttingDown`](crate::hub::ShuttingDown) as its source if the hub is
     ///   shutting down.
     pub fn reserve(&self, key: impl Into<String>) -> Result<Reservation, Error> {
@@ -187,12 +191,12 @@ impl Hub {
         Ok(Reservation { hub: self.clone(), key, is_started: false })
     }
 
-    /// Waits until no run has the key, and then reserves the key. If several callers wait, any of
-    /// them may get the key next.
+    /// Waits until the key is free in this hub, and then reserves the key. If several callers are
+    /// waiting, any of them may get the key next.
     ///
     /// # Errors
     ///
-    /// An error with [`ShuttingDown`](crate::hub::ShuttingDown) as its source if the hub is
+    /// Returns an error with [`ShuttingDown`](crate::hub::ShuttingDown) as its source if the hub is
     /// shutting down.
     pub async fn reserve_when_free(&self, key: impl Into<String>) -> Result<Reservation, Error> {
         let key = key.into();
@@ -202,19 +206,19 @@ impl Hub {
         Ok(Reservation { hub: self.clone(), key, is_started: false })
     }
 
-    /// Returns the id of this hub's active run that has the key. To also find the runs of other
-    /// hubs, use [`find_run`](Self::find_run).
+    /// Returns the id of this hub's active run for the key, if any. To find runs in other hubs as
+    /// well, use [`find_run`](Self::find_run).
     pub fn run_id(&self, key: &str) -> Option<String> {
         self.0.registry.current(key).map(|place| place.run.to_string())
     }
 
-    /// Returns the id of the active run that has the key, in this hub or in another hub that shares
-    /// its log.
+    /// Returns the id of the active run for the key, if any, whether the run is in this hub or in
+    /// another hub that shares the log.
     ///
     /// # Errors
     ///
-    /// An error with [`LogUnavailable`] as its source if this hub has no such run and the other
-    /// hubs cannot be reached.
+    /// Returns an error with [`LogUnavailable`] as its source if this hub has no such run and the
+    /// other hubs cannot be queried.
     pub async fn find_run(&self, key: &str) -> Result<Option<String>, Error> {
         if let Some(run) = self.run_id(key) {
             return Ok(Some(run));
@@ -224,18 +228,18 @@ impl Hub {
         Ok(last.filter(|last| last.is_active).map(|last| last.run))
     }
 
-    /// Lists the runs of all hubs on this log whose process has died, or has sent no heartbeat for
-    /// a few seconds. After a [claim](Self::claim_lost_run),
-    /// [`Session::resume`](crate::session::Session::resume) continues the work of such a run.
-    /// Returns an empty list for a log without a [directory](EventLog::directory).
+    /// Lists the lost runs in all hubs that share this log: the runs whose process has died, or has
+    /// not sent a heartbeat for a few seconds. After a [claim](Self::claim_lost_run),
+    /// [`Session::resume`](crate::session::Session::resume) continues such a run's work. If the log
+    /// has no [directory](EventLog::directory), the returned list is empty.
     ///
-    /// A run is listed until the next run of its key starts. If the log lost its data, runs that
-    /// were lost before are not listed. To find such runs, check in the store whether their
-    /// sessions are unfinished.
+    /// A run is listed until the next run for the same key starts. If the log itself loses its
+    /// data, runs that were lost before then are not listed. To find such runs, check the store for
+    /// unfinished sessions.
     ///
     /// # Errors
     ///
-    /// An error with [`LogUnavailable`] as its source if the log cannot be reached.
+    /// Returns an error with [`LogUnavailable`] as its source if the log cannot be reached.
     pub async fn lost_runs(&self) -> Result<Vec<LostRun>, Error> {
         match self.directory() {
             Some(directory) => directory.lost().await,
@@ -243,13 +247,13 @@ impl Hub {
         }
     }
 
-    /// Claims a lost run for this hub for half a minute. Returns `false` if another hub has claimed
-    /// the run, or if the log has no directory. A claim only avoids needless attempts; mutual
-    /// exclusion is ensured by the session's lease.
+    /// Claims a lost run for this hub for 30 seconds. Returns `false` if another hub has already
+    /// claimed the run, or if the log has no directory. A claim only avoids needless attempts to
+    /// resume the run; the session's lease ensures mutual exclusion.
     ///
     /// # Errors
     ///
-    /// An error with [`LogUnavailable`] as its source if the log cannot be reached.
+    /// Returns an error with [`LogUnavailable`] as its source if the log cannot be reached.
     pub async fn claim_lost_run(&self, lost: &LostRun) -> Result<bool, Error> {
         match self.directory() {
             Some(directory) => directory.claim(lost).await,
@@ -257,31 +261,31 @@ impl Hub {
         }
     }
 
-    /// Creates a reader of this hub's run that has the key, which starts after the event with this
-    /// number.
+    /// Creates a reader for this hub's run for the key. The reader starts after the event with the
+    /// given number.
     ///
-    /// Without a number, or if the event was removed or belongs to another run, the reader starts
-    /// with a [snapshot](crate::hub::HubEvent::Snapshot). With an event number of the key's last
-    /// run, that run can also be read after its end, as long as its log is kept. For a page that
-    /// shows a session, use [`read_session`](Self::read_session), which also works while no run is
-    /// active.
+    /// If no number is given, or if the event was removed or belongs to another run, the reader
+    /// starts with a [snapshot](crate::hub::HubEvent::Snapshot). If the number belongs to the key's
+    /// most recent run, that run can still be read after it has ended, as long as its log is kept.
+    /// For a page that shows a session, use [`read_session`](Self::read_session), which also works
+    /// while no run is active.
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest), with [`NotRunning`] as its source, if no run
-    /// has the key.
+    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error, with [`NotRunning`] as its
+    /// source, if there is no run for the key.
     pub fn read(&self, key: &str, after: Option<&EventNumber>) -> Result<Reader, Error> {
         let reader = self.logs().read(key, after);
         reader.ok_or_else(|| NotRunning { run: key.to_owned() }.into())
     }
 
-    /// Creates a reader of this hub's run with this id. An ended run can be read as long as its log
-    /// is kept.
+    /// Creates a reader for this hub's run with the given id. A run that has ended can be read as
+    /// long as its log is kept.
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest), with [`NotRunning`] as its source, if this
-    /// hub has no log of this run.
+    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error, with [`NotRunning`] as its
+    /// source, if this hub has no log for the run.
     pub fn read_run(&self, run_id: &str, after: Option<&EventNumber>) -> Result<Reader, Error> {
         match self.0.registry.run(run_id) {
             Some(place) => Ok(self.logs().read_run(place, after)),
@@ -289,34 +293,35 @@ impl Hub {
         }
     }
 
-    /// Creates a reader of the run with this id, in this hub or in another hub that shares its log.
-    /// If no log exists for the run, the reader ends with an error that has [`NotRunning`] as its
-    /// source.
+    /// Creates a reader for the run with the given id, in this hub or in another hub that shares
+    /// the log. If no log exists for the run, the reader ends with an error that has [`NotRunning`]
+    /// as its source.
     ///
-    /// The reader counts as a reader of the run only if the run belongs to this hub.
+    /// The reader is counted as one of the run's readers only if the run belongs to this hub.
     pub fn read_any_run(&self, run_id: &str, after: Option<&EventNumber>) -> Reader {
         self.logs().read_any_run(run_id, after)
     }
 
-    /// Creates a reader of all runs of a session, including runs of other hubs that share the log;
+    /// Creates a reader for all runs of a session, including runs in other hubs that share the log;
     /// see [`SessionReader`].
     pub fn read_session(&self, session: &Session, after: Option<&EventNumber>) -> SessionReader {
         SessionReader::new(self.logs(), session.clone(), after.cloned())
     }
 
     /// Sends a command to a run, and waits until the run has accepted the command. Accepted input
-    /// is queued for the model, which may not have read the input yet. The receipt has the id of
-    /// the event `Appended` that is yielded when the input is in the history. Input that arrives
-    /// too late for the history is in [`Outcome::undelivered`](crate::Outcome::undelivered).
+    /// is queued for the model, but the model may not have read the input yet. When the input is
+    /// added to the history, an `Appended` event is yielded with the same id as the receipt. Input
+    /// that arrives too late to be added is listed in
+    /// [`Outcome::undelivered`](crate::Outcome::undelivered).
     ///
-    /// To get the id of the run that has a key, even in another hub, use
-    /// [`find_run`](Self::find_run). If the run ends before it gets the command, the command does
-    /// not reach the key's next run.
+    /// To get the id of the active run for a key, even in another hub, use
+    /// [`find_run`](Self::find_run). If the run ends before it receives the command, the command is
+    /// not passed on to the next run for the same key.
     ///
     /// # Errors
     ///
-    /// - [`InvalidRequest`](ErrorKind::InvalidRequest) with [`NotRunning`] as its source if the run
-    ///   has ended, accepts no more input or does not exist;
+    /// - [`InvalidRequest`](ErrorKind::InvalidRequest), with [`NotRunning`] as its source, if the
+    ///   run has ended, no longer accepts input or does not exist;
     /// - the error that the run's [handle](crate::RunHandle) returns for the command;
     /// - [`Overloaded`](ErrorKind::Overloaded) if too many commands are waiting;
     /// - [`Unsupported`](ErrorKind::Unsupported) if the stream accepts no commands;
@@ -324,7 +329,7 @@ impl Hub {
     ///   still receive the command.
     pub async fn send(&self, run_id: &str, command: Command) -> Result<InputReceipt, Error> {
         let id = self.0.settings.ids.next_id();
-        // A run of this hub can be reached even if an inbox on another machine cannot.
+        // A run in this hub can be reached even if an inbox on another machine cannot.
         if self.directory().is_some()
             && let Some(place) = self.0.registry.run(run_id)
             && !place.has_ended()
@@ -334,7 +339,7 @@ impl Hub {
         self.0.settings.inbox.send(run_id, id, command).await
     }
 
-    /// Counts the hub's runs, readers and entries.
+    /// Returns the numbers of runs, readers and log entries in this hub.
     pub fn stats(&self) -> HubStats {
         let places = self.0.registry.runs();
         let log = self.0.settings.log.stats();
@@ -349,15 +354,15 @@ impl Hub {
         }
     }
 
-    /// Rejects new runs, and waits up to `limit` for the active runs to end. After `limit`,
-    /// interrupts the remaining runs, which stores the partial turns of sessions, and drops runs
-    /// that are still active after ten more seconds. A run whose stream accepts no commands is
-    /// dropped when `limit` is over.
+    /// Shuts down the hub: rejects new runs, and waits up to `limit` for the active runs to end.
+    /// The remaining runs are then interrupted, so that sessions store their partial turns, and
+    /// runs that are still active after ten more seconds are dropped. A run whose stream does not
+    /// accept commands is dropped as soon as `limit` is over.
     ///
-    /// Readers of sessions end with an error that has [`ShuttingDown`](crate::hub::ShuttingDown) as
-    /// its source, after the last event of their run. A web server should therefore first wait for
-    /// this future, and then for its connections to end. If the future is dropped, the runs
-    /// continue, but the hub stays closed.
+    /// After the last event of the current run, session readers end with an error that has
+    /// [`ShuttingDown`](crate::hub::ShuttingDown) as its source. A web server should therefore
+    /// first wait for the future returned by this method, and then for its connections to end. If
+    /// the future is dropped, the runs continue, but the hub stays closed to new runs.
     pub async fn shut_down(&self, limit: Duration) {
         let registry = &self.0.registry;
         registry.close();
@@ -374,7 +379,7 @@ impl Hub {
         self.0.settings.log.directory()
     }
 
-    /// Returns an error if another hub is known to have an active run of the key.
+    /// Returns an error if another hub is known to have an active run for the key.
     async fn check_other_hubs(&self, key: &str, run: &str) -> Result<(), Error> {
         let Some(directory) = self.directory() else { return Ok(()) };
         let Some(last) = directory.last(key).await? else { return Ok(()) };
@@ -385,7 +390,7 @@ impl Hub {
         }
     }
 
-    /// Returns the logs, from which readers are created. The returned value does not keep the hub
+    /// Returns a value that creates readers from the hub's logs. The value does not keep the hub
     /// alive.
     fn logs(&self) -> Logs {
         let (log, registry) = (Arc::clone(&self.0.settings.log), Arc::clone(&self.0.registry));
@@ -412,7 +417,7 @@ impl Drop for HubInner {
     }
 }
 
-/// A caller that waits for a key; unregisters when dropped.
+/// A caller that is waiting for a key; unregisters the caller when dropped.
 struct Waiter<'a> {
     registry: &'a Registry,
     key: &'a str,
@@ -514,8 +519,8 @@ impl Drop for Reservation {
     }
 }
 
-/// The owner of a run of a hub. Dropping the owner synchronously drops the run, with its tools and
-/// its request to the model.
+/// Owns a run in a hub. Dropping the `RunOwner` synchronously drops the run, including its tools
+/// and its model request.
 #[must_use = "dropping it drops the run"]
 pub struct RunOwner {
     place: Arc<RunPlace>,
@@ -529,14 +534,15 @@ impl RunOwner {
         &self.place.run
     }
 
-    /// Creates a reader that reads the run from its start. The reader keeps the run's log, so the
-    /// reader can also be polled after the run's end. A reader that does not keep up is cut off.
+    /// Creates a reader that reads the run from its start. The reader keeps the run's log alive,
+    /// and can therefore still be polled after the run has ended. A reader that does not keep up is
+    /// cut off.
     pub fn read(&self) -> Reader {
         self.logs.read_run(Arc::clone(&self.place), None)
     }
 
-    /// Leaves the run to the hub, so that the run continues without this owner. Returns the id of
-    /// the run.
+    /// Detaches the run from this owner, so that the run continues in the hub. Returns the run's
+    /// id.
     pub fn detach(mut self) -> String {
         self.is_detached = true;
         self.place.run.to_string()
@@ -551,13 +557,13 @@ impl Drop for RunOwner {
     }
 }
 
-/// Counts of a hub's runs, readers and entries at one moment.
+/// The numbers of runs, readers and log entries in a hub at a given moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HubStats {
     /// The number of active runs.
     pub runs: usize,
-    /// The number of readers of runs.
+    /// The number of readers that are attached to runs.
     pub readers: usize,
     /// The number of entries in all logs.
     pub entries: usize,
@@ -565,9 +571,9 @@ pub struct HubStats {
     pub fullest_log: usize,
     /// The maximum number of entries in a log.
     pub capacity: usize,
-    /// The number of readers that were cut off so far.
+    /// The number of readers that have been cut off so far.
     pub cut_readers: u64,
-    /// The time since the oldest current reader was attached.
+    /// The time since the longest-attached current reader was attached.
     pub oldest_reader: Option<Duration>,
 }
 

@@ -1,4 +1,4 @@
-//! Creates readers of runs, from a key or an id.
+//! Creates readers for runs, by key or by id.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::hub::reader::Reader;
 use crate::hub::registry::{Registry, RunPlace};
 use crate::hub::run_directory::RunDirectory;
 
-/// The logs of a hub.
+/// Creates readers from a hub's logs.
 #[derive(Clone)]
 pub(super) struct Logs {
     log: Arc<dyn EventLog>,
@@ -24,8 +24,8 @@ impl Logs {
         &self.registry
     }
 
-    /// Creates a reader of the key's active run. If `after` is an event number of the key's last
-    /// run, that run is read even if the run has ended.
+    /// Creates a reader for the key's active run. If `after` is an event number from the key's last
+    /// run, that run is read even if it has ended.
     pub(super) fn read(&self, key: &str, after: Option<&EventNumber>) -> Option<Reader> {
         let last = after.and_then(|number| self.registry.last_run(key, number.run()));
         let place = last.or_else(|| self.registry.current(key))?;
@@ -37,12 +37,12 @@ impl Logs {
         Reader::new(Arc::clone(&place.run), entries, Some(place))
     }
 
-    /// Creates a reader of a run that may belong to another hub.
+    /// Creates a reader for a run that may belong to another hub.
     pub(super) fn read_foreign_run(&self, run: &str, after: Option<&EventNumber>) -> Reader {
         Reader::new(run.into(), self.log.read(run, after), None)
     }
 
-    /// Creates a reader of a run of this hub or of another hub.
+    /// Creates a reader for a run in this hub or in another hub.
     pub(super) fn read_any_run(&self, run: &str, after: Option<&EventNumber>) -> Reader {
         match self.registry.run(run) {
             Some(place) => self.read_run(place, after),

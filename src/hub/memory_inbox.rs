@@ -1,4 +1,4 @@
-//! Inboxes in the memory of this process.
+//! Inboxes that are kept in the memory of this process.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -13,12 +13,12 @@ use crate::hub::NotRunning;
 use crate::hub::command_inbox::{Command, CommandInbox, SentCommand};
 use crate::lock::lock_ignoring_poison;
 
-/// The maximum number of commands that wait for a busy run.
+/// The maximum number of commands that can wait for a busy run.
 const MAX_WAITING: usize = 1_000;
 
-/// Inboxes of runs in the memory of this process. Clones share the same inboxes.
+/// Keeps the inboxes of runs in the memory of this process. Clones share the same inboxes.
 ///
-/// At most 1,000 commands wait for each run; further commands are rejected.
+/// At most 1,000 commands can wait for each run; further commands are rejected.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryInbox(Arc<Mutex<HashMap<String, mpsc::Sender<SentCommand>>>>);
 

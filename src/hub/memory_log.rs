@@ -1,4 +1,4 @@
-//! Logs in the memory of this process.
+//! Logs that are kept in the memory of this process.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -13,14 +13,14 @@ use crate::hub::run_log::{LogReader, RunLog};
 use crate::hub::settings::SlowReaders;
 use crate::lock::lock_ignoring_poison;
 
-/// The maximum number of removed logs whose epochs are remembered.
+/// The maximum number of removed logs for which the epoch is remembered.
 const MAX_REMOVED: usize = 1_024;
 
-/// The logs of runs in the memory of this process. Clones share the same logs.
+/// Keeps the logs of runs in the memory of this process. Clones share the same logs.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryLog {
     logs: Arc<Mutex<HashMap<String, Arc<RunLog>>>>,
-    /// The last epochs of runs whose log was removed, so that the next attempt gets a new epoch.
+    /// The last epochs of runs with removed logs, so that the next attempt gets a new epoch.
     removed: Arc<Mutex<VecDeque<(String, u64)>>>,
     cut_readers: Arc<Mutex<u64>>,
     slow_readers: SlowReaders,
@@ -32,7 +32,7 @@ impl MemoryLog {
         Self::default()
     }
 
-    /// Sets how readers that are too slow are treated.
+    /// Sets how to treat readers that are too slow.
     pub fn with_slow_readers(mut self, slow_readers: SlowReaders) -> Self {
         self.slow_readers = slow_readers;
         self

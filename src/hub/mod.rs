@@ -1,9 +1,9 @@
 //! Runs that outlive their readers.
 //!
-//! A run is a stream, and dropping the stream cancels the run. Cancelling the run is right for a page that is closed,
-//! but not for a page that is reloaded. In a [`Hub`], a run continues with any number of readers, or none. The hub
-//! polls each run in its own task and writes the events into a [log](EventLog). Any number of readers read the log,
-//! each at its own position. Commands reach the run through its [inbox](CommandInbox).
+//! A run is a stream, and dropping the stream cancels the run. This is right if the user closes a page, but not if the
+//! user reloads it. In a [`Hub`], a run continues regardless of how many readers it has, even with none. The hub polls
+//! each run in its own task and writes the events to a [log](EventLog). Any number of readers can read the log, each at
+//! its own position. Commands reach a run through its [inbox](CommandInbox).
 //!
 //! | to read | use |
 //! |---|---|
@@ -48,9 +48,9 @@
 //!
 //! # For a browser
 //!
-//! With the feature `ui`, [`Sse::respond_to_reader`](crate::ui::sse::Sse::respond_to_reader) sends the items of a
-//! reader as server-sent events. The other protocols of [`ui`](crate::ui) take [`Reader::into_events`]. The example
-//! `web` is a complete server. The following function is its route for a page:
+//! With the feature `ui`, [`Sse::respond_to_reader`](crate::ui::sse::Sse::respond_to_reader) sends a reader's items as
+//! server-sent events. The other protocols in [`ui`](crate::ui) take the stream returned by [`Reader::into_events`].
+//! The example `web` is a complete server. The following function is that server's route for a page:
 //!
 //! ```
 //! # #[cfg(feature = "ui")]
@@ -76,10 +76,10 @@
 //!
 //! # On many machines
 //!
-//! Without a shared log, a hub knows only its own runs. With the feature `redis`, hubs can keep their logs and inboxes
-//! on one Redis or Valkey server (`hub::redis::RedisEvents`) and know each other's runs. Each of these hubs can serve a
-//! page, because [`Hub::read_session`], [`Hub::find_run`], [`Hub::read_any_run`] and [`Hub::send`] reach a run on any
-//! machine. The sessions must be in one store that all machines use.
+//! Without a shared log, a hub knows only its own runs. With the feature `redis`, several hubs can keep their logs and
+//! inboxes on one Redis or Valkey server (`hub::redis::RedisEvents`) and know each other's runs. Any of these hubs can
+//! serve a page, because [`Hub::read_session`], [`Hub::find_run`], [`Hub::read_any_run`] and [`Hub::send`] reach runs
+//! on all machines. The sessions must be kept in a single store that all machines use.
 //!
 //! | question | answered by |
 //! |---|---|
@@ -88,12 +88,12 @@
 //! | the events of the active run | the log |
 //!
 //! Even if a log loses all its data, no session loses data. While the log is [unavailable](LogUnavailable), a run
-//! continues or waits, as set with [`Hub::with_log_outage`]. Meanwhile, commands fail immediately. Readers of sessions
-//! show the finished turns from the store, until they can show a snapshot of the run.
+//! continues or waits, depending on the setting [`Hub::with_log_outage`]. Meanwhile, commands fail immediately, and
+//! session readers yield the finished turns from the store until a snapshot of the run is available again.
 //!
-//! When a process dies, its runs count as [lost](RunLost) within five seconds. Readers on other machines show the state
-//! of the store and wait. [`Hub::lost_runs`] lists the lost runs, and the process that [claims](Hub::claim_lost_run) a
-//! run resumes its session:
+//! When a process dies, its runs count as [lost](RunLost) within five seconds. Readers on other machines yield the
+//! session's state from the store and wait. [`Hub::lost_runs`] lists the lost runs, and the process that
+//! [claims](Hub::claim_lost_run) a run resumes the run's session:
 //!
 //! ```
 //! # use turnstream::hub::Hub;
@@ -112,7 +112,7 @@
 //! ```
 //!
 //! [`Hub::run_id`], [`Hub::read`], [`Hub::reserve_when_free`], [`Hub::stats`], [`Hub::shut_down`] and the number of
-//! readers for [`Unattended`] only consider the hub's own runs.
+//! readers for [`Unattended`] take only the hub's own runs into account.
 //!
 //! # Dropping
 //!
@@ -123,9 +123,9 @@
 //! | the last clone of the [`Hub`] | all runs are dropped before the call returns |
 //! | the runtime | all of its runs are dropped |
 //!
-//! If another thread is polling the run at that moment, the run is dropped when the poll returns. When a run is
-//! dropped, the turn that is streaming is lost, and the readers of the run end with an error. [`Command::Interrupt`]
-//! ends a run and keeps the part of the turn that has arrived.
+//! If another thread is currently polling the run, the run is dropped once that poll returns. When a run is dropped,
+//! the turn that is currently streaming is lost, and the run's readers end with an error. [`Command::Interrupt`], on
+//! the other hand, ends a run and keeps the part of the turn that has already arrived.
 
 mod all_hubs_reader;
 mod command_inbox;

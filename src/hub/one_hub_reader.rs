@@ -1,4 +1,4 @@
-//! Reads a session over its runs in one hub.
+//! Reads a session across its runs in a single hub.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,22 +15,22 @@ use crate::hub::registry::NextRun;
 use crate::hub::{EventNumber, Snapshot};
 use crate::session::Session;
 
-/// A reader of a session over all its runs in one hub.
+/// Reads a session across all of its runs in a single hub.
 pub(super) struct OneHubReader {
     logs: Logs,
     session: Session,
     state: ReadState,
-    /// The order number of the last run that was read or is contained in the session's snapshot.
+    /// The order number of the last run that was read or is included in the session's snapshot.
     seen: u64,
-    /// The id of this reader in the list of waiters for a run.
+    /// The id of this reader among those waiting for a run.
     waiter: Option<u64>,
 }
 
 enum ReadState {
-    /// No item was read yet.
+    /// No item has been read yet.
     New(Option<EventNumber>),
     Reading(Reader),
-    /// No run is active, and the session is loaded from the store.
+    /// No run is active, and the session is being loaded from the store.
     Loading(BoxFuture<'static, Result<Snapshot, Error>>),
     Waiting,
     Ended,
@@ -47,8 +47,8 @@ impl OneHubReader {
         self.state = ReadState::Reading(reader);
     }
 
-    /// Loads the session, which contains all runs up to the run with the order number `last`. Runs
-    /// that start during the load are read afterwards.
+    /// Loads the session, which includes all runs up to the one with the order number `last`. Runs
+    /// that start while the session is loading are read afterwards.
     fn load(&mut self, last: u64) {
         self.seen = last;
         self.state = ReadState::Loading(self.load_session());
@@ -78,8 +78,8 @@ impl Stream for OneHubReader {
             match &mut this.state {
                 ReadState::New(after) => {
                     let key = this.session.id();
-                    // Read before the registry is asked for a run, because a run may start in the
-                    // meantime.
+                    // This number is read before the registry is asked for a run, because a run may
+                    // start in between.
                     let last = this.logs.registry().last_order(key);
                     match this.logs.read(key, after.as_ref()) {
                         Some(reader) => this.read(reader),

@@ -1,4 +1,4 @@
-//! A reader of one run.
+//! Reads a single run.
 
 use std::fmt;
 use std::pin::Pin;
@@ -13,11 +13,11 @@ use crate::hub::event_log::{LogContent, LogEntry};
 use crate::hub::registry::RunPlace;
 use crate::hub::{EventNumber, Snapshot};
 
-/// An item that a reader yields.
+/// An item that is yielded by a reader.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum HubEvent {
-    /// The state so far, which replaces everything that the reader has received of this run.
+    /// The state so far, which replaces everything that the reader has yielded for this run before.
     Snapshot {
         /// The event number after which to continue; `None` if the session has no active run, or if
         /// the number is unknown because the log is unavailable.
@@ -25,25 +25,25 @@ pub enum HubEvent {
         /// The state of the run or the session so far.
         snapshot: Arc<Snapshot>,
     },
-    /// An event of the run.
+    /// An event from the run.
     Event {
         /// The number of the event.
         number: EventNumber,
-        /// The event of the run.
+        /// The event itself.
         event: Arc<Event>,
     },
-    /// The stream of the run's events has ended.
+    /// The run's event stream has ended.
     Ended {
         /// The number of the log entry that ends the run.
         number: EventNumber,
-        /// The error that the stream ended with: the error of a failed run, or the error that
-        /// stopped the run before its [`Finished`](Event::Finished) event.
+        /// The error with which the stream ended, if any: either the error of a failed run, or the
+        /// error that stopped the run before its [`Finished`](Event::Finished) event.
         error: Option<Error>,
     },
 }
 
 impl HubEvent {
-    /// Returns the event number after which a new reader continues.
+    /// Returns the event number after which a new reader should continue, if the number is known.
     pub fn number(&self) -> Option<&EventNumber> {
         match self {
             Self::Snapshot { number, .. } => number.as_ref(),
@@ -62,12 +62,13 @@ impl From<LogEntry> for HubEvent {
     }
 }
 
-/// A reader of one run, up to its end.
+/// Reads a single run until the run ends.
 ///
-/// The reader ends with [`HubEvent::Ended`], or with an error if it cannot continue:
+/// The reader ends with [`HubEvent::Ended`], or with one of these errors if the reader cannot
+/// continue:
 ///
 /// - [`TooSlow`](crate::hub::TooSlow) if the reader did not keep up;
-/// - [`RunLost`](crate::hub::RunLost) if the process of the run has died;
+/// - [`RunLost`](crate::hub::RunLost) if the run's process has died;
 /// - [`LogUnavailable`](crate::hub::LogUnavailable) if the log currently cannot be reached;
 /// - another error if the run was dropped.
 ///
@@ -76,8 +77,8 @@ impl From<LogEntry> for HubEvent {
 pub struct Reader {
     run: Arc<str>,
     entries: BoxStream<'static, Result<LogEntry, Error>>,
-    /// The run that counts this reader, and the reader's id in that run; `None` for a run of
-    /// another hub.
+    /// The run that counts this reader, and the reader's id within that run; `None` if the run
+    /// belongs to another hub.
     place: Option<(Arc<RunPlace>, u64)>,
 }
 
@@ -104,13 +105,14 @@ impl Reader {
         self.place.as_ref().map_or(0, |(place, _)| place.order())
     }
 
-    /// Converts the reader into a stream of only the events, including the events of the first
-    /// snapshot, for code that reads the events of a run. To get the whole run, create the reader
-    /// without a number. Turns that were already complete at that time then have no deltas.
+    /// Converts the reader to a plain event stream, for code that expects a run's events. The
+    /// events in the first snapshot are included. To get the whole run, create the reader without
+    /// an event number. Turns that were already complete when the reader was created then have no
+    /// deltas.
     ///
-    /// The error of a failed run is the last item, as with a [`Run`](crate::Run). A second snapshot
-    /// becomes an error, because another attempt at the run has started and the events that were
-    /// already yielded are void.
+    /// If the run failed, its error is the last item, as with a [`Run`](crate::Run). A second
+    /// snapshot becomes an error, because such a snapshot means that another attempt at the run has
+    /// started and that the events yielded so far are no longer valid.
     pub fn into_events(self) -> impl Stream<Item = Result<Event, Error>> + Send {
         let mut is_first = true;
         self.flat_map(move |read| {

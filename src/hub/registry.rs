@@ -1,4 +1,4 @@
-//! The runs of a hub.
+//! Tracks the runs in a hub.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -19,19 +19,19 @@ use crate::hub::source::CallProgress;
 use crate::lock::lock_ignoring_poison;
 use crate::task::OwnedTask;
 
-/// The state of a run that is used outside of its runner.
+/// The part of a run's state that is used outside of its runner.
 pub(super) struct RunPlace {
     pub(super) run: Arc<str>,
     pub(super) key: String,
     pub(super) handle: Option<RunHandle>,
-    /// The channel that receives the progress of calls that run apart from the run. `Some` for an attempt at a durable
-    /// run, which gets most commands through its engine.
+    /// The channel for the progress of calls that run on another worker. `Some` for an attempt at a durable run, which
+    /// receives most other commands through its engine.
     progress: Option<Mutex<mpsc::Sender<CallProgress>>>,
     /// Wakes the runner when readers attach or leave.
     pub(super) runner_waker: AtomicWaker,
     pub(super) task: OnceLock<OwnedTask>,
     has_ended: AtomicBool,
-    /// The order number of the run, which counts the runs that the hub has started, from 1; 0 until the run is started.
+    /// The run's order number, which counts the runs started by the hub, beginning with 1; 0 until the run has started.
     order: AtomicU64,
     /// The time at which each reader was attached.
     readers: Mutex<BTreeMap<u64, Instant>>,
@@ -64,7 +64,7 @@ impl RunPlace {
         }
     }
 
-    /// Sends a command to the run, which belongs to this process.
+    /// Sends a command to the run, which must belong to this process.
     pub(super) fn send(&self, id: String, command: Command) -> Result<InputReceipt, Error> {
         if self.has_ended() {
             return Err(NotRunning { run: self.run.to_string() }.into());
@@ -97,8 +97,8 @@ impl RunPlace {
         }
     }
 
-    /// Interrupts the run, so that its results so far are kept. Drops the run instead if it accepts no commands, or if
-    /// another attempt will continue it.
+    /// Interrupts the run, so that its results so far are kept. A run that accepts no commands, or that another attempt
+    /// will continue, is dropped instead.
     pub(super) fn interrupt_or_close(&self) {
         match &self.handle {
             Some(handle) if self.progress.is_none() => handle.interrupt(),
@@ -110,7 +110,7 @@ impl RunPlace {
         self.has_ended.load(Ordering::SeqCst)
     }
 
-    /// Returns the order number of the run. Later runs have higher numbers.
+    /// Returns the run's order number. Later runs have higher numbers.
     pub(super) fn order(&self) -> u64 {
         self.order.load(Ordering::SeqCst)
     }
@@ -133,39 +133,39 @@ impl RunPlace {
         lock_ignoring_poison(&self.readers).len()
     }
 
-    /// Returns the time since the oldest current reader was attached.
+    /// Returns the time since the longest-attached current reader was attached, if any.
     pub(super) fn oldest_reader(&self) -> Option<Duration> {
         lock_ignoring_poison(&self.readers).values().min().map(Instant::elapsed)
     }
 }
 
-/// The runs of a hub, and the tasks that wait for a run to start or to end.
+/// Tracks a hub's runs, and the tasks that wait for a run to start or end.
 #[derive(Default)]
 pub(super) struct Registry(Mutex<RegistryState>);
 
 #[derive(Default)]
 struct RegistryState {
-    /// The active runs, and ended runs whose log is kept.
+    /// The active runs, and ended runs whose logs are still kept.
     runs: HashMap<Arc<str>, Arc<RunPlace>>,
     keys: HashMap<String, KeyState>,
     is_closed: bool,
-    /// The number of runs that were started so far.
+    /// The number of runs that have been started so far.
     begun: u64,
     next_waiter: u64,
-    /// Wakers for the tasks that wait until the last run has ended.
+    /// Wakers for tasks that wait until all runs have ended.
     idle_waiters: HashMap<u64, Waker>,
 }
 
 #[derive(Default)]
 struct KeyState {
     occupant: Option<Occupant>,
-    /// Wakers for the tasks that wait for a run of the key to start or to end.
+    /// Wakers for tasks that wait for a run for the key to start or end.
     waiters: HashMap<u64, Waker>,
     /// The order numbers of the last run that was started, and of the run before it.
     last_order: u64,
     previous_order: u64,
     last_run: Option<Arc<str>>,
-    /// The number of users of this state: runs whose log is kept, and readers of the session.
+    /// The number of users of this state: runs whose logs are kept, and readers of the session.
     interested: usize,
 }
 
@@ -175,11 +175,11 @@ impl KeyState {
     }
 }
 
-/// The next run of a key, for a reader of the key's runs.
+/// The next run for a key, for a reader that reads all runs for the key.
 pub(super) enum NextRun {
-    /// The next run, which may have ended already, but whose log still exists.
+    /// The next run. It may already have ended, but its log still exists.
     Begun(Arc<RunPlace>),
-    /// Runs were started and have ended, up to the run with this order number.
+    /// Several runs have started and ended, up to the run with this order number.
     Missed(u64),
 }
 
@@ -205,7 +205,7 @@ impl RegistryState {
         }
     }
 
-    /// Removes one user of a key's state, and the state if it was the last user.
+    /// Removes one user of a key's state. If it was the last user, the state is removed as well.
     fn lose_interest(&mut self, key: &str) {
         if let Some(state) = self.keys.get_mut(key) {
             state.interested -= 1;
@@ -233,7 +233,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Releases a reserved key for which no run was started.
+    /// Releases a reserved key without starting a run.
     pub(super) fn release(&self, key: &str) {
         let mut state = self.lock();
         if let Some(key) = state.keys.get_mut(key) {
@@ -242,7 +242,7 @@ impl Registry {
         state.wake_key(key);
     }
 
-    /// Stores a run under the key that was reserved for it.
+    /// Stores a run under the key that was reserved for the run.
     pub(super) fn insert(&self, place: &Arc<RunPlace>) -> Result<(), Error> {
         let mut state = self.lock();
         if state.is_closed {
@@ -266,7 +266,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Marks the run as ended and releases its key.
+    /// Marks the run as ended, and releases the run's key.
     pub(super) fn end(&self, place: &RunPlace) {
         if place.has_ended.swap(true, Ordering::SeqCst) {
             return;
@@ -280,7 +280,7 @@ impl Registry {
         drop(ended);
     }
 
-    /// Forgets a run whose log was removed.
+    /// Removes a run whose log was removed.
     pub(super) fn forget(&self, place: &RunPlace) {
         let mut state = self.lock();
         let is_it = |other: &Arc<RunPlace>| std::ptr::eq(&raw const **other, place);
@@ -295,7 +295,7 @@ impl Registry {
         drop(forgotten);
     }
 
-    /// Returns the active run that has the key.
+    /// Returns the active run for the key, if any.
     pub(super) fn current(&self, key: &str) -> Option<Arc<RunPlace>> {
         match self.lock().keys.get(key)?.occupant.as_ref()? {
             Occupant::Run(place) => Some(Arc::clone(place)),
@@ -311,7 +311,7 @@ impl Registry {
         (place.key == key && place.order() == last).then(|| Arc::clone(place))
     }
 
-    /// Keeps the order numbers of a key's runs until [`unfollow`](Self::unfollow) is called.
+    /// Keeps track of the order numbers of a key's runs until [`unfollow`](Self::unfollow) is called.
     pub(super) fn follow(&self, key: &str) {
         self.lock().keys.entry(key.to_owned()).or_default().interested += 1;
     }
@@ -320,7 +320,7 @@ impl Registry {
         self.lock().lose_interest(key);
     }
 
-    /// Returns the order number of the last run of a key that is followed.
+    /// Returns the order number of the last run for a followed key.
     pub(super) fn last_order(&self, key: &str) -> u64 {
         self.lock().keys.get(key).map_or(0, |state| state.last_order)
     }
@@ -348,7 +348,7 @@ impl Registry {
         self.lock().is_closed
     }
 
-    /// Waits until the registry is closed, so that no more runs start.
+    /// Waits until the registry is closed, after which no more runs can start.
     pub(super) fn poll_closed(
         &self,
         key: &str,
@@ -361,7 +361,7 @@ impl Registry {
         }
     }
 
-    /// Waits until a run with a higher order number than `seen` was started.
+    /// Waits until a run with an order number higher than `seen` has started.
     pub(super) fn poll_next(
         &self,
         key: &str,
@@ -384,7 +384,7 @@ impl Registry {
         })
     }
 
-    /// Waits until the key is free, and reserves the key for a run.
+    /// Waits until the key is free, and then reserves the key for a run.
     pub(super) fn poll_reserve(
         &self,
         key: &str,
@@ -455,7 +455,7 @@ impl Registry {
     }
 }
 
-/// The source of an error that is returned if the key already has an active run.
+/// The source of an error that is returned if there already is an active run for the key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a run of `{key}` is running")]
 pub struct AlreadyRunning {
@@ -464,7 +464,7 @@ pub struct AlreadyRunning {
 }
 
 impl AlreadyRunning {
-    /// Finds this type among the sources of an error.
+    /// Returns the first value of this type among the error's sources, if any.
     pub fn from_error(error: &Error) -> Option<&Self> {
         error.find_source()
     }
@@ -476,13 +476,13 @@ impl From<AlreadyRunning> for Error {
     }
 }
 
-/// The source of an error that is returned if the hub is shutting down and starts no more runs.
+/// The source of an error that is returned if the hub is shutting down and no longer starts runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the hub is shutting down")]
 pub struct ShuttingDown;
 
 impl ShuttingDown {
-    /// Finds this type among the sources of an error.
+    /// Returns the first value of this type among the error's sources, if any.
     pub fn from_error(error: &Error) -> Option<&Self> {
         error.find_source()
     }

@@ -1,4 +1,4 @@
-//! The directory of runs of all hubs that share a log.
+//! The directory of runs in all hubs that share a log.
 
 use std::time::Duration;
 
@@ -6,23 +6,24 @@ use futures::future::{BoxFuture, FutureExt, ready};
 
 use crate::error::Error;
 
-/// The runs of all hubs that share a log, by their keys.
+/// Lists the runs in all hubs that share a log, by key.
 ///
-/// The directory is a hint and not a lock, because its data may be outdated or completely lost. The
-/// [lease](crate::session::Lease) of a session's store decides which process may run the session.
+/// The directory is only a hint, not a lock: its data may be outdated or completely lost. The
+/// [lease](crate::session::Lease) in the session's store decides which process may run the session.
 ///
 /// # Errors
 ///
-/// All methods fail with [`LogUnavailable`](crate::hub::LogUnavailable) as the source if the
-/// directory cannot be reached.
+/// If the directory cannot be reached, every method that returns a result fails with an error that
+/// has [`LogUnavailable`](crate::hub::LogUnavailable) as its source.
 pub trait RunDirectory: Send + Sync {
-    /// Announces that a run starts under a key. Returns the order number of the run, which is
-    /// higher than the numbers of all earlier runs of the key.
+    /// Announces that a run is starting under a key. Returns the run's order number, which is
+    /// higher than the order numbers of all earlier runs for the key.
     fn announce<'a>(&'a self, key: &'a str, run: &'a str) -> BoxFuture<'a, Result<u64, Error>>;
 
     /// Announces a run that started and ended while the directory was unavailable, so that readers
-    /// find its log. `age` is the time since the start of the run. If another run of the key was
-    /// announced after that start, the call has no effect. The default implementation does nothing.
+    /// can find the run's log. `age` is the time since the run started. If another run for the key
+    /// was announced after the start of this run, the call has no effect. The default
+    /// implementation does nothing.
     fn announce_ended<'a>(
         &'a self,
         key: &'a str,
@@ -33,42 +34,44 @@ pub trait RunDirectory: Send + Sync {
         ready(Ok(())).boxed()
     }
 
-    /// Marks the run with this order number as ended. The method must not block, and may fail
-    /// silently, because a run whose process sends no heartbeats does not count as active either.
+    /// Marks the run with this order number as ended. This method must not block. It may fail
+    /// silently, because a run also stops counting as active when its process sends no more
+    /// heartbeats.
     fn end(&self, key: &str, run: &str, order: u64);
 
-    /// Returns the last run of a key, if the run is known.
+    /// Returns the last run for a key, if known.
     fn last<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<AnnouncedRun>, Error>>;
 
-    /// Waits until the key has a last run with an order number other than `seen`, or until the run
-    /// with the number `seen` is active.
+    /// Waits until the order number of the key's last run differs from `seen`, or until the run
+    /// with the order number `seen` is active. Returns that run.
     fn next<'a>(&'a self, key: &'a str, seen: u64) -> BoxFuture<'a, Result<AnnouncedRun, Error>>;
 
-    /// Returns how long active runs may be missing after the directory was unavailable: five
-    /// seconds by default.
+    /// Returns how long active runs may still be missing from the directory after the directory was
+    /// unavailable. The default is five seconds.
     fn settle_time(&self) -> Duration {
         Duration::from_secs(5)
     }
 
-    /// Lists the runs that have not ended and whose process sends no heartbeats.
+    /// Lists the lost runs: runs that have not ended, but whose processes no longer send
+    /// heartbeats.
     fn lost(&self) -> BoxFuture<'_, Result<Vec<LostRun>, Error>>;
 
-    /// Claims a lost run for a limited time, so that only one process tries to resume its session.
-    /// Returns `false` if another process has claimed the run.
+    /// Claims a lost run for a limited time, so that only one process tries to resume the run's
+    /// session. Returns `false` if another process has claimed the run.
     fn claim<'a>(&'a self, lost: &'a LostRun) -> BoxFuture<'a, Result<bool, Error>>;
 }
 
-/// A run in a [`RunDirectory`].
+/// A run that is listed in a [`RunDirectory`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AnnouncedRun {
     /// The id of the run.
     pub run: String,
-    /// The order number of the run among the runs of its key.
+    /// The run's order number among the runs for the same key.
     pub order: u64,
-    /// The order number of the key's previous run; 0 if this is the first run, or if the number is
-    /// unknown.
+    /// The order number of the key's previous run; 0 if this is the key's first run, or if the
+    /// number is unknown.
     pub previous: u64,
-    /// Whether the run has not ended and its process sends heartbeats.
+    /// Whether the run is active: it has not ended, and its process is sending heartbeats.
     pub is_active: bool,
 }
 
@@ -76,14 +79,14 @@ pub struct AnnouncedRun {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct LostRun {
-    /// The key of the run, which is usually the id of the session.
+    /// The run's key, which is usually the id of the session.
     pub key: String,
     /// The id of the run.
     pub run: String,
 }
 
 impl LostRun {
-    /// Creates a lost run, for a custom directory.
+    /// Creates a lost run, for use in a custom directory.
     pub fn new(key: impl Into<String>, run: impl Into<String>) -> Self {
         Self { key: key.into(), run: run.into() }
     }

@@ -1,4 +1,4 @@
-//! The log of one run in the memory of a process.
+//! A single run's log, in the memory of a process.
 
 use std::collections::{HashMap, VecDeque};
 use std::pin::Pin;
@@ -14,7 +14,7 @@ use crate::hub::EventNumber;
 use crate::hub::event_log::{LogContent, LogEntry, TooSlow};
 use crate::lock::lock_ignoring_poison;
 
-/// The log of one run.
+/// The log of a single run.
 #[derive(Debug, Default)]
 pub(super) struct RunLog {
     state: Mutex<RunLogState>,
@@ -26,21 +26,20 @@ pub(super) struct RunLogState {
     entries: VecDeque<LogEntry>,
     /// The number of entries that were removed.
     removed: u64,
-    /// The error that readers get after all entries, if the log has no end.
+    /// The error that readers get after all entries, if the log contains no end entry.
     closed: Option<Error>,
     /// The error that readers get after the existing entries while no more entries can be read.
     outage: Option<Error>,
     readers: HashMap<u64, ReaderPlace>,
-    /// The number of readers that were ever attached.
+    /// The total number of readers that have ever been attached.
     reader_count: u64,
     writer: Option<Waker>,
 }
 
-/// The position of a reader.
+/// A reader's position.
 #[derive(Debug)]
 struct ReaderPlace {
-    /// The index of the next entry that this reader reads, counted from the first entry ever
-    /// written.
+    /// The index of the next entry for this reader, counted from the first entry ever written.
     next: u64,
     waker: Option<Waker>,
 }
@@ -51,7 +50,7 @@ impl RunLog {
         lock_ignoring_poison(&self.state)
     }
 
-    /// Waits until no reader needs the entries before a number, for at most `limit`.
+    /// Waits, for at most `limit`, until no reader needs the entries before the given number.
     pub(super) async fn wait_for_readers(&self, before: &EventNumber, limit: Duration) {
         let mut deadline = Deadline::try_start(limit);
         std::future::poll_fn(|cx| {
@@ -72,7 +71,7 @@ impl RunLog {
 }
 
 impl RunLogState {
-    /// Returns the epoch of the attempt that the log belongs to.
+    /// Returns the epoch of the attempt to which the log belongs.
     pub(super) fn epoch(&self) -> u64 {
         self.epoch
     }
@@ -86,7 +85,7 @@ impl RunLogState {
     }
 
     /// Removes the entries before `trim_before`, and adds `entries`. Returns the number of readers
-    /// that are cut off by the removal.
+    /// that the removal cuts off.
     pub(super) fn append(
         &mut self,
         entries: Vec<LogEntry>,
@@ -120,7 +119,7 @@ impl RunLogState {
         self.entries.back().map(|entry| entry.number.position())
     }
 
-    /// Returns the entries after a position, starting at the last snapshot at the earliest.
+    /// Returns the entries after a position, but none from before the last snapshot.
     #[cfg(feature = "redis")]
     pub(super) fn entries_after(&self, position: (u64, u64)) -> Vec<LogEntry> {
         let from = usize::try_from(self.last_snapshot() - self.removed).unwrap_or(0);
@@ -128,21 +127,21 @@ impl RunLogState {
         entries.filter(|entry| entry.number.position() > position).cloned().collect()
     }
 
-    /// Ends the log for its readers with this error, after the existing entries.
+    /// Ends the log for its readers, who get this error after the existing entries.
     pub(super) fn close(&mut self, error: Error) {
         self.closed = Some(error);
         self.wake_readers();
     }
 
-    /// Returns the number of entries before an event number, including removed entries.
+    /// Returns the number of entries before the given event number, including removed entries.
     fn index_of(&self, number: &EventNumber) -> u64 {
         let position = number.position();
         let here = self.entries.partition_point(|entry| entry.number.position() < position);
         self.removed + here as u64
     }
 
-    /// Removes the entries before a number. Returns the number of readers that are cut off by the
-    /// removal.
+    /// Removes the entries before the given event number. Returns the number of readers that the
+    /// removal cuts off.
     fn trim(&mut self, before: &EventNumber) -> u64 {
         let keep_from = self.index_of(before);
         let count = usize::try_from(keep_from - self.removed).unwrap_or(usize::MAX);
@@ -168,7 +167,8 @@ impl RunLogState {
         self.removed + self.entries.iter().rposition(is_snapshot).unwrap_or(0) as u64
     }
 
-    /// Returns the index of the next entry for a reader that has read the entry with this number.
+    /// Returns the index of the next entry for a reader that has already read the entry with this
+    /// number.
     fn first_after(&self, number: &EventNumber) -> Option<u64> {
         let position = number.position();
         let at = self.entries.partition_point(|entry| entry.number.position() < position);
@@ -177,10 +177,10 @@ impl RunLogState {
     }
 }
 
-/// A reader of one log.
+/// Reads a single log.
 pub(super) struct LogReader {
     log: Arc<RunLog>,
-    /// The number of this reader within the log.
+    /// The id of this reader within the log.
     id: u64,
     last: Option<EventNumber>,
     has_ended: bool,

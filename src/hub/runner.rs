@@ -1,4 +1,4 @@
-//! The task that polls a run.
+//! The task that drives a run.
 
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
@@ -23,10 +23,10 @@ use crate::item::History;
 use crate::turn::TurnEvent;
 use crate::usage::Usage;
 
-/// The maximum number of ready events that are appended together.
+/// The maximum number of ready events that are appended in one batch.
 const MAX_BATCH: usize = 64;
 
-/// The reason in the event that retracts an incomplete turn of a lost attempt.
+/// The reason given in the event that retracts an incomplete turn from a lost attempt.
 const ATTEMPT_LOST: &str = "attempt_lost";
 
 /// The first and the longest delay between two attempts to reach an unavailable log. The delay doubles after each
@@ -34,13 +34,13 @@ const ATTEMPT_LOST: &str = "attempt_lost";
 const FIRST_RETRY: Duration = Duration::from_millis(100);
 const LAST_RETRY: Duration = Duration::from_secs(5);
 
-/// The task that polls a run, writes the run's log and receives its commands.
+/// Polls a run, writes the run's log, and receives the run's commands.
 pub(super) struct Runner {
     pub(super) run: Arc<str>,
     pub(super) began_at: Instant,
-    /// Whether the log has a snapshot, the inbox is open, and the run was announced.
+    /// Whether the log contains a snapshot, the inbox is open, and the run was announced.
     pub(super) is_open: bool,
-    /// The epoch of the attempt; 0 until the log was started.
+    /// The attempt's epoch; 0 until the log has been started.
     pub(super) epoch: u64,
     pub(super) events: Option<BoxStream<'static, Result<Event, Error>>>,
     pub(super) handle: Option<RunHandle>,
@@ -58,29 +58,29 @@ pub(super) struct Runner {
     /// Whether this is an attempt at a durable run. Each attempt after the first retracts the incomplete turn of the
     /// previous attempt.
     pub(super) retracts_lost_turn: bool,
-    /// The number of entries so far, including entries that were not written because the log was unavailable.
+    /// The number of entries so far, including those that were not written because the log was unavailable.
     pub(super) written: u64,
-    /// The number of the last snapshot.
+    /// The entry number of the last snapshot.
     pub(super) snapshot_at: u64,
     /// The deadline of a run without readers; `None` while the run has readers.
     pub(super) alone: Option<Deadline>,
     pub(super) log_outage: LogOutage,
-    /// The state of the missing entries, while the log is unavailable.
+    /// The state of an outage, while the log is unavailable.
     pub(super) behind: Option<Behind>,
     pub(super) announced: Option<Announced>,
 }
 
-/// The state of a run whose log is unavailable and lacks entries.
+/// The state of a run whose log is unavailable, so that entries are missing from the log.
 pub(super) struct Behind {
     /// The time of the next attempt to write the log; `None` means immediately.
     retry: Option<Deadline>,
-    /// The delay before the attempt after the next.
+    /// The delay between the next attempt and the one after it.
     next_wait: Duration,
-    /// The end of the run, if the run has ended while the log was unavailable.
+    /// The end of the run, if the run ended while the log was unavailable.
     end: Option<LogContent>,
 }
 
-/// The entry of a run in the directory that all hubs share. Dropping this value reports that the run has ended.
+/// A run's entry in the directory that all hubs share. Dropping this value reports that the run has ended.
 pub(super) struct Announced {
     pub(super) directory: Arc<dyn RunDirectory>,
     pub(super) key: String,
@@ -149,14 +149,15 @@ impl Runner {
         Ok(())
     }
 
-    /// Returns the event that retracts an incomplete turn of an earlier attempt, for readers that have seen that turn.
+    /// Returns the event that retracts an incomplete turn from an earlier attempt, if any, for readers that have
+    /// already seen the turn.
     fn lost_turn(&self) -> Option<Arc<Event>> {
         let (why, usage) = (ATTEMPT_LOST.to_owned(), Usage::default());
         let retracted = TurnEvent::Retracted { why, usage };
         (self.retracts_lost_turn && self.epoch > 1).then(|| Arc::new(retracted.into()))
     }
 
-    /// Starts the run while the log is unavailable, so that the log is opened later.
+    /// Starts the run while the log is unavailable. The log is opened later.
     pub(super) fn open_later(&mut self) {
         self.behind = Some(Behind::new(None));
     }
@@ -170,7 +171,7 @@ impl Runner {
                 self.fail(error).await;
             }
             if is_full {
-                // More events are ready, but readers get time to read before the next batch.
+                // More events are ready, but readers get some time to read before the next batch.
                 tokio::task::yield_now().await;
             }
         }
@@ -184,7 +185,8 @@ impl Runner {
             return;
         }
         let Some(mut deadline) = Deadline::try_start(self.keep_ended) else { return };
-        // While ended runs are kept, the runner keeps trying to write the entries that an unavailable log lacks.
+        // As long as ended runs are kept, the runner keeps trying to write the entries that are missing from an
+        // unavailable log.
         while self.behind.is_some() {
             let is_over = poll_fn(|cx| match deadline.poll(cx) {
                 Poll::Ready(_) => Poll::Ready(true),
@@ -197,7 +199,7 @@ impl Runner {
         poll_fn(|cx| deadline.poll(cx)).await;
     }
 
-    /// Appends a batch. After the append, waits while the log is unavailable, if the settings require waiting.
+    /// Appends a batch. If the settings require it, then waits as long as the log is unavailable.
     async fn write(&mut self, batch: Vec<LogContent>) -> Result<(), Error> {
         self.append(batch).await?;
         while self.behind.is_some() && self.log_outage == LogOutage::Pause && self.events.is_some()
@@ -237,12 +239,12 @@ impl Runner {
         if batch.is_empty() && !is_due { Poll::Pending } else { Poll::Ready(batch) }
     }
 
-    /// Returns the maximum size of a batch: at most a quarter of the log's capacity, so that readers can keep up.
+    /// Returns the maximum batch size, which is at most a quarter of the log's capacity, so that readers can keep up.
     fn max_batch(&self) -> usize {
         MAX_BATCH.min(self.capacity / 4)
     }
 
-    /// Drops the run, and adds the end of the run with this error to the batch.
+    /// Drops the run, and adds an end entry with this error to the batch.
     fn end(&mut self, error: Option<Error>, batch: &mut Vec<LogContent>) {
         self.events = None;
         batch.push(LogContent::End(error));
@@ -260,7 +262,7 @@ impl Runner {
         }
     }
 
-    /// Ends a run that has had no reader for the configured time.
+    /// Ends the run if it has had no reader for the configured time.
     fn poll_alone(&mut self, cx: &mut Context<'_>, batch: &mut Vec<LogContent>) {
         let Unattended::InterruptAfter(limit) = self.unattended else { return };
         if self.place.reader_count() > 0 {
@@ -284,9 +286,9 @@ impl Runner {
         }
     }
 
-    /// Numbers and appends a batch. Commands are received while the append is pending.
+    /// Numbers and appends a batch. Commands are still received while the append is pending.
     ///
-    /// An unavailable log is not an error, because the missing entries are written later, as a snapshot.
+    /// An unavailable log is not treated as an error, because the missing entries are written later, as a snapshot.
     async fn append(&mut self, batch: Vec<LogContent>) -> Result<(), Error> {
         let (entries, trim_before, end) = match self.behind.take() {
             Some(mut behind) => {
@@ -336,8 +338,8 @@ impl Runner {
         }
     }
 
-    /// Numbers the entries of a batch. Returns the entries with the snapshots between them, the number before which the
-    /// log can be trimmed, and the end if the batch contains an end.
+    /// Numbers the entries in a batch. Returns the entries with snapshots inserted between them, the number before
+    /// which the log can be trimmed, and the end entry, if the batch contains one.
     fn number_batch(
         &mut self,
         batch: Vec<LogContent>,
@@ -360,7 +362,7 @@ impl Runner {
         (entries, trim_before, end)
     }
 
-    /// Creates the next snapshot. Returns the snapshot and the number of the previous snapshot, before which the log
+    /// Creates the next snapshot. Returns the snapshot, and the number of the previous snapshot, before which the log
     /// can be trimmed.
     fn next_snapshot(&mut self) -> (Vec<LogEntry>, Option<EventNumber>) {
         let trim_before = self.number(self.snapshot_at);
@@ -368,7 +370,7 @@ impl Runner {
         (vec![self.snapshot()], Some(trim_before))
     }
 
-    /// Skips an entry that is not written to the log. The next snapshot has the content of the entry.
+    /// Skips an entry that cannot be written to the log. The next snapshot will include the entry's content.
     fn leave_out(&mut self, content: LogContent, end: &mut Option<LogContent>) {
         self.written += 1;
         match content {
@@ -425,10 +427,10 @@ impl Runner {
     }
 }
 
-/// Drops the run however it ended, so that its readers receive an end and the next run may start.
+/// Drops the run regardless of how it ended, so that its readers receive an end and the next run can start.
 impl Drop for Runner {
     fn drop(&mut self) {
-        // The running work is dropped before the end is reported.
+        // The run's work is dropped before its end is reported.
         self.events = None;
         self.commands = None;
         self.announced = None;

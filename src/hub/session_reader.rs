@@ -1,4 +1,4 @@
-//! A reader of a session, over all its runs.
+//! Reads a session across all of its runs.
 
 use std::fmt;
 use std::pin::Pin;
@@ -14,24 +14,24 @@ use crate::hub::one_hub_reader::OneHubReader;
 use crate::hub::reader::HubEvent;
 use crate::session::Session;
 
-/// A reader of a session over all its runs: the active run, and all runs that start later. If the
-/// log of the hub has a [directory](crate::hub::EventLog::directory), the runs of other hubs are
+/// Reads a session across all of its runs: the active run, and all runs that start later. If the
+/// hub's log provides a [directory](crate::hub::EventLog::directory), runs in other hubs are
 /// included.
 ///
-/// The reader starts with the event after a number, or with a snapshot of the active run, or of the
-/// session if no run is active. When a run has ended, the reader waits for the next run. If the
-/// next run has also ended before the reader is polled again, that run is read from its log. A
-/// snapshot of the session follows instead if the log of that run was removed, if several runs have
-/// ended, or if the process of a run in another hub has died.
+/// The reader starts with the event after a given number, or with a snapshot of the active run, or
+/// with a snapshot of the session if no run is active. When a run has ended, the reader waits for
+/// the next run. If the next run has already ended before the reader is polled again, that run is
+/// read from its log. The reader yields a snapshot of the session instead if the log of that run
+/// was removed, if several runs have ended in the meantime, or if the process of a run in another
+/// hub has died.
 ///
-/// The reader ends only with an error, which it yields if the store cannot be read, if the reader
-/// did not keep up, or if the hub shuts down or is dropped. Dropping the reader stops reading; the
-/// run continues.
+/// The reader ends only with an error: if the store cannot be read, if the reader did not keep up,
+/// or if the hub shuts down or is dropped. Dropping the reader stops reading; the run continues.
 ///
-/// If a log that several hubs share is [unavailable](crate::hub::LogUnavailable), the reader shows
-/// the finished turns from the store. The turns are shown immediately if the reader has not yielded
-/// anything yet, otherwise after a second, and again whenever the session has grown. When the log
-/// is available again, a snapshot of the run follows.
+/// If a log that several hubs share is [unavailable](crate::hub::LogUnavailable), the reader yields
+/// the finished turns from the store: immediately if the reader has not yielded anything yet,
+/// otherwise after one second, and again whenever the session has grown. Once the log is available
+/// again, the reader yields a snapshot of the run.
 #[must_use = "streams do nothing unless polled"]
 pub struct SessionReader {
     session: Session,

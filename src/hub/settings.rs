@@ -1,41 +1,42 @@
-//! Settings of a hub.
+//! The settings of a hub.
 
 use std::time::Duration;
 
-/// How to treat readers that do not keep up with their run.
+/// How a run treats readers that do not keep up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SlowReaders {
-    /// Slow readers are cut off, with [`TooSlow`](crate::hub::TooSlow). The run is not delayed.
+    /// Slow readers are cut off with a [`TooSlow`](crate::hub::TooSlow) error. The run is not
+    /// delayed.
     #[default]
     Cut,
-    /// Whenever the log is full, the run waits for slow readers, for at most this duration. After
-    /// this duration, slow readers are cut off.
+    /// Whenever the log is full, the run waits for slow readers, but at most for this duration.
+    /// Readers that are still too slow are then cut off.
     Wait(Duration),
 }
 
-/// How to treat a run without readers.
+/// How a hub treats a run that has no readers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unattended {
-    /// The run continues without readers.
+    /// The run continues even without readers.
     #[default]
     Continue,
     /// The run is [interrupted](crate::RunHandle::interrupt) after this time without a reader. A
-    /// stream that accepts no commands is dropped instead.
+    /// run whose stream accepts no commands is dropped instead.
     InterruptAfter(Duration),
 }
 
-/// How to treat a run while its log is [unavailable](crate::hub::LogUnavailable).
+/// How a hub treats a run while the run's log is [unavailable](crate::hub::LogUnavailable).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LogOutage {
-    /// The run continues without appending to the log. When the log is available again, the first
+    /// The run continues without appending to the log. Once the log is available again, the first
     /// entry written is a snapshot. If the run has ended by then, its end is also written, unless
-    /// the retention time for ended runs is over. Runs can also start during the outage.
+    /// the retention time for ended runs is over. New runs can also start during the outage.
     #[default]
     Continue,
-    /// The run is not polled until the log is available again. An interrupt takes effect only then.
-    /// Runs cannot start during the outage.
+    /// The run is not polled until the log is available again, so an interrupt takes effect only
+    /// after the outage. New runs cannot start during the outage.
     Pause,
 }

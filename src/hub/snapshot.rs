@@ -1,4 +1,4 @@
-//! A snapshot of a run.
+//! A snapshot of a run's state.
 
 use std::sync::Arc;
 
@@ -8,12 +8,12 @@ use crate::journal::Journal;
 use crate::session::{Session, SessionState};
 use crate::usage::Usage;
 
-/// The state of a run so far, as the history at the run's start and the events after it.
+/// The state of a run so far: the history at the start of the run, and the events since then.
 ///
-/// The events are reduced so that a complete turn has no deltas, retracted output is left out, and
-/// only the last progress of a tool is kept. Folding the reduced events gives the same result as
-/// folding all events. A new reader starts with the reduced events and continues with the events
-/// that follow.
+/// The events are reduced: complete turns have no deltas, retracted output is left out, and only
+/// the last progress event of each tool call is kept. Applying the reduced events gives the same
+/// result as applying all events. A new reader starts with the reduced events, and then continues
+/// with the events that follow.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     run: Option<Arc<str>>,
@@ -34,7 +34,7 @@ impl Snapshot {
         Self { run, start, starts_at, events, pending: Vec::new() }
     }
 
-    /// Creates a snapshot from parts that another process wrote.
+    /// Creates a snapshot from parts that another process has written.
     #[cfg(feature = "redis")]
     pub(in crate::hub) fn from_parts(
         run: Option<Arc<str>>,
@@ -46,13 +46,13 @@ impl Snapshot {
         Self { run, start, starts_at, events, pending }
     }
 
-    /// Returns the calls that were pending before the events of this snapshot.
+    /// Returns the calls that were already pending before the events in this snapshot.
     #[cfg(feature = "redis")]
     pub(in crate::hub) fn pending_before(&self) -> &[PendingCall] {
         &self.pending
     }
 
-    /// Creates the snapshot of a session that has no active run.
+    /// Creates a snapshot of a session that has no active run.
     pub fn of_session(session: &Session) -> Self {
         let pending = match session.state() {
             SessionState::Pending { calls } => calls,
@@ -67,7 +67,7 @@ impl Snapshot {
         }
     }
 
-    /// Returns the id of the run; `None` if the session has no active run, or if the id is unknown
+    /// Returns the run's id, or `None` if the session has no active run or if the id is unknown
     /// because the log is unavailable.
     pub fn run(&self) -> Option<&str> {
         self.run.as_deref()
@@ -78,18 +78,20 @@ impl Snapshot {
         &self.start
     }
 
-    /// Returns the number of entries that the session had when the run started; `None` for a run
-    /// without a session.
+    /// Returns the number of entries in the session when the run started, or `None` if the run has
+    /// no session.
     pub fn starts_at(&self) -> Option<u64> {
         self.starts_at
     }
 
-    /// Returns the events after the start, which are to be folded over [`start`](Self::start).
+    /// Returns the events since the start of the run. Applying these events to
+    /// [`start`](Self::start) gives the current state.
     pub fn events(&self) -> &[Arc<Event>] {
         &self.events
     }
 
-    /// Folds the events of the snapshot over the starting history.
+    /// Creates a journal with the current state, by applying the snapshot's events to the starting
+    /// history.
     pub fn to_journal(&self) -> Journal {
         let journal = Journal::new(self.start.clone());
         for event in &self.events {
@@ -98,19 +100,19 @@ impl Snapshot {
         journal
     }
 
-    /// Returns the history so far. A turn that is still streaming is included as an interrupted
+    /// Returns the history so far. If a turn is still streaming, it is included as an interrupted
     /// turn.
     pub fn history(&self) -> History {
         self.to_journal().history()
     }
 
-    /// Returns the tokens that the run has used so far, including its sub-agents.
+    /// Returns the tokens used so far by the run and its sub-agents.
     pub fn usage(&self) -> Usage {
         let journal = self.to_journal();
         journal.usage() + journal.nested_usage()
     }
 
-    /// Returns the calls that wait for a verdict.
+    /// Returns the calls that are waiting for a verdict.
     pub fn pending_calls(&self) -> Vec<PendingCall> {
         let mut pending = self.pending.clone();
         for event in &self.events {
@@ -128,7 +130,7 @@ impl Snapshot {
     }
 }
 
-/// Returns whether the call gets its verdict or its result with this event.
+/// Returns whether the call no longer waits for its verdict after this event.
 fn is_settled_by(call: &PendingCall, event: &Event) -> bool {
     let mut path = call.path.iter();
     let mut inner = event;

@@ -1,4 +1,4 @@
-//! The event streams that a hub can run.
+//! Event streams that a hub can run.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,29 +13,29 @@ use crate::event::Event;
 use crate::item::{History, RawJson};
 use crate::session::SessionRun;
 
-/// A stream of events for a hub, with the history at the start of the stream.
+/// An event stream that a hub can run, with the history at the start of the stream.
 ///
-/// A [`Run`] or a [`SessionRun`] that was not polled yet converts into a `RunSource`.
+/// A [`Run`] or a [`SessionRun`] that has not been polled yet can be converted to a `RunSource`.
 pub struct RunSource {
     pub(super) events: BoxStream<'static, Result<Event, Error>>,
     pub(super) start: History,
     pub(super) starts_at: Option<u64>,
-    /// The handle of the run; `None` for a stream that accepts no commands.
+    /// The run's handle; `None` if the stream accepts no commands.
     pub(super) handle: Option<RunHandle>,
     pub(super) run_id: Option<String>,
-    /// The attempt; `None` if the run is not a durable run.
+    /// The durable attempt; `None` if the run is not durable.
     pub(super) attempt: Option<DurableAttempt>,
 }
 
-/// The start of an attempt at a durable run.
+/// The data with which an attempt at a durable run starts.
 pub(super) struct DurableAttempt {
-    /// The events of the steps that earlier attempts stored. The first snapshot contains these events.
+    /// The events from the steps that earlier attempts stored. The first snapshot contains these events.
     pub(super) replayed: Vec<Arc<Event>>,
-    /// The channel that sends the progress of calls that run apart to the attempt.
+    /// The channel through which the attempt receives the progress of calls that run on another worker.
     pub(super) progress: mpsc::Sender<CallProgress>,
 }
 
-/// The progress of a call that runs apart from its run.
+/// The progress of a call that runs on a different worker from its run.
 #[derive(Clone, Debug)]
 #[cfg_attr(not(feature = "durable"), expect(dead_code, reason = "durable runs use it"))]
 pub(crate) struct CallProgress {
@@ -44,8 +44,8 @@ pub(crate) struct CallProgress {
 }
 
 impl RunSource {
-    /// Creates a source from your own loop, which starts with this history. The source accepts no commands; the hub
-    /// ends the loop by dropping its stream.
+    /// Creates a source from the event stream of a hand-written loop that starts with this history. The source accepts
+    /// no commands; the hub ends the loop by dropping the stream.
     pub fn new(
         history: History,
         events: impl Stream<Item = Result<Event, Error>> + Send + 'static,
@@ -54,12 +54,12 @@ impl RunSource {
         Self { events, start: history, starts_at: None, handle: None, run_id: None, attempt: None }
     }
 
-    /// Creates a source from an attempt at a durable run. The source yields the attempt's new events; the replayed
-    /// events are in the first snapshot.
+    /// Creates a source from an attempt at a durable run. The source yields only the attempt's new events; the replayed
+    /// events are part of the first snapshot.
     ///
-    /// The attempt accepts only interrupts and the progress of its calls as commands. Other commands reach the attempt
-    /// through the engine, which stores them. When the hub shuts down, the attempt is dropped instead of interrupted,
-    /// because another attempt continues the run.
+    /// The only commands that the attempt accepts are interrupts and the progress of its calls. All other commands
+    /// reach the attempt through the engine, which stores them. When the hub shuts down, the attempt is dropped rather
+    /// than interrupted, because another attempt will continue the run.
     #[cfg(feature = "durable")]
     pub(crate) fn of_attempt(
         run_id: &str,
@@ -80,15 +80,15 @@ impl RunSource {
         }
     }
 
-    /// Sets the id of the run; by default, an id is generated. If a run with this id exists, the source is the next
-    /// attempt at that run, and the earlier attempt cannot append any more.
+    /// Sets the run's id. By default, an id is generated. If a run with this id already exists, this source becomes the
+    /// next attempt at that run, and the earlier attempt can no longer append to the log.
     pub fn with_run_id(mut self, id: impl Into<String>) -> Self {
         self.run_id = Some(id.into());
         self
     }
 
-    /// Calls `look` with each event before the event is written to the log, for example for a
-    /// [trace](crate::trace::Trace) or metrics. The run waits for the call to return.
+    /// Calls `look` on each event before the event is written to the log, for example to record a
+    /// [trace](crate::trace::Trace) or metrics. The run waits until `look` returns.
     pub fn inspect(self, mut look: impl FnMut(&Event) + Send + 'static) -> Self {
         let events = self.events.inspect_ok(move |event| look(event)).boxed();
         Self { events, ..self }
@@ -96,9 +96,9 @@ impl RunSource {
 }
 
 impl RunSource {
-    /// Calls `look` with the error that ends the stream of events, before the error is written to the log. The error
-    /// that `look` gets has its sources, such as a [`LeaseLost`](crate::session::LeaseLost). Readers on other machines
-    /// get the error without its sources.
+    /// Calls `look` on the error that ends the event stream, before the error is written to the log. The error passed
+    /// to `look` includes its sources, such as a [`LeaseLost`](crate::session::LeaseLost), whereas readers on other
+    /// machines receive the error without its sources.
     pub fn inspect_err(self, mut look: impl FnMut(&Error) + Send + 'static) -> Self {
         let events = self.events.inspect_err(move |error| look(error)).boxed();
         Self { events, ..self }

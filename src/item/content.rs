@@ -1,27 +1,28 @@
-//! The content of a user message or a tool result: text, or parts with images and files.
+//! The content of a user message or a tool result: plain text, or a list of parts.
 
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-/// Text, or a list of parts. Text is serialized as a string, and a list of parts as an array.
+/// The content of a message or tool result: plain text, or a list of parts. Plain text serializes
+/// to a string, and a list of parts to an array.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Content {
-    /// Content that consists only of text.
+    /// Plain text.
     Text(String),
-    /// Text, images and files in the order given.
+    /// A list of text parts, images and files, in order.
     Parts(Vec<Part>),
 }
 
-/// One part of a message's or tool result's content.
+/// One part of the content of a message or a tool result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Part {
-    /// A piece of text.
+    /// A text part.
     Text {
-        /// The text itself.
+        /// The part's text.
         text: String,
     },
     /// An image.
@@ -30,29 +31,29 @@ pub enum Part {
     File(Media),
 }
 
-/// An image or a file, with its media type.
+/// An image or a file, together with its media type.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Media {
     /// The media type, for example `image/png`.
     pub media_type: String,
-    /// The bytes, or their URL.
+    /// The bytes of the image or file, or a URL for them.
     #[serde(flatten)]
     pub source: MediaSource,
 }
 
-/// The bytes of an image or a file, or their URL.
+/// The bytes of an image or a file, or a URL for them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum MediaSource {
-    /// The bytes, in base64 (standard alphabet, padded).
+    /// The bytes, encoded as base64 (standard alphabet, with padding).
     Data(String),
     /// A URL that the provider fetches.
     Url(String),
 }
 
 impl Content {
-    /// Returns the text of all text parts, concatenated.
+    /// Returns the concatenated text of all text parts.
     pub fn text(&self) -> String {
         match self {
             Self::Text(text) => text.clone(),
@@ -70,7 +71,7 @@ impl Content {
 }
 
 impl Media {
-    /// Returns the URL of the bytes, which is a `data:` URL if the bytes are inline.
+    /// Returns a URL for the bytes: a `data:` URL if the bytes are stored inline.
     pub(crate) fn to_url(&self) -> Cow<'_, str> {
         match &self.source {
             MediaSource::Data(data) => format!("data:{};base64,{data}", self.media_type).into(),
@@ -80,7 +81,7 @@ impl Media {
 }
 
 impl Part {
-    /// Returns the text if this is a text part, and `None` otherwise.
+    /// Returns the text if this part is a text part, and `None` otherwise.
     pub fn as_text(&self) -> Option<&str> {
         match self {
             Self::Text { text } => Some(text),

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::item::RawJson;
 
-/// The side effects of a call, and evidence of its work. The model never receives an effect report.
-/// Stores, traces and the outcome of a run contain the reports.
+/// The side effects that a tool call reported, and evidence of the work it did. An effect report is
+/// included in stores, traces and the run's outcome, but is never sent to the model.
 ///
 /// ```
 /// use turnstream::item::{EffectReport, SideEffect};
@@ -24,22 +24,22 @@ pub struct EffectReport {
     /// The side effects, in the order in which they were reported.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub side_effects: Vec<SideEffect>,
-    /// The evidence, for example a command with its exit code, or a diff. The outcome of the run
-    /// collects all evidence.
+    /// The evidence, for example a command with its exit code, or a diff. The run's outcome
+    /// contains the evidence from all of its calls.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<RawJson>,
 }
 
-/// A change that a call made outside of the conversation.
+/// A change that a tool call made outside of the conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SideEffect {
-    /// The kind of change: `changed`, `created`, `deleted`, `sent`, or a custom word.
+    /// The kind of change: `changed`, `created`, `deleted`, `sent`, or a custom string.
     pub kind: String,
-    /// The target of the change: a path, an id, an address.
+    /// The target of the change, such as a path, an id or an address.
     pub target: String,
 }
 
-/// A check that was run, with its result, in the usual format of evidence.
+/// A check that was run, and its result: the standard format for evidence.
 ///
 /// ```
 /// use turnstream::item::{Evidence, RawJson};
@@ -52,55 +52,54 @@ pub struct SideEffect {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Evidence {
-    /// The command, in a form that another person can run again.
+    /// The command, written so that someone else can run it again.
     pub command: String,
     /// The exit code; `None` if a signal or a timeout ended the command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
-    /// The shortened error output of the command.
+    /// The command's error output, shortened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stderr_snippet: Option<String>,
 }
 
 impl Evidence {
-    /// Creates evidence from a command and its exit code.
+    /// Creates evidence from a command and the command's exit code.
     pub fn from_command(command: impl Into<String>, exit_code: i32) -> Self {
         Self { command: command.into(), exit_code: Some(exit_code), stderr_snippet: None }
     }
 
-    /// Sets the error output of the command. A snippet that consists only of white space is
-    /// ignored.
+    /// Sets the command's error output. A snippet that contains only whitespace is ignored.
     pub fn with_stderr(mut self, snippet: impl Into<String>) -> Self {
         let snippet = snippet.into();
         self.stderr_snippet = (!snippet.trim().is_empty()).then_some(snippet);
         self
     }
 
-    /// Returns whether the check passed, which means that its exit code is 0.
+    /// Returns whether the check passed, that is, whether the exit code is 0.
     pub fn is_passing(&self) -> bool {
         self.exit_code == Some(0)
     }
 
-    /// Reads evidence from its JSON. Returns `None` if the JSON has another form.
+    /// Parses evidence from JSON. Returns `None` if the JSON has a different shape.
     pub fn from_json(json: &RawJson) -> Option<Self> {
         json.deserialize_as().ok()
     }
 }
 
 impl EffectReport {
-    /// Returns whether the report has no side effects and no evidence.
+    /// Returns whether the report contains neither side effects nor evidence.
     pub fn is_empty(&self) -> bool {
         self.side_effects.is_empty() && self.evidence.is_empty()
     }
 }
 
 impl SideEffect {
-    /// Creates the record of a change to something that already existed.
+    /// Creates a side effect for a change to something that already existed.
     pub fn of_change(target: impl Into<String>) -> Self {
         Self { kind: "changed".to_owned(), target: target.into() }
     }
 
-    /// Creates the record of something that was created.
+    /// Creates a side effect for something that was created.
     pub fn of_creation(target: impl Into<String>) -> Self {
         Self { kind: "created".to_owned(), target: target.into() }
     }

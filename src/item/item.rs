@@ -1,4 +1,4 @@
-//! One entry of a history.
+//! An entry in a history.
 
 use std::sync::Arc;
 
@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::item::{Content, RawJson, ToolCall, ToolResult, TurnInfo};
 
-/// An entry of a history: a message, a tool call or a tool result, with its metadata.
+/// An entry in a history, such as a message, a tool call or a tool result, with its metadata.
 ///
-/// An item is serialized as one flat JSON object with a `type` field.
+/// An item serializes to a single flat JSON object with a `type` field.
 ///
 /// ```
 /// use turnstream::Item;
@@ -24,26 +24,26 @@ use crate::item::{Content, RawJson, ToolCall, ToolResult, TurnInfo};
     reason = "each is an independent mark and one field of the JSON"
 )]
 pub struct Item {
-    /// The kind of the item, with its content.
+    /// The item's kind, together with its content.
     #[serde(flatten)]
     pub kind: ItemKind,
-    /// Data that the provider needs back verbatim.
+    /// Data that must be sent back to the provider verbatim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider_data: Option<Arc<ProviderData>>,
     /// Whether the item belongs to a turn that did not complete.
     #[serde(default, skip_serializing_if = "is_false")]
     pub interrupted: bool,
-    /// Whether the item was shortened, or replaces items that were compacted.
+    /// Whether the item was shortened or replaces compacted items.
     #[serde(default, skip_serializing_if = "is_false")]
     pub compacted: bool,
     /// Whether the item is a tombstone, which stays in the history but is never sent to a provider.
     #[serde(default, skip_serializing_if = "is_false")]
     pub tombstone: bool,
-    /// Whether the provider marks the item as commentary. Commentary is text that the model wrote
+    /// Whether the provider marked the item as commentary. Commentary is text that the model writes
     /// before its answer and that is not part of the answer.
     #[serde(default, skip_serializing_if = "is_false")]
     pub commentary: bool,
-    /// The metadata of the turn, which is set on the last item of a completed turn.
+    /// The turn's metadata, set only on the last item of a completed turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn: Option<Arc<TurnInfo>>,
 }
@@ -53,20 +53,20 @@ fn is_false(mark: &bool) -> bool {
     !mark
 }
 
-/// The kind of an item, with its content.
+/// The kind of an item, together with the item's content.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ItemKind {
-    /// A system instruction. System instructions at the start of a history join the request's
-    /// system prompt; later system instructions keep their position.
+    /// A system instruction. System instructions at the start of a history become part of the
+    /// request's system prompt; later system instructions keep their position.
     System {
-        /// The text of the instruction.
+        /// The instruction's text.
         text: String,
     },
-    /// A message of the user.
+    /// A message from the user.
     User {
-        /// The content of the message, which is text, or parts with images and files.
+        /// The message's content: plain text, or a list of parts that can include images and files.
         content: Content,
     },
     /// Text that the model wrote.
@@ -74,28 +74,28 @@ pub enum ItemKind {
         /// The text that the model wrote.
         text: String,
     },
-    /// Reasoning of the model.
+    /// The model's reasoning.
     Reasoning {
-        /// The text of the reasoning, which is empty if the provider does not show it.
+        /// The reasoning text; empty if the provider does not reveal its reasoning text.
         text: String,
     },
-    /// A tool call that the model requests.
+    /// A tool call requested by the model.
     ToolCall(ToolCall),
     /// The result of a tool call.
     ToolResult(ToolResult),
-    /// A provider-specific item, whose entire content is in `provider_data`.
+    /// A provider-specific item, whose content is stored entirely in `provider_data`.
     Other,
 }
 
-/// Data that a provider needs back verbatim, such as signatures, encrypted reasoning and
+/// Data that must be sent back to a provider verbatim, such as signatures, encrypted reasoning and
 /// provider-specific items.
 ///
-/// Provider data is sent only to the provider and model that wrote the data.
+/// Provider data is sent only to the provider and model that produced the data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProviderData {
-    /// The wire over which the data was received, for example `anthropic`.
+    /// The wire protocol over which the data was received, for example `anthropic`.
     pub provider: String,
-    /// The model that wrote the data.
+    /// The model that produced the data.
     #[serde(default)]
     pub model: String,
     /// The data, in the provider's own format.
@@ -108,13 +108,13 @@ impl ProviderData {
     }
 }
 
-/// A mark on an item.
+/// A mark that can be set on an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Mark {
     /// The item belongs to a turn that did not complete.
     Interrupted,
-    /// The item was shortened, or it replaces items that were compacted.
+    /// The item was shortened or replaces compacted items.
     Compacted,
     /// The item is a tombstone, which stays in the history but is never sent to a provider.
     Tombstone,
@@ -144,17 +144,17 @@ impl Item {
         Self::new(ItemKind::System { text: text.into() })
     }
 
-    /// Creates an item for a text that the model wrote.
+    /// Creates an item for text written by the model.
     pub fn text(text: impl Into<String>) -> Self {
         Self::new(ItemKind::Text { text: text.into() })
     }
 
-    /// Creates an item for reasoning of the model.
+    /// Creates an item for the model's reasoning.
     pub fn reasoning(text: impl Into<String>) -> Self {
         Self::new(ItemKind::Reasoning { text: text.into() })
     }
 
-    /// Creates a tool call. `arguments` is JSON text.
+    /// Creates a tool call. `arguments` is a JSON string.
     pub fn tool_call(
         call_id: impl Into<String>,
         name: impl Into<String>,
@@ -167,7 +167,7 @@ impl Item {
         }))
     }
 
-    /// Creates the item for a tool result.
+    /// Creates an item for a tool result.
     pub fn tool_result(result: ToolResult) -> Self {
         Self::new(ItemKind::ToolResult(result))
     }
@@ -178,8 +178,8 @@ impl Item {
         self
     }
 
-    /// Returns whether the model wrote the item, which is a text, reasoning, a call, or a
-    /// provider-specific item.
+    /// Returns whether the model produced the item. Such an item is text, reasoning, a tool call or
+    /// a provider-specific item.
     pub fn is_model_output(&self) -> bool {
         match self.kind {
             ItemKind::Text { .. }
@@ -205,7 +205,7 @@ impl Item {
         self
     }
 
-    /// Returns the content if this is a user item, and `None` otherwise.
+    /// Returns the content if this item is a user message, and `None` otherwise.
     pub fn as_user(&self) -> Option<&Content> {
         match &self.kind {
             ItemKind::User { content } => Some(content),
@@ -213,8 +213,8 @@ impl Item {
         }
     }
 
-    /// Returns whether this is a message of the user, and neither a tombstone nor a replacement for
-    /// compacted items.
+    /// Returns whether this item is a user message that is neither a tombstone nor a replacement
+    /// for compacted items.
     pub(crate) fn is_prompt(&self) -> bool {
         self.as_user().is_some() && !self.compacted && !self.tombstone
     }
@@ -235,7 +235,7 @@ impl Item {
         }
     }
 
-    /// Returns the text if this is a text of the model, and `None` otherwise.
+    /// Returns the text if this item is text written by the model, and `None` otherwise.
     pub fn as_text(&self) -> Option<&str> {
         match &self.kind {
             ItemKind::Text { text } => Some(text),

@@ -1,4 +1,4 @@
-//! A JSON value stored as its text.
+//! A JSON value that is stored as text.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,11 +9,11 @@ use serde::de::{self, Deserialize, DeserializeOwned, Deserializer, MapAccess, Se
 use serde::ser::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
-/// A JSON value stored as compact text, which is cheap to clone.
+/// A JSON value that is stored as compact text and is cheap to clone.
 ///
-/// A raw JSON value keeps the order of its keys, even through other self-describing formats and
-/// through tagged or flattened structs. This order allows opaque provider values to be sent back
-/// unchanged.
+/// A raw JSON value preserves the order of its keys, even if it passes through another
+/// self-describing format or through a tagged or flattened struct. Opaque provider values can
+/// therefore be sent back unchanged.
 ///
 /// ```
 /// use turnstream::item::RawJson;
@@ -30,29 +30,29 @@ impl RawJson {
     ///
     /// # Errors
     ///
-    /// The errors of `serde_json::to_string`, which are caused by a map whose keys are not strings,
-    /// or by a failing `Serialize` implementation.
+    /// Returns the same errors as `serde_json::to_string`: they occur if a map has keys that are
+    /// not strings, or if a `Serialize` implementation fails.
     pub fn new<T: Serialize + ?Sized>(value: &T) -> Result<Self, serde_json::Error> {
         serde_json::to_string(value).map(|text| Self(text.into()))
     }
 
-    /// Parses a JSON text. White space outside of strings is dropped, numbers and escapes are
-    /// normalized (`1e2` becomes `100.0`), and a number that does not fit into 64 bits becomes a
-    /// float.
+    /// Parses a JSON string. Whitespace outside of string values is dropped, numbers and escapes
+    /// are normalized (`1e2` becomes `100.0`), and a number that does not fit into 64 bits becomes
+    /// a float.
     ///
     /// # Errors
     ///
-    /// Returns an error if the text is not a single JSON value.
+    /// Returns an error if `text` is not a single valid JSON value.
     pub fn parse(text: &str) -> Result<Self, serde_json::Error> {
         serde_json::from_str(text)
     }
 
-    /// Returns the compact text.
+    /// Returns the value as compact JSON.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Deserializes the value.
+    /// Deserializes the value into a type.
     ///
     /// # Errors
     ///
@@ -61,17 +61,17 @@ impl RawJson {
         serde_json::from_str(&self.0)
     }
 
-    /// Returns the value as a `serde_json::Value`, with its keys in the same order. Returns `null`
-    /// if the value is nested deeper than the 128 levels that `serde_json` reads.
+    /// Converts the value to a `serde_json::Value`, with its keys in the same order. Returns `null`
+    /// if the value is nested more deeply than `serde_json`'s limit of 128 levels.
     pub fn to_value(&self) -> serde_json::Value {
         self.deserialize_as().unwrap_or_default()
     }
 }
 
 impl RawJson {
-    /// Replaces arrays and objects nested deeper than 64 levels with strings that contain their
-    /// JSON. An event adds nesting levels of its own, and each sub-agent adds another level. The
-    /// event must still be readable after it was written.
+    /// Replaces arrays and objects nested more than 64 levels deep with strings that contain their
+    /// JSON. The limit leaves room for the levels that an event and each sub-agent add, so that the
+    /// event can still be read back after it was written.
     pub(crate) fn limit_depth(self) -> Self {
         const MAX_DEPTH: usize = 64;
         if nesting_depth(&self.0) <= MAX_DEPTH {
@@ -100,7 +100,8 @@ impl RawJson {
     }
 }
 
-/// Deserializes a JSON text. The error describes the mismatch and the path at which it occurred.
+/// Deserializes a JSON string. The error describes the mismatch and the path at which the mismatch
+/// occurred.
 pub(crate) fn from_str_with_path<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     let mut json = serde_json::Deserializer::from_str(text);
     let read = serde_path_to_error::deserialize(&mut json).map_err(|error| {
@@ -112,7 +113,7 @@ pub(crate) fn from_str_with_path<T: DeserializeOwned>(text: &str) -> Result<T, S
     Ok(read)
 }
 
-/// Deserializes the arguments of a call. A zero-sized type, such as `()`, deserializes from any
+/// Deserializes a call's arguments. A zero-sized type, such as `()`, can be deserialized from any
 /// object.
 pub(crate) fn parse_arguments<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     from_str_with_path(text).or_else(|why| {
@@ -166,11 +167,11 @@ impl<'de> Deserialize<'de> for RawJson {
     }
 }
 
-/// The only key of the map as which `serde_json` presents a number that is not a small integer, if
-/// any crate enables its feature `arbitrary_precision`. The map's value is the text of the number.
+/// If any crate enables the `arbitrary_precision` feature of `serde_json`, a number that is not a
+/// small integer is presented as a map with this single key, whose value is the text of the number.
 const SERDE_JSON_NUMBER_KEY: &str = "$serde_json::private::Number";
 
-/// Parses the text of a number. Returns `None` if the number is out of the range of a float.
+/// Parses a number from its text. Returns `None` if the number is out of range for a float.
 pub(crate) fn parse_finite_f64(text: &str) -> Option<f64> {
     text.parse().ok().filter(|number: &f64| number.is_finite())
 }
@@ -214,8 +215,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for MapKey<'a> {
     }
 }
 
-/// Writes every visited value as JSON text, with the keys of maps in the order in which they are
-/// visited.
+/// Writes every visited value as JSON, with map keys in the order in which they are visited.
 struct JsonTranscriber<'a>(&'a mut Vec<u8>);
 
 impl JsonTranscriber<'_> {
@@ -313,7 +313,7 @@ impl<'de> Visitor<'de> for JsonTranscriber<'_> {
     }
 }
 
-/// Returns the maximum nesting depth of arrays and objects in a JSON text.
+/// Returns the maximum nesting depth of arrays and objects in a JSON string.
 pub(crate) fn nesting_depth(json: &str) -> usize {
     let (mut depth, mut deepest) = (0_usize, 0);
     for (_, bracket) in structural_brackets(json) {
@@ -328,7 +328,7 @@ pub(crate) fn nesting_depth(json: &str) -> usize {
     deepest
 }
 
-/// Iterates over the brackets of arrays and objects in a JSON text, with their positions.
+/// Iterates over the brackets of arrays and objects in a JSON string, with their positions.
 fn structural_brackets(json: &str) -> impl Iterator<Item = (usize, u8)> {
     let (mut quoted, mut escaped) = (false, false);
     json.bytes().enumerate().filter(move |(_, byte)| {

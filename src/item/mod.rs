@@ -1,8 +1,8 @@
 //! Items, and the history that contains them.
 //!
-//! An [`Item`] is one flat entry: a user message, a piece of the model's text or reasoning, a tool
-//! call, or a tool result. A [`History`] is a list of items. Each provider module groups items into
-//! the messages of its wire. The rest of the crate does not know these messages.
+//! An [`Item`] is a single flat entry: a user message, a piece of the model's text or reasoning, a
+//! tool call, or a tool result. A [`History`] is a list of items. Each provider module groups items
+//! into the messages of its own wire format. The rest of the crate works only with items.
 
 mod content;
 mod effect_report;

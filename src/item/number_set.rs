@@ -5,7 +5,7 @@ use std::sync::Arc;
 /// A persistent set of numbers.
 ///
 /// Clones share their structure. Adding a number copies only the path to that number, so the cost
-/// does not grow with the size of the set.
+/// does not depend on the size of the set.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NumberSet(Option<Arc<TrieNode>>);
 
@@ -17,7 +17,7 @@ enum TrieNode {
 }
 
 impl NumberSet {
-    /// Adds a number. Returns whether the number was not in the set before.
+    /// Adds a number. Returns `true` if the number was not already in the set.
     pub(crate) fn insert(&mut self, number: u64) -> bool {
         let is_missing = !self.contains(number);
         if is_missing {

@@ -1,8 +1,8 @@
-//! Calls that wait for their results.
+//! Calls that are waiting for their results.
 
 use std::collections::VecDeque;
 
-/// A queue of calls of the type `C`. Each call stays in the queue until its result is taken.
+/// A queue of calls of type `C`. Each call stays in the queue until its result is taken.
 ///
 /// Results may arrive in any order. Buffered results are read in call order. If two calls have the
 /// same id, a result belongs to the first unanswered call with that id.
@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 pub(crate) struct OpenCalls<C, R = ()>(VecDeque<(C, Option<R>)>);
 
 impl<C, R> OpenCalls<C, R> {
-    /// Iterates over the calls that have no result.
+    /// Iterates over the calls that have no result yet.
     pub(crate) fn unanswered(&self) -> impl Iterator<Item = &C> {
         self.0.iter().filter(|(_, result)| result.is_none()).map(|(call, _)| call)
     }
@@ -20,8 +20,8 @@ impl<C, R> OpenCalls<C, R> {
         self.unanswered().next().is_none()
     }
 
-    /// Returns the position of the first matching unanswered call, which can be compared with other
-    /// positions. The position is valid until calls are removed from the queue.
+    /// Returns the position of the first matching unanswered call. Positions can be compared with
+    /// each other, and stay valid until calls are removed from the queue.
     pub(crate) fn position(&self, is_it: impl Fn(&C) -> bool) -> Option<usize> {
         self.0.iter().position(|(call, result)| result.is_none() && is_it(call))
     }
@@ -32,8 +32,8 @@ impl<C, R> OpenCalls<C, R> {
         self.0.get_mut(at).map(|(call, _)| call)
     }
 
-    /// Buffers the result of the first matching unanswered call. Returns the result if there is no
-    /// such call.
+    /// Buffers the result for the first matching unanswered call. If there is no such call, the
+    /// result is returned.
     pub(crate) fn buffer_result(&mut self, is_it: impl Fn(&C) -> bool, result: R) -> Option<R> {
         match self.position(is_it).and_then(|at| self.0.get_mut(at)) {
             Some((_, held)) => held.replace(result),
@@ -46,13 +46,13 @@ impl<C, R> OpenCalls<C, R> {
         self.0.iter().filter_map(|(_, result)| result.as_ref())
     }
 
-    /// Returns the position of the last call whose result is buffered.
+    /// Returns the position of the last call that has a buffered result.
     pub(crate) fn last_buffered_position(&self) -> Option<usize> {
         self.0.iter().rposition(|(_, result)| result.is_some())
     }
 
-    /// Takes the buffered results, in call order, and removes their calls. Unanswered calls stay in
-    /// the queue.
+    /// Takes the buffered results, in call order, and removes the corresponding calls. Unanswered
+    /// calls stay in the queue.
     pub(crate) fn take_buffered_results(&mut self) -> Vec<R> {
         let mut held = Vec::new();
         if self.0.is_empty() {
@@ -66,19 +66,20 @@ impl<C, R> OpenCalls<C, R> {
             None => true,
         });
         if self.0.is_empty() {
-            // This frees the memory, because it may take a long time until the run has calls again.
+            // This frees the memory, because it may be a long time before the run has calls again.
             self.0 = VecDeque::new();
         }
         held
     }
 
-    /// Removes the first matching unanswered call, whose result is not buffered in this queue.
+    /// Removes and returns the first matching unanswered call. Use this method for a call whose
+    /// result is not buffered in this queue.
     pub(crate) fn take_first_unanswered(&mut self, is_it: impl Fn(&C) -> bool) -> Option<C> {
         let at = self.position(is_it)?;
         self.0.remove(at).map(|(call, _)| call)
     }
 
-    /// Removes the last matching unanswered call.
+    /// Removes and returns the last matching unanswered call.
     pub(crate) fn take_last_unanswered(&mut self, is_it: impl Fn(&C) -> bool) -> Option<C> {
         let at = self.0.iter().rposition(|(call, result)| result.is_none() && is_it(call))?;
         self.0.remove(at).map(|(call, _)| call)

@@ -1,11 +1,11 @@
-//! A pending call, with the path of sub-agents that leads to it.
+//! A pending tool call, with the path of sub-agent calls that leads to the call.
 
 use serde::{Deserialize, Serialize};
 
 use crate::item::ToolCall;
 
-/// A call that waits for a verdict or for an external result. The call was made by the run itself
-/// or by one of the run's sub-agents.
+/// A tool call that is waiting for a verdict or for an external result. The call was made either by
+/// the run itself or by one of its sub-agents.
 ///
 /// ```
 /// use turnstream::item::{PendingCall, ToolCall};
@@ -24,39 +24,40 @@ use crate::item::ToolCall;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PendingCall {
     /// The ids of the calls that run the sub-agents, from the outermost sub-agent to the sub-agent
-    /// that made this call. The path is empty for a call of the run itself.
+    /// that made this call. The path is empty if the run itself made the call.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub path: Vec<String>,
-    /// The call's id, unique in the history of the agent that made it.
+    /// The call's id, which is unique within the history of the agent that made the call.
     pub call_id: String,
     /// The tool's name.
     pub name: String,
-    /// The arguments with which the call would run, as JSON text.
+    /// The arguments with which the tool would run, as a JSON string.
     pub arguments: String,
 }
 
 impl PendingCall {
-    /// Returns the call without its path.
+    /// Converts the pending call to a plain tool call, without the path.
     pub fn to_tool_call(&self) -> ToolCall {
         let Self { path: _, call_id, name, arguments } = self.clone();
         ToolCall { call_id, name, arguments }
     }
 
-    /// Returns the same call as seen by the parent agent, whose call `parent` runs the sub-agent.
+    /// Converts the call from the sub-agent's view to the parent agent's view by prepending
+    /// `parent`, the id of the parent's call that runs the sub-agent, to the path.
     pub fn with_parent_call(mut self, parent: &str) -> Self {
         self.path.insert(0, parent.to_owned());
         self
     }
 
-    /// Returns the id of the run's own call that is pending. The returned id is the first id of the
-    /// path, or the call's own id if the path is empty.
+    /// Returns the id of the pending call that was made by the run itself: the first id in the
+    /// path, or this call's own id if the path is empty.
     pub fn root_call_id(&self) -> &str {
         self.path.first().unwrap_or(&self.call_id)
     }
 
-    /// Splits off the first id of the path, which is the id of the run's own call that runs the
-    /// sub-agent. Returns that id, and this call as the sub-agent sees it. Returns `None` for a
-    /// call of the run itself.
+    /// Splits off the first id in the path, which is the id of the run's own call that runs the
+    /// sub-agent. Returns that id and the call from the sub-agent's view, or `None` if the run
+    /// itself made the call.
     pub(crate) fn split_root(&self) -> Option<(&str, Self)> {
         let (parent, path) = self.path.split_first()?;
         Some((parent, Self { path: path.to_vec(), ..self.clone() }))

@@ -1,28 +1,28 @@
-//! Settling, which ensures that each call has exactly one result, directly after its turn.
+//! Settles a history, so that each tool call has exactly one result, directly after the call's
+//! turn.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 
 use crate::item::{Item, ItemKind, ResultKind, ToolCall, ToolResult};
 
-/// The text of the result for an interrupted call whose tool had started, or may have started.
+/// The result text for an interrupted call whose tool had started, or may have started.
 pub const INTERRUPTED_MID_EXECUTION: &str = "Interrupted mid-execution";
-/// The text of the result for an interrupted call whose tool had not started.
+/// The result text for an interrupted call whose tool had not started.
 pub const INTERRUPTED_BEFORE_START: &str = "Interrupted by user";
-/// The text of the result for a call whose tool was running when the time limit of its run was
-/// reached.
+/// The result text for a call whose tool was running when the run's time limit was reached.
 pub const TIMED_OUT_MID_EXECUTION: &str = "Timed out: the time of this run is over. What it began may \
      have been done in part: look before you call it again.";
-/// The text of the result for a call whose tool had not started when the time limit of its run was
-/// reached.
+/// The result text for a call whose tool had not started when the run's time limit was reached.
 pub const TIMED_OUT_BEFORE_START: &str = "Not run: the time of this run is over.";
 
-/// The call ids of a settled prefix, which are needed to settle the items after it.
+/// The call ids in a settled prefix, which are needed to settle the items that follow.
 #[derive(Default)]
 pub(super) struct PriorCallIds<'a> {
-    /// The ids of the prefix's calls, without tombstones.
+    /// The ids of the prefix's calls, excluding tombstones.
     pub(super) live_call_ids: HashSet<&'a str>,
-    /// Every call id that is or was in the history, including the ids in rewritten items.
+    /// Every call id that is or ever was in the history, including the ids of calls removed by
+    /// rewrites.
     pub(super) used_call_ids: HashSet<&'a str>,
 }
 
@@ -38,8 +38,7 @@ pub(super) fn settle(items: &[&Item], before: &PriorCallIds<'_>) -> Vec<Item> {
         }
         match &item.kind {
             ItemKind::ToolResult(result) => {
-                // A result whose call is not in this batch was moved to its call, or does not have
-                // one.
+                // A result whose call is not in this batch was moved to its call, or has no call.
                 if let Some(call_at) = plan.call_by_result.get(&at)
                     && (batch.start..at).contains(call_at)
                 {
@@ -65,7 +64,7 @@ pub(super) fn settle(items: &[&Item], before: &PriorCallIds<'_>) -> Vec<Item> {
     out
 }
 
-/// Returns the calls of completed turns that do not have a result.
+/// Returns the calls from completed turns that have no result.
 pub(super) fn unanswered_calls(items: &[&Item], before: &PriorCallIds<'_>) -> Vec<ToolCall> {
     let plan = SettlePlan::new(items, before);
     let answered: HashSet<usize> = plan.call_by_result.values().copied().collect();
@@ -75,7 +74,7 @@ pub(super) fn unanswered_calls(items: &[&Item], before: &PriorCallIds<'_>) -> Ve
         .collect()
 }
 
-/// The positions of calls and their results. Tombstones and calls of interrupted turns are not
+/// The positions of calls and their results. Tombstones and calls from interrupted turns are not
 /// paired.
 pub(super) struct CallResultPairs {
     pub(super) call_by_result: HashMap<usize, usize>,
@@ -89,7 +88,7 @@ pub(super) fn pair_calls_with_results(items: &[&Item]) -> CallResultPairs {
     CallResultPairs { call_by_result: call_of, result_by_call: result_of }
 }
 
-/// Returns whether the items are settled, and checks all items in a single pass.
+/// Returns whether the items are settled, by checking all of them in a single pass.
 #[cfg(test)]
 pub(super) fn is_settled(items: &[&Item]) -> bool {
     let mut seen: HashSet<&str> = HashSet::new();
@@ -124,7 +123,7 @@ pub(super) fn is_settled(items: &[&Item]) -> bool {
     open.is_empty()
 }
 
-/// Returns whether the calls before `item` must have been answered.
+/// Returns whether all calls before `item` must already have results.
 pub(super) fn ends_batch(item: &Item, answering: bool, turn_ended: bool) -> bool {
     let speaks_from_outside = matches!(item.kind, ItemKind::User { .. } | ItemKind::System { .. });
     answering || turn_ended || speaks_from_outside
@@ -151,7 +150,7 @@ impl CallBatch {
         }
     }
 
-    /// Writes the results of the batch's calls that are not among the batch's items.
+    /// Writes the batch's results that are not among the batch's items.
     fn close(&mut self, end: usize, items: &[&Item], plan: &SettlePlan, out: &mut Vec<Item>) {
         for call_at in self.start..end {
             let item = items[call_at];

@@ -7,22 +7,23 @@ use crate::error::{Error, ErrorKind};
 use crate::item::settle::{CallResultPairs, pair_calls_with_results};
 use crate::item::{History, Item, ItemKind, Mark};
 
-/// A range of a history with its new items, some of which are marked as tombstones.
+/// A replacement for a range of a history, in which some items are marked as tombstones.
 ///
 /// [`History::tombstone_edits`] returns these edits. A `rewritten` event with the reason
-/// `tombstoned` has the same content.
+/// `tombstoned` contains the same data.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TombstoneEdit {
     /// The index of the first item of the range.
     pub from: usize,
     /// The index after the last item of the range.
     pub to: usize,
-    /// The items that replace the range, of which there are as many as before.
+    /// The items that replace the range. Their number equals the length of the range.
     pub items: Vec<Item>,
 }
 
 impl TombstoneEdit {
-    /// Replaces the range in the history for which the edit was made. No item changes its position.
+    /// Applies the edit to the history for which the edit was created. No item changes its
+    /// position.
     pub fn apply(&self, history: &mut History) {
         history.rewrite(self.from..self.to, self.items.iter().cloned());
     }
@@ -30,24 +31,27 @@ impl TombstoneEdit {
 
 impl History {
     /// Returns the edits that mark the items at these positions (counted from 0) as
-    /// [tombstones](Item::tombstone). Tombstones stay in the history but are never sent.
+    /// [tombstones](Item::tombstone). Tombstones stay in the history but are never sent to a
+    /// provider.
     ///
-    /// Items that cannot be sent without each other are marked together:
+    /// Items that can only be sent together are also marked together:
     ///
-    /// - A call is marked with its result, and a result with its call. Other calls of the turn are
-    ///   not marked.
-    /// - If an item of a turn, such as a text or a call, is marked, all reasoning of the turn is
-    ///   marked, too. Providers sign reasoning together with the items after it.
-    /// - If a turn has a [provider-specific item](crate::item::ItemKind::Other), such as a search
-    ///   that the provider ran, all items of the turn are marked, with the results of their calls.
+    /// - A call is marked together with its result, and a result together with its call. Other
+    ///   calls in the same turn are not marked.
+    /// - If any item in a turn, such as text or a call, is marked, all reasoning in that turn is
+    ///   also marked, because providers sign reasoning together with the items that follow.
+    /// - If a turn contains a [provider-specific item](crate::item::ItemKind::Other), such as a
+    ///   search run by the provider, all items in the turn are marked, along with the results of
+    ///   the turn's calls.
     ///
-    /// User and system items are marked alone. The note of a compaction can be marked too, and
-    /// [`was_reactively_compacted`](crate::context::was_reactively_compacted) still finds a marked
-    /// note. Positions of existing tombstones cause no changes. The [info](Item::turn) of a turn,
-    /// such as its usage, moves to the turn's last item that is not a tombstone.
+    /// User and system items are marked individually. The note left by a compaction can also be
+    /// marked, and [`was_reactively_compacted`](crate::context::was_reactively_compacted) still
+    /// finds a marked note. A position that already contains a tombstone causes no change. A turn's
+    /// [metadata](Item::turn), such as its usage, moves to the last item in the turn that is not a
+    /// tombstone.
     ///
-    /// The ranges of the edits do not overlap, and the history can be sent after each edit. The
-    /// returned list is empty if no item needs to be changed.
+    /// The ranges of the edits do not overlap, and the history is valid to send after each edit.
+    /// The returned list is empty if no items need to change.
     ///
     /// ```
     /// use turnstream::{History, Item};
@@ -67,9 +71,9 @@ impl History {
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) with the invalid
-    /// [parameter](Error::parameter). The parameter is a position outside the history, or the id of
-    /// a call that would be marked while it waits for its result.
+    /// Returns [`InvalidRequest`](ErrorKind::InvalidRequest) with the invalid
+    /// [parameter](Error::parameter): either a position outside the history, or the id of a call
+    /// that would be marked while still waiting for its result.
     pub fn tombstone_edits(
         &self,
         positions: impl IntoIterator<Item = usize>,
@@ -104,8 +108,8 @@ pub(crate) fn position_out_of_range_error(at: usize, len: usize) -> Error {
 
 struct TombstonePlan<'a> {
     items: Vec<&'a Item>,
-    /// The range of the turn to which each item belongs. The range is empty for items that the
-    /// model did not write.
+    /// For each item, the range of the turn that contains the item. The range is empty for items
+    /// that the model did not write.
     turn_ranges: Vec<Range<usize>>,
     call_result_pairs: CallResultPairs,
 }
@@ -123,7 +127,7 @@ impl TombstonePlan<'_> {
             if let Some(call) = item.as_tool_call() {
                 match self.call_result_pairs.result_by_call.get(&at) {
                     Some(result) => chosen.push(*result),
-                    // A call of an interrupted turn never gets a result.
+                    // A call from an interrupted turn never gets a result.
                     None if item.interrupted => {}
                     None => return Err(open_call_error(&call.call_id)),
                 }
@@ -140,7 +144,7 @@ impl TombstonePlan<'_> {
         Ok(void)
     }
 
-    /// Creates the edits. Each range includes all marked items of a turn, and the results of the
+    /// Creates the edits. Each range covers all marked items of a turn, and the results of the
     /// turn's calls.
     fn edits(&self, void: &BTreeSet<usize>) -> Vec<TombstoneEdit> {
         let mut changed: BTreeMap<usize, Item> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Tool calls as the model wrote them, and their results.
+//! Tool calls as written by the model, and their results.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,24 +10,26 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::error::{Error, ErrorKind};
 use crate::item::{Content, EffectReport, json};
 
-/// A tool call that the model requests, as plain data.
+/// A tool call requested by the model, as plain data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolCall {
-    /// The id that links the call to its result. The id is unique in a history.
+    /// The id that links the call to its result. The id is unique within a history.
     pub call_id: String,
-    /// The tool's name as the model wrote it.
+    /// The tool's name, as written by the model.
     pub name: String,
-    /// The raw JSON text that the model wrote; it may be empty, cut off or invalid.
+    /// The arguments as a JSON string, exactly as written by the model. The string may be empty,
+    /// cut off or invalid.
     pub arguments: String,
 }
 
 impl ToolCall {
-    /// Returns the arguments to run or send. Empty arguments and `null` become `{}`.
+    /// Returns the arguments in the form in which they are passed to the tool or sent to a
+    /// provider. Empty arguments and `null` become `{}`.
     pub fn arguments_or_empty_object(&self) -> &str {
         or_empty_object(&self.arguments)
     }
 
-    /// Deserializes the arguments. Empty arguments and `null` are read as `{}`, and any object
+    /// Deserializes the arguments. Empty arguments and `null` are treated as `{}`, and any object
     /// deserializes into `()`.
     ///
     /// ```
@@ -49,8 +51,8 @@ impl ToolCall {
     ///
     /// # Errors
     ///
-    /// [`Malformed`](ErrorKind::Malformed) if the arguments are not JSON or do not match the type.
-    /// The error message contains the location of the mismatch.
+    /// Returns [`Malformed`](ErrorKind::Malformed) if the arguments are not valid JSON or do not
+    /// match the type. The error message includes the location of the mismatch.
     pub fn parse_arguments<T: DeserializeOwned>(&self) -> Result<T, Error> {
         json::parse_arguments(self.arguments_or_empty_object()).map_err(|why| {
             let message = format!("the arguments of `{}` do not fit: {why}", self.name);
@@ -66,7 +68,7 @@ fn or_empty_object(arguments: &str) -> &str {
     }
 }
 
-/// Checks that the arguments of a call are JSON of any shape. Empty arguments are valid.
+/// Checks that a call's arguments are valid JSON of any shape. Empty arguments are also valid.
 pub(crate) fn validate_json(arguments: &str) -> Result<(), serde_json::Error> {
     serde_json::from_str::<IgnoredAny>(or_empty_object(arguments)).map(drop)
 }
@@ -75,17 +77,17 @@ pub(crate) fn validate_json(arguments: &str) -> Result<(), serde_json::Error> {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "ToolResultRepr", into = "ToolResultRepr")]
 pub struct ToolResult {
-    /// The id of the call that the result answers.
+    /// The id of the call that produced this result.
     pub call_id: String,
     /// The tool's name.
     pub name: String,
     /// The content that the model receives.
     pub content: Content,
-    /// How the call ended. The model receives results of every kind except [`ResultKind::Ok`] as
-    /// errors.
+    /// How the call ended. A result of any kind except [`ResultKind::Ok`] is sent to the model as
+    /// an error.
     pub kind: ResultKind,
-    /// The side effects and evidence that the tool reported, if any. The model never receives the
-    /// report.
+    /// The side effects and evidence that the tool reported, if any. The report is never sent to
+    /// the model.
     pub report: Option<Arc<EffectReport>>,
 }
 
@@ -118,23 +120,23 @@ impl ToolResult {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ResultKind {
-    /// The tool ran and returned.
+    /// The tool ran and returned successfully.
     Ok,
     /// The tool ran and failed.
     Error,
-    /// The tool took too long and was dropped.
+    /// The tool took too long and was cancelled.
     Timeout,
     /// The tool panicked.
     Panic,
-    /// The arguments were not JSON or did not match the schema; the tool did not run.
+    /// The arguments were not valid JSON or did not match the schema; the tool did not run.
     InvalidArguments,
     /// The tool does not exist.
     UnknownTool,
-    /// A user, a policy or a hook denied the call; the tool did not run.
+    /// The call was denied by a user, a policy or a hook; the tool did not run.
     Denied,
     /// The run ended before the result was available.
     Interrupted,
-    /// The output limit cut off the turn; the tool did not run.
+    /// The turn was cut off by the output limit; the tool did not run.
     Truncated,
     /// A budget was exhausted; the tool did not run.
     Budget,
@@ -143,7 +145,7 @@ pub enum ResultKind {
 }
 
 impl ResultKind {
-    /// Returns the kind as it is serialized, for example `invalid_arguments`.
+    /// Returns the kind's serialized name, for example `invalid_arguments`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -160,13 +162,12 @@ impl ResultKind {
         }
     }
 
-    /// Returns whether the tool was started and then returned, failed, timed out or panicked.
+    /// Returns whether the tool actually ran: it returned, failed, timed out or panicked.
     pub fn has_executed(self) -> bool {
         matches!(self, Self::Ok | Self::Error | Self::Timeout | Self::Panic)
     }
 
-    /// Returns whether the tool was not started because of an error in the call that the model
-    /// wrote.
+    /// Returns whether the tool did not run because the model made a mistake in the call.
     pub fn is_model_error(self) -> bool {
         matches!(self, Self::InvalidArguments | Self::UnknownTool)
     }
@@ -178,8 +179,8 @@ impl fmt::Display for ResultKind {
     }
 }
 
-/// The serialized form of a tool result. `is_error` is derived from the kind and written for
-/// readers that do not know all kinds.
+/// The serialized form of a tool result. `is_error` is derived from the kind, and is included for
+/// readers that do not know every kind.
 #[derive(Clone, Serialize, Deserialize)]
 struct ToolResultRepr {
     call_id: String,
@@ -194,8 +195,8 @@ struct ToolResultRepr {
     report: EffectReport,
 }
 
-/// Deserializes a result kind. A kind added in a later version is ignored; the kind is then derived
-/// from `is_error`.
+/// Deserializes a result kind. An unknown kind, from a later version, is ignored, and the kind is
+/// then derived from `is_error`.
 fn deserialize_known_kind<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<ResultKind>, D::Error> {

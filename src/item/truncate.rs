@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use crate::item::{Content, Part};
 
 impl Content {
-    /// Returns the number of bytes of text. Images and files do not count.
+    /// Returns the length of the text in bytes. Images and files are not counted.
     pub fn text_len(&self) -> usize {
         match self {
             Self::Text(text) => text.len(),
@@ -13,15 +13,15 @@ impl Content {
         }
     }
 
-    /// Shortens the content to at most `max_bytes` of text. Returns `None` if the text is not
-    /// longer than that.
+    /// Shortens the content to at most `max_bytes` of text. Returns `None` if the text already fits
+    /// within this limit.
     ///
-    /// The head and the tail of the text are kept, half of the bytes each, cut at character
-    /// boundaries. Between head and tail is a marker with the number of omitted bytes, followed by
-    /// `note` if there is a note. A note can say, for example, where the full text is stored. The
-    /// marker counts towards `max_bytes`. If the marker alone is longer than `max_bytes`, the
-    /// result consists only of the marker and is longer than the limit. The text of all parts
-    /// counts together. Images and files keep their positions.
+    /// The start and the end of the text are kept, with half of the bytes each, cut at character
+    /// boundaries. A marker between them states the number of omitted bytes, followed by the
+    /// `note`, if any. A note can state, for example, where the full text is stored. The marker
+    /// counts towards `max_bytes`. If the marker alone is longer than `max_bytes`, the result
+    /// consists only of the marker and exceeds the limit. The limit applies to the text of all
+    /// parts combined. Images and files keep their positions.
     ///
     /// ```
     /// use turnstream::item::Content;
@@ -47,14 +47,14 @@ impl Content {
     }
 }
 
-/// Shortens a text to at most `max_bytes` bytes, keeping its head and tail, as
-/// [`Content::truncate_middle`] does.
+/// Shortens a string to at most `max_bytes` bytes, keeping its start and end, like
+/// [`Content::truncate_middle`].
 pub(crate) fn truncate_middle(text: String, max_bytes: usize) -> String {
     let content = Content::from(text);
     content.truncate_middle(max_bytes, None).unwrap_or(content).text()
 }
 
-/// The range to cut out of a text, and the marker that replaces it.
+/// The range to cut out of a text, and the marker that replaces the removed text.
 struct Truncation {
     from: usize,
     to: usize,
@@ -67,7 +67,7 @@ impl Truncation {
             Some(note) => format!("\n[{bytes} bytes were left out here. {note}]\n"),
             None => format!("\n[{bytes} bytes were left out here]\n"),
         };
-        // The longest possible marker is the marker for the full length.
+        // The marker is longest if it states the full length.
         let room = max_bytes.saturating_sub(marker(text.len()).len());
         let tail = room / 2;
         let from = text.floor_char_boundary(room - tail);
@@ -80,7 +80,7 @@ impl Truncation {
     fn apply(&self, piece: &str, start: usize) -> String {
         let inside = |at: usize| at.saturating_sub(start).min(piece.len());
         let (head, tail) = (&piece[..inside(self.from)], &piece[inside(self.to)..]);
-        // The marker goes into the piece in which the cut starts.
+        // The marker is inserted into the piece in which the cut starts.
         let holds_marker = start <= self.from && self.from < start + piece.len();
         [head, if holds_marker { &self.marker } else { "" }, tail].concat()
     }

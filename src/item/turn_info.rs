@@ -1,4 +1,4 @@
-//! The metadata of a completed turn, stored on its last item.
+//! The metadata of a completed turn, stored on the turn's last item.
 
 use std::borrow::Cow;
 
@@ -6,17 +6,18 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::usage::Usage;
 
-/// Why the model ended a turn.
+/// The reason why the model ended a turn.
 ///
-/// A stop reason can prevent tool calls from running, but a stop reason alone never starts them.
-/// Whether the model requests tools is determined by the calls of the complete turn. The provider's
-/// original stop reason is in [`Turn::raw_stop_reason`](crate::turn::Turn::raw_stop_reason).
+/// A stop reason can prevent tool calls from running, but never starts tool calls on its own.
+/// Whether the model requested tools is determined by the calls in the complete turn. The
+/// provider's original stop reason is in
+/// [`Turn::raw_stop_reason`](crate::turn::Turn::raw_stop_reason).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StopReason {
     /// The model finished its answer.
     Stop,
-    /// The model requests tool calls.
+    /// The model requested tool calls.
     ToolCalls,
     /// The answer reached the output limit.
     MaxTokens,
@@ -28,12 +29,12 @@ pub enum StopReason {
     Pause,
     /// The context window is full.
     ContextWindow,
-    /// A stop reason that this crate does not know, as the wire sent it.
+    /// A stop reason that is unknown to this crate, exactly as received from the provider.
     Other(String),
 }
 
 impl StopReason {
-    /// Returns the stop reason as it is serialized in events.
+    /// Returns the stop reason's name, as serialized in events.
     pub fn as_str(&self) -> &str {
         match self {
             Self::Stop => "stop",
@@ -75,8 +76,8 @@ impl<'de> Deserialize<'de> for StopReason {
     }
 }
 
-/// The metadata on the last item of a completed turn. The metadata records that the turn is
-/// complete, and why the model stopped.
+/// The metadata on the last item of a completed turn. Its presence shows that the turn is complete,
+/// and it records why the model stopped.
 ///
 /// ```
 /// use turnstream::History;
@@ -90,13 +91,13 @@ impl<'de> Deserialize<'de> for StopReason {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TurnInfo {
-    /// The token usage of the turn.
+    /// The turn's token usage.
     #[serde(default)]
     pub usage: Usage,
-    /// The name of the model that answered, as the wire reports it.
+    /// The name of the model that answered, as reported by the provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// The response id that the provider assigned.
+    /// The response id assigned by the provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_id: Option<String>,
     /// Why the model ended the turn.
@@ -104,12 +105,12 @@ pub struct TurnInfo {
 }
 
 impl TurnInfo {
-    /// Creates turn metadata with only a stop reason.
+    /// Creates turn metadata that contains only a stop reason.
     pub fn new(stop_reason: StopReason) -> Self {
         Self { usage: Usage::default(), model: None, response_id: None, stop_reason }
     }
 
-    /// Sets the token usage of the turn.
+    /// Sets the turn's token usage.
     pub fn with_usage(mut self, usage: Usage) -> Self {
         self.usage = usage;
         self

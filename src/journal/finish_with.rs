@@ -1,4 +1,4 @@
-//! The end of a hand-written loop.
+//! Ends a hand-written loop with a `Finished` event.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -11,20 +11,21 @@ use crate::error::Error;
 use crate::event::{EndReason, Event};
 use crate::journal::Journal;
 
-/// The stream that the [`finish_with`](crate::journal::EventStreamExt::finish_with) method returns.
+/// Adds the ending events to a hand-written loop; returned by
+/// [`finish_with`](crate::journal::EventStreamExt::finish_with).
 #[pin_project]
 #[derive(Debug)]
 #[must_use = "streams do nothing unless polled"]
 pub struct FinishWith<T> {
-    /// The wrapped stream, which is dropped when it ends, before the ending events are created.
-    /// `None` after the wrapped stream has ended.
+    /// The wrapped stream, or `None` after it has ended. It is dropped before the ending events are
+    /// created.
     #[pin]
     events: Option<T>,
     journal: Journal,
-    /// Whether a poll is in progress. The value stays `true` if a poll panics.
+    /// Whether a poll is in progress. If a poll panics, the value stays `true`.
     is_polling: bool,
-    /// The reason and error of the end. `Some` from the end of the wrapped stream until `Finished`
-    /// is yielded.
+    /// The end reason and the error. `Some` from the end of the wrapped stream until `Finished` is
+    /// yielded.
     pending_end: Option<(EndReason, Option<Error>)>,
     /// The error of a failed loop. `Some` from the `Finished` event until the error is yielded.
     pending_error: Option<Error>,
@@ -48,7 +49,7 @@ impl<T: Stream<Item = Result<Event, Error>>> Stream for FinishWith<T> {
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let mut this = self.project();
         if std::mem::replace(this.is_polling, false) {
-            // The wrapped stream panicked, so the reason of its end is unknown.
+            // The wrapped stream panicked, so the reason why it ended is unknown.
             this.events.set(None);
         }
         if let Some(events) = this.events.as_mut().as_pin_mut() {

@@ -1,4 +1,4 @@
-//! The shared fold of a run's events.
+//! The shared state that results from a run's events.
 
 use std::sync::{Arc, Mutex};
 
@@ -12,17 +12,16 @@ use crate::journal::run_fold::RunFold;
 use crate::lock::lock_ignoring_poison;
 use crate::usage::Usage;
 
-/// The history, usage and state that result from a run's events so far. Clones of a journal share
-/// the same state.
+/// Tracks the history, usage and state that result from a run's events so far. Clones of a journal
+/// share the same state.
 ///
-/// A journal is in memory and performs no I/O. A journal can be read at any time, even after the
-/// stream was dropped. A turn that is still open appears as interrupted, and the results received
-/// so far are in the order of their calls. The history can be sent to a provider after
-/// [`History::settled`].
+/// A journal is kept in memory and performs no I/O. It can be read at any time, even after the
+/// stream was dropped. A turn that is still open appears as an interrupted turn, and the results
+/// received so far are in the order of their calls. To send the history to a provider, call
+/// [`History::settled`] first.
 ///
-/// Events of sub-agents are recorded in nested journals, one for each call; see
-/// [`nested_journal`](Self::nested_journal). Events of sub-agents do not change this journal's
-/// history.
+/// A sub-agent's events are recorded in a nested journal, one for each call that runs a sub-agent;
+/// see [`nested_journal`](Self::nested_journal). They do not change this journal's history.
 ///
 /// ```
 /// use turnstream::{Event, History, Item, Journal, event::AppendReason};
@@ -38,13 +37,13 @@ use crate::usage::Usage;
 #[derive(Clone, Debug)]
 pub struct Journal(Arc<Mutex<JournalState>>);
 
-/// The fold of a run, and the journals of its sub-agents.
+/// The state of a run, and the journals of its sub-agents.
 #[derive(Debug)]
 struct JournalState {
     fold: RunFold,
     /// The journals of the sub-agents, one for each call that runs a sub-agent, in the order of
-    /// their first events. A child journal's lock may be taken while its parent's lock is held, but
-    /// never the other way round.
+    /// their first events. A nested journal's lock may be taken while its parent's lock is held,
+    /// but never the other way round.
     nested_journals: Vec<(String, Journal)>,
 }
 
@@ -57,9 +56,9 @@ impl Journal {
         })))
     }
 
-    /// Applies the next event to the journal. Streams of
-    /// [`journal_to`](crate::EventStreamExt::journal_to) call this method for each event. Call this
-    /// method yourself only for events that do not pass through such a stream.
+    /// Applies the next event to the journal. The stream returned by
+    /// [`journal_to`](crate::EventStreamExt::journal_to) calls this method for each event. Call
+    /// this method yourself only for events that do not pass through such a stream.
     pub fn observe(&self, event: &Event) {
         self.with_state(|book| book.observe(event));
     }
@@ -69,40 +68,41 @@ impl Journal {
         self.with_state(|book| book.history())
     }
 
-    /// Returns the items that were appended since this journal was created, in order and as they
-    /// were appended; see [`Outcome::new_items`](crate::Outcome::new_items).
+    /// Returns the items that were appended since this journal was created, in order and in the
+    /// form in which they were appended; see [`Outcome::new_items`](crate::Outcome::new_items).
     pub fn new_items(&self) -> Vec<Item> {
         self.with_state(|book| book.fold.new_items())
     }
 
     /// Returns the tokens used by all requests so far, including retracted and unfinished attempts,
-    /// but without the tokens of sub-agents.
+    /// but excluding sub-agents.
     pub fn usage(&self) -> Usage {
         self.with_state(|book| book.fold.usage())
     }
 
-    /// Returns the phase in which an interrupt would stop the run now; see [`InterruptedPhase`].
+    /// Returns the run's current phase, which would be reported if the run were interrupted now;
+    /// see [`InterruptedPhase`].
     pub fn phase(&self) -> InterruptedPhase {
         self.with_state(|book| book.fold.phase())
     }
 
-    /// Returns whether every call of a completed turn has its result.
+    /// Returns whether every call from the completed turns has a result.
     pub fn all_calls_answered(&self) -> bool {
         self.with_state(|book| book.fold.all_calls_answered())
     }
 
-    /// Returns whether a turn has started and is not complete.
+    /// Returns whether a turn has started but is not complete yet.
     pub fn has_open_turn(&self) -> bool {
         self.with_state(|book| book.fold.has_open_turn())
     }
 
-    /// Returns the journal of the sub-agent that the call `call_id` runs or ran. Returns `None`
-    /// before the sub-agent's first event.
+    /// Returns the journal for the sub-agent that the call `call_id` runs or ran, or `None` if the
+    /// sub-agent has not yielded an event yet.
     ///
-    /// A nested journal starts with an empty history whose id is this history's id, a slash and the
-    /// call id. A nested journal is kept when the run is dropped or interrupted, and continues when
-    /// the sub-agent continues. The nested journal contains the journals of the sub-agent's own
-    /// sub-agents.
+    /// A nested journal starts with an empty history, whose id consists of the parent history's id,
+    /// a slash and the call id. A nested journal is kept if the run is dropped or interrupted, and
+    /// continues when the sub-agent continues. The nested journal contains the journals of the
+    /// sub-agent's own sub-agents.
     ///
     /// ```
     /// use turnstream::{Event, History, Item, Journal, event::AppendReason};
@@ -127,7 +127,8 @@ impl Journal {
         self.with_state(|book| book.nested_journal(call_id).cloned())
     }
 
-    /// Returns the ids of the calls that ran sub-agents, in the order of their first events.
+    /// Returns the ids of the calls that run or ran sub-agents, in the order of the sub-agents'
+    /// first events.
     pub fn nested_call_ids(&self) -> Vec<String> {
         self.with_state(|book| book.nested_journals.iter().map(|(id, _)| id.clone()).collect())
     }
@@ -137,26 +138,27 @@ impl Journal {
         self.with_state(|book| book.nested_usage())
     }
 
-    /// Returns the history, and the number of its items that have their final position. That number
-    /// excludes the open turn, and results that wait for the results of other calls.
+    /// Returns the history, and the number of its items that are already in their final position.
+    /// The number excludes the open turn, and results that have to wait for the results of other
+    /// calls.
     pub(crate) fn history_and_final_len(&self) -> (History, usize) {
         self.with_state(|book| (book.history(), book.fold.final_history().len()))
     }
 
-    /// Records the arguments with which calls are pending.
+    /// Records the pending calls with the arguments with which the tools would run.
     pub(crate) fn set_effective_calls(&self, calls: impl IntoIterator<Item = ToolCall>) {
         self.with_state(|book| {
             calls.into_iter().for_each(|call| book.fold.set_effective_call(call));
         });
     }
 
-    /// Records the effect report of a call that may end without a result of its own.
+    /// Records the effect report from a call that may end without a result of its own.
     pub(crate) fn set_effect_report(&self, call_id: &str, report: EffectReport) {
         self.with_state(|book| book.fold.set_effect_report(call_id, report));
     }
 
-    /// Creates and observes a result for the next call that has no result. Use this method when the
-    /// calls were dropped and the run continues.
+    /// Creates a result for the next call that has no result, and applies it to the journal. Use
+    /// this method if the calls were dropped and the run continues.
     pub(crate) fn next_missing_result(&self, cut: Interruption) -> Option<Event> {
         self.with_state(|book| {
             let event = Event::Tool(book.fold.next_missing_result(cut)?);
@@ -170,8 +172,9 @@ impl Journal {
         self.with_state(|book| book.fold.requests())
     }
 
-    /// Creates and observes the next event that ends the run. The ending events are a result for
-    /// each call that has no result, unless the calls are pending, and then `Finished`.
+    /// Creates the next ending event of the run, and applies it to the journal. The ending events
+    /// are a result for each call that has no result, unless the calls are pending, followed by
+    /// `Finished`.
     pub(crate) fn next_ending_event(
         &self,
         reason: EndReason,
@@ -192,8 +195,8 @@ impl Journal {
         })
     }
 
-    /// Returns the outcome that the run would have if it ended now. The outcome lists pending calls
-    /// only if the reason is `Pending`.
+    /// Returns the outcome that the run would have if it ended now, with the given reason and
+    /// error. The outcome lists pending calls only if the reason is `Pending`.
     pub fn outcome(&self, reason: EndReason, error: Option<Error>) -> Outcome {
         self.with_state(|book| book.outcome(reason, error, None, Vec::new()))
     }
@@ -236,7 +239,7 @@ impl JournalState {
         self.nested_journals.iter().rev().find(|(id, _)| id == call_id).map(|(_, child)| child)
     }
 
-    /// Returns the sum of the tokens of all sub-agents, at all levels of nesting.
+    /// Returns the total tokens used by all sub-agents, at all levels of nesting.
     fn nested_usage(&self) -> Usage {
         self.nested_journals.iter().map(|(_, child)| child.usage() + child.nested_usage()).sum()
     }
@@ -257,8 +260,8 @@ impl JournalState {
     }
 }
 
-/// Returns whether the event, or the event that is nested in it, is of an unknown kind. Stores also
-/// skip events of unknown kinds.
+/// Returns whether the event, or an event nested in it, is of an unknown kind. Stores skip such
+/// events, too.
 fn is_ignored_event(event: &Event) -> bool {
     match event {
         Event::Unknown => true,

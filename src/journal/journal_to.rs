@@ -1,4 +1,4 @@
-//! The stream that writes events into a journal.
+//! The stream that records events in a journal.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -11,7 +11,8 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::journal::Journal;
 
-/// The stream that the [`journal_to`](crate::journal::EventStreamExt::journal_to) method returns.
+/// Records every event of a stream in a journal; returned by
+/// [`journal_to`](crate::journal::EventStreamExt::journal_to).
 #[pin_project]
 #[derive(Debug)]
 #[must_use = "streams do nothing unless polled"]

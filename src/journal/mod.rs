@@ -1,4 +1,4 @@
-//! The journal of a run: its history, usage and outcome, folded from its events.
+//! The journal of a run: the history, usage and outcome that result from the run's events.
 
 mod event_stream_ext;
 mod finish_with;

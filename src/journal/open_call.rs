@@ -1,4 +1,4 @@
-//! The state of a call that waits for its result.
+//! The state of a call that is waiting for its result.
 
 use crate::event::ToolEvent;
 use crate::item::{
@@ -6,25 +6,25 @@ use crate::item::{
     TIMED_OUT_BEFORE_START, TIMED_OUT_MID_EXECUTION, ToolCall, ToolResult,
 };
 
-/// Why calls do not get results of their own.
+/// The reason why calls do not get results of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Interruption {
-    /// The run was interrupted, or failed.
+    /// The run was interrupted or failed.
     Interrupted,
-    /// The time limit of the run was reached.
+    /// The run's time limit was reached.
     TimedOut,
 }
 
-/// A call of a completed turn, until it has its result.
+/// A call from a completed turn that has no result yet.
 #[derive(Debug)]
 pub(super) struct OpenCall {
-    /// The call as the model wrote it.
+    /// The call as written by the model.
     call: ToolCall,
-    /// The call as it was shown for approval. A hook may have rewritten it.
+    /// The call as it was shown for approval. A hook may have rewritten the original call.
     pub(super) effective_call: Option<ToolCall>,
-    /// The name of the tool that runs. `Some` once the tool has started.
+    /// The name of the running tool. `Some` once the tool has started.
     started_tool: Option<String>,
-    /// The calls that the call's sub-agent waits for, if the sub-agent is suspended.
+    /// The calls for which the call's sub-agent is waiting, if the sub-agent is suspended.
     pub(super) nested_pending_calls: Vec<PendingCall>,
     /// The effects that the call reported before it was dropped.
     pub(super) report: EffectReport,
@@ -46,7 +46,7 @@ impl OpenCall {
         self.nested_pending_calls.clear();
     }
 
-    /// Creates the result for a call that does not get a result of its own.
+    /// Creates a result for a call that does not get one of its own.
     pub(super) fn missing_result(&self, cut: Interruption) -> ToolEvent {
         let (kind, text) = match (cut, self.started_tool.is_some()) {
             (Interruption::Interrupted, true) => {
@@ -67,7 +67,7 @@ impl OpenCall {
         ToolEvent::Output(result.with_report(self.report.clone()))
     }
 
-    /// Returns the call as it would run, or the calls that its sub-agent waits for.
+    /// Returns the call as it would run, or the calls for which its suspended sub-agent is waiting.
     pub(super) fn pending_calls(&self) -> Vec<PendingCall> {
         match self.nested_pending_calls.is_empty() {
             true => vec![self.effective_call.as_ref().unwrap_or(&self.call).into()],

@@ -1,4 +1,4 @@
-//! The fold of events over a history, without shared state.
+//! Applies events to a history, without shared state.
 
 use std::collections::HashSet;
 
@@ -14,29 +14,28 @@ use crate::journal::open_call::{Interruption, OpenCall};
 use crate::turn::{PartialTurn, TurnEvent};
 use crate::usage::Usage;
 
-/// The history, usage and state that result from the events so far.
+/// Tracks the history, usage and state that result from the events so far.
 #[derive(Debug)]
 pub(super) struct RunFold {
     /// The history without the open turn and the buffered results.
     history: History,
-    /// The items that were appended before the last rewrite of the history, as they were at that
-    /// time.
+    /// The items that were appended before the last rewrite of the history, in their original form.
     earlier_new_items: Vec<Item>,
-    /// The length of the history after its last rewrite, or at the start of the run. Items after
-    /// this position are new.
+    /// The length of the history after its last rewrite, or at the start of the run if it was never
+    /// rewritten. Items after this position are new.
     new_items_start: usize,
     /// The turn that is currently streaming.
     partial_turn: PartialTurn,
     /// The unanswered calls of completed turns, with their buffered results.
     open_calls: OpenCalls<OpenCall, ToolResult>,
     phase: InterruptedPhase,
-    /// The evidence in the results of the history, including results that were rewritten later.
+    /// The evidence from the results in the history, including results that were rewritten later.
     evidence: Vec<RawJson>,
     /// The usage of completed turns, of retracted attempts, and of compactions.
     usage: Usage,
     request_count: u32,
     completed_turns: u32,
-    /// The text of the last turn, including the text that it continues.
+    /// The text of the last turn, including any text that the turn continues.
     last_text: String,
     /// The text that the open turn continues.
     continued_text: String,
@@ -198,7 +197,7 @@ impl RunFold {
         self.update_call(&call_id, |call| call.effective_call = Some(asked));
     }
 
-    /// Records the effect report of a call that was dropped.
+    /// Records the effect report from a call that was dropped.
     pub(super) fn set_effect_report(&mut self, call_id: &str, report: EffectReport) {
         self.update_call(call_id, |call| call.report = report);
     }
@@ -209,8 +208,8 @@ impl RunFold {
         }
     }
 
-    /// Returns the current history. `continued` returns the current history of a suspended
-    /// sub-agent that has continued in the meantime.
+    /// Returns the current history. `continued` returns the current history of a sub-agent that was
+    /// suspended and has since continued.
     pub(super) fn history(&self, continued: impl Fn(&str) -> Option<History>) -> History {
         let mut history = self.history.clone();
         for call_id in self.history.suspended_call_ids() {
@@ -223,7 +222,7 @@ impl RunFold {
         history
     }
 
-    /// Returns the part of the history whose items have their final position.
+    /// Returns the part of the history whose items are already in their final position.
     pub(super) fn final_history(&self) -> &History {
         &self.history
     }
@@ -255,8 +254,9 @@ impl RunFold {
         self.open_calls.unanswered().next().map(|call| call.missing_result(cut))
     }
 
-    /// Creates the event that must precede the end of a run for this reason, which is a result for
-    /// the next call that has no result. Pending calls receive their results from outside the run.
+    /// Creates a result for the next call that has no result, as an event that must precede the end
+    /// of the run. If the end reason is `Pending`, no such event is needed, because pending calls
+    /// receive their results from outside the run.
     pub(super) fn missing_result_before_end(
         &self,
         reason: EndReason,
@@ -276,7 +276,7 @@ impl RunFold {
     }
 
     /// Returns the outcome that the run would have if it ended now. `history` must be the history
-    /// that the method [`history`](Self::history) returns.
+    /// returned by [`history`](Self::history).
     pub(super) fn outcome(
         &self,
         history: History,
@@ -316,7 +316,7 @@ impl RunFold {
     }
 }
 
-/// Returns the phase that an event starts.
+/// Returns the phase that an event starts, if any.
 fn phase_started_by(event: &Event) -> Option<InterruptedPhase> {
     match event {
         Event::Tool(ToolEvent::Started { .. } | ToolEvent::ApprovalRequested(_)) => {

@@ -1,14 +1,14 @@
-//! JSON lines: one object per line, each line terminated by LF. Sessions, traces and recordings use
-//! this format.
+//! Reads and writes JSON lines, with one object per line and an LF at the end of each line.
+//! Sessions, traces and recordings use this format.
 //!
 //! [`LineWriter`] writes lines until an error occurs; [`split_lines`], [`parse_values`] and
-//! [`read_lines`] read lines. A last line without its LF may be torn, which means that it was
-//! truncated by a crash.
+//! [`read_lines`] read lines. If the last line has no LF, the line may be torn, that is, truncated
+//! by a crash.
 //!
 //! A session's file is read with these functions but not written by a [`LineWriter`]. An append to
-//! the file is a single write, whose first line has the length and the checksum of the rest. The
-//! append is acknowledged after its bytes have reached the disk, and undone if the write fails, so
-//! that the next append works. Each append opens and locks the file for itself, because other
+//! the file is a single write, whose first line contains the length and the checksum of the rest.
+//! The append is acknowledged after its bytes have reached the disk, and undone if the write fails,
+//! so that the next append succeeds. Each append opens and locks the file separately, because other
 //! processes may have written to the file.
 
 mod read;

@@ -6,18 +6,18 @@ use std::io::{self, BufRead};
 use memchr::memchr;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
-/// A line of a text, with its number.
+/// A line with its line number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Line<T> {
-    /// The number of the line, counted from 1.
+    /// The line number, counted from 1.
     pub(crate) number: usize,
-    /// The text of the line without the LF.
+    /// The content of the line, without the LF.
     pub(crate) text: T,
     /// Whether the line ends with LF.
     pub(crate) is_terminated: bool,
 }
 
-/// Splits a text into lines.
+/// Splits bytes into lines.
 pub(crate) fn split_lines(text: &[u8]) -> impl Iterator<Item = Line<&[u8]>> {
     let (mut left, mut number) = (text, 0);
     std::iter::from_fn(move || {
@@ -34,8 +34,7 @@ pub(crate) fn split_lines(text: &[u8]) -> impl Iterator<Item = Line<&[u8]>> {
     })
 }
 
-/// Returns the lines of a reader, up to its first error, which is returned with the number of the
-/// line.
+/// Reads lines from a reader, up to the first error, which is returned with the number of the line.
 pub(crate) fn read_lines(
     mut from: impl BufRead,
 ) -> impl Iterator<Item = Result<Line<Vec<u8>>, (usize, io::Error)>> {
@@ -61,11 +60,12 @@ pub(crate) fn read_lines(
 }
 
 /// Deserializes each line and passes the value to `take`; blank lines are skipped. Returns the last
-/// line if it is torn, which means that it has no LF and is invalid.
+/// line if the line is torn, that is, if the line has no LF and is invalid.
 ///
 /// # Errors
 ///
-/// Returns the number of the first line that is invalid or that `take` rejects, and the reason.
+/// Returns an error with the line number and the reason if a line is invalid or is rejected by
+/// `take`.
 pub(crate) fn parse_values<V: DeserializeOwned>(
     text: &str,
     mut take: impl FnMut(V) -> Result<(), String>,
@@ -75,7 +75,7 @@ pub(crate) fn parse_values<V: DeserializeOwned>(
         let refused = |why: &dyn Display| format!("line {}: {why}", line.number);
         match serde_json::from_slice(line.text) {
             Ok(value) => take(value).map_err(|why| refused(&why))?,
-            // A line without LF was not written completely.
+            // A line without an LF was not written completely.
             Err(_) if !line.is_terminated && line.number > 1 => return Ok(Some(line.text)),
             Err(error) => return Err(refused(&error)),
         }
@@ -89,8 +89,8 @@ impl<T: AsRef<[u8]>> Line<T> {
     }
 }
 
-/// Returns whether a crash may have left these bytes of a line, which means that the bytes are the
-/// start of an object in compact JSON.
+/// Returns whether these bytes may be what a crash left of a line, that is, whether the bytes are
+/// the start of an object in compact JSON.
 pub(crate) fn is_truncated_object(tail: &[u8]) -> bool {
     let text = match str::from_utf8(tail) {
         Ok(text) => text,
@@ -112,7 +112,7 @@ pub(crate) fn is_truncated_object(tail: &[u8]) -> bool {
             || needs_more(text.trim_end_matches(number)))
 }
 
-/// Returns whether these bytes are a complete line without its LF.
+/// Returns whether these bytes are a complete line that lacks only its LF.
 pub(crate) fn is_complete_object(tail: &[u8]) -> bool {
     tail.ends_with(b"}") && serde_json::from_slice::<IgnoredAny>(tail).is_ok()
 }

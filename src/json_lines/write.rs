@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-/// The number of buffered bytes after which lines are passed to the writer.
+/// The number of buffered bytes at which the lines are passed to the writer.
 const MAX_BUFFERED_BYTES: usize = 16 << 10;
 
 /// Buffers lines and passes them to a writer. After the first error, the `LineWriter` keeps the
@@ -13,15 +13,15 @@ const MAX_BUFFERED_BYTES: usize = 16 << 10;
 pub(crate) struct LineWriter<F> {
     out: Box<dyn Write + Send>,
     buffer: Vec<u8>,
-    /// Whether lines are accepted; false after an error, and during a call of the writer, which may
-    /// panic.
+    /// Whether lines are accepted; false after an error, and while the writer is being called,
+    /// since the writer may panic.
     is_open: bool,
     failure: Option<F>,
     make_failure: fn(io::Error) -> F,
 }
 
 impl<F> LineWriter<F> {
-    /// Creates a writer that converts its error with `to_failure`.
+    /// Creates a writer that converts an I/O error with `to_failure`.
     pub(crate) fn new(out: impl Write + Send + 'static, to_failure: fn(io::Error) -> F) -> Self {
         let (out, lines) = (Box::new(out), Vec::new());
         Self { out, buffer: lines, is_open: true, failure: None, make_failure: to_failure }
@@ -33,7 +33,7 @@ impl<F> LineWriter<F> {
         self.append_with(|lines| push_json_line(lines, line));
     }
 
-    /// Appends an object that is already serialized, or keeps the error of serializing the object.
+    /// Appends an object that is already serialized, or keeps the error if serialization failed.
     pub(crate) fn append_json(&mut self, json: serde_json::Result<String>) {
         self.append_with(|lines| {
             lines.extend(json?.as_bytes());
@@ -90,8 +90,8 @@ impl<F: fmt::Debug> fmt::Debug for LineWriter<F> {
     }
 }
 
-/// Appends a line to a text. Compact JSON contains no LF, because an LF is escaped as `\n` in
-/// strings.
+/// Serializes a value and appends it to `text` as a line. Compact JSON contains no LF, because an
+/// LF is escaped as `\n` in strings.
 ///
 /// # Errors
 ///

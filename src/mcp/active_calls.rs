@@ -1,4 +1,4 @@
-//! The calls in progress on a connection, and the messages of the server that belong to them.
+//! The calls in progress on a connection, and the server's messages that belong to them.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,14 +11,15 @@ use tokio::sync::oneshot;
 
 use crate::lock::lock_ignoring_poison;
 
-/// The maximum number of calls whose progress is kept if it arrives before the call is registered.
+/// The maximum number of calls for which progress is kept if it arrives before the call is
+/// registered.
 const MAX_EARLY_PROGRESS: usize = 64;
 
-/// The maximum number of questions of a server that wait for each call.
+/// The maximum number of the server's questions that can wait for each call.
 const MAX_WAITING_QUESTIONS: usize = 16;
 
 /// The calls in progress on a connection. The connection's tasks store incoming messages here, and
-/// a call takes its messages when it is polled. No message is kept for a call that was dropped.
+/// a call takes its messages when it is polled. Messages for dropped calls are not kept.
 #[derive(Debug, Default)]
 pub(super) struct ActiveCalls {
     registered: Mutex<Registered>,
@@ -29,9 +30,10 @@ pub(super) struct ActiveCalls {
 struct Registered {
     calls: Vec<Arc<ActiveCall>>,
     early_progress: HashMap<String, Value>,
-    /// The number of calls that are being sent, whose ids are not known yet.
+    /// The number of calls that are being sent and whose ids are not known yet.
     sending_count: usize,
-    /// The questions that may belong to calls that are being sent, with the ids of their requests.
+    /// The questions that may belong to calls that are being sent, each with the id of the request
+    /// it belongs to, if known.
     early_questions: Vec<(Option<String>, Question)>,
 }
 
@@ -39,7 +41,7 @@ struct Registered {
 #[derive(Debug)]
 pub(super) struct ActiveCall {
     number: u64,
-    /// The id of the call's request and the token of its progress, as JSON.
+    /// The id of the call's request, as JSON. The progress token is also JSON.
     request_id: String,
     progress_token: String,
     state: Mutex<CallState>,
@@ -48,14 +50,13 @@ pub(super) struct ActiveCall {
 
 #[derive(Debug, Default)]
 struct CallState {
-    /// The newest progress that the call has not taken yet; newer progress replaces older progress.
+    /// The latest progress that the call has not taken yet. Newer progress replaces older progress.
     progress: Option<Value>,
     questions: VecDeque<Question>,
     is_over: bool,
 }
 
-/// A request of the server, and the channel for its answer. A question that is dropped is answered
-/// as declined.
+/// A request from the server, and the channel for its answer. Dropping a question declines it.
 #[derive(Debug)]
 pub(super) struct Question {
     pub(super) method: String,
@@ -63,14 +64,14 @@ pub(super) struct Question {
     pub(super) answer: oneshot::Sender<Value>,
 }
 
-/// A message for a call that is not the answer to the call.
+/// A message for a call, other than the call's answer.
 #[derive(Debug)]
 pub(super) enum Arrived {
     Progress(Value),
     Question(Question),
 }
 
-/// A call that is being sent. If the server asks before the call is registered, its questions wait
+/// A call that is being sent. Questions that the server asks before the call is registered wait
 /// until the call is registered or this value is dropped.
 #[derive(Debug)]
 pub(super) struct SendingCall(Arc<ActiveCalls>);
@@ -89,7 +90,7 @@ impl Drop for SendingCall {
 }
 
 impl ActiveCalls {
-    /// Announces a call before the call is sent.
+    /// Announces that a call is about to be sent.
     pub(super) fn begin_sending(self: &Arc<Self>) -> SendingCall {
         lock_ignoring_poison(&self.registered).sending_count += 1;
         SendingCall(Arc::clone(self))
@@ -120,8 +121,8 @@ impl ActiveCalls {
         ActiveCallGuard { calls: Arc::clone(self), call }
     }
 
-    /// Stores progress for the call with this token. New progress replaces progress that the call
-    /// has not taken yet.
+    /// Stores progress for the call with this token, and replaces progress that the call has not
+    /// taken yet.
     pub(super) fn on_progress(&self, token: &str, progress: Value) {
         let mut registered = lock_ignoring_poison(&self.registered);
         match registered.calls.iter().find(|call| call.progress_token == token).cloned() {
@@ -140,8 +141,8 @@ impl ActiveCalls {
         }
     }
 
-    /// Passes a question to the call that the question belongs to, or to the newest call if that is
-    /// unknown. Returns the question if no call can take it.
+    /// Passes a question to the call that it belongs to, or to the newest call if it is unknown
+    /// which call that is. Returns the question if no call can take it.
     pub(super) fn on_question(
         &self,
         request_id: Option<&str>,
@@ -180,7 +181,7 @@ pub(super) struct ActiveCallGuard {
 }
 
 impl ActiveCallGuard {
-    /// Takes the next message that is not the answer to the call.
+    /// Takes the next message other than the call's answer.
     pub(super) fn poll_arrived(&self, cx: &mut Context<'_>) -> Poll<Arrived> {
         self.call.waker.register(cx.waker());
         let mut state = lock_ignoring_poison(&self.call.state);

@@ -1,4 +1,4 @@
-//! One call of a server's tool, from its request to its result.
+//! A single call to a server's tool, from the request to the result.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -156,8 +156,8 @@ pub(super) fn call_tool(
     .boxed()
 }
 
-/// Returns the number of questions that a result counts as: at least 1, because a result without
-/// questions waits as well.
+/// Returns the number of questions that a result counts as. The number is at least 1, because a
+/// result without questions also makes the call wait.
 pub(super) fn question_count(result: &Value) -> u32 {
     let questions = result["inputRequests"].as_object().map_or(0, Map::len);
     u32::try_from(questions).unwrap_or(u32::MAX).max(1)
@@ -170,8 +170,8 @@ fn unanswered(server: &str, limit: Duration) -> ToolOutput {
     ))
 }
 
-/// Returns the next step of answering a question. Returns `None` if the server has stopped waiting
-/// for the answer, or has answered the call without an answer to the question.
+/// Returns the next step in answering a question. Returns `None` if the server has stopped waiting
+/// for the answer, or has answered the call without waiting for the answer to the question.
 async fn next_answering(
     answering: &mut BoxStream<'static, Answering>,
     question: &mut oneshot::Sender<Value>,
@@ -186,8 +186,8 @@ async fn next_answering(
     .await
 }
 
-/// Answers a result's questions without a model. Returns `None` if a question needs a model or is
-/// not allowed.
+/// Answers the questions in a result without using a model. Returns `None` if a question needs a
+/// model or is not allowed.
 pub(super) async fn answer_questions(
     shared: &SharedClient,
     result: &Value,
@@ -223,7 +223,7 @@ fn call_params(tool: &ListedTool, arguments: &Value) -> Map<String, Value> {
     Map::from_iter([name, arguments])
 }
 
-/// Returns the next update of a call, or `None` after `limit` without an update.
+/// Returns the next update of a call, or `None` if there is no update within `limit`.
 async fn next_update(pending: &mut PendingRequest, limit: Duration) -> Option<CallUpdate> {
     let mut idle = Deadline::new(TimeLimit::Default(limit));
     future::poll_fn(|cx| match pending.poll_update(cx) {
@@ -233,7 +233,7 @@ async fn next_update(pending: &mut PendingRequest, limit: Duration) -> Option<Ca
     .await
 }
 
-/// Converts an error to a result for the model, with advice on how to proceed.
+/// Converts an error to a result that tells the model how to proceed.
 fn failure(error: &Error) -> ToolOutput {
     use crate::error::ErrorKind::{Auth, Connect, InvalidRequest, Timeout, Unsupported};
 
@@ -248,7 +248,7 @@ fn failure(error: &Error) -> ToolOutput {
     ToolOutput::error(format!("Error: {error}. {advice}"))
 }
 
-/// A question of a server that is being answered.
+/// A question from a server that is being answered.
 struct Asked {
     answer: AnswerSource,
     limit: Duration,
@@ -261,9 +261,9 @@ enum AnswerSource {
     Refused,
 }
 
-/// A step of answering a question.
+/// A step in answering a question.
 enum Answering {
-    /// An event of the model that answers the question.
+    /// An event from the model that answers the question.
     Event(ToolUpdate),
     Answer(Value),
     Refused,
@@ -324,7 +324,8 @@ impl Asked {
     }
 }
 
-/// Runs a model as a sub-agent of the call, so that the usage of the model counts for the run.
+/// Runs a model as a sub-agent of the call, so that the tokens it uses count toward the run's
+/// usage.
 fn sample(agent: &Agent, params: &Value, cx: &ToolContext) -> Option<AnswerSource> {
     let limit = params["maxTokens"].as_u64().and_then(|tokens| u32::try_from(tokens).ok());
     let own_limit = agent.max_output_tokens().unwrap_or(u32::MAX);

@@ -26,40 +26,40 @@ use crate::mcp::shared_client::{AcceptedDefinitions, Settings, SharedClient};
 use crate::mcp::{ServerCommand, ServerInfo};
 use crate::tool::{Tool, ToolList, ToolOutput, ToolSource, ToolUpdate, Toolkit};
 
-/// A client of one MCP server: its tools, its resources and its prompts. The client is cheap to clone; clones share the
-/// connection.
+/// A client for one MCP server, which gives access to the server's tools, resources and prompts. The client is cheap to
+/// clone; clones share the connection.
 ///
-/// An agent gets the tools with [`Agent::with_tool_source`](crate::Agent::with_tool_source). The agent then lists the
-/// tools before each request and so detects changes. [`toolkit`](Self::toolkit) returns the tools at one moment.
+/// To give the tools to an agent, pass the client to [`Agent::with_tool_source`](crate::Agent::with_tool_source). The
+/// agent then lists the tools before each request and so detects changes. [`toolkit`](Self::toolkit) returns the tools
+/// as they are when it is called.
 ///
 /// # The connection
 ///
-/// The client connects on first use. To connect, the client starts the server's process, or sends a first request to
-/// its address, and detects which version of the protocol the server uses. If the connection breaks, the next use
-/// reconnects and lists the tools again. The connection needs a tokio runtime, whose tasks drive the connection. If the
-/// runtime ends, the process is ended as well.
+/// The client connects on first use: it starts the server's process, or sends a first request to the server's address,
+/// and detects which version of the protocol the server uses. If the connection breaks, the next use of the client
+/// reconnects and lists the tools again. The connection needs a tokio runtime, because it runs as tasks on that
+/// runtime. If the runtime shuts down, the server's process is ended as well.
 ///
-/// When the last clone and the last of its tools are dropped, the connection is closed. After the standard input of a
-/// server's process was closed, the process has [`Limits::close`] to end. After this time, the process and all
-/// processes in its group are killed. Processes that have left the group keep running, and on Windows only the process
-/// itself is killed. [`close`](Self::close) waits until the processes are gone.
+/// The connection is closed when the last clone of the client and the last of its tools are dropped. Closing the
+/// connection closes the standard input of the server's process, which then has [`Limits::close`] to exit. After that
+/// time, the process and all processes in its group are killed. Processes that have left the group keep running, and on
+/// Windows only the process itself is killed. [`close`](Self::close) waits until the processes are gone.
 ///
-/// Each method that begins with `with_` returns a client with a separate, new connection. [`allow`](Self::allow),
+/// Each method whose name begins with `with_` returns a client with a separate, new connection. [`allow`](Self::allow),
 /// [`trusted`](Self::trusted), [`only`](Self::only) and [`without`](Self::without) return a client that shares the
-/// connection, so that two agents can use different tools of one server.
+/// connection, so that two agents can use different tools from the same server.
 ///
 /// # Trust
 ///
-/// Each call requires [approval](crate::Tool::requires_approval), unless its tool is [allowed](Self::allow) or the
-/// server is [trusted](Self::trusted). The hints that a server sends with its tools never change this rule. If the
-/// description, the schema or the hints of a tool change after the tool was first listed, calls of the tool require
-/// approval again. The approval is required until a call of the changed tool is approved. A call that the model made
-/// before it received the changed definition does not run. [`with_fingerprints`](Self::with_fingerprints) extends this
-/// check to later processes.
+/// Each call requires [approval](crate::Tool::requires_approval), unless the called tool is [allowed](Self::allow) or
+/// the server is [trusted](Self::trusted). The hints that a server sends with its tools never change this rule. If a
+/// tool's description, schema or hints change after the tool was first listed, calls to the tool require approval
+/// again, until a call to the changed tool is approved. A call that the model made before it received the changed
+/// definition does not run. [`with_fingerprints`](Self::with_fingerprints) extends this check to later processes.
 ///
-/// A call that requires approval ends the run as [`Pending`](crate::event::EndReason::Pending); continue the run with
-/// [`Agent::resume`](crate::Agent::resume). An [interactive](crate::Agent::interactive) run waits for the approval
-/// instead.
+/// A call that requires approval ends the run with the reason [`Pending`](crate::event::EndReason::Pending); continue
+/// the run with [`Agent::resume`](crate::Agent::resume). An [interactive](crate::Agent::interactive) run waits for the
+/// approval instead.
 ///
 /// ```no_run
 /// use turnstream::mcp::{Client, ServerCommand};
@@ -82,14 +82,14 @@ pub struct Client {
     view: Arc<View>,
 }
 
-/// The selection of the server's tools, and which of them run without approval.
+/// Selects the tools to use from the server, and which of them run without approval.
 #[derive(Default)]
 struct View {
     trusts_all: bool,
     allowed: BTreeSet<String>,
     only: Option<BTreeSet<String>>,
     without: BTreeSet<String>,
-    /// The tools of the last listing.
+    /// The tools built from the last listing.
     built: Mutex<Option<BuiltTools>>,
 }
 
@@ -102,14 +102,14 @@ struct BuiltTools {
 }
 
 impl Client {
-    /// Creates a client of a server that runs as a process on this machine.
+    /// Creates a client for a server that runs as a process on this machine.
     pub fn stdio(command: ServerCommand) -> Self {
         Self::new(Endpoint::Stdio(command))
     }
 
-    /// Creates a client of a server at an address, for example `https://mcp.example.com/mcp`, over streamable HTTP. The
-    /// older transport with two addresses (`sse`) is not supported. Logging in is not supported, so a server that
-    /// requires OAuth needs a token that you pass to [`with_credential`](Self::with_credential).
+    /// Creates a client for a server at an address, for example `https://mcp.example.com/mcp`, over streamable HTTP.
+    /// The older transport with two addresses (`sse`) is not supported. Logging in is not supported either, so a server
+    /// that requires OAuth needs a token, which you pass to [`with_credential`](Self::with_credential).
     ///
     /// # Errors
     ///
@@ -118,9 +118,9 @@ impl Client {
         Ok(Self::new(Endpoint::Http(Arc::new(HttpEndpoint::new(url)?))))
     }
 
-    /// Creates a client of a server that reads and writes lines on a pair of streams, such as a socket or an SSH
-    /// channel. `open` is called for each attempt to connect. If a server does not respond to the newer version of the
-    /// protocol, `open` is called again for the attempt with the older version.
+    /// Creates a client for a server that reads and writes lines on a pair of streams, such as a socket or an SSH
+    /// channel. The client calls `open` for each connection attempt. If a server does not respond to the newer version
+    /// of the protocol, the client calls `open` again to try the older version.
     ///
     /// ```
     /// use turnstream::mcp::Client;
@@ -172,14 +172,14 @@ impl Client {
         Self { shared: Arc::new(shared), view: Arc::default() }
     }
 
-    /// Sets the server's name, which is the prefix of the names of its tools: `{name}__{tool}`. By default, the name is
+    /// Sets the server's name, which becomes the prefix of its tool names: `{name}__{tool}`. By default, the name is
     /// derived from the command or the address, such as `filesystem` from `npx
-    /// @modelcontextprotocol/server-filesystem`. If neither contains a suitable word, the default name is `server`. Two
-    /// servers of one agent need different names.
+    /// @modelcontextprotocol/server-filesystem`. If neither contains a suitable word, the default name is `server`. If
+    /// an agent uses two servers, their names must differ.
     ///
-    /// Providers accept letters, digits, `_` and `-`, and at most 64 characters. A tool's name that does not fit, or a
-    /// server's name of more than 24 characters, is shortened. A shortened name ends with a hash of the whole name, so
-    /// that the name is the same in each listing.
+    /// Providers accept letters, digits, `_` and `-`, and at most 64 characters. Tool names that break these rules, and
+    /// server names longer than 24 characters, are changed or shortened. Such a name ends with a hash of the original
+    /// name, so that the name is the same in each listing.
     pub fn with_name(self, name: impl Into<String>) -> Self {
         self.update_settings(|settings| settings.name = name.into())
     }
@@ -196,9 +196,9 @@ impl Client {
     }
 
     /// Sets how requests are authorized. A key or a token is sent as `authorization: Bearer …`. If the server responds
-    /// with 401, the token is fetched again once; a second 401 is an error of the kind [`Auth`](ErrorKind::Auth). A
-    /// [signer](Credential::signer) gets an empty body, because the transport does not give access to the request body.
-    /// The credential has no effect unless the server is reached over HTTP.
+    /// with 401, the client fetches the token again once; a second 401 is an error of the kind
+    /// [`Auth`](ErrorKind::Auth). A [signer](Credential::signer) gets an empty body, because the transport does not
+    /// give access to the request body. The credential has no effect unless the server is reached over HTTP.
     pub fn with_credential(self, credential: Credential) -> Self {
         self.update_endpoint(|endpoint| endpoint.credential = Some(credential))
     }
@@ -211,9 +211,9 @@ impl Client {
 
     /// Lets the server ask the user during a call. Without this method, the server's questions are declined.
     ///
-    /// If the answer takes longer than [`Limits::input`], the question is answered with
-    /// [`Cancel`](ElicitationAnswer::Cancel) and the future is dropped. The future is also dropped with the call. If
-    /// the future panics, the question is declined.
+    /// If the user's answer takes longer than [`Limits::input`], the server gets the answer
+    /// [`Cancel`](ElicitationAnswer::Cancel) and the future is dropped. The future is also dropped if the call is
+    /// dropped. If the future panics, the question is declined.
     pub fn with_elicitation<F, R>(self, ask: F) -> Self
     where
         F: Fn(Elicitation) -> R + Send + Sync + 'static,
@@ -223,38 +223,37 @@ impl Client {
         self.update_settings(|settings| settings.answerers.elicitation = Some(ask))
     }
 
-    /// Lets the server send requests to a model during a call (`sampling`). Without this method, the server gets an
-    /// error as the answer.
+    /// Lets the server send requests to a model during a call (`sampling`). Without this method, such requests get an
+    /// error.
     ///
-    /// The agent runs as a sub-agent of the call. The agent's events are nested in the events of the run. The tokens
-    /// that the agent uses count for the run and its [budget](crate::Agent::with_budget). The server's messages are
+    /// The agent runs as a sub-agent of the call, and its events are nested in the run's events. The tokens that the
+    /// agent uses count toward the run's usage and [budget](crate::Agent::with_budget). The server's messages are
     /// combined into one text prompt. The server's limit on output tokens can only lower the agent's own limit. The
-    /// server's model preference is ignored. The agent's calls that require approval are denied.
+    /// server's model preference is ignored. If the agent calls a tool that requires approval, the call is denied.
     pub fn with_sampling(self, agent: Agent) -> Self {
         self.update_settings(|settings| settings.answerers.sampling = Some(agent))
     }
 
     /// Sets the folders that the server should restrict itself to (`roots`). The restriction is not enforced, and a
-    /// process can read other folders. Without this method, a server that requests the folders gets an error as the
-    /// answer.
+    /// process can read other folders. Without this method, a server that requests the folders gets an error.
     pub fn with_roots<P: Into<PathBuf>>(self, folders: impl IntoIterator<Item = P>) -> Self {
         let folders = folders.into_iter().map(Into::into).collect();
         self.update_settings(|settings| settings.answerers.roots = Some(folders))
     }
 
-    /// Sets whether audio and other files in results are sent to the model. By default, only the type and size of a
-    /// file are sent.
+    /// Sets whether audio and other files in results are sent to the model. By default, only a file's type and size are
+    /// sent.
     pub fn with_media(self, media: MediaParts) -> Self {
         self.update_settings(|settings| settings.media = media)
     }
 
-    /// Lets all calls of the server's tools run without approval.
+    /// Lets all calls to the server's tools run without approval.
     pub fn trusted(self) -> Self {
         self.update_view(|view| view.trusts_all = true)
     }
 
-    /// Lets calls of these tools run without approval. The names are the server's own names, as also for
-    /// [`only`](Self::only) and [`without`](Self::without). Names that the server does not list are ignored.
+    /// Lets calls to these tools run without approval. As in [`only`](Self::only) and [`without`](Self::without), use
+    /// the server's own tool names. Names that the server does not list are ignored.
     pub fn allow<T: Into<String>>(self, tools: impl IntoIterator<Item = T>) -> Self {
         self.update_view(|view| view.allowed.extend(tools.into_iter().map(Into::into)))
     }
@@ -269,9 +268,9 @@ impl Client {
         self.update_view(|view| view.without.extend(tools.into_iter().map(Into::into)))
     }
 
-    /// Sets the accepted definitions of the tools, as returned by [`fingerprints`](Self::fingerprints), for example in
-    /// an earlier process. Calls of a tool that is missing from `known`, or whose definition differs from `known`,
-    /// require approval, even if the tool is allowed.
+    /// Sets the accepted tool definitions, as returned by [`fingerprints`](Self::fingerprints), for example in an
+    /// earlier process. Calls to a tool that is missing from `known`, or whose definition differs from the one in
+    /// `known`, require approval, even if the tool is allowed.
     pub fn with_fingerprints(self, known: &BTreeMap<String, String>) -> Self {
         let parsed = known.iter().filter_map(|(name, fingerprint)| {
             Some((name.clone(), u128::from_str_radix(fingerprint, 16).ok()?))
@@ -281,20 +280,19 @@ impl Client {
         Self { shared: Arc::new(shared), view: Arc::new(self.view.with_nothing_built()) }
     }
 
-    /// Returns the server's name, which is the prefix of its tools' names.
+    /// Returns the server's name, used as the prefix for its tool names.
     pub fn name(&self) -> &str {
         &self.shared.settings.name
     }
 
     /// Lists the server's tools and returns them as a toolkit.
     ///
-    /// An agent with this toolkit keeps the returned definitions. If the definition of a tool changes later, the calls
-    /// of the tool do not run. For tools that may change, use
-    /// [`Agent::with_tool_source`](crate::Agent::with_tool_source).
+    /// An agent with this toolkit keeps the returned definitions. If a tool's definition changes later, calls to the
+    /// tool do not run. For tools that may change, use [`Agent::with_tool_source`](crate::Agent::with_tool_source).
     ///
     /// # Errors
     ///
-    /// If a process fails, the error's message includes the last lines of the process's standard error.
+    /// If a server's process fails, the error message includes the last lines of its standard error.
     ///
     /// - [`Connect`](ErrorKind::Connect) if the process or the address cannot be reached or the connection breaks, and
     ///   [`Timeout`](ErrorKind::Timeout) if the connection is not ready in time.
@@ -307,9 +305,9 @@ impl Client {
         Ok(Toolkit::new(self.list().await?.tools.iter().cloned()))
     }
 
-    /// Calls a tool by the server's own name, directly from the program instead of from a model. The arguments are sent
-    /// unchanged, and no approval is required. The progress of the call is not reported. The server may ask the user
-    /// questions, but may not send requests to a model.
+    /// Calls a tool directly from the program instead of from a model. `tool` is the server's own name for the tool.
+    /// The arguments are sent unchanged, and no approval is required. The call's progress is not reported. The server
+    /// may ask the user questions, but may not send requests to a model.
     ///
     /// Dropping the future cancels the call on the server.
     ///
@@ -325,9 +323,9 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the server does not have the tool, and the errors of
-    /// [`toolkit`](Self::toolkit). A failure after the start of the call is not an error, but an output that describes
-    /// the failure.
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the server does not have the tool, and the errors listed for
+    /// [`toolkit`](Self::toolkit). A call that fails after it has started does not return an error, but an output that
+    /// describes the failure.
     pub async fn call_tool(&self, tool: &str, arguments: Value) -> Result<ToolOutput, Error> {
         let listing = self.shared.listing().await?;
         let known = listing.tools.iter().find(|known| known.original_name == tool);
@@ -353,14 +351,14 @@ impl Client {
         }))
     }
 
-    /// Returns notes on the last listing: the tools that were left out, with the reason, and definitions that have
-    /// changed. Returns an empty list before the first listing.
+    /// Returns notes on the last listing: which tools were left out and why, and which definitions have changed.
+    /// Returns an empty list before the first listing.
     pub fn notes(&self) -> Vec<String> {
         let built = lock_ignoring_poison(&self.view.built);
         built.as_ref().map_or_else(Vec::new, |built| built.notes.to_vec())
     }
 
-    /// Returns the server's description of itself. Connects to the server if necessary.
+    /// Returns the server's description of itself. Connects to the server first if necessary.
     ///
     /// # Errors
     ///
@@ -369,9 +367,10 @@ impl Client {
         Ok(self.shared.connection().await?.info.clone())
     }
 
-    /// Returns the fingerprints of the accepted tool definitions, by the tools' own names, to be stored for
-    /// [`with_fingerprints`](Self::with_fingerprints). The accepted definition of a tool is the first definition that
-    /// was listed, or the definition at the time of the last approved call. Lists the tools if necessary.
+    /// Returns the fingerprints of the accepted tool definitions, keyed by the server's own tool names. Store the
+    /// fingerprints to pass them to [`with_fingerprints`](Self::with_fingerprints) later. The accepted definition of a
+    /// tool is the first definition that was listed, or the definition at the time of the last approved call. Lists the
+    /// tools first if necessary.
     ///
     /// # Errors
     ///
@@ -383,14 +382,14 @@ impl Client {
         Ok(accepted.by_name.into_iter().map(as_text).collect())
     }
 
-    /// Returns the end of the standard error of the server's process, at most [`Limits::stderr_bytes`]. Returns `None`
-    /// without a process.
+    /// Returns the end of the server process's standard error, limited to [`Limits::stderr_bytes`]. Returns `None` if
+    /// the server is not a process.
     pub fn stderr(&self) -> Option<String> {
         self.shared.last_connection()?.stderr()
     }
 
-    /// Closes the connection, and waits until the server's process and its process group are gone. Calls in progress
-    /// fail. The next use of the client reconnects.
+    /// Closes the connection, and waits until the server's process and its process group are gone. Calls that are in
+    /// progress fail. The next use of the client reconnects.
     pub async fn close(&self) {
         self.shared.close().await;
     }
@@ -404,7 +403,7 @@ impl Client {
         MediaRules { parts: *media, max_bytes: limits.media_bytes }
     }
 
-    /// Returns the tools of the view, which are built once for each listing.
+    /// Returns the tools of this view. The tools are built once for each listing.
     async fn list(&self) -> Result<BuiltTools, Error> {
         let listing = self.shared.listing().await?;
         let accepted_revision = self.shared.accepted_revision();
@@ -467,7 +466,7 @@ impl Client {
         Ok(tool)
     }
 
-    /// Returns a client with other settings and a separate connection.
+    /// Returns a client with the updated settings and a separate connection.
     fn update_settings(self, update: impl FnOnce(&mut Settings)) -> Self {
         let mut settings = self.shared.settings.clone();
         update(&mut settings);
@@ -489,8 +488,9 @@ impl Client {
     }
 }
 
-/// Lists the tools before each request of a run. After a change that the server reports, or after a reconnect, all
-/// tools are listed again. If that listing fails, the run keeps the last tool list and adds a note about the failure.
+/// Lists the tools before each request in a run. After the server has reported a change, or after a reconnect, all
+/// tools are listed again. If listing the tools again fails, the run keeps the last tool list and adds a note about the
+/// failure.
 impl ToolSource for Client {
     fn name(&self) -> &str {
         self.name()

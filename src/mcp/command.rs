@@ -8,8 +8,8 @@ use std::process::Stdio;
 
 use crate::http::{Secret, is_secret_name};
 
-/// The variables of this process that each server gets, in addition to `LC_*`. The variables are sufficient to find
-/// programs, the user's folders and the time zone, and contain no keys.
+/// The variables that each server inherits from this process, in addition to `LC_*`. The variables are sufficient to
+/// find programs, the user's folders and the time zone, and contain no keys.
 #[cfg(not(windows))]
 const INHERITED_VARIABLES: &[&str] =
     &["HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"];
@@ -35,9 +35,9 @@ const INHERITED_VARIABLES: &[&str] = &[
 
 /// The command that starts an MCP server, which communicates over its standard input and output.
 ///
-/// The server's environment is an allowlist that contains `PATH`, `HOME` and similar variables, and the variables that
-/// [`env`](Self::env) and [`inherit_env`](Self::inherit_env) name. API keys of model providers in this process's
-/// environment are not passed to a server unless they are named.
+/// The server's environment contains only `PATH`, `HOME` and similar variables, and the variables that are named with
+/// [`env`](Self::env) and [`inherit_env`](Self::inherit_env). API keys for model providers in this process's
+/// environment are not passed to a server unless their variables are named.
 ///
 /// ```
 /// use turnstream::mcp::ServerCommand;
@@ -79,36 +79,36 @@ impl ServerCommand {
         self
     }
 
-    /// Sets a variable of the server's environment. `Debug` and errors do not show the variable's value.
+    /// Sets a variable in the server's environment. `Debug` output and errors do not show the variable's value.
     pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
         self.env.insert(name.as_ref().to_owned(), value.as_ref().to_owned());
         self
     }
 
-    /// Passes a variable of this process to the server, if it is set when the server is started.
+    /// Passes one of this process's environment variables to the server, if the variable is set when the server starts.
     pub fn inherit_env(mut self, name: impl AsRef<OsStr>) -> Self {
         self.inherited.push(name.as_ref().to_owned());
         self
     }
 
-    /// Sets the working directory of the server. The default is the working directory of this process.
+    /// Sets the server's working directory. The default is this process's working directory.
     pub fn current_dir(mut self, folder: impl Into<PathBuf>) -> Self {
         self.working_dir = Some(folder.into());
         self
     }
 
-    /// Returns the program as text, for messages.
+    /// Returns the program's name as a string, for use in messages.
     pub(super) fn program(&self) -> String {
         self.program.to_string_lossy().into_owned()
     }
 
-    /// Returns the arguments as text.
+    /// Returns the arguments as strings.
     pub(super) fn args_as_text(&self) -> impl Iterator<Item = String> {
         self.args.iter().map(|arg| arg.to_string_lossy().into_owned())
     }
 
-    /// Returns the values that are masked in messages: the values of the named variables, and of arguments whose names
-    /// suggest a key, such as `--api-key` or `--token=…`.
+    /// Returns the values to mask in messages: the values of the named variables, and of arguments whose names suggest
+    /// a key, such as `--api-key` or `--token=…`.
     pub(super) fn secrets(&self) -> Vec<Secret> {
         let is_long = |value: &String| value.len() >= 8;
         let granted = self.granted_env().map(|(_, value)| value.to_string_lossy().into_owned());
@@ -121,7 +121,7 @@ impl ServerCommand {
         granted.chain(joined).chain(apart).filter(is_long).map(Secret::new).collect()
     }
 
-    /// Converts the command to a tokio command with pipes and its own process group.
+    /// Converts the command to a tokio command with piped streams and its own process group.
     pub(super) fn to_tokio(&self) -> tokio::process::Command {
         let mut command = tokio::process::Command::new(&self.program);
         command
@@ -149,7 +149,7 @@ impl ServerCommand {
     }
 }
 
-/// Returns whether a server gets the variable without an explicit grant.
+/// Returns whether a server inherits the variable without an explicit grant.
 fn is_usual(name: &OsStr) -> bool {
     let name = name.to_string_lossy();
     let is_listed = |known: &&str| match cfg!(windows) {

@@ -1,4 +1,4 @@
-//! Converts the content of results, resources and prompts to parts that a model reads.
+//! Converts the content of results, resources and prompts to parts that a model can read.
 
 use std::fmt::Write;
 
@@ -10,16 +10,16 @@ use serde_json::Value;
 use crate::item::{Content, Part};
 use crate::tool::ToolOutput;
 
-/// The image types that every provider with image input accepts.
+/// The image types that every provider that supports images accepts.
 const IMAGE_TYPES: &[&str] = &["image/gif", "image/jpeg", "image/png", "image/webp"];
 
-/// Whether media in a server's results are sent to the model. Images in GIF, JPEG, PNG and WebP are
-/// always sent, because every provider with image input accepts them.
+/// Whether media in a server's results is sent to the model. Images in the GIF, JPEG, PNG and WebP
+/// formats are always sent, because every provider that supports images accepts them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MediaParts {
-    /// Audio and other files are replaced by a line with their type and size, because a provider
-    /// that does not support such files rejects the whole request.
+    /// Audio and other files are replaced by a line that states their type and size, because a
+    /// provider that does not support such files rejects the whole request.
     #[default]
     Named,
     /// Audio and other files are sent as [`Part::File`], for a provider that supports them.
@@ -30,11 +30,11 @@ pub enum MediaParts {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MediaRules {
     pub(super) parts: MediaParts,
-    /// The maximum number of bytes; larger media are replaced by a line with their type and size.
+    /// The maximum size in bytes. Larger media is replaced by a line that states its type and size.
     pub(super) max_bytes: usize,
 }
 
-/// Converts the result of a call to the form that the model reads.
+/// Converts a call's result to the form that the model reads.
 pub(super) fn tool_output(result: &Value, media: MediaRules) -> ToolOutput {
     let blocks = result["content"].as_array().map_or(&[][..], Vec::as_slice);
     let mut parts: Vec<Part> = blocks.iter().flat_map(|block| parts_of(block, media)).collect();
@@ -55,7 +55,7 @@ pub(super) fn tool_output(result: &Value, media: MediaRules) -> ToolOutput {
     }
 }
 
-/// Creates content from parts. Consecutive texts are joined with line feeds.
+/// Creates content from parts, and joins consecutive texts with line feeds.
 pub(super) fn content_of(parts: Vec<Part>) -> Content {
     let mut joined: Vec<Part> = Vec::with_capacity(parts.len());
     for part in parts {
@@ -73,7 +73,8 @@ pub(super) fn content_of(parts: Vec<Part>) -> Content {
     }
 }
 
-/// Returns the parts of one content block. A block of an unknown kind becomes its JSON text.
+/// Returns the parts of one content block. A block of an unknown kind is converted to its JSON
+/// text.
 pub(super) fn parts_of(block: &Value, media: MediaRules) -> Vec<Part> {
     let text = |field: &str| block[field].as_str();
     let part = match (text("type"), text("data"), text("text")) {
@@ -89,7 +90,7 @@ pub(super) fn parts_of(block: &Value, media: MediaRules) -> Vec<Part> {
     vec![part]
 }
 
-/// Returns the parts of the contents of a resource.
+/// Returns the parts of a resource's contents.
 pub(super) fn resource_parts(resource: &Value, media: MediaRules) -> Vec<Part> {
     let uri = resource["uri"].as_str().unwrap_or("a resource");
     if let Some(text) = resource["text"].as_str() {
@@ -117,8 +118,8 @@ fn media_parts(media_type: &str, base64: &str, what: &str, media: MediaRules) ->
     vec![part]
 }
 
-/// Returns the number of bytes that a base64 text decodes to; `None` if the text is empty or not
-/// base64.
+/// Returns the number of bytes that a base64 string decodes to, or `None` if the string is empty or
+/// not base64.
 fn decoded_len(base64: &str) -> Option<usize> {
     let engine = GeneralPurpose::new(&STANDARD, PAD_OR_NOT);
     engine.decode(base64).ok().map(|bytes| bytes.len()).filter(|len| *len > 0)

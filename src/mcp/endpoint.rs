@@ -1,4 +1,4 @@
-//! The location of a server.
+//! Where a server runs, and how to reach it.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -13,7 +13,7 @@ use crate::http::{self, Credential, Header, HttpClient, Secret, is_secret_name, 
 use crate::lock::lock_ignoring_poison;
 use crate::mcp::ServerCommand;
 
-/// The location of a server: a process on this machine, a pair of streams, or an address.
+/// Where a server is reached: a process on this machine, a pair of streams, or an address.
 #[derive(Clone)]
 pub(super) enum Endpoint {
     Stdio(ServerCommand),
@@ -21,19 +21,19 @@ pub(super) enum Endpoint {
     Http(Arc<HttpEndpoint>),
 }
 
-/// The streams for a server's messages: the stream from the server and the stream to the server.
+/// The streams that carry a server's messages: first from the server, then to the server.
 pub(super) type Streams = (Box<dyn AsyncRead + Send + Unpin>, Box<dyn AsyncWrite + Send + Unpin>);
 
 pub(super) type OpenStreams = dyn Fn() -> BoxFuture<'static, io::Result<Streams>> + Send + Sync;
 
-/// An address, with the headers and settings for requests to that address.
+/// An address, with the headers and settings for requests to it.
 #[derive(Clone)]
 pub(super) struct HttpEndpoint {
     pub(super) address: http::Endpoint,
     pub(super) headers: Vec<Header>,
     pub(super) credential: Option<Credential>,
     pub(super) http_client: HttpClient,
-    /// The most recent keys and tokens that were sent.
+    /// The keys and tokens that were sent most recently.
     sent_secrets: Arc<Mutex<VecDeque<Secret>>>,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct HttpEndpoint {
 const MAX_SENT_SECRETS: usize = 8;
 
 impl Endpoint {
-    /// Returns the secrets that must not appear in messages.
+    /// Returns the secrets that messages must not contain.
     pub(super) fn secrets(&self) -> Vec<Secret> {
         match self {
             Self::Stdio(command) => command.secrets(),
@@ -54,7 +54,7 @@ impl Endpoint {
         }
     }
 
-    /// Returns a name for the server, derived from its command or address.
+    /// Returns the server's default name, derived from its command or address.
     pub(super) fn default_name(&self) -> String {
         let name = match self {
             Self::Stdio(command) => name_of_command(command),
@@ -86,7 +86,7 @@ impl HttpEndpoint {
         })
     }
 
-    /// Remembers the secrets of an authorized request, which must not appear in messages.
+    /// Remembers the secrets in an authorized request, which messages must not contain.
     pub(super) fn remember_secrets(&self, secrets: &[Secret]) {
         let mut sent = lock_ignoring_poison(&self.sent_secrets);
         for secret in secrets {
@@ -98,7 +98,7 @@ impl HttpEndpoint {
         sent.drain(..surplus);
     }
 
-    /// Returns an error if a key would be sent unencrypted.
+    /// Returns an error if the settings would send a key unencrypted.
     pub(super) fn validate(&self) -> Result<(), Error> {
         let has_key = self.credential.is_some()
             || self.address.has_credentials()
@@ -124,13 +124,13 @@ impl fmt::Debug for HttpEndpoint {
     }
 }
 
-/// Programs that run another program, which is named by the first argument.
+/// Programs that run another program, named by their first argument.
 const RUNNERS: &[&str] = &[
     "bun", "bunx", "deno", "docker", "node", "npm", "npx", "pipx", "pnpm", "podman", "python",
     "python3", "uv", "uvx", "yarn",
 ];
 
-/// Subcommands between a runner and the name of the program that it runs.
+/// Subcommands that come between a runner and the name of the program to run.
 const RUNNER_WORDS: &[&str] = &["dlx", "exec", "run", "tool", "x"];
 
 fn name_of_command(command: &ServerCommand) -> String {
@@ -143,7 +143,7 @@ fn name_of_command(command: &ServerCommand) -> String {
     name.unwrap_or(program)
 }
 
-/// Returns the last part of a path or a package's name, without an extension or a version.
+/// Returns the last part of a path or package name, without an extension or a version.
 fn stem(path: &str) -> String {
     let last = path.rsplit(['/', '\\']).next().unwrap_or(path);
     let last = last.split_once('@').map_or(last, |(name, _version)| name);
@@ -152,7 +152,7 @@ fn stem(path: &str) -> String {
     without.unwrap_or(last).to_owned()
 }
 
-/// Returns the distinctive part of a server's name: `git` in `mcp-server-git`.
+/// Returns the distinctive part of a server's name, such as `git` in `mcp-server-git`.
 fn server_word(name: &str) -> String {
     let parts = name.split(['-', '_']).filter(|part| !matches!(*part, "mcp" | "server" | ""));
     let word = parts.collect::<Vec<_>>().join("-");

@@ -1,8 +1,8 @@
-//! The limits on a server: bytes, pages and time.
+//! Limits on the bytes, pages and time that a server may use.
 
 use std::time::Duration;
 
-/// Limits on a server: the bytes and pages that the server may send, and the time that it may take.
+/// Limits on the bytes and pages that a server may send, and on the time that it may take.
 ///
 /// | limit | default | if it is exceeded |
 /// |---|---|---|
@@ -15,12 +15,12 @@ use std::time::Duration;
 /// | [`start`](Self::start) | 30 s | connecting fails with [`Timeout`](crate::ErrorKind::Timeout); the process ends |
 /// | [`request`](Self::request) | 60 s | the request, such as a page of a list, fails with `Timeout` |
 /// | [`call`](Self::call) | 60 s | the call is cancelled, and its result is an error |
-/// | [`call_total`](Self::call_total) | 10 min | the call is cancelled, and its result is a time-out |
-/// | [`input`](Self::input) | 5 min | the question to the user is answered as cancelled |
-/// | [`input_rounds`](Self::input_rounds) | 10 | the result of the call is an error |
-/// | [`close`](Self::close) | 3 s | processes that still run are killed |
+/// | [`call_total`](Self::call_total) | 10 min | the call is cancelled, and its result reports a time-out |
+/// | [`input`](Self::input) | 5 min | the server receives the answer that the user cancelled |
+/// | [`input_rounds`](Self::input_rounds) | 10 | the call's result is an error |
+/// | [`close`](Self::close) | 3 s | processes that are still running are killed |
 ///
-/// The text of a result is clipped like the result of any tool; see
+/// The text of a result is clipped like the result of any other tool; see
 /// [`Toolkit::with_max_result_bytes`](crate::Toolkit::with_max_result_bytes).
 ///
 /// ```
@@ -32,35 +32,36 @@ use std::time::Duration;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The maximum number of bytes of a message: a line on standard output, or an event or a body over HTTP.
+    /// The maximum size of a message in bytes. A message is a line on standard output, or, over HTTP, an event or a
+    /// body.
     pub message_bytes: usize,
     /// The maximum number of tools that a server may list.
     pub tools: usize,
-    /// The maximum number of pages of a list.
+    /// The maximum number of pages in a list.
     pub pages: usize,
-    /// The maximum total number of bytes of the schemas and descriptions of all tools.
+    /// The maximum total size in bytes of all tools' schemas and descriptions.
     pub schema_bytes: usize,
-    /// The maximum number of bytes of each image or file in a result.
+    /// The maximum size in bytes of each image or file in a result.
     pub media_bytes: usize,
-    /// The maximum number of bytes of the server's standard error that are kept; the newest bytes are kept.
+    /// The maximum number of bytes to keep from the server's standard error. The newest bytes are kept.
     pub stderr_bytes: usize,
     /// The maximum time from starting a process, or sending a first request, until the connection is ready. This time
-    /// includes the attempt with the newer version of the protocol and, if that attempt fails, the attempt with the
-    /// older version. An agent also limits the listing of its sources, with
+    /// includes the attempt to use the newer version of the protocol and, if that attempt fails, the attempt to use the
+    /// older version. An agent also limits the time for listing its sources' tools, with
     /// [`with_tool_source_timeout`](crate::Agent::with_tool_source_timeout). Raise both limits for a slow server.
     pub start: Duration,
-    /// The maximum time until the answer to a request that is not a call.
+    /// The maximum time to wait for the answer to a request that is not a tool call.
     pub request: Duration,
-    /// The maximum time of a call without an answer or progress. The time is paused while the server waits for the
-    /// answer to a question.
+    /// The maximum time that a call may go without an answer or progress. The timer is paused while the server waits
+    /// for the answer to a question.
     pub call: Duration,
-    /// The maximum total time of a call, including its questions.
+    /// The maximum total duration of a call, including the time spent on its questions.
     pub call_total: Duration,
-    /// The maximum time for the user to answer a question of the server.
+    /// The maximum time that the user may take to answer a server's question.
     pub input: Duration,
-    /// The maximum number of questions during a call.
+    /// The maximum number of questions that a server may ask during a call.
     pub input_rounds: u32,
-    /// The time that a process has to end after its standard input was closed.
+    /// The time that a process has to exit after its standard input is closed.
     pub close: Duration,
 }
 

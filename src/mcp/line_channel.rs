@@ -1,4 +1,4 @@
-//! Sends and receives messages as lines over a pair of streams. Received lines have a maximum
+//! Sends and receives messages as lines over a pair of streams. Received lines are limited in
 //! length, and sent lines keep their order.
 
 use std::collections::VecDeque;
@@ -16,29 +16,29 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::lock::lock_ignoring_poison;
 
-/// The maximum number of bytes that are kept of a line that is not a message.
+/// The maximum number of bytes to keep from a line that is not a message.
 const MAX_KEPT_NOISE: usize = 200;
 
-/// The maximum number of bytes of each read.
+/// The maximum number of bytes to read at once.
 const READ_CHUNK: usize = 16 << 10;
 
 /// The maximum time for reading the last lines after the process has ended. The time is limited
 /// because a child process may keep the output open.
 const LAST_LINES_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Violations in a server's output.
+/// Violations found in a server's output.
 #[derive(Debug, Default)]
 pub(super) struct OutputReport {
-    /// The limit in bytes, if a line exceeded the limit and therefore ended the stream.
+    /// The size limit in bytes, if a line exceeded it and so ended the stream.
     pub(super) oversized_line: OnceLock<usize>,
-    /// The beginning of the first line that is not a JSON object.
+    /// The beginning of the first line that was not a JSON object.
     pub(super) noise: OnceLock<String>,
-    /// The number of bytes that the server did not read, if the number exceeded the limit and
-    /// therefore ended the stream.
+    /// The number of bytes that the server did not read, if the number exceeded the limit and so
+    /// ended the stream.
     pub(super) unread_bytes: OnceLock<usize>,
 }
 
-/// The queue of lines that are not sent yet. The queue is cheap to clone.
+/// The queue of lines that have not been sent yet. The queue is cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SendQueue(Arc<SendState>);
 
@@ -55,8 +55,8 @@ struct QueuedLines {
 }
 
 impl SendQueue {
-    /// Adds a line, without its line feed, to the queue. The line is written while the channel is
-    /// polled.
+    /// Adds a line, given without a line feed, to the queue. The line is written while the channel
+    /// is polled.
     pub(super) fn push(&self, mut line: Vec<u8>) {
         line.push(b'\n');
         let mut queued = lock_ignoring_poison(&self.0.lines);
@@ -78,7 +78,7 @@ impl SendQueue {
     }
 }
 
-/// A pair of streams that transport lines. Dropping the channel closes both streams.
+/// Transports lines over a pair of streams. Dropping the channel closes both streams.
 pub(super) struct LineChannel<R, W> {
     reader: R,
     writer: W,
@@ -86,20 +86,20 @@ pub(super) struct LineChannel<R, W> {
     /// The line that is being written, and the number of bytes written so far.
     writing: Option<(Vec<u8>, usize)>,
     is_flushed: bool,
-    /// The bytes that were read and not yet returned.
+    /// The bytes that were read but not returned yet.
     buffer: Vec<u8>,
     /// The number of bytes in `buffer` that are known to contain no line feed.
     scanned: usize,
     max_bytes: usize,
     report: Arc<OutputReport>,
-    /// Resolves when the server's process has ended.
+    /// Completes when the server's process has ended.
     process_end: Option<BoxFuture<'static, ()>>,
     /// Whether the server has stopped reading.
     is_broken: bool,
 }
 
 impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> LineChannel<R, W> {
-    /// Creates a channel whose lines have at most `max_bytes`.
+    /// Creates a channel that limits each received line to `max_bytes` bytes.
     pub(super) fn new(reader: R, writer: W, max_bytes: usize, report: Arc<OutputReport>) -> Self {
         Self {
             reader,
@@ -116,8 +116,8 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> LineChannel<R, W> {
         }
     }
 
-    /// Ends the channel's lines when the server's process has ended, even if another process keeps
-    /// the output open.
+    /// Makes the channel end once the server's process has ended, even if another process keeps the
+    /// output open.
     pub(super) fn ending_with(
         mut self,
         process: impl Future<Output = ()> + Send + 'static,
@@ -189,8 +189,8 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> LineChannel<R, W> {
         Some(line)
     }
 
-    /// Returns whether a line begins like a message. If not, the beginning of the line is stored in
-    /// the report.
+    /// Returns whether a line begins like a message. If it does not, its beginning is stored in the
+    /// report.
     fn is_message(&self, line: &[u8]) -> bool {
         match line.trim_ascii_start() {
             [] => false,
@@ -239,7 +239,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> LineChannel<R, W> {
     }
 }
 
-/// Tells whether the result of a poll is an error.
+/// Tells whether a poll returned an error.
 trait IsErr {
     fn is_err(&self) -> bool;
 }

@@ -1,4 +1,4 @@
-//! The tools that a server lists.
+//! Fetches and checks the tools that a server lists.
 
 use std::collections::HashMap;
 
@@ -12,28 +12,28 @@ use crate::mcp::sdk::Connection;
 use crate::mcp::tool_name::tool_name;
 use crate::request::ToolSpec;
 
-/// The maximum length of a note on a tool that was left out.
+/// The maximum length of a note about a tool that was left out.
 const MAX_NOTE_BYTES: usize = 300;
 
-/// The maximum number of nodes of a schema, where each reference counts as its target.
+/// The maximum number of nodes in a schema, counting each reference as the nodes of its target.
 const MAX_EXPANDED_NODES: u64 = 100_000;
 
-/// The tools of a server in the order in which the server listed them.
+/// A server's tools, in the order in which the server listed them.
 #[derive(Debug)]
 pub(super) struct Listing {
     pub(super) tools: Vec<ListedTool>,
-    /// Notes on tools that were left out, with the reason.
+    /// Notes about tools that were left out, with the reasons.
     pub(super) left_out: Vec<String>,
-    /// The revision of the server's tools before the connection requested the tools.
+    /// The revision of the server's tools just before they were requested.
     pub(super) revision: u64,
 }
 
-/// One tool of a server.
+/// A tool that a server lists.
 #[derive(Clone, Debug)]
 pub(super) struct ListedTool {
     /// The server's own name for the tool.
     pub(super) original_name: String,
-    /// The tool as it is sent to the model.
+    /// The tool's definition as it is sent to the model.
     pub(super) spec: ToolSpec,
     /// Whether the server declares that the tool changes nothing.
     pub(super) is_read_only: bool,
@@ -92,7 +92,7 @@ impl Listing {
     }
 }
 
-/// Returns the parameters of the request for a page.
+/// Returns the parameters for requesting a page.
 pub(super) fn page_params(cursor: Option<String>) -> Value {
     cursor.map_or_else(|| json!({}), |cursor| json!({ "cursor": cursor }))
 }
@@ -102,7 +102,7 @@ pub(super) fn next_cursor(page: &Value) -> Option<String> {
     page["nextCursor"].as_str().map(str::to_owned)
 }
 
-/// The remaining limits while the pages of a list are fetched.
+/// Tracks the remaining limits while the pages of a list are fetched.
 pub(super) struct ListBudget<'a> {
     server: &'a str,
     /// The name of the field that contains the list.
@@ -118,7 +118,7 @@ impl<'a> ListBudget<'a> {
         Self { server, field, limits, pages: 0, entries: 0, schema_bytes: 0 }
     }
 
-    /// Returns the entries of the next page.
+    /// Returns the entries on the next page.
     pub(super) fn take_page<'page>(&mut self, page: &'page Value) -> Result<&'page [Value], Error> {
         let Self { server, field, .. } = *self;
         let Some(entries) = page[field].as_array() else {
@@ -153,7 +153,7 @@ impl<'a> ListBudget<'a> {
 }
 
 impl ListedTool {
-    /// Parses a tool, or returns the reason why the tool is left out.
+    /// Parses a tool, or returns the reason for leaving it out.
     fn from_json(json: &Value, server: &str) -> Result<Self, String> {
         let Some(original_name) = json["name"].as_str().filter(|name| !name.is_empty()) else {
             return Err("a tool without a name".to_owned());
@@ -192,11 +192,11 @@ fn checked_schema(schema: &Map<String, Value>) -> Result<Value, String> {
     }
 }
 
-/// Counts the nodes of a schema, where each reference counts as its target.
+/// Counts the nodes in a schema, counting each reference as the nodes of its target.
 struct ExpandedSize<'a> {
     schema: &'a Value,
-    /// The sizes of the targets of references; 0 while a target is counted, so that a recursive
-    /// reference is not followed.
+    /// The size of each reference's target. The size is 0 while the target is being counted, so
+    /// that a recursive reference is not followed.
     of_targets: HashMap<&'a str, u64>,
 }
 
@@ -230,7 +230,7 @@ impl<'a> ExpandedSize<'a> {
     }
 }
 
-/// Returns a `$ref` that points outside of the document, if any.
+/// Returns a `$ref` that points outside the document, if any.
 fn remote_reference(schema: &Value) -> Option<&str> {
     match schema {
         Value::Object(fields) => fields.iter().find_map(|(key, value)| match value {
@@ -244,7 +244,7 @@ fn remote_reference(schema: &Value) -> Option<&str> {
     }
 }
 
-/// Returns a hash of everything that a model and an approver see of a tool. The hash is
+/// Returns a hash of everything about a tool that a model and an approver see. The hash is
 /// collision-resistant, so that a server cannot find another definition with the same hash.
 fn fingerprint(original_name: &str, spec: &ToolSpec, annotations: &Value) -> u128 {
     let mut hash = Sha256::new();

@@ -1,15 +1,15 @@
-//! Tools from MCP servers.
+//! Connects to MCP servers and offers their tools to agents.
 //!
 //! The Model Context Protocol lets a program offer tools, resources and prompts to any client. A [`Client`] starts an
-//! MCP server as a process or connects to a server over HTTP. The server's tools can be given to an agent
-//! ([`Agent::with_tool_source`](crate::Agent::with_tool_source)) or put into a [`Toolkit`](crate::Toolkit).
+//! MCP server as a process or connects to one over HTTP. You can give the server's tools to an agent
+//! ([`Agent::with_tool_source`](crate::Agent::with_tool_source)) or put them into a [`Toolkit`](crate::Toolkit).
 //!
 //! # Supported servers
 //!
 //! The protocol changed in 2026. Servers up to version 2025-11-25 start with a handshake and may send their own
-//! requests; from 2026-07-28 each request is self-contained. A client supports both generations, and detects which of
-//! them the server uses, as returned in [`ServerInfo::era`]. The supported transports are standard input and output,
-//! and streamable HTTP.
+//! requests; from 2026-07-28 each request is self-contained. A client supports both generations and detects which one
+//! the server uses; [`ServerInfo::era`] reports the result. The supported transports are standard input and output, and
+//! streamable HTTP.
 //!
 //! # Mapping of the protocol
 //!
@@ -19,8 +19,8 @@
 //! | `inputSchema` | [`ToolSpec::parameters`], unchanged; arguments that do not match are not sent |
 //! | `readOnlyHint` | calls may run concurrently; without it a call runs [alone](crate::Tool::exclusive) |
 //! | `notifications/progress` | [`ToolEvent::Progress`]; a slow consumer gets only the newest |
-//! | text, images, resources | the parts of the result |
-//! | `structuredContent` | JSON text, if the result has no other text |
+//! | text, images, resources | the result's parts |
+//! | `structuredContent` | JSON text, if the result contains no other text |
 //! | `isError`, an error, a broken connection | a result that reports the failure to the model |
 //! | a question to the user | answered by [`with_elicitation`](Client::with_elicitation), otherwise declined |
 //! | a request to a model, or for folders | answered by [`with_sampling`] and [`with_roots`], otherwise by an error |
@@ -31,19 +31,19 @@
 //! [`with_roots`]: Client::with_roots
 //!
 //! A call is cancelled on the server if the call is dropped, reaches its time limit, or belongs to a run that is
-//! interrupted. The client cancels a call with `notifications/cancelled`, or, for a server of the newer version over
-//! HTTP, by closing the response.
+//! interrupted. To cancel a call, the client sends `notifications/cancelled`, or, for a server that uses the newer
+//! version over HTTP, closes the response.
 //!
 //! # Tasks and limits
 //!
 //! The protocol's official SDK spawns its own tasks on the tokio runtime. The SDK's tasks belong to the client's
-//! connection. After a run is dropped, none of its data is delivered. [`Limits`] bounds the bytes and the time that a
+//! connection. Once a run is dropped, no data for it is delivered. [`Limits`] bounds the bytes and the time that a
 //! server may use.
 //!
 //! # Many tools
 //!
 //! The schemas of hundreds of tools can fill most of a model's context. With the feature `tool-search`,
-//! `Toolkit::searchable` shows the model two search tools instead of all tools, including the tools of servers:
+//! `Toolkit::searchable` shows the model two search tools instead of all tools, including those from servers:
 //!
 //! ```
 //! # #[cfg(feature = "tool-search")] {
@@ -61,7 +61,7 @@
 //! # }
 //! ```
 //!
-//! See [the guide](crate::guide::tools) for more about tools.
+//! To learn more about tools, see [the guide](crate::guide::tools).
 
 mod command;
 mod limits;

@@ -1,4 +1,4 @@
-//! A server's process, from its start until its whole process group has ended.
+//! Runs a server's process, from its start until its whole process group has ended.
 
 use std::collections::VecDeque;
 use std::process::ExitStatus;
@@ -17,37 +17,37 @@ use crate::mcp::limits::Limits;
 /// The time after which a process group that was sent `SIGTERM` is killed.
 const TERMINATE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The time after which a killed group is gone, or only waits to be reaped by its parent.
+/// The time to wait until a killed group is gone, or only waits to be reaped by its parent.
 const KILL_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The interval and the maximum number of checks whether a killed group is gone.
+/// How often to check whether a killed group is gone, and how many times at most.
 #[cfg(unix)]
 const EMPTY_CHECK_INTERVAL: Duration = Duration::from_millis(2);
 #[cfg(unix)]
 const MAX_EMPTY_CHECKS: u32 = 100;
 
-/// The maximum number of bytes of the standard error in a message.
+/// The maximum number of bytes from the standard error to show in a message.
 const MAX_SHOWN_STDERR: usize = 400;
 
-/// A server's process, which a task of the runtime in which it was started supervises. Dropping
-/// this value lets the process end, and kills its group if the process does not end. If the runtime
-/// ends first, the group is killed at that moment.
+/// A server's process, supervised by a task on the runtime in which it was started. Dropping this
+/// value lets the process exit, and kills its group if it does not exit. If the runtime shuts down
+/// first, the group is killed immediately.
 #[derive(Debug)]
 pub(super) struct ServerProcess {
     pub(super) report: Arc<ProcessReport>,
-    /// The sender that lets the process end when dropped.
+    /// Lets the process exit when dropped.
     stop: Mutex<Option<oneshot::Sender<()>>>,
-    /// Closed when the process has ended.
+    /// Closed once the process has ended.
     exited: watch::Receiver<()>,
-    /// Closed when the process and its group are gone.
+    /// Closed once the process and its group are gone.
     ended: watch::Receiver<()>,
-    /// The process group, which is killed directly if no task kills it.
+    /// The process group, which is killed directly if no task can kill it.
     group: ProcessGroup,
     /// The maximum total time for ending the process and its group.
     closing_limit: Duration,
 }
 
-/// Facts about a process for error messages: its exit status, and the end of its standard error.
+/// Details about a process for error messages: its exit status, and the end of its standard error.
 #[derive(Debug, Default)]
 pub(super) struct ProcessReport {
     stderr: Mutex<VecDeque<u8>>,
@@ -88,13 +88,13 @@ impl ServerProcess {
         Ok((process, stdout, stdin))
     }
 
-    /// Requests the supervising task to let the process end. The standard input of the process is
-    /// already closed, or is closed soon.
+    /// Asks the supervising task to let the process exit. The process's standard input is already
+    /// closed, or is about to be closed.
     pub(super) fn stop(&self) {
         drop(lock_ignoring_poison(&self.stop).take());
     }
 
-    /// Waits until the process has ended. The child processes of the process may keep running.
+    /// Waits until the process has ended. Its child processes may keep running.
     pub(super) fn wait_exited(&self) -> impl Future<Output = ()> + Send + use<> {
         wait_until_closed(self.exited.clone())
     }
@@ -115,14 +115,14 @@ impl ServerProcess {
 }
 
 impl ProcessReport {
-    /// Returns the end of the process's standard error.
+    /// Returns the end of the process's standard error output.
     pub(super) fn stderr(&self) -> String {
         let mut kept = lock_ignoring_poison(&self.stderr);
         String::from_utf8_lossy(kept.make_contiguous()).into_owned()
     }
 
-    /// Returns the exit status and the last output, for a message; the text is empty if neither is
-    /// known.
+    /// Returns the exit status and the last output, for use in a message. The string is empty if
+    /// neither is known.
     pub(super) fn describe(&self) -> String {
         let status = *lock_ignoring_poison(&self.exit_status);
         let status = status.map(|status| format!("; the process ended ({status})"));
@@ -143,7 +143,7 @@ async fn wait_until_closed(mut channel: watch::Receiver<()>) {
     while channel.changed().await.is_ok() {}
 }
 
-/// Waits until the process ends or is stopped, and kills the remaining processes of its group.
+/// Waits until the process ends or is stopped, and then kills the remaining processes in its group.
 async fn watch_over(
     mut child: Child,
     group: GroupGuard,
@@ -190,7 +190,7 @@ async fn keep_newest_bytes(
     }
 }
 
-/// Kills a server's process group when dropped, which also happens when the runtime ends.
+/// Kills a server's process group when dropped, including when the runtime shuts down.
 struct GroupGuard(ProcessGroup);
 
 impl Drop for GroupGuard {
@@ -199,7 +199,7 @@ impl Drop for GroupGuard {
     }
 }
 
-/// The process group of a server.
+/// A server's process group.
 #[derive(Clone, Copy, Debug)]
 struct ProcessGroup {
     #[cfg(unix)]
@@ -213,18 +213,18 @@ impl ProcessGroup {
         Self { leader: pid.and_then(rustix::process::Pid::from_raw) }
     }
 
-    /// Asks all processes of the group to end.
+    /// Asks all processes in the group to exit.
     fn terminate(self) {
         self.send(rustix::process::Signal::TERM);
     }
 
-    /// Kills all remaining processes of the group.
+    /// Kills all remaining processes in the group.
     fn kill(self) {
         self.send(rustix::process::Signal::KILL);
     }
 
     /// Waits until the group is empty. A process that has ended but was not reaped by its new
-    /// parent still counts, so the wait has a time limit.
+    /// parent is still part of the group, so the wait has a time limit.
     async fn wait_empty(self) {
         let Some(leader) = self.leader else { return };
         let mut checks = 0;
@@ -243,7 +243,7 @@ impl ProcessGroup {
     }
 }
 
-/// On other systems, only the process itself is ended.
+/// On other systems, only the process itself is killed.
 #[cfg(not(unix))]
 impl ProcessGroup {
     fn new(_leader: Option<u32>) -> Self {

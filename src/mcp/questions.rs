@@ -1,5 +1,5 @@
-//! Requests of a server during a call: questions to the user, requests to a model, and requests for
-//! folders.
+//! Requests that a server sends during a call: questions to the user, requests to a model, and
+//! requests for folders.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -12,46 +12,46 @@ use serde_json::{Map, Value, json};
 use crate::agent::Agent;
 use crate::error::panic_to_error_async;
 
-/// A question of a server to the user, for example for a choice or a missing value.
+/// A question that a server asks the user, for example for a choice or a missing value.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Elicitation {
     /// The server's name.
     pub server: String,
-    /// The question, in the server's own text. Show the user which server has asked the question.
+    /// The question, in the server's own words. Show the user which server is asking.
     pub message: String,
-    /// The form of the answer.
+    /// The form that the answer must take.
     pub form: ElicitationForm,
 }
 
-/// The form of the answer to an [`Elicitation`].
+/// The form that the answer to an [`Elicitation`] must take.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ElicitationForm {
-    /// An object that matches this flat JSON Schema.
+    /// The answer is an object that matches this flat JSON Schema.
     Fields(Value),
-    /// An address that the server asks the user to open, instead of a form. Do not open the address
-    /// without the user's consent.
+    /// The server asks the user to open this address instead of filling in a form. Do not open the
+    /// address without the user's consent.
     Url(String),
 }
 
 /// The user's answer to an [`Elicitation`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum ElicitationAnswer {
-    /// The user accepts, with an object that matches the form, or with `null` for an address.
-    /// Missing fields get the form's default values.
+    /// The user accepts. The value is an object that matches the form, or `null` for an address.
+    /// Missing fields are filled with the form's default values.
     Accept(Value),
     /// The user declines to answer.
     Decline,
-    /// The user made no choice.
+    /// The user dismissed the question without making a choice.
     Cancel,
 }
 
 pub(super) type ElicitationFn =
     dyn Fn(Elicitation) -> BoxFuture<'static, ElicitationAnswer> + Send + Sync;
 
-/// The functions that answer a server's requests. Without a function, elicitation is declined, and
-/// other requests get an error.
+/// The functions that answer a server's requests. If there is no function for a request,
+/// elicitation is declined, and any other request gets an error.
 #[derive(Clone, Default)]
 pub(super) struct Answerers {
     pub(super) elicitation: Option<Arc<ElicitationFn>>,
@@ -60,7 +60,7 @@ pub(super) struct Answerers {
 }
 
 impl Answerers {
-    /// Returns the capabilities that are declared to a server.
+    /// Returns the capabilities to declare to a server.
     pub(super) fn capabilities(&self) -> Value {
         let mut capabilities = Map::new();
         if self.elicitation.is_some() {
@@ -75,15 +75,15 @@ impl Answerers {
         Value::Object(capabilities)
     }
 
-    /// Returns the answer to `roots/list`; `None` if the server may not request the folders.
+    /// Returns the answer to `roots/list`, or `None` if the server may not request the folders.
     pub(super) fn roots_answer(&self) -> Option<Value> {
         let root = |folder: &PathBuf| json!({ "uri": file_url(folder), "name": file_name(folder) });
         let roots = self.roots.as_ref()?.iter().map(root).collect::<Vec<_>>();
         Some(json!({ "roots": roots }))
     }
 
-    /// Asks the user a question of the server. The question is declined if there is no hook, or if
-    /// the hook panics.
+    /// Asks the user a server's question. The question is declined if there is no hook, or if the
+    /// hook panics.
     pub(super) fn ask_user(&self, server: &str, params: &Value) -> BoxFuture<'static, Value> {
         let Some(hook) = self.elicitation.clone() else {
             return futures::future::ready(answer_of(ElicitationAnswer::Decline)).boxed();
@@ -120,8 +120,8 @@ impl fmt::Debug for Answerers {
     }
 }
 
-/// Returns the answer to a question that is not shown to the user; `None` for a request that cannot
-/// be declined.
+/// Returns the answer to a question that is not shown to the user, or `None` for a request that
+/// cannot be declined.
 pub(super) fn declined_answer(method: &str) -> Option<Value> {
     (method == "elicitation/create").then(|| answer_of(ElicitationAnswer::Decline))
 }
@@ -140,7 +140,7 @@ fn answer_of(answer: ElicitationAnswer) -> Value {
     }
 }
 
-/// Returns the content, with default values for its missing fields.
+/// Returns the content, with missing fields set to their default values.
 fn with_defaults(content: Value, schema: &Value) -> Value {
     let Value::Object(mut fields) = content else { return content };
     for (name, field) in schema["properties"].as_object().into_iter().flatten() {
@@ -153,7 +153,7 @@ fn with_defaults(content: Value, schema: &Value) -> Value {
     Value::Object(fields)
 }
 
-/// Converts a sampling request to one text prompt.
+/// Converts a sampling request to a single text prompt.
 pub(super) fn sampling_prompt(params: &Value) -> String {
     let mut prompt = Vec::new();
     if let Some(system) = params["systemPrompt"].as_str() {
@@ -194,7 +194,7 @@ fn file_name(folder: &Path) -> String {
     folder.file_name().unwrap_or(folder.as_os_str()).to_string_lossy().into_owned()
 }
 
-/// Returns the `file` URL of a folder.
+/// Returns a folder's `file` URL.
 fn file_url(folder: &Path) -> String {
     let absolute = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
     reqwest::Url::from_directory_path(&absolute)

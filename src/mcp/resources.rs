@@ -11,19 +11,19 @@ use crate::mcp::call::{answer_questions, question_count, repeated};
 use crate::mcp::content::{content_of, parts_of, resource_parts};
 use crate::mcp::listing::{ListBudget, next_cursor, page_params};
 
-/// A resource that a server offers for reading, or a template for such resources.
+/// A resource that a server offers, or a template for such resources.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Resource {
-    /// The address of the resource. The address of a [template](Client::resource_templates) has
-    /// names in braces, such as `file:///{path}`; the address of a [resource](Client::resources)
+    /// The resource's address. The address of a [template](Client::resource_templates) contains
+    /// names in braces, such as `file:///{path}`. The address of a [resource](Client::resources)
     /// can be read unchanged.
     pub uri: String,
-    /// The name of the resource.
+    /// The resource's name.
     pub name: String,
-    /// The description of the resource.
+    /// The resource's description.
     pub description: Option<String>,
-    /// The media type of the resource, for example `text/markdown`.
+    /// The resource's media type, for example `text/markdown`.
     pub media_type: Option<String>,
 }
 
@@ -31,21 +31,21 @@ pub struct Resource {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Prompt {
-    /// The name of the prompt.
+    /// The prompt's name.
     pub name: String,
-    /// The description of the prompt.
+    /// The prompt's description.
     pub description: Option<String>,
     /// The arguments that the prompt takes.
     pub arguments: Vec<PromptArgument>,
 }
 
-/// An argument of a [`Prompt`].
+/// An argument to a [`Prompt`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PromptArgument {
-    /// The name of the argument.
+    /// The argument's name.
     pub name: String,
-    /// The description of the argument.
+    /// The argument's description.
     pub description: Option<String>,
     /// Whether the prompt requires this argument.
     pub is_required: bool,
@@ -68,7 +68,7 @@ impl Client {
         .await
     }
 
-    /// Lists the server's templates for addresses of resources, with names in braces.
+    /// Lists the server's templates for resource addresses. Each template contains names in braces.
     ///
     /// # Errors
     ///
@@ -109,8 +109,8 @@ impl Client {
         self.list_all("prompts/list", "prompts", |info| info.has_prompts, Prompt::from_json).await
     }
 
-    /// Gets a prompt with these arguments, and returns it as items to [start a
-    /// run](crate::Agent::run) with. Dropping the future cancels the request.
+    /// Gets a prompt with these arguments, and returns it as a list of items that can [start a
+    /// run](crate::Agent::run). Dropping the future cancels the request.
     ///
     /// # Errors
     ///
@@ -128,8 +128,7 @@ impl Client {
         Ok(messages.iter().map(|message| self.item_of(message)).collect())
     }
 
-    /// Sends a request that the server may answer with questions to the user before it returns the
-    /// result.
+    /// Sends a request. The server may first ask the user questions before it returns the result.
     async fn request_with_input(
         &self,
         method: &str,

@@ -2,8 +2,8 @@
 //! types.
 //!
 //! rmcp spawns its own tasks on the runtime in which a connection was created. The tasks belong to
-//! the connection, never to a run. Messages that the tasks receive for a call are passed on through
-//! [`ActiveCalls`], which keeps no message for a call that was dropped.
+//! the connection, never to a run. The tasks pass messages for a call on through [`ActiveCalls`],
+//! which keeps no messages for dropped calls.
 
 use std::collections::{HashMap, HashSet};
 use std::error::Error as StdError;
@@ -50,7 +50,7 @@ use crate::mcp::process::ServerProcess;
 use crate::mcp::questions::declined_answer;
 use crate::mcp::{Era, Limits, ServerInfo};
 
-/// The newest version of the protocol that this crate was tested with.
+/// The newest protocol version that this crate was tested with.
 const NEWEST_VERSION: ProtocolVersion = ProtocolVersion::V_2026_07_28;
 
 /// The maximum time to wait for the answer to `server/discover`. After 10 seconds, rmcp would send
@@ -58,43 +58,43 @@ const NEWEST_VERSION: ProtocolVersion = ProtocolVersion::V_2026_07_28;
 /// connection.
 const MAX_PROBE: Duration = Duration::from_secs(9);
 
-/// The time that a process has to end after it closed its output, so that an error can include its
-/// exit status.
+/// The time to wait for a process to exit after it closed its output, so that an error can include
+/// the exit status.
 const EXIT_STATUS_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// The first and the maximum delay before changes to a list are subscribed to again.
+/// The first and the maximum delay before subscribing to list changes again.
 const RESUBSCRIBE_BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
 
-/// The settings of a connection.
+/// The settings for a connection.
 #[derive(Clone, Debug)]
 pub(super) struct ConnectionSettings {
-    /// The server's name, which is used in messages.
+    /// The server's name, for use in messages.
     pub(super) name: String,
     pub(super) endpoint: Endpoint,
     pub(super) limits: Limits,
-    /// The capabilities that are declared to the server, as JSON.
+    /// The capabilities to declare to the server, as JSON.
     pub(super) capabilities: Value,
-    /// The answer to `roots/list`; `None` if the server may not request the folders.
+    /// The answer to `roots/list`, or `None` if the server may not request the folders.
     pub(super) roots: Option<Value>,
 }
 
 /// An open connection to a server. Dropping the value closes the connection, and kills the server's
-/// process if the process does not end.
+/// process if it does not exit.
 pub(super) struct Connection {
     pub(super) info: ServerInfo,
     peer: Peer<RoleClient>,
-    /// The running service; `None` after the connection was closed.
+    /// The running service, or `None` after the connection was closed.
     service: Mutex<Option<RunningService<RoleClient, Handler>>>,
     calls: Arc<ActiveCalls>,
     tools_revision: Arc<AtomicU64>,
     context: ErrorContext,
     limits: Limits,
     subscription: Option<tokio::task::AbortHandle>,
-    /// The runtime of the connection's tasks.
+    /// The runtime that the connection's tasks run on.
     runtime: Handle,
 }
 
-/// Facts for the error messages of a connection.
+/// Details for a connection's error messages.
 #[derive(Clone)]
 struct ErrorContext {
     server: String,
@@ -103,7 +103,7 @@ struct ErrorContext {
     output: Arc<OutputReport>,
 }
 
-/// How a connection is started.
+/// How to start a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lifecycle {
     /// Sends `server/discover`, and then `initialize` if the server answers with an error.
@@ -117,9 +117,10 @@ enum Lifecycle {
 impl Connection {
     /// Connects to the server. Dropping the future stops the attempt.
     ///
-    /// `server/discover`, the method of the protocol from 2026-07-28, is sent first. If the server
-    /// answers with an error, `initialize` is sent on the same connection. If the server does not
-    /// respond or closes the connection, `initialize` is sent to a fresh process or connection.
+    /// The method `server/discover`, introduced with protocol version 2026-07-28, is sent first. If
+    /// the server answers with an error, `initialize` is sent on the same connection. If the server
+    /// does not respond or closes the connection, `initialize` is sent to a fresh process or
+    /// connection.
     pub(super) async fn open(settings: &ConnectionSettings) -> Result<Self, Error> {
         if Handle::try_current().is_err() {
             let message = "an MCP server needs a tokio runtime, and it was polled outside of any";
@@ -157,7 +158,7 @@ impl Connection {
         Err(legacy)
     }
 
-    /// Connects with the given lifecycle. Dropping the future stops the attempt.
+    /// Connects using the given lifecycle. Dropping the future stops the attempt.
     async fn begin(settings: &ConnectionSettings, lifecycle: Lifecycle) -> Result<Self, Error> {
         let limits = &settings.limits;
         let output = Arc::new(OutputReport::default());
@@ -250,18 +251,19 @@ impl Connection {
         !has_ended && !self.peer.is_transport_closed()
     }
 
-    /// Returns the revision of the tools, which increases with each change that the server reports.
+    /// Returns the tools' revision, which increases with each change that the server reports.
     pub(super) fn tools_revision(&self) -> u64 {
         self.tools_revision.load(Ordering::Acquire)
     }
 
-    /// Returns the end of the standard error of the server's process.
+    /// Returns the end of the server process's standard error.
     pub(super) fn stderr(&self) -> Option<String> {
         let text = self.context.process.as_ref()?.report.stderr();
         Some(self.context.mask(&text))
     }
 
-    /// Sends a request that is not a call, and waits at most [`Limits::request`] for the answer.
+    /// Sends a request that is not a tool call, and waits at most [`Limits::request`] for the
+    /// answer.
     pub(super) async fn request(&self, method: &str, params: Value) -> Result<Value, Error> {
         let limit = self.limits.request;
         let answered = async {
@@ -321,7 +323,7 @@ impl Connection {
         Ok(PendingRequest { method, runtime, handle: Some(handle), call, answer: None })
     }
 
-    /// Converts a request's failure to an error of this crate.
+    /// Converts a failed request's reason to an error from this crate.
     pub(super) async fn describe(&self, failure: RequestFailure) -> Error {
         self.context.on_service_error(failure.0).await
     }
@@ -350,28 +352,28 @@ impl Drop for Connection {
 }
 
 /// A request that was sent. Dropping this value cancels the request on the server, unless the
-/// request was answered.
+/// server has already answered it.
 pub(super) struct PendingRequest {
     method: String,
-    /// The runtime of the connection's tasks.
+    /// The runtime that the connection's tasks run on.
     runtime: Handle,
     handle: Option<RequestHandle<RoleClient>>,
     call: Option<ActiveCallGuard>,
     answer: Option<Result<Value, RequestFailure>>,
 }
 
-/// An update of a request.
+/// An update to a request.
 pub(super) enum CallUpdate {
     Arrived(Arrived),
     Answered(Result<Value, RequestFailure>),
 }
 
-/// The reason why a request has no answer.
+/// The reason why a request got no answer.
 pub(super) struct RequestFailure(ServiceError);
 
 impl PendingRequest {
     /// Polls for the next update. Progress and questions are returned before the answer. After the
-    /// answer, the result is always pending.
+    /// answer was returned, every poll is pending.
     pub(super) fn poll_update(&mut self, cx: &mut Context<'_>) -> Poll<CallUpdate> {
         if let Some(call) = &self.call
             && let Poll::Ready(arrived) = call.poll_arrived(cx)
@@ -403,7 +405,7 @@ impl PendingRequest {
 }
 
 /// Returns a result as JSON. Over HTTP, rmcp guesses a result's kind from its fields and drops the
-/// fields of other kinds; a guess that cannot be right becomes an error.
+/// fields that belong to other kinds; a guess that cannot be right becomes an error.
 fn result_json(method: &str, result: ServerResult) -> Result<Value, ServiceError> {
     let is_of_call = matches!(
         result,
@@ -435,10 +437,10 @@ impl Drop for PendingRequest {
     }
 }
 
-/// Marks an error that the server sent as the answer to a request.
+/// An error that the server sent in answer to a request.
 #[derive(Debug)]
 pub(super) struct Refusal {
-    /// The JSON-RPC code of the error.
+    /// The error's JSON-RPC code.
     pub(super) code: i32,
 }
 
@@ -459,7 +461,7 @@ impl StdError for Refusal {}
 /// - A server that does not read cannot make the queue grow without limit.
 /// - Results keep their original JSON, while rmcp guesses the kind of a result from its fields.
 struct LineTransport<R, W> {
-    /// The channel; `None` after the transport was closed.
+    /// The channel, or `None` after the transport was closed.
     channel: Option<LineChannel<R, W>>,
     queue: SendQueue,
     /// The ids of requests that rmcp itself sent and whose results rmcp reads.
@@ -472,7 +474,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> LineTransport<R, W> {
         Self { channel: Some(channel), queue, own_requests: HashSet::new() }
     }
 
-    /// Parses a message for rmcp; returns `None` if the line is not a message.
+    /// Parses a message for rmcp, or returns `None` if the line is not a message.
     fn read(&mut self, line: &[u8]) -> Option<ServerJsonRpcMessage> {
         let json: Value = serde_json::from_slice(line).ok()?;
         let id = serde_json::from_value::<NumberOrString>(json["id"].clone()).ok();
@@ -545,7 +547,7 @@ fn is_final(error: &Error) -> bool {
     error.kind() == ErrorKind::Auth || error.kind() == ErrorKind::Connect && is_unreachable()
 }
 
-/// Converts an id or a token to text.
+/// Converts an id or a token to a string.
 fn key(id: &NumberOrString) -> String {
     match id {
         NumberOrString::Number(number) => number.to_string(),
@@ -561,7 +563,7 @@ fn server_info(peer: &Peer<RoleClient>) -> ServerInfo {
 }
 
 /// Listens for changes to the tool list until the connection is closed. The connection owns the
-/// task of this future and ends the task.
+/// task that runs this future, and ends the task.
 async fn subscribe_to_tool_changes(peer: Peer<RoleClient>, revision: Arc<AtomicU64>) {
     let filter: Result<SubscriptionFilter, _> =
         serde_json::from_value(json!({ "toolsListChanged": true }));
@@ -582,7 +584,7 @@ async fn subscribe_to_tool_changes(peer: Peer<RoleClient>, revision: Arc<AtomicU
     }
 }
 
-/// The client's side of the protocol, which rmcp calls.
+/// The client's side of the protocol, with the methods that rmcp calls.
 struct Handler {
     config: ClientConfig,
     roots: Option<Value>,
@@ -605,8 +607,7 @@ impl Handler {
         Ok(Self { config, roots: settings.roots.clone(), calls, tools_revision })
     }
 
-    /// Passes a request of the server to a call of this client, and waits for the answer of the
-    /// call.
+    /// Passes a server's request to one of this client's calls, and waits for the call's answer.
     async fn ask(
         &self,
         request: &ServerRequest,
@@ -709,7 +710,7 @@ impl Service<RoleClient> for Handler {
 }
 
 impl ErrorContext {
-    /// Masks keys in a text: the keys of the settings, and the tokens that were sent.
+    /// Masks keys in a string: the keys in the settings, and the tokens that were sent.
     fn mask(&self, text: &str) -> String {
         mask_secrets(&self.endpoint.secrets(), text)
     }
@@ -774,7 +775,8 @@ impl ErrorContext {
         Error::new(kind, message).with_source(Refusal { code: error.code.0 })
     }
 
-    /// Returns the error for a closed connection: the server has violated a limit, or it has ended.
+    /// Returns the error for a closed connection: either the server has violated a limit, or it has
+    /// ended.
     async fn on_closed(&self) -> Error {
         let server = &self.server;
         if let Some(limit) = self.output.oversized_line.get() {
@@ -808,7 +810,7 @@ impl ErrorContext {
         }
     }
 
-    /// Returns the error of a transport; `None` if the connection was closed.
+    /// Returns a transport's error, or `None` if the connection was closed.
     fn transport_error(&self, error: &(dyn StdError + 'static)) -> Option<Error> {
         let server = &self.server;
         for source in source_chain(error) {
@@ -890,7 +892,7 @@ impl ErrorContext {
     }
 }
 
-/// Marks an error of the HTTP transport.
+/// Marks an error from the HTTP transport.
 #[derive(Debug)]
 struct HttpFailure;
 
@@ -902,13 +904,13 @@ impl std::fmt::Display for HttpFailure {
 
 impl StdError for HttpFailure {}
 
-/// Returns a server's text, shortened for an error message.
+/// Returns a server's text, shortened for use in an error message.
 fn shortened(text: &str) -> String {
     const MAX_TEXT: usize = 600;
     crate::item::truncate_middle(text.to_owned(), MAX_TEXT)
 }
 
-/// The HTTP client of a connection: rmcp's own client for reqwest, with this crate's credentials.
+/// A connection's HTTP client: rmcp's own client for reqwest, with this crate's credentials.
 #[derive(Clone)]
 struct HttpBackend {
     client: reqwest::Client,
@@ -919,8 +921,8 @@ type Headers = HashMap<HeaderName, HeaderValue>;
 type HttpResult<T> = Result<T, StreamableHttpError<reqwest::Error>>;
 
 impl HttpBackend {
-    /// Sends a request with its authorization. If the server rejects a token, the token is fetched
-    /// again once.
+    /// Sends a request with its authorization. If the server rejects a token, fetches the token
+    /// again and retries once.
     async fn authorized<T, F: Future<Output = HttpResult<T>>>(
         &self,
         headers: Headers,
@@ -977,7 +979,7 @@ fn is_unauthorized(error: &StreamableHttpError<reqwest::Error>) -> bool {
     }
 }
 
-/// Wraps an error of this crate for its way through rmcp.
+/// Wraps an error from this crate so that it can be passed through rmcp.
 fn own_error(error: Error) -> StreamableHttpError<reqwest::Error> {
     StreamableHttpError::Io(std::io::Error::other(error))
 }

@@ -6,11 +6,11 @@ use serde_json::Value;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Era {
-    /// The protocol from 2026-07-28: each request is self-contained, and a server answers a call
-    /// with its question.
+    /// The protocol since version 2026-07-28. Each request is self-contained, and a server that
+    /// needs input answers a call with a question.
     Modern,
-    /// The protocol up to 2025-11-25, with a handshake, sessions, and requests from the server to
-    /// the client.
+    /// The protocol up to version 2025-11-25, with a handshake, sessions, and requests from the
+    /// server to the client.
     Legacy,
 }
 
@@ -19,11 +19,11 @@ pub enum Era {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerInfo {
-    /// The name of the server's program.
+    /// The name of the server program.
     pub name: Option<String>,
-    /// The version of the server's program.
+    /// The version of the server program.
     pub version: Option<String>,
-    /// The version of the protocol, for example `2026-07-28`.
+    /// The protocol version, for example `2026-07-28`.
     pub protocol_version: String,
     /// The generation of the protocol that the connection uses.
     pub era: Era,
@@ -40,7 +40,7 @@ pub struct ServerInfo {
     pub has_prompts: bool,
 }
 
-/// The first version of the protocol without a handshake.
+/// The first protocol version without a handshake.
 const FIRST_MODERN_VERSION: &str = "2026-07-28";
 
 impl ServerInfo {

@@ -6,7 +6,8 @@ use crate::error::{Error, ErrorKind};
 use crate::mcp::{Client, ServerCommand};
 
 impl Client {
-    /// Creates clients from the `mcpServers` configuration that other clients use, in the order of the configuration:
+    /// Creates clients from the `mcpServers` configuration that other clients use, in the order in which the servers
+    /// are listed:
     ///
     /// ```
     /// use turnstream::mcp::Client;
@@ -24,13 +25,14 @@ impl Client {
     /// ```
     ///
     /// A server has a `command`, with `args`, `env` and `cwd`, or a `url`, with `headers`. The key `servers` is also
-    /// accepted instead of `mcpServers`. In texts, `${NAME}` and `${NAME:-default}` are replaced by the value of a
-    /// variable of this process. Servers that are `disabled` are left out, and unknown fields are ignored.
+    /// accepted instead of `mcpServers`. In strings, `${NAME}` and `${NAME:-default}` are replaced by the value of one
+    /// of this process's environment variables. Servers that are `disabled` are left out, and unknown fields are
+    /// ignored.
     ///
     /// # Errors
     ///
     /// [`InvalidRequest`](ErrorKind::InvalidRequest), with the position, if the JSON does not have this format, or if a
-    /// variable is not set. [`Unsupported`](ErrorKind::Unsupported) for a server of the type `sse`, a transport that
+    /// variable is not set. [`Unsupported`](ErrorKind::Unsupported) if a server has the type `sse`, a transport that
     /// the protocol deprecated in 2025.
     pub fn from_json(json: &str) -> Result<Vec<Self>, Error> {
         read_servers(json, &|name| std::env::var(name).ok())
@@ -59,7 +61,7 @@ fn read_servers(json: &str, variables: Variables<'_>) -> Result<Vec<Client>, Err
     Ok(clients)
 }
 
-/// The fields of one server.
+/// The fields that configure one server.
 struct ServerFields<'a> {
     name: &'a str,
     json: &'a Map<String, Value>,
@@ -123,7 +125,7 @@ impl ServerFields<'_> {
         }
     }
 
-    /// Returns the text of a field, with its variables replaced by their values.
+    /// Returns a field's text, with variables replaced by their values.
     fn expand(&self, field: &str, value: &Value) -> Result<String, Error> {
         let Some(mut rest) = value.as_str() else {
             return Err(invalid(self.name, &format!("has a `{field}` that is not text")));

@@ -1,5 +1,5 @@
-//! The state that the clones of a client and its tools share: the connection, the most recent
-//! listing, and the definitions that were accepted.
+//! The state shared by a client's clones and tools: the connection, the most recent listing, and
+//! the definitions that were accepted.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, Weak};
@@ -20,7 +20,7 @@ use crate::mcp::listing::{ListedTool, Listing};
 use crate::mcp::questions::Answerers;
 use crate::mcp::sdk::{Connection, ConnectionSettings};
 
-/// The state that the clones of a client and its tools share.
+/// The state shared by a client's clones and tools.
 pub(super) struct SharedClient {
     pub(super) settings: Settings,
     state: Mutex<State>,
@@ -37,7 +37,7 @@ pub(super) struct Settings {
     pub(super) media: MediaParts,
 }
 
-/// The additional time that a caller waits after an attempt to connect has reached its own limit.
+/// The extra time that a caller waits after a connection attempt has reached its own limit.
 const CONNECTING_GRACE: Duration = Duration::from_secs(1);
 
 type Connecting = BoxFuture<'static, Result<Arc<Connection>, Error>>;
@@ -45,26 +45,26 @@ type Connecting = BoxFuture<'static, Result<Arc<Connection>, Error>>;
 #[derive(Default)]
 struct State {
     connection: Option<Arc<Connection>>,
-    /// The attempt to connect that callers wait for. The callers own the attempt; if all callers
-    /// are dropped, the attempt is also dropped.
+    /// The connection attempt that callers are waiting for. The callers own the attempt, which is
+    /// dropped once all callers are dropped.
     connecting: Option<WeakShared<Connecting>>,
     listing: Option<CurrentListing>,
     /// The number of times that the client was closed.
     closed_count: u64,
-    /// The connection that was closed last, while a caller waits for its end.
+    /// The connection that was closed last, while a caller waits for it to end.
     closing: Option<Weak<Connection>>,
     prepared: PreparedCalls,
 }
 
-/// The definitions with which calls were made, until the calls run. Without these records, a call
-/// could run later with another definition that was approved for a different call.
+/// Records the definition with which each call was made, until the call runs. Without these
+/// records, a call could run later with another definition that was approved for a different call.
 #[derive(Default)]
 struct PreparedCalls(VecDeque<PreparedRecord>);
 
 /// The tool's name, a hash of the arguments, and the fingerprint of the tool definition.
 type PreparedRecord = (String, u128, u128);
 
-/// The maximum number of calls whose definitions are remembered.
+/// The maximum number of calls whose definitions are kept.
 const MAX_PREPARED_CALLS: usize = 256;
 
 impl PreparedCalls {
@@ -102,7 +102,7 @@ struct CurrentListing {
 #[derive(Clone, Default)]
 pub(super) struct AcceptedDefinitions {
     pub(super) by_name: HashMap<String, u128>,
-    /// Whether a tool without an accepted definition must be approved when it is first listed.
+    /// Whether a tool without an accepted definition requires approval when it is first listed.
     is_complete: bool,
     /// The revision of the accepted definitions, which increases with each change.
     pub(super) revision: u64,
@@ -134,8 +134,8 @@ impl SharedClient {
         lock_ignoring_poison(&self.state).connection.clone()
     }
 
-    /// Returns the connection, and connects if necessary. Concurrent callers share one attempt; if
-    /// all of them are dropped, the attempt is also dropped.
+    /// Returns the connection, and connects first if necessary. Concurrent callers share one
+    /// attempt, which is dropped once all of them are dropped.
     pub(super) async fn connection(&self) -> Result<Arc<Connection>, Error> {
         if Handle::try_current().is_err() {
             let message = "an MCP server needs a tokio runtime, and it was polled outside of any";
@@ -195,7 +195,7 @@ impl SharedClient {
         connecting
     }
 
-    /// Returns the current tools, from the most recent listing unless the server has reported a
+    /// Returns the current tools. The most recent listing is used unless the server has reported a
     /// change or the connection was replaced.
     pub(super) async fn listing(&self) -> Result<Arc<Listing>, Error> {
         Ok(self.listing_over_connection().await?.1)
@@ -232,11 +232,11 @@ impl SharedClient {
         Ok((connection, listing))
     }
 
-    /// Returns the connection for a call of a tool whose definition has not changed after it was
-    /// sent to the model.
+    /// Returns the connection for calling a tool, if the tool's definition has not changed since it
+    /// was sent to the model.
     ///
-    /// The definitions were compared over the returned connection, which may have broken in the
-    /// meantime.
+    /// The definitions were compared over the returned connection, which may have broken since
+    /// then.
     pub(super) async fn connection_for_call(
         &self,
         tool: &ListedTool,
@@ -288,8 +288,8 @@ impl SharedClient {
         }
     }
 
-    /// Accepts the definition of a call that runs because its tool is allowed or the call was
-    /// approved.
+    /// Accepts the definition used by a call that runs, either because its tool is allowed or
+    /// because the call was approved.
     fn accept(&self, tool: &ListedTool) {
         let mut accepted = lock_ignoring_poison(&self.accepted);
         if accepted.by_name.insert(tool.original_name.clone(), tool.fingerprint)
@@ -300,12 +300,12 @@ impl SharedClient {
     }
 }
 
-/// The origin of a call.
+/// Where a call comes from.
 #[derive(Clone, Copy)]
 pub(super) enum CallOrigin<'a> {
-    /// A call by a model, with these arguments. The call may have been approved.
+    /// A model made the call with these arguments. The call may have been approved.
     Model { arguments: &'a str },
-    /// A call by the program itself, which needs no approval.
+    /// The program itself made the call, which needs no approval.
     Program,
 }
 

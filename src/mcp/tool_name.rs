@@ -1,25 +1,26 @@
-//! The names of server tools that the model sees.
+//! The names under which a model sees a server's tools.
 
 use crate::fnv::fnv1a_64;
 
-/// The maximum length of a name that every provider accepts.
+/// The maximum length of a tool name that every provider accepts.
 const MAX_NAME_LEN: usize = 64;
 
-/// The maximum length of the server's part of the tool name.
+/// The maximum length of the server's name within a tool name.
 const MAX_SERVER_NAME_LEN: usize = 24;
 
 const SEPARATOR: &str = "__";
 
-/// Returns the name `{server}__{tool}`, with only the characters and the length that every provider
-/// accepts. A changed or shortened name ends with a hash of the original name, so that it is the
-/// same in each listing.
+/// Returns the name `{server}__{tool}`, limited to the characters and the length that every
+/// provider accepts. A changed or shortened name ends with a hash of the original name, so that the
+/// name is the same in each listing.
 pub(super) fn tool_name(server: &str, tool: &str) -> String {
     let server = fit(server, MAX_SERVER_NAME_LEN);
     let max_tool_len = MAX_NAME_LEN - server.len() - SEPARATOR.len();
     format!("{server}{SEPARATOR}{}", fit(tool, max_tool_len))
 }
 
-/// Returns a name of letters, digits, `_` and `-`, with at most `max_len` characters.
+/// Returns a name that consists of letters, digits, `_` and `-`, and has at most `max_len`
+/// characters.
 fn fit(name: &str, max_len: usize) -> String {
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if name.len() <= max_len && name.chars().all(is_allowed) {

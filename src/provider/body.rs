@@ -1,5 +1,5 @@
-//! The body of a request, an object that is serialized field by field and merged with the extra
-//! fields that the caller sets.
+//! Writes the body of a request as a JSON object, field by field, and merges in the extra fields
+//! that the caller sets.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -9,8 +9,8 @@ use crate::item::RawJson;
 use crate::provider::ordered_fields::OrderedFields;
 pub(super) use crate::request::unsupported_error;
 
-/// Writes a JSON object with its fields in the order in which they are set. Each field name is set
-/// once.
+/// Writes a JSON object whose fields are in the order in which they were set. Each field name must
+/// be set only once.
 #[derive(Debug, Default)]
 pub(super) struct ObjectWriter {
     /// The serialized fields, each followed by a comma.
@@ -20,12 +20,12 @@ pub(super) struct ObjectWriter {
 }
 
 impl ObjectWriter {
-    /// Creates a writer with enough capacity for the settings and tools of most requests.
+    /// Creates a writer with enough capacity for most requests' settings and tools.
     pub(super) fn for_request() -> Self {
         Self { fields: Vec::with_capacity(1024), error: None }
     }
 
-    /// Adds a field to the object. The name is written without escaping.
+    /// Adds a field to the object. The field's name is written without escaping.
     pub(super) fn set(mut self, name: &str, value: impl Serialize) -> Self {
         self.begin_field(name);
         if let Err(error) = serde_json::to_writer(&mut self.fields, &value) {
@@ -48,7 +48,7 @@ impl ObjectWriter {
         self.set_some(name, (!list.is_empty()).then_some(list))
     }
 
-    /// Adds an object as a field unless the added object is empty.
+    /// Adds an object as a field, unless `object` is empty.
     pub(super) fn set_object(mut self, name: &str, object: Self) -> Self {
         if object.is_empty() {
             return self;
@@ -81,8 +81,9 @@ impl ObjectWriter {
         RawJson::parse(std::str::from_utf8(&self.fields).ok()?).ok()
     }
 
-    /// Returns the object with one more field at its end, an array whose elements `fill` appends.
-    /// The fields of [`Options::extra`](crate::request::Options::extra) are merged into the object.
+    /// Returns the object as JSON, with an array as an additional last field, whose elements are
+    /// appended by `fill`. The fields in [`Options::extra`](crate::request::Options::extra) are
+    /// merged into the object.
     ///
     /// # Errors
     ///
@@ -138,14 +139,14 @@ impl ObjectWriter {
         self.fields.extend_from_slice(b"\":");
     }
 
-    /// Replaces the comma after the last field with `by`.
+    /// Replaces the comma that follows the last field with `by`.
     fn end_field(&mut self, by: &[u8]) {
         self.fields.pop_if(|last| *last == b',');
         self.fields.extend_from_slice(by);
     }
 }
 
-/// Serializes a body and merges the extra fields of a request into it; see
+/// Serializes a request body and merges the request's extra fields into it; see
 /// [`Options::extra`](crate::request::Options::extra).
 #[cfg(feature = "http")]
 pub(super) fn serialize_body(
@@ -165,12 +166,12 @@ pub(super) fn serialization_error(error: serde_json::Error) -> Error {
     Error::new(ErrorKind::InvalidRequest, "the request is not JSON").with_source(error)
 }
 
-/// Returns an error for the first option that is set. Each option is `(name, is_set)`.
+/// Checks that none of the given options is set. Each option is a pair `(name, is_set)`.
 ///
 /// # Errors
 ///
-/// Returns an [`Unsupported`](ErrorKind::Unsupported) error with the option's name as its
-/// parameter.
+/// Returns an [`Unsupported`](ErrorKind::Unsupported) error for the first option that is set, with
+/// the option's name as the error's parameter.
 pub(super) fn ensure_options_unset(wire: &str, options: &[(&str, bool)]) -> Result<(), Error> {
     match options.iter().find(|(_, is_set)| *is_set) {
         Some((option, _)) => Err(unsupported_error(wire, option)),

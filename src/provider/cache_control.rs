@@ -1,10 +1,10 @@
-//! The marker up to which a vendor may cache a request.
+//! Marks the position up to which a vendor may cache a request.
 
 use serde::Serialize;
 
 use crate::request::Cache;
 
-/// The marker of a cache breakpoint: "Create a cache control breakpoint at this content block."
+/// Marks a cache breakpoint: "Create a cache control breakpoint at this content block."
 #[derive(Clone, Copy, Serialize)]
 #[serde(tag = "type", rename = "ephemeral")]
 pub(super) struct CacheControl {

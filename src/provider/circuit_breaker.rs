@@ -17,24 +17,25 @@ use crate::request::Request;
 use crate::stream::{TurnPoll, TurnSource, TurnStream};
 use crate::turn::{PartialTurn, TurnBuilder};
 
-/// A provider with a circuit breaker, which rejects requests for a while after too many consecutive
-/// failures.
+/// Wraps a provider in a circuit breaker, which rejects requests for a while after too many
+/// consecutive failures.
 ///
-/// Retries of the inner provider are not counted. A request counts once, by its final result.
+/// Retries by the inner provider are not counted: each request counts only once, by its final
+/// result.
 ///
-/// - **Closed**: requests pass. A number of consecutive failures, set with
-///   [`with_max_failures`](Self::with_max_failures) (5 by default), opens the circuit. A failure is
-///   a transient error of the kinds that [`Retry`](crate::provider::Retry) retries, or an error
-///   that [`count_if`](Self::count_if) selects. A turn that completes resets the count; other
+/// - **Closed**: requests are sent to the inner provider. The circuit opens after a number of
+///   consecutive failures, set with [`with_max_failures`](Self::with_max_failures) (5 by default).
+///   A failure is a transient error of the kinds that [`Retry`](crate::provider::Retry) retries, or
+///   an error that [`count_if`](Self::count_if) selects. A completed turn resets the count; other
 ///   errors and dropped turns do not change the count.
 /// - **Open**: each request immediately gets an [`Overloaded`](ErrorKind::Overloaded) error, and
-///   nothing is sent. The error's [`retry_after`](Error::retry_after) is the rest of the
-///   [cooldown](Self::with_cooldown) (30 s by default). The error's source is the last failure,
-///   without the partial turn of that failure.
-/// - **Half-open**, after the cooldown: a single request passes as a probe. All other requests are
-///   rejected as in an open circuit, but without a `retry_after`. If the probe's turn completes,
-///   the circuit closes; if the turn fails, the circuit opens again. If the probe is dropped, or
-///   ends with an error that does not count as a failure, the next request becomes the probe.
+///   nothing is sent. The error's [`retry_after`](Error::retry_after) is the time left until the
+///   end of the [cooldown](Self::with_cooldown) (30 s by default). The error's source is the last
+///   failure, without its partial turn.
+/// - **Half-open**, after the cooldown: a single request is sent as a probe. All other requests are
+///   rejected as in the open state, but without a `retry_after`. If the probe's turn completes, the
+///   circuit closes; if the turn fails, the circuit opens again. If the probe is dropped, or ends
+///   with an error that does not count as a failure, the next request becomes the probe.
 ///
 /// Clones share a single circuit, protected by a mutex that is never held across an await point.
 ///
@@ -90,19 +91,20 @@ impl CircuitBreaker {
         self
     }
 
-    /// Sets the duration for which the circuit stays open before a request may pass again.
+    /// Sets how long the circuit stays open before a request may be sent again.
     pub fn with_cooldown(mut self, rest: Duration) -> Self {
         self.cooldown = rest;
         self
     }
 
-    /// Counts an error as a failure only if `choose` returns true for the error.
+    /// Replaces the default rule for which errors count as failures: an error counts only if
+    /// `choose` returns true for the error.
     pub fn count_if(mut self, choose: impl Fn(&Error) -> bool + Send + Sync + 'static) -> Self {
         self.counts_as_failure = Arc::new(choose);
         self
     }
 
-    /// Returns whether the next request would be rejected.
+    /// Returns whether the circuit breaker would reject the next request.
     pub fn is_open(&self) -> bool {
         self.with_state(|circuit| match circuit {
             CircuitState::Closed { .. } => false,
@@ -111,7 +113,7 @@ impl CircuitBreaker {
         })
     }
 
-    /// Lets a request pass, or returns the error with which the request is rejected.
+    /// Permits a request to be sent, or returns the error with which the request is rejected.
     fn acquire_permit(&self) -> Result<CircuitPermit, Error> {
         let probes = self.with_state(|circuit| match circuit {
             CircuitState::Closed { .. } => Ok(false),
@@ -140,8 +142,8 @@ fn open_error(last: &Error) -> Error {
     Error::new(ErrorKind::Overloaded, message).with_source(last.clone())
 }
 
-/// Removes the partial turn from an error, since the output of a request must not leak into the
-/// error of another request.
+/// Removes the partial turn from an error, since one request's output must not leak into another
+/// request's error.
 fn without_partial_turn(error: &Error) -> Error {
     match PartialTurn::from_error(error) {
         Some(_) => error.clone().without_source(),
@@ -149,15 +151,15 @@ fn without_partial_turn(error: &Error) -> Error {
     }
 }
 
-/// Rounds a duration up to whole milliseconds, so that a caller who waits for this duration is not
-/// early.
+/// Rounds a duration up to whole milliseconds, so that a caller who waits for the rounded duration
+/// does not retry too early.
 fn round_up_to_millis(time: Duration) -> Duration {
     let millis = time.as_nanos().div_ceil(1_000_000);
     Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX))
 }
 
-/// The permission to send a single request. Dropping the probe's permit lets the next request
-/// become the probe.
+/// Permits a single request to be sent. If the permit of a probe is dropped, the next request
+/// becomes the probe.
 struct CircuitPermit {
     breaker: CircuitBreaker,
     is_probe: bool,
@@ -171,8 +173,8 @@ impl CircuitPermit {
             CircuitState::HalfOpen { .. } if probes => {
                 *circuit = CircuitState::Closed { failures: 0 }
             }
-            // The request was sent before the circuit opened, so its result does not show the
-            // current state of the provider.
+            // The request was sent before the circuit opened, so its result does not reflect the
+            // provider's current state.
             CircuitState::Open { .. } | CircuitState::HalfOpen { .. } => {}
         });
     }
@@ -245,10 +247,10 @@ impl fmt::Debug for CircuitBreaker {
     }
 }
 
-/// A turn that passes through a circuit breaker.
+/// Wraps a turn and records in the circuit breaker how the turn ended.
 struct GuardedTurn {
     attempt: TurnStream,
-    /// The permission to send the turn's request; `None` once the breaker has recorded how the turn
+    /// The permit for the turn's request; `None` once the circuit breaker has recorded how the turn
     /// ended.
     permit: Option<CircuitPermit>,
 }

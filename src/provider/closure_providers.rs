@@ -1,4 +1,4 @@
-//! Providers that are created from a closure.
+//! Creates providers from closures.
 
 use std::fmt;
 use std::pin::Pin;
@@ -17,14 +17,14 @@ use crate::turn::{ReasoningKind, StopReason, TurnBuilder};
 use crate::usage::Usage;
 
 /// Creates a provider from a closure that returns a stream of [`Piece`]s for a request. Use this
-/// function for a model that runs in this process, or for a model that you call with a client of
-/// your own.
+/// function for a model that runs in this process, or for a model that you call through your own
+/// client.
 ///
-/// The argument `model` is the provider's [`model`](Provider::model). The turn ends with
-/// [`Piece::Stop`]. If the stream ends without a `Stop` piece, the turn is incomplete, and none of
-/// its tool calls run. The closure is called at the first poll, and dropping the turn drops the
-/// closure's stream. Errors in the stream are returned unchanged. The provider does not retry; wrap
-/// it in a [`Retry`](crate::provider::Retry) for retries.
+/// The argument `model` is the name that the provider's [`model`](Provider::model) method returns.
+/// The turn ends with [`Piece::Stop`]. If the stream ends without a `Stop` piece, the turn is
+/// incomplete, and none of its tool calls run. The closure is called at the first poll, and
+/// dropping the turn drops the closure's stream. Errors in the stream are returned unchanged. The
+/// provider does not retry; wrap it in a [`Retry`](crate::provider::Retry) for retries.
 ///
 /// ```
 /// use futures::stream;
@@ -51,14 +51,14 @@ where
     FromStream { model: model.into(), make_turn: Arc::new(ask) }
 }
 
-/// Creates a provider from a closure that returns a poll function for a request. The poll function
-/// pushes the next part of the turn into a [`TurnBuilder`].
+/// Creates a provider from a closure that returns a poll function for a request. Each call of the
+/// poll function pushes the next part of the turn into a [`TurnBuilder`].
 ///
 /// The poll function is the closure form of [`TurnSource`]. The function returns
 /// `Ready(Some(Ok(())))` if it pushed something, `Ready(None)` if nothing more follows, and
-/// `Pending` if it has arranged to be woken. The turn is complete after a call of
-/// [`stop`](TurnBuilder::stop) and then of [`complete`](TurnBuilder::complete). The closure is
-/// called at the first poll, and dropping the turn drops the poll function.
+/// `Pending` if it has arranged for the task to be woken. To complete the turn, call
+/// [`stop`](TurnBuilder::stop) and then [`complete`](TurnBuilder::complete). The closure is called
+/// at the first poll, and dropping the turn drops the poll function.
 ///
 /// ```
 /// use std::task::Poll;
@@ -101,16 +101,16 @@ pub enum Piece {
     Reasoning(String),
     /// A complete tool call.
     ToolCall {
-        /// The call's id, which its result refers to. An empty id is replaced by a unique id.
+        /// The call's id, which the tool result refers to. An empty id is replaced by a unique id.
         id: String,
-        /// The name of the tool that is called.
+        /// The name of the tool to call.
         name: String,
-        /// The arguments of the call, the text of a JSON object.
+        /// The call's arguments, as the text of a JSON object.
         arguments: String,
     },
-    /// The token usage of the turn so far, which replaces the usage reported before.
+    /// The turn's token usage so far, which replaces any usage reported earlier.
     Usage(Usage),
-    /// The end of the turn, with the reason why the model stopped.
+    /// The end of the turn, with the model's stop reason.
     Stop(StopReason),
 }
 
@@ -132,13 +132,13 @@ impl From<StopReason> for Piece {
     }
 }
 
-/// The provider that the [`from_stream`] function returns. A `FromStream` is cheap to clone.
+/// The provider returned by [`from_stream`]. A `FromStream` is cheap to clone.
 pub struct FromStream<F> {
     model: Arc<str>,
     make_turn: Arc<F>,
 }
 
-/// The provider that the [`from_poll_fn`] function returns. A `FromPollFn` is cheap to clone.
+/// The provider returned by [`from_poll_fn`]. A `FromPollFn` is cheap to clone.
 pub struct FromPollFn<F> {
     model: Arc<str>,
     make_turn: Arc<F>,
@@ -166,13 +166,14 @@ where
     }
 }
 
-/// A turn that is built from pieces.
+/// Builds a turn from a stream of pieces.
 #[pin_project]
 struct PieceTurn<St> {
     #[pin]
     stream: St,
     model: Arc<str>,
-    /// The index of the open text or reasoning block, or of the next block if no block is open.
+    /// The index of the open text or reasoning block, or the index for the next block if no block
+    /// is open.
     index: u32,
     call_count: u32,
     open_block: Option<OpenBlock>,
@@ -241,7 +242,7 @@ where
     }
 }
 
-/// A turn that is built by polling a function.
+/// Builds a turn by calling a poll function.
 struct PollFnTurn<P>(Box<P>);
 
 impl<P: FnMut(&mut Context<'_>, &mut TurnBuilder) -> TurnPoll> TurnSource for PollFnTurn<P> {

@@ -1,5 +1,5 @@
-//! Constructors for models that a cloud hosts with their vendor's wire, with base URLs and key
-//! headers.
+//! Constructors for models that a cloud platform hosts and serves in their vendor's wire format.
+//! The constructors set the base URL and the key header.
 
 use crate::error::{Error, ErrorKind};
 use crate::http::KeyHeader;
@@ -30,8 +30,8 @@ impl OpenAiChat {
         model.with_base_url(azure_openai_base_url(resource, "openai/v1")?)
     }
 
-    /// Creates a provider for a deployment in Azure OpenAI, through its older API with a dated
-    /// version:
+    /// Creates a provider for a deployment in Azure OpenAI, through the older API, whose versions
+    /// are dates:
     /// `https://{resource}.openai.azure.com/openai/deployments/{deployment}/chat/completions?api-version={version}`.
     ///
     /// Keys and tokens are sent in the same way as for [`azure`](Self::azure), but the scope is
@@ -41,7 +41,7 @@ impl OpenAiChat {
     /// # Errors
     ///
     /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if the resource is invalid in
-    /// a host name. If the deployment is invalid in a path, the error is reported by the turn.
+    /// a host name. If the deployment is invalid in a path, each turn fails instead.
     pub fn azure_classic(resource: &str, deployment: &str, version: &str) -> Result<Self, Error> {
         let model = Self::new(deployment).with_dialect(Dialect::AZURE);
         let model = model.with_base_url(azure_openai_base_url(resource, "openai/deployments")?)?;
@@ -145,11 +145,11 @@ impl Anthropic {
     /// `https://{location}-aiplatform.googleapis.com/v1/projects/{project}/locations/{location}/publishers/anthropic`.
     /// The location may also be `global`, `us` or `eu`.
     ///
-    /// The model's name is part of the URL and not of the body. The body has `anthropic_version`
-    /// and the names of [betas](Self::with_beta), which replace the headers for the version and the
-    /// betas. The credential is a [token](crate::http::Credential::token) with the scope
-    /// `https://www.googleapis.com/auth/cloud-platform`.
-    /// Source: <https://platform.claude.com/docs/en/build-with-claude/claude-on-vertex-ai>.
+    /// The model's name is part of the URL, not of the body. The API version and the names of
+    /// [betas](Self::with_beta) are sent in the body, with the version as `anthropic_version`, and
+    /// not in headers. The credential is a [token](crate::http::Credential::token) with the scope
+    /// `https://www.googleapis.com/auth/cloud-platform`. Source:
+    /// <https://platform.claude.com/docs/en/build-with-claude/claude-on-vertex-ai>.
     ///
     /// # Errors
     ///
@@ -200,7 +200,7 @@ fn vertex_base_url(project: &str, location: &str, path: &str) -> Result<String, 
         "us" | "eu" => format!("aiplatform.{location}.rep.googleapis.com"),
         region => format!("{region}-aiplatform.googleapis.com"),
     };
-    // Projects of an organisation are prefixed with the organisation's domain:
+    // The names of an organisation's projects start with the organisation's domain:
     // `example.com:project`.
     let project = ensure_path_segment("project", project, |c| matches!(c, '-' | '.' | ':'))?;
     Ok(format!("https://{host}/v1/projects/{project}/locations/{location}/{path}"))

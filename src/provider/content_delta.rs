@@ -1,8 +1,8 @@
-//! A part of a turn's content, independent of events and frames of a wire.
+//! A part of a turn's content, independent of the events and frames of any wire.
 
 use crate::turn::ReasoningKind;
 
-/// A part of a content block of a turn.
+/// A part of one of a turn's content blocks.
 #[derive(Clone, Debug)]
 pub(crate) enum ContentDelta {
     Text(String),
@@ -14,7 +14,7 @@ pub(crate) enum ContentDelta {
     },
     CallArgs(String),
     CallEnd,
-    /// A signature of the content block.
+    /// A signature for the content block.
     Signature(SignatureTarget, String),
     /// Reasoning that exists only as opaque data.
     HiddenReasoning(String),

@@ -1,5 +1,4 @@
-//! The driver of every decoder, which polls the body for bytes and pushes decoded content into the
-//! turn.
+//! Drives every decoder: polls the body for bytes and pushes the decoded content into the turn.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -18,26 +17,26 @@ use crate::sse::Frame;
 use crate::stream::{TurnPoll, TurnSource};
 use crate::turn::TurnBuilder;
 
-/// The maximum number of bytes per turn in frames that produce no event. Decoders buffer parts of
-/// such frames, for example arguments that arrive before the tool's name.
+/// The maximum total size in bytes of a turn's frames that produce no event. Decoders buffer parts
+/// of such frames, for example call arguments that arrive before the tool's name.
 const MAX_SILENT_BYTES: usize = 256 << 20;
 
-/// The maximum number of chunks without an event that a single poll reads before it yields to other
+/// The maximum number of chunks without an event that a single poll reads before yielding to other
 /// tasks.
 const MAX_CHUNKS_PER_POLL: usize = 128;
 
-/// The decoder of a wire, a state machine for a single response. A decoder does no I/O and is
-/// called by [`Decoding`].
+/// Decodes a single response in a vendor's wire format. A decoder is a state machine that does no
+/// I/O and is called by [`Decoding`].
 ///
 /// A decoder pushes text, reasoning, tool calls and usage into the [`TurnBuilder`] as they arrive.
-/// A decoder does not complete the turn. The decoder calls [`TurnBuilder::stop`] when the wire
-/// reports why the model stopped. [`Decoding`] completes the turn after the end-of-stream marker or
+/// When a frame reports why the model stopped, the decoder calls [`TurnBuilder::stop`]. The decoder
+/// does not complete the turn; [`Decoding`] completes the turn after the end-of-stream marker or
 /// the end of the body. If the body ends without a stop reason, the turn is incomplete, and none of
 /// its tool calls run.
 ///
-/// A decoder does not have to make ids unique or check that arguments are valid JSON. Ids are made
-/// unique by the builder, and arguments are checked by the tools. The example `own_wire` has a
-/// complete decoder.
+/// A decoder does not have to make ids unique or check that arguments are valid JSON. The builder
+/// makes ids unique, and the tools check the arguments. The example `own_wire` contains a complete
+/// decoder.
 pub trait Decode {
     /// Decodes a frame and pushes its content into the turn.
     ///
@@ -46,21 +45,21 @@ pub trait Decode {
     /// is cheap. Unknown frames and fields must be ignored, since a later version of a wire may
     /// send them.
     ///
-    /// A frame with the event type `error` is an error on every wire, and is not passed to this
-    /// method unless its data is empty. Frames of a framing without event types, such as
-    /// [`NdJson`](crate::framing::NdJson), have the type `message`. A decoder for such a framing
-    /// detects errors itself and parses them with
+    /// On every wire, a frame with the event type `error` reports an error. Such a frame is passed
+    /// to this method only if its data is empty. In a framing without event types, such as
+    /// [`NdJson`](crate::framing::NdJson), all frames have the type `message`. A decoder for such a
+    /// framing must detect errors itself and parse them with
     /// [`error_in_stream`](crate::provider::error_in_stream).
     ///
     /// # Errors
     ///
-    /// Returns an error that ends the turn: an error that the provider reports, or a violation of
-    /// the wire's protocol. The content that was pushed before the error is attached to it, as a
-    /// [`PartialTurn`](crate::turn::PartialTurn).
+    /// Returns an error that ends the turn, either because the provider reports an error or because
+    /// a frame violates the wire's protocol. The content pushed before the error is attached to the
+    /// error as a [`PartialTurn`](crate::turn::PartialTurn).
     fn frame(&mut self, frame: Frame<'_>, turn: &mut TurnBuilder) -> Result<FrameOutcome, Error>;
 
-    /// Handles a frame received after the end-of-stream marker. Most wires ignore such a frame. A
-    /// wire whose turn continues after such a frame returns [`FrameOutcome::Continue`].
+    /// Handles a frame received after the end-of-stream marker. Most wires ignore such a frame. To
+    /// continue the turn after such a frame, return [`FrameOutcome::Continue`].
     ///
     /// # Errors
     ///
@@ -73,9 +72,9 @@ pub trait Decode {
         Ok(FrameOutcome::Done)
     }
 
-    /// Handles the end of a body without an end-of-stream marker and without an error; called at
-    /// most once. A wire for which this is a regular end pushes the missing stop reason in this
-    /// method. The default implementation does nothing.
+    /// Handles the end of a body that ended without an end-of-stream marker and without an error.
+    /// This method is called at most once. If such an end is normal for the wire, the method pushes
+    /// the missing stop reason. The default implementation does nothing.
     ///
     /// # Errors
     ///
@@ -85,9 +84,9 @@ pub trait Decode {
         Ok(())
     }
 
-    /// Handles the end of the turn; called once before the turn is completed. The call follows the
-    /// end-of-stream marker, or the end, failure or timeout of the body after a stop reason. The
-    /// default implementation does nothing.
+    /// Handles the end of the turn. This method is called once, before the turn is completed: after
+    /// the end-of-stream marker, or after the body has ended, failed or timed out following a stop
+    /// reason. The default implementation does nothing.
     ///
     /// # Errors
     ///
@@ -98,24 +97,26 @@ pub trait Decode {
     }
 }
 
-/// Whether more frames are expected after the decoded frame.
+/// Tells whether more frames are expected after the decoded frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameOutcome {
-    /// More frames may follow, even after a stop reason; for example a frame with the usage.
+    /// More frames may follow, even after a stop reason, for example a frame that reports the token
+    /// usage.
     Continue,
-    /// The frame was the end-of-stream marker, for example `[DONE]`. The turn is complete if it has
-    /// a stop reason, and incomplete if it has none.
+    /// The frame was the end-of-stream marker, for example `[DONE]`. The turn is complete if a stop
+    /// reason was pushed, and incomplete otherwise.
     Done,
 }
 
-/// A turn that is decoded from the bytes of a response body.
+/// Decodes a turn from the bytes of a response body.
 ///
-/// After a stop reason, the turn still waits for the end-of-stream marker or the end of the body. A
-/// connection that breaks after a stop reason does not fail the turn. A connection that breaks
-/// before the stop reason is an [`IncompleteTurn`](ErrorKind::IncompleteTurn) error, but a
-/// [`Timeout`](ErrorKind::Timeout) of the body is returned unchanged. If the end of the body cuts
-/// off the last frame, that frame is decoded as well. If [`frame`](Decode::frame) then returns a
-/// [`Protocol`](ErrorKind::Protocol) error, a turn without a stop reason is incomplete.
+/// After a stop reason, the turn still waits for the end-of-stream marker or the end of the body.
+/// If the connection breaks after a stop reason, the turn does not fail. If the connection breaks
+/// before the stop reason, the turn fails with an [`IncompleteTurn`](ErrorKind::IncompleteTurn)
+/// error, but a [`Timeout`](ErrorKind::Timeout) error from the body is returned unchanged. If the
+/// end of the body cuts off the last frame, the truncated frame is decoded as well. If
+/// [`frame`](Decode::frame) then returns a [`Protocol`](ErrorKind::Protocol) error, a turn without
+/// a stop reason is incomplete.
 #[pin_project]
 #[derive(Debug)]
 pub struct Decoding<B, D, F = ServerSentEvents> {
@@ -125,7 +126,7 @@ pub struct Decoding<B, D, F = ServerSentEvents> {
     framing: F,
     stage: Stage,
     deadlines: TurnDeadlines,
-    /// The number of bytes in frames that produced no event.
+    /// The total size in bytes of the frames that produced no event.
     silent_bytes: usize,
 }
 
@@ -156,7 +157,7 @@ impl<B, D, F> Decoding<B, D, F> {
         Self { body, decoder, framing: frames, stage: Stage::Reading, deadlines, silent_bytes: 0 }
     }
 
-    /// Limits how long the turn may wait for the body.
+    /// Sets the deadlines that limit how long the turn may wait for the body.
     #[cfg(feature = "http")]
     pub(super) fn with_deadlines(mut self, deadlines: TurnDeadlines) -> Self {
         self.deadlines = deadlines;
@@ -206,7 +207,7 @@ where
             let frame = if ending { this.framing.finish() } else { this.framing.next_frame() };
             match frame {
                 Some(Ok(frame)) => {
-                    // At this point, only a frame that the end of the body cut off is left. Many
+                    // The only remaining frame is one that the end of the body cut off. Many
                     // gateways close a broken response as if the response had ended regularly.
                     let is_half =
                         ending && serde_json::from_str::<IgnoredAny>(frame.data.trim()).is_err();
@@ -267,7 +268,8 @@ where
     }
 }
 
-/// Counts the bytes of a frame that produced no event.
+/// Adds a frame's bytes to the count of bytes that produced no event, and returns an error if the
+/// count exceeds the maximum.
 fn count_silent_bytes(silent: &mut usize, bytes: usize) -> Result<(), Error> {
     *silent = silent.saturating_add(bytes);
     if *silent <= MAX_SILENT_BYTES {
@@ -308,7 +310,8 @@ fn complete_turn(decoder: &mut impl Decode, turn: &mut TurnBuilder) -> TurnPoll 
     Poll::Ready(Some(decoder.finish(turn).and_then(|()| turn.complete())))
 }
 
-/// Converts an item's index on its wire to a key in the turn, saturating at `u32::MAX`.
+/// Converts an item's index in the wire format to the item's key in the turn, saturating at
+/// `u32::MAX`.
 pub(super) fn item_key(at: usize) -> u32 {
     u32::try_from(at).unwrap_or(u32::MAX)
 }

@@ -1,9 +1,9 @@
-//! The names that servers use for levels of reasoning effort.
+//! The names that servers use for reasoning effort levels.
 
 use crate::request::Effort;
 
-/// A server's names for the levels of reasoning effort. If a server has fewer levels, several
-/// efforts share the nearest name.
+/// A server's names for the reasoning effort levels. If a server has fewer levels than [`Effort`],
+/// several levels share the nearest name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EffortNames {
     /// The name for [`Reasoning::Off`](crate::request::Reasoning::Off).
@@ -21,7 +21,7 @@ pub struct EffortNames {
 }
 
 impl EffortNames {
-    /// OpenAI's names, from `none` to `xhigh`.
+    /// The names that OpenAI uses, from `none` to `xhigh`.
     pub const OPENAI: Self = Self {
         off: "none",
         minimal: "minimal",
@@ -30,10 +30,10 @@ impl EffortNames {
         high: "high",
         max: "xhigh",
     };
-    /// The names `none`, `low`, `medium` and `high`.
+    /// The names for servers that accept only `none`, `low`, `medium` and `high`.
     pub const LOW_MEDIUM_HIGH: Self = Self { minimal: "low", max: "high", ..Self::OPENAI };
 
-    /// Returns the name for an effort level.
+    /// Returns the server's name for an effort level.
     pub fn name_of(self, effort: Effort) -> &'static str {
         match effort {
             Effort::Minimal => self.minimal,

@@ -1,5 +1,5 @@
-//! The common input of every encoder: the settled context of a request without items that are never
-//! sent, and its part that is already encoded.
+//! The common input to every encoder: a request's settled context, without the items that are never
+//! sent, and the part of the context that is already encoded.
 
 use std::any::Any;
 use std::marker::PhantomData;
@@ -12,26 +12,26 @@ use crate::item::{EncodedChunk, History, Item, ItemKind};
 use crate::provider::body::{ObjectWriter, serialization_error};
 use crate::request::Request;
 
-/// Everything that the encoded form of an item depends on, apart from the items before it.
+/// The settings that, together with the preceding items, determine the encoded form of an item.
 #[derive(Clone, PartialEq)]
 struct CacheKey<E> {
     wire: &'static str,
-    /// The model of the request; only items of the same model keep their provider data.
+    /// The request's model; only items produced by the same model keep their provider data.
     model: String,
     extra: E,
 }
 
-/// The settled context of a request, with its leading system items joined to the stable system
-/// prompt. `S` is the state that an encoder carries from an item to the next item. `E` are the
+/// A request's settled context, with the leading system items joined to the stable system prompt.
+/// `S` is the state that an encoder carries from one item to the next. `E` is the type of the
 /// settings that an encoded item depends on in addition to the wire and the model.
 pub(super) struct EncodeContext<S, E = ()> {
     key: CacheKey<E>,
     settled_history: History,
     stable_system: String,
     volatile_system: String,
-    /// The texts of the system items at the start of the history.
+    /// The text of each system item at the start of the history.
     leading_system_texts: Arc<[String]>,
-    /// The number of entries that are leading system items or already encoded.
+    /// The number of history entries that are leading system items or are already encoded.
     done_entries: usize,
     /// The bytes of the items that are already encoded.
     encoded_chunk: Option<Arc<EncodedChunk>>,
@@ -48,25 +48,24 @@ struct CachedPrefix<S> {
 #[derive(Debug, Default)]
 pub(super) struct JsonElements(pub(super) Vec<u8>);
 
-/// The elements that later items can no longer change, so that the encoding of these elements can
-/// be cached.
+/// The elements that later items can no longer change, whose encoding can therefore be cached.
 pub(super) struct ClosedElements<S> {
-    /// The index after the last item of the closed elements, as [`EncodeContext::items_to_encode`]
-    /// returns it.
+    /// The index after the last item in the closed elements, as returned by
+    /// [`EncodeContext::items_to_encode`].
     pub(super) end_index: usize,
     /// The encoder's state after the closed elements.
     pub(super) encoder_state: S,
-    /// The bytes that were encoded after the cached state.
+    /// The elements that were encoded after the cached state.
     pub(super) elements: JsonElements,
 }
 
 /// The array that contains the items in the request body.
 pub(super) struct JsonArray<S> {
-    /// The name of the array's field, which is the last field of the body.
+    /// The name of the array's field, which is the last field in the body.
     pub(super) name: &'static str,
-    /// The elements before all items.
+    /// The elements that precede all items.
     pub(super) leading_elements: JsonElements,
-    /// The closed elements that were not encoded before.
+    /// The newly encoded closed elements.
     pub(super) closed_elements: Option<ClosedElements<S>>,
     /// The elements after the closed elements.
     pub(super) remaining_elements: JsonElements,
@@ -114,7 +113,7 @@ where
         }
     }
 
-    /// Discards the cached encoding and starts with the first item.
+    /// Discards the cached encoding, so that encoding starts with the first item.
     pub(super) fn restart(self) -> Self {
         let (_, begun) = leading_system_items(&self.settled_history);
         Self { encoded_chunk: None, done_entries: begun, ..self }
@@ -128,20 +127,18 @@ where
         &self.volatile_system
     }
 
-    /// Returns the encoder's state after the items that are already encoded, if there are such
-    /// items.
+    /// Returns the encoder's state after the already encoded items, if any.
     pub(super) fn encoder_state(&self) -> Option<&S> {
         let known = self.encoded_chunk.as_ref()?.encoder_state::<CachedPrefix<S>>()?;
         Some(&known.encoder_state)
     }
 
-    /// Returns an error if the request has nothing to send, because all new elements are empty and
-    /// nothing was encoded before. The error calls an element `element`.
+    /// Checks that the request is not empty: either `is_empty` is false, or some items are already
+    /// encoded. The error message calls an element `element`.
     ///
     /// # Errors
     ///
-    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if the request has nothing to
-    /// send.
+    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if there is nothing to send.
     pub(super) fn ensure_not_empty(&self, is_empty: bool, element: &str) -> Result<(), Error> {
         if !is_empty || self.encoded_len() > 0 {
             return Ok(());
@@ -155,26 +152,26 @@ where
         self.encoded_chunk.as_ref().map_or(0, |piece| piece.total_byte_len())
     }
 
-    /// Returns the parts of the system prompt that are not blank, the stable part first.
+    /// Returns the non-blank parts of the system prompt, with the stable part first.
     pub(super) fn system_zones(&self) -> impl Iterator<Item = &str> {
         let zones = [self.stable_system.as_str(), self.volatile_system.as_str()];
         zones.into_iter().filter(|zone| !zone.trim().is_empty())
     }
 
-    /// Returns the items that have to be encoded, in order, each with the index after the item.
+    /// Returns the items to encode, in order, each with the index after the item.
     pub(super) fn items_to_encode(&self) -> impl Iterator<Item = (usize, &Item)> {
         #[cfg(test)]
         tests::count(self.peek_items_to_encode().count());
         self.settled_history.entries_after(self.done_entries).filter(|(_, item)| !item.tombstone)
     }
 
-    /// Returns the items that have to be encoded, for look-ahead.
+    /// Returns the items to encode, for look-ahead.
     pub(super) fn peek_items_to_encode(&self) -> impl Iterator<Item = &Item> {
         let items = self.settled_history.entries_after(self.done_entries).map(|(_, item)| item);
         items.filter(|item| !item.tombstone)
     }
 
-    /// Writes the body with the array of items, and caches the closed elements.
+    /// Writes the request body, including the array of items, and caches the closed elements.
     ///
     /// # Errors
     ///
@@ -192,7 +189,7 @@ where
             + closed
             + array.remaining_elements.0.len();
         let fill = |out: &mut Vec<u8>| {
-            // The 64 bytes are for the end of the body and for an insertion.
+            // The 64 bytes leave room for the end of the body and for an insertion.
             out.reserve(size + 64);
             out.extend_from_slice(&array.leading_elements.0);
             let begins = out.len();
@@ -245,8 +242,8 @@ impl<S> JsonArray<S> {
         }
     }
 
-    /// Creates an array from elements, the first `count` of which are closed. The argument `closed`
-    /// is `(end_index, count, encoder_state)`.
+    /// Creates an array from elements. The argument `closed` is `(end_index, count,
+    /// encoder_state)`, where `count` is the number of closed elements at the start.
     pub(super) fn from_elements<T: Serialize>(
         name: &'static str,
         elements: &[T],
@@ -266,7 +263,7 @@ impl<S> JsonArray<S> {
         Ok(array)
     }
 
-    /// Returns whether the array contains only elements that were encoded before.
+    /// Returns whether the array contains no newly encoded elements.
     pub(super) fn is_empty(&self) -> bool {
         let closed =
             self.closed_elements.as_ref().is_none_or(|closed| closed.elements.0.is_empty());
@@ -297,8 +294,8 @@ impl JsonElements {
     }
 }
 
-/// Returns the texts of the system items at the start of a history, and the number of their
-/// entries.
+/// Returns the texts of the system items at the start of a history, and the number of history
+/// entries that contain these items.
 fn leading_system_items(settled: &History) -> (Arc<[String]>, usize) {
     let mut texts = Vec::new();
     let mut begun = 0;

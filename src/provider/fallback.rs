@@ -12,31 +12,32 @@ use crate::request::Request;
 use crate::stream::{TurnPoll, TurnSource, TurnStream, seal};
 use crate::turn::TurnBuilder;
 
-/// A chain of providers, in which a request is sent to the next provider if a provider fails.
+/// Sends each request to a chain of providers: if a provider fails, the request is sent to the next
+/// provider.
 ///
-/// The chain falls back after errors that another provider may avoid. These are errors of the kinds
-/// `connect`, `timeout`, `auth`, `billing`, `rate_limited`, `overloaded`, `server`,
-/// `generation_failed`, `context_window`, `incomplete_turn`, `protocol` and `too_large`.
-/// [`fall_back_if`](Self::fall_back_if) selects other errors. An error in the request itself is
-/// returned immediately.
+/// The chain falls back after errors that may not occur with another provider. By default, these
+/// are errors of the kinds `connect`, `timeout`, `auth`, `billing`, `rate_limited`, `overloaded`,
+/// `server`, `generation_failed`, `context_window`, `incomplete_turn`, `protocol` and `too_large`.
+/// To select other errors, use [`fall_back_if`](Self::fall_back_if). An error in the request itself
+/// is returned immediately.
 ///
 /// The chain falls back without a delay. Only the last provider waits and retries, unless
-/// [`retrying_first`](Self::retrying_first) is set. Each provider still retries the errors that do
-/// not cause a fallback. Each provider also still replaces, once, a connection that the server
-/// closed while idle.
+/// [`retrying_first`](Self::retrying_first) is set. Each provider still retries after errors that
+/// do not cause a fallback. Each provider also still replaces, once, an idle connection that the
+/// server has closed.
 ///
-/// The output of the failed provider is first retracted by a
-/// [`Retracted`](crate::TurnEvent::Retracted) event, which also reports its token usage. Each turn
-/// starts with the first provider. To skip the first provider while it is down, wrap it in a
-/// [`CircuitBreaker`](crate::provider::CircuitBreaker).
+/// Before a fallback, the failed provider's output is retracted by a
+/// [`Retracted`](crate::TurnEvent::Retracted) event, which also reports the provider's token usage.
+/// Each turn starts with the first provider. To skip the first provider while it is down, wrap the
+/// first provider in a [`CircuitBreaker`](crate::provider::CircuitBreaker).
 ///
 /// - [`model`](Provider::model) returns the first provider's model.
-/// - A model that a request names ([`Request::model`]) applies to the first provider only; all
+/// - If a request names a model ([`Request::model`]), only the first provider uses that model; all
 ///   other providers use their own models.
 /// - History items that are bound to another model, such as signatures, are dropped or downgraded
 ///   by [`handoff`](crate::provider::handoff()) in each provider's encoder.
-/// - If all providers fail, the error is that of the last provider, and its source is a
-///   [`FallbackFailure`], which lists all errors.
+/// - If all providers fail, the last provider's error is returned, with a [`FallbackFailure`] as
+///   its source, which lists all errors.
 ///
 /// Dropping the stream cancels the turn, and no further provider is called. Clones share the
 /// providers.
@@ -65,7 +66,7 @@ pub struct Fallback {
 }
 
 impl Fallback {
-    /// Creates a chain that consists of its first provider.
+    /// Creates a chain that consists of a single provider.
     pub fn new(first: impl Provider + 'static) -> Self {
         let on = Arc::new(|error: &Error| should_fall_back::should_fall_back(error.kind()));
         Self { providers: Arc::new([Arc::new(first)]), should_fall_back: on, retries_first: false }
@@ -78,7 +79,8 @@ impl Fallback {
         self
     }
 
-    /// Falls back after an error only if `choose` returns true for the error.
+    /// Replaces the default rule for when to fall back: the chain falls back after an error only if
+    /// `choose` returns true for the error.
     pub fn fall_back_if(mut self, choose: impl Fn(&Error) -> bool + Send + Sync + 'static) -> Self {
         self.should_fall_back = Arc::new(choose);
         self
@@ -115,7 +117,7 @@ impl fmt::Debug for Fallback {
     }
 }
 
-/// A turn that is passed along the chain of providers.
+/// A turn that falls back to the next provider in the chain when a provider fails.
 struct FallbackTurn {
     fallback: Fallback,
     request: Request,
@@ -169,10 +171,11 @@ impl TurnSource for FallbackTurn {
     }
 }
 
-/// The errors of all providers of a [`Fallback`] that were called.
+/// The errors from all providers that a [`Fallback`] called for a request.
 ///
-/// A `FallbackFailure` is the source of the last provider's error if more than one provider was
-/// called. The next error in the source chain is the last provider's error with its own sources.
+/// If more than one provider was called, a `FallbackFailure` is the source of the last provider's
+/// error. The next error in the source chain is the last provider's error with its original
+/// sources.
 ///
 /// ```
 /// use turnstream::provider::{Fallback, FallbackFailure, Provider, Reply, Scripted};

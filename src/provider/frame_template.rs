@@ -1,20 +1,21 @@
 //! Decodes frames that differ from an earlier frame in only one string.
 //!
 //! Most frames of a stream repeat the previous frame, apart from the next piece of text. After a
-//! decoder has parsed such a frame, a [`FrameTemplate`] keeps its bytes. A later frame with the
-//! same bytes around a different string literal is decoded without a parser.
+//! decoder has parsed a frame, a [`FrameTemplate`] keeps the frame's bytes. A later frame that
+//! differs only in one string literal is decoded without a parser.
 //!
 //! # Why the result equals the parser's
 //!
-//! A frame that the parser has accepted is `before + literal + after`, where `literal` is the
-//! string literal that the parser borrowed the text from. Let another frame be
-//! `before + other + after`, where `other` is a string literal as well.
+//! A frame that the parser has accepted has the form `before + literal + after`, where `literal` is
+//! the string literal from which the parser borrowed the text. Let another frame have the form
+//! `before + other + after`, where `other` is also a string literal.
 //!
-//! - A JSON parser reads from left to right. After the same `before`, the parser is therefore in
-//!   the same state and expects the same kind of token.
+//! - A JSON parser reads from left to right. After reading `before`, the parser is therefore in the
+//!   same state for both frames and expects the same kind of token.
 //! - A string literal is a single token. The literal ends at its first unescaped quote, and its
 //!   content does not affect how the rest is parsed. `other` is checked to be exactly one literal:
-//!   either it has no quote, backslash or control character, or serde has parsed it.
+//!   either the literal contains no quote, backslash or control character, or serde has parsed the
+//!   literal.
 //! - Before `after`, the parser is in the same state for both frames, and parses `after` in the
 //!   same way.
 //!
@@ -22,18 +23,19 @@
 //! order, duplicate keys included. The literal is a value and not a key, because the parser passed
 //! the literal to the decoder as text.
 //!
-//! Two more kinds of values may differ, for the same reason. The first kind are members named in
-//! [`IGNORED`], if they are in the outermost object, where no decoder reads these members. A string
-//! without escapes or an unsigned number in such a member may be replaced by another value of this
-//! form. The second kind are the numbers of one flat object that the decoder names. The decoder
-//! receives these numbers with the text, together with their keys.
+//! Two more kinds of values may differ, for the same reason. The first kind consists of the values
+//! of members that are named in [`IGNORED`] and belong to the outermost object, where no decoder
+//! reads these members. In such a member, a string without escapes or an unsigned number may be
+//! replaced by another value of the same form. The second kind consists of the numbers in a flat
+//! object that the decoder names. The decoder receives these numbers and their keys along with the
+//! text.
 //!
-//! White space between the closing brackets of a frame may differ as well, since Anthropic pads its
-//! frames with white space. This white space is outside of all strings, because no string ends in a
-//! bracket.
+//! The white space between a frame's closing brackets may differ as well, since Anthropic pads its
+//! frames with white space. This white space is never inside a string, because only brackets and
+//! white space follow it.
 //!
-//! The effect of a frame may depend on earlier frames. A template is therefore only valid directly
-//! after the frame that it was made from, so a decoder calls [`forget`](FrameTemplate::forget)
+//! The effect of a frame may depend on earlier frames. A template is therefore valid only directly
+//! after the frame from which it was made, so a decoder calls [`forget`](FrameTemplate::forget)
 //! before it parses a frame. A decoder calls [`remember`](FrameTemplate::remember) only for a frame
 //! that has no effect apart from its text.
 
@@ -50,37 +52,38 @@ use crate::sse::Frame;
 /// timestamps.
 const IGNORED: [&str; 4] = ["obfuscation", "sequence_number", "created", "created_at"];
 
-/// The number of consecutive unused templates after which no more templates are kept. A server
-/// whose frames differ in other ways therefore does not cost a copy of each frame.
+/// The number of consecutive unused templates after which no more templates are kept, so that
+/// frames are not copied in vain if a server's frames differ in other ways.
 const MAX_MISSES: u8 = 16;
 
 /// The maximum number of digits of a number that may differ, so that the number fits into 64 bits.
 const MAX_DIGITS: usize = 19;
 
-/// The frame that was parsed last, and the ranges in which the next frame may differ.
+/// Stores the most recently parsed frame, and the ranges in which the next frame may differ.
 ///
-/// `K` identifies what kind of content the text is for the decoder.
+/// With a value of type `K`, the decoder marks what kind of content the text is.
 #[derive(Debug)]
 pub(super) struct FrameTemplate<K> {
     kind: Option<K>,
     misses: u8,
     event: String,
     data: String,
-    /// The range of the text in `data`; the text is one of the holes.
+    /// The range of the text in `data`; the text is one of the values that may differ.
     text: Range<usize>,
     /// The range of the text's key in `data`.
     text_key: Range<usize>,
-    /// The member of the outermost object whose numbers are counts, such as token counts.
+    /// The name of the outermost object's member whose numbers are counts, such as token counts.
     counts_member: Option<&'static str>,
-    /// The holes in the order of their position; empty until the holes are needed.
+    /// The holes, ordered by position; empty until the holes are needed.
     holes: Vec<Hole>,
-    /// The length of `data` without the closing brackets and white space at its end.
+    /// The length of `data` without the trailing closing brackets and white space.
     content_len: usize,
-    /// The counts of the last decoded frame, in the order of their holes.
+    /// The counts from the last decoded frame, in the order of their holes.
     counts: Vec<u64>,
 }
 
-/// A value of the template that may differ, without the quotes of a string.
+/// A hole in the template: a value that may differ between frames. The quotes of a string are not
+/// part of the hole.
 #[derive(Debug)]
 struct Hole {
     value: Range<usize>,
@@ -92,7 +95,7 @@ enum HoleContent {
     Text,
     IgnoredString,
     IgnoredNumber,
-    /// A number that the decoder reads, and the range of its key.
+    /// A number that the decoder reads. The number's key is in the given range.
     Count {
         key: Range<usize>,
     },
@@ -116,8 +119,9 @@ impl<K> Default for FrameTemplate<K> {
 }
 
 impl<K: Copy> FrameTemplate<K> {
-    /// Returns the text of a frame that differs from the template only in its holes. An empty text
-    /// is left to the parser, because some wires give it a special meaning.
+    /// Returns the text from a frame that differs from the template only in the template's holes. A
+    /// frame with an empty text is left to the parser, because an empty text has a special meaning
+    /// on some wires.
     pub(super) fn read<'a>(&mut self, frame: &Frame<'a>) -> Option<(K, Cow<'a, str>)> {
         let kind = self.kind?;
         let text = self.match_text(frame)?;
@@ -125,7 +129,8 @@ impl<K: Copy> FrameTemplate<K> {
         Some((kind, text))
     }
 
-    /// Returns the counts of the frame that [`read`](Self::read) decoded last, with their keys.
+    /// Returns the keys and values of the counts in the last frame that [`read`](Self::read)
+    /// decoded.
     pub(super) fn counts(&self) -> impl Iterator<Item = (&str, u64)> {
         let keys = self.holes.iter().filter_map(|hole| match &hole.content {
             HoleContent::Count { key } => Some(&self.data[key.clone()]),
@@ -134,7 +139,7 @@ impl<K: Copy> FrameTemplate<K> {
         keys.zip(self.counts.iter().copied())
     }
 
-    /// Returns the text of a frame that has the template's event type and matches the template.
+    /// Returns the text from a frame that has the template's event type and matches the template.
     fn match_text<'a>(&mut self, frame: &Frame<'a>) -> Option<Cow<'a, str>> {
         let Frame { event, data } = *frame;
         if event != self.event {
@@ -161,7 +166,7 @@ impl<K: Copy> FrameTemplate<K> {
         }
         let (known, bytes) = (self.data.as_bytes(), data.as_bytes());
         let mut text = None;
-        // The positions up to which the template and the frame have been compared.
+        // The positions in the template and in the frame up to which both have been compared.
         let (mut known_at, mut at) = (0, 0);
         for Hole { value, content } in &self.holes {
             let same = &known[known_at..value.start];
@@ -176,7 +181,7 @@ impl<K: Copy> FrameTemplate<K> {
                     text = Some(literal);
                     len
                 }
-                // The byte after the value is compared as well, to be sure that the value ends
+                // The byte after the value is also compared, to make sure that the value ends
                 // before this byte.
                 HoleContent::IgnoredString | HoleContent::IgnoredNumber
                     if bytes[at..].starts_with(&known[value.start..=value.end]) =>
@@ -197,16 +202,16 @@ impl<K: Copy> FrameTemplate<K> {
         if brackets(end).eq(brackets(known_end)) { text } else { None }
     }
 
-    /// Discards the template. This method must be called before a frame is parsed.
+    /// Discards the template. A decoder must call this method before it parses a frame.
     pub(super) fn forget(&mut self) {
         self.kind = None;
     }
 
-    /// Makes a template of a parsed frame. The frame must contain nothing relevant except `text`
+    /// Makes a template from a parsed frame. The frame must contain nothing relevant except `text`
     /// and the numbers in the member `counts` of its outermost object.
     ///
-    /// Does nothing if the text is empty or was not borrowed from the frame. The text is not
-    /// borrowed if it has escapes, or if the frame was repaired; its position is then unknown.
+    /// Does nothing if the text is empty or was not borrowed from the frame. A text that contains
+    /// escapes, or a text from a repaired frame, is not borrowed, so its position is unknown.
     pub(super) fn remember(
         &mut self,
         frame: &Frame<'_>,
@@ -236,8 +241,8 @@ impl<K: Copy> FrameTemplate<K> {
     }
 }
 
-/// Returns the range of the key whose string value starts at `text`, up to the value's opening
-/// quote. If the key contains a quote, only the key's end is included.
+/// Returns the range of the key whose string value starts at position `text`, up to the value's
+/// opening quote. If the key contains a quote, only the end of the key is included.
 fn key_before(data: &str, text: usize) -> Range<usize> {
     let quote = text.saturating_sub(1);
     let mut quotes = data[..quote].bytes().rev().enumerate().filter(|(_, byte)| *byte == b'"');
@@ -253,7 +258,7 @@ pub(super) fn borrowed_range(data: &str, part: &str) -> Option<Range<usize>> {
 }
 
 /// Returns the range of `text` in `data`, if `text` was borrowed from a string literal and is the
-/// literal's whole content.
+/// entire content of the literal.
 fn literal_range(data: &str, text: &str) -> Option<Range<usize>> {
     let range = borrowed_range(data, text)?;
     let bytes = data.as_bytes();
@@ -265,7 +270,7 @@ fn literal_range(data: &str, text: &str) -> Option<Range<usize>> {
 }
 
 /// Reads a string literal after its opening quote. Returns the text and the number of bytes before
-/// the closing quote, or `None` if the literal is empty or the parser might reject it.
+/// the closing quote, or `None` if the literal is empty or might be rejected by the parser.
 fn read_literal(data: &str) -> Option<(Cow<'_, str>, usize)> {
     // Texts are short, so a vectorized search would cost more time than it saves.
     let ends = |byte: &u8| matches!(byte, b'"' | b'\\' | ..b' ');
@@ -286,8 +291,8 @@ fn read_escaped_literal(data: &str) -> Option<(Cow<'_, str>, usize)> {
     (!text.is_empty()).then_some((Cow::Owned(text), end))
 }
 
-/// Returns the number of bytes between the quotes of a string literal. The slice `bytes` starts
-/// after the opening quote.
+/// Returns the number of bytes between a string literal's quotes. The slice `bytes` starts after
+/// the opening quote.
 fn literal_len(bytes: &[u8]) -> Option<usize> {
     let mut end = memchr2(b'"', b'\\', bytes)?;
     while bytes[end] == b'\\' {
@@ -316,12 +321,12 @@ fn number_len(bytes: &[u8]) -> Option<usize> {
     (is_number && matches!(bytes.get(len), Some(b',' | b'}'))).then_some(len)
 }
 
-/// Returns the length of a frame without the brackets and white space at its end.
+/// Returns the length of a frame without the trailing brackets and white space.
 fn content_len(data: &str) -> usize {
     data.trim_end_matches(['}', ']', ' ', '\t', '\n', '\r']).len()
 }
 
-/// Returns the bytes at the end of a frame without white space.
+/// Returns the bytes of `end`, the end of a frame, without white space.
 fn brackets(end: &[u8]) -> impl Iterator<Item = &u8> {
     end.iter().filter(|byte| !is_space(**byte))
 }
@@ -331,7 +336,7 @@ fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
 }
 
-/// Finds the values, apart from the text, that may differ between frames.
+/// Finds the values, other than the text, that may differ between frames.
 fn find_values(data: &str, counts: Option<&str>, holes: &mut Vec<Hole>) {
     let bytes = data.as_bytes();
     for_each_member(bytes, 0, |key, start| {
@@ -349,7 +354,8 @@ fn find_values(data: &str, counts: Option<&str>, holes: &mut Vec<Hole>) {
     });
 }
 
-/// Returns the hole for an ignored member whose value starts at `start`, if the value may differ.
+/// Returns the hole for the value of an ignored member, which starts at `start`, if the value may
+/// differ.
 fn ignored_value(bytes: &[u8], start: usize) -> Option<Hole> {
     if bytes.get(start) == Some(&b'"') {
         let value = start + 1..start + 1 + plain_string_len(&bytes[start + 1..])?;

@@ -1,4 +1,4 @@
-//! Chooses a provider by an API key in the environment or by a model name.
+//! Chooses a provider based on an API key in the environment or on a model name.
 
 use std::sync::Arc;
 
@@ -6,9 +6,9 @@ use crate::error::{Error, ErrorKind};
 use crate::provider::openai_chat::Dialect;
 use crate::provider::{Anthropic, Gemini, HttpProvider, Ollama, OpenAiChat, Provider, Wire};
 
-/// A vendor with its environment variables and default model.
+/// A vendor with its environment variables and its default model.
 struct Vendor {
-    /// The vendor's name, which stands before the colon of `vendor:model`.
+    /// The vendor's name, which precedes the colon in `vendor:model`.
     name: &'static str,
     key_variables: &'static [&'static str],
     /// The variable that overrides the vendor's base URL, or an empty string if the vendor has no
@@ -16,15 +16,15 @@ struct Vendor {
     base_url_variable: &'static str,
     /// The name of the vendor's default model.
     model: &'static str,
-    /// Prefixes of the vendor's own model names that no other vendor uses.
+    /// The prefixes of model names that only this vendor uses.
     model_prefixes: &'static [&'static str],
     wire: VendorWire,
 }
 
 enum VendorWire {
     Anthropic,
-    /// The Chat Completions wire with this dialect, or `None` if the dialect depends on the base
-    /// URL.
+    /// The Chat Completions wire. The value is the dialect, or `None` if the dialect depends on the
+    /// base URL.
     OpenAiChat(Option<&'static Dialect>),
     Gemini,
     Ollama,
@@ -64,13 +64,13 @@ const VENDORS: &[Vendor] = &[
     Vendor::new("ollama", "", VendorWire::Ollama).with_base_url_variable("OLLAMA_BASE_URL"),
 ];
 
-/// Creates a provider for the first API key that is set in the environment, with a small model of
-/// the key's vendor.
+/// Creates a provider for the first API key that is set in the environment. The provider uses a
+/// small model from the key's vendor.
 ///
 /// Keys are looked up in this order: `ANTHROPIC_API_KEY`, `OPENAI_API_KEY`, `GEMINI_API_KEY` (or
 /// `GOOGLE_API_KEY`), `OPENROUTER_API_KEY`, `GROQ_API_KEY`, `DEEPSEEK_API_KEY`, `MISTRAL_API_KEY`,
-/// `TOGETHER_API_KEY`. An empty variable counts as unset. `ANTHROPIC_BASE_URL`, `OPENAI_BASE_URL`
-/// and `GEMINI_BASE_URL` override the base URLs of the first three vendors.
+/// `TOGETHER_API_KEY`. An empty variable is treated as unset. `ANTHROPIC_BASE_URL`,
+/// `OPENAI_BASE_URL` and `GEMINI_BASE_URL` override the base URLs of the first three vendors.
 ///
 /// # Errors
 ///
@@ -89,20 +89,22 @@ pub fn from_env() -> Result<Arc<dyn Provider>, Error> {
     first_vendor_with_key(&|name| std::env::var(name).ok())?.into_provider()
 }
 
-/// Creates the provider for a model name, with the vendor's API key from the environment.
+/// Creates the provider for a model name, using the vendor's API key from the environment.
 ///
-/// Names such as `claude-…`, `gpt-…`, `o3`, `gemini-…` and `mistral-…` each belong to one vendor. A
-/// name that several vendors may serve needs the vendor before a colon: `groq:openai/gpt-oss-20b`,
-/// `openrouter:…`, `together:…`, `ollama:…`.
+/// Names such as `claude-…`, `gpt-…`, `o3`, `gemini-…` and `mistral-…` each belong to one vendor.
+/// For a model that several vendors may serve, put the vendor and a colon before the name:
+/// `groq:openai/gpt-oss-20b`, `openrouter:…`, `together:…`, `ollama:…`.
 ///
-/// A name `ollama:…` uses an [`Ollama`] server, which needs no key. The address of the server is
-/// `OLLAMA_BASE_URL`, or else `OLLAMA_HOST` in the forms that Ollama itself accepts (`192.168.1.5`,
-/// `:8080`, `https://example.com`), or else this machine. `OLLAMA_API_KEY` is sent if it is set.
+/// For a name `ollama:…`, requests are sent to an [`Ollama`] server, which does not need a key. The
+/// server's address is the value of `OLLAMA_BASE_URL`, or else of `OLLAMA_HOST` in any form that
+/// Ollama itself accepts (`192.168.1.5`, `:8080`, `https://example.com`), or else this machine. If
+/// `OLLAMA_API_KEY` is set, the key is sent.
 ///
 /// # Errors
 ///
-/// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if the name belongs to no vendor
-/// or a base URL is invalid, and an [`Auth`](ErrorKind::Auth) error if the vendor's key is not set.
+/// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if the name does not belong to a
+/// known vendor or a base URL is invalid, and an [`Auth`](ErrorKind::Auth) error if the vendor's
+/// key is not set.
 ///
 /// ```
 /// use turnstream::ErrorKind;
@@ -116,7 +118,7 @@ pub fn from_model_name(model: &str) -> Result<Arc<dyn Provider>, Error> {
     vendor_by_model(model, &|name| std::env::var(name).ok())?.into_provider()
 }
 
-/// A vendor, its model, and its settings from the environment.
+/// A vendor, with the chosen model and the vendor's settings from the environment.
 struct SelectedVendor {
     vendor: &'static Vendor,
     model: String,
@@ -200,8 +202,8 @@ impl Vendor {
     }
 }
 
-/// Returns the base URL of Ollama. `OLLAMA_BASE_URL` may include the path of one of Ollama's APIs,
-/// which is removed: `/v1` for Chat Completions, `/api` for Ollama's own API.
+/// Returns Ollama's base URL. If `OLLAMA_BASE_URL` ends with the path of one of Ollama's APIs, this
+/// path is removed: `/v1` for Chat Completions, or `/api` for Ollama's own API.
 fn ollama_base_url(base_url: Option<String>, env: Environment<'_>) -> Option<String> {
     let Some(url) = base_url else {
         return non_empty_variable(env, "OLLAMA_HOST").map(|host| ollama_host_url(&host));
@@ -211,10 +213,10 @@ fn ollama_base_url(base_url: Option<String>, env: Environment<'_>) -> Option<Str
     Some(root.to_owned())
 }
 
-/// Returns the URL that `OLLAMA_HOST` stands for: `[scheme://]host[:port][/path]`, where every part
-/// is optional. The port defaults to 11434, or to the usual port of an explicit scheme. An
-/// unspecified address such as `0.0.0.0` becomes a loopback address.
-/// <https://github.com/ollama/ollama/blob/main/envconfig/config.go>
+/// Converts the value of `OLLAMA_HOST` to a URL. The value has the form
+/// `[scheme://]host[:port][/path]`, where every part is optional. The port defaults to 11434, or to
+/// the usual port for an explicit scheme. An unspecified address such as `0.0.0.0` becomes a
+/// loopback address. <https://github.com/ollama/ollama/blob/main/envconfig/config.go>
 fn ollama_host_url(host: &str) -> String {
     let host = host.trim().trim_matches(['"', '\'']).trim();
     let (scheme, rest) = host.split_once("://").unwrap_or(match host {
@@ -241,7 +243,7 @@ fn ollama_host_url(host: &str) -> String {
     format!("{scheme}://{name}:{port}{path}")
 }
 
-/// Returns the value of an environment variable; a blank value counts as unset.
+/// Returns the value of an environment variable, or `None` if the variable is unset or blank.
 fn non_empty_variable(env: Environment<'_>, name: &str) -> Option<String> {
     let value = env(name)?;
     let value = value.trim();

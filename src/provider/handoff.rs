@@ -1,12 +1,12 @@
-//! How the output of one model is shown to another.
+//! Decides how one model's output is sent to another model.
 
 use crate::item::{Item, ItemKind, ProviderData};
 
-/// How a history item is sent to a model.
+/// Tells how a history item is sent to a model.
 ///
-/// Signatures, encrypted reasoning and provider-specific items are bound to the wire and the model
-/// that produced them. Such data is sent back to that model byte for byte, and never to another
-/// model.
+/// Signatures, encrypted reasoning and provider-specific items can only be used by the model that
+/// produced them, on the same wire. Such data is sent back to that model byte for byte, and never
+/// to another model.
 ///
 /// | item | sent to the model that produced it | sent to another model |
 /// |---|---|---|
@@ -16,7 +16,7 @@ use crate::item::{Item, ItemKind, ProviderData};
 /// | user messages, tool results, instructions | unchanged | unchanged |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Handoff<'a> {
-    /// The item is sent with the data that the provider needs back.
+    /// The item is sent together with its provider data, which the provider needs back.
     Verbatim(&'a ProviderData),
     /// The item is sent without provider data.
     Plain,
@@ -24,8 +24,8 @@ pub enum Handoff<'a> {
     Dropped,
 }
 
-/// Decides how an item is sent to the model `model` on the wire `provider`; see the table in
-/// [`Handoff`].
+/// Decides how an item is sent to the model named `model` on the wire named `provider`; see the
+/// table in [`Handoff`].
 ///
 /// ```
 /// use turnstream::Item;
@@ -44,7 +44,7 @@ pub fn handoff<'a>(item: &'a Item, provider: &str, model: &str) -> Handoff<'a> {
     let own = |data: &&ProviderData| data.provider == provider && data.model == model;
     let data = item.provider_data.as_deref().filter(own);
     match (&item.kind, data) {
-        // A provider would reject a truncated item of its own format.
+        // A provider would reject a truncated item in its own format.
         (ItemKind::Other, Some(_)) if item.interrupted => Handoff::Dropped,
         (_, Some(data)) => Handoff::Verbatim(data),
         (ItemKind::Other, None) => Handoff::Dropped,
@@ -54,7 +54,7 @@ pub fn handoff<'a>(item: &'a Item, provider: &str, model: &str) -> Handoff<'a> {
 }
 
 impl<'a> Handoff<'a> {
-    /// Returns the data that the provider needs back, if the item is sent with this data.
+    /// Returns the provider data that the item is sent with, if any.
     pub fn data(self) -> Option<&'a ProviderData> {
         match self {
             Self::Verbatim(data) => Some(data),

@@ -13,9 +13,9 @@ use crate::error::Error;
 use crate::item::{RawJson, json};
 use crate::provider::failure::protocol_error;
 
-/// Deserializes a frame. Valid JSON that a strict deserializer rejects is repaired first: duplicate
-/// keys (the last key counts), unpaired surrogates, and numbers that overflow `f64`. A value that
-/// is not an object is read as an empty object.
+/// Deserializes a frame. Valid JSON that a strict deserializer would reject is repaired first:
+/// duplicate keys (the last value is kept), unpaired surrogates, and numbers that overflow `f64`. A
+/// value that is not an object is treated as an empty object.
 pub(super) fn read_lenient<'a, T: Deserialize<'a>>(
     data: &'a str,
     room: &'a mut String,
@@ -29,8 +29,8 @@ pub(super) fn read_lenient<'a, T: Deserialize<'a>>(
     }
 }
 
-/// Deserializes a frame like [`read_lenient`], but does not repair data that contains `word`, which
-/// may start a tool call. A repair could change the call's arguments.
+/// Deserializes a frame like [`read_lenient`], but does not repair data that contains `word`. The
+/// word indicates that the data may contain a tool call, whose arguments a repair could change.
 pub(super) fn read_lenient_unless_contains<'a, T: Deserialize<'a>>(
     word: &str,
     data: &'a str,
@@ -43,8 +43,8 @@ pub(super) fn read_lenient_unless_contains<'a, T: Deserialize<'a>>(
     }
 }
 
-/// Deserializes an object. An array is rejected, because serde would read the array's elements as
-/// the fields in order.
+/// Deserializes an object. An array is rejected, because serde would interpret the array's elements
+/// as the struct's fields, in order.
 pub(super) fn read_object<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Option<T> {
     let object = Some(raw.get()).filter(|json| json.starts_with('{'));
     object.and_then(|json| serde_json::from_str(json).ok())
@@ -55,7 +55,7 @@ pub(super) fn read_object<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Option<T
 /// # Errors
 ///
 /// Returns a [`Protocol`](crate::ErrorKind::Protocol) error if the data is not JSON.
-// Without inlining, the result is moved one more time for every token.
+// Without inlining, the result would be moved one more time for every token.
 #[inline]
 pub(super) fn read_frame<'a, T: Deserialize<'a>>(
     what: &str,
@@ -66,8 +66,8 @@ pub(super) fn read_frame<'a, T: Deserialize<'a>>(
         .map_err(|error| protocol_error(format!("{what} is not JSON: {error}")).with_source(error))
 }
 
-/// Repairs JSON text that a strict deserializer rejects. Returns `None` if the text is not JSON at
-/// all.
+/// Repairs JSON text that a strict deserializer rejects. Returns `None` if the text is not valid
+/// JSON.
 #[cold]
 pub(super) fn repair_json(data: &str) -> Option<String> {
     serde_json::from_str::<IgnoredAny>(data).ok()?;
@@ -107,7 +107,7 @@ pub(super) fn repair_json(data: &str) -> Option<String> {
         out.push_str(&rest[..len]);
         rest = &rest[len..];
     }
-    // A `Value` keeps the last of two fields with the same key.
+    // If two fields have the same key, a `Value` keeps the last one.
     match serde_json::from_str::<serde_json::Value>(&out) {
         Ok(value @ serde_json::Value::Object(_)) => Some(value.to_string()),
         Ok(serde_json::Value::String(text)) => Some(serde_json::Value::from(text).to_string()),
@@ -116,12 +116,12 @@ pub(super) fn repair_json(data: &str) -> Option<String> {
     }
 }
 
-/// Returns the value of a field, unless the value is `null`.
+/// Returns the value of a field, or `None` if the value is `null`.
 pub(super) fn non_null(raw: Option<&RawValue>) -> Option<&RawValue> {
     raw.filter(|raw| raw.get() != "null")
 }
 
-/// Returns the content of a JSON string.
+/// Returns the content of a JSON string, or `None` for any other value.
 pub(super) fn deserialize_string(raw: &RawValue) -> Option<Cow<'_, str>> {
     match serde_json::from_str::<LenientStr<'_>>(raw.get()) {
         Ok(text) => text.0,
@@ -170,7 +170,7 @@ impl LenientNumber {
         self.0.unwrap_or_default()
     }
 
-    /// Replaces `count` by the number, if there is a number.
+    /// Replaces `count` by the number, if present.
     pub(super) fn update_count(self, count: &mut u64) {
         *count = self.0.unwrap_or(*count);
     }
@@ -180,24 +180,24 @@ impl LenientNumber {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Lenient<T>(pub(super) Option<T>);
 
-/// An object that is rarely present. The object is boxed so that its absence takes little space,
-/// since the structs that contain it are moved for every token.
+/// An object that is rarely present. The object is boxed to keep the structs that contain it small,
+/// since these structs are moved for every token.
 pub(super) type RareObject<T> = Lenient<Box<T>>;
 
-/// An object, or a marker for a value of another type, which may contain a part of a tool call.
+/// An object, or a marker for a value of another type, which may contain part of a tool call.
 #[derive(Debug, Default)]
 pub(super) struct MaybeObject<T> {
     pub(super) value: Option<T>,
     pub(super) malformed: bool,
 }
 
-/// The elements of an array. Any JSON value of another type becomes an empty list.
+/// The elements of an array. A JSON value of any other type becomes an empty list.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LenientList<T>(pub(super) Vec<T>);
 
-/// A type that can be deserialized from a JSON value of any type. Each method handles one JSON type
-/// and returns [`from_malformed`](Self::from_malformed) by default. `null` becomes the default
-/// value.
+/// A type that can be deserialized from a JSON value of any type. Each method handles one JSON
+/// type, and by default returns the result of [`from_malformed`](Self::from_malformed). `null`
+/// becomes the default value.
 pub(super) trait FromAny<'de>: Default {
     /// Returns the result for a value of the wrong type.
     fn from_malformed() -> Self {
@@ -259,7 +259,7 @@ pub(super) fn deserialize_any<'de, T: FromAny<'de>, D: Deserializer<'de>>(
         fn visit_bool<E>(self, _: bool) -> Result<T, E> {
             Ok(T::from_malformed())
         }
-        /// Handles negative numbers; all other integers are passed to the visitor as `u64`.
+        /// Handles negative integers; all other integers are passed to the visitor as `u64`.
         fn visit_i64<E>(self, _: i64) -> Result<T, E> {
             Ok(T::from_malformed())
         }
@@ -270,7 +270,8 @@ pub(super) fn deserialize_any<'de, T: FromAny<'de>, D: Deserializer<'de>>(
     deserializer.deserialize_any(AnyVisitor(PhantomData))
 }
 
-/// Implements `Deserialize` with [`deserialize_any`] for types, each type with its generics.
+/// Implements `Deserialize` for the given types, each with its generics, by calling
+/// [`deserialize_any`].
 macro_rules! impl_lenient_deserialize {
     ($([$($generics:tt)*] $type:ty;)*) => {$(
         impl<$($generics)*> serde::Deserialize<'de> for $type {

@@ -1,4 +1,4 @@
-//! Providers, each of which streams turns of a model.
+//! Providers, each of which streams a model's turns.
 //!
 //! | provider | wire |
 //! |---|---|
@@ -7,18 +7,19 @@
 //! | [`OpenAiResponses`](openai_responses) | OpenAI Responses |
 //! | [`Gemini`](gemini) | Google's generateContent |
 //! | [`Ollama`](ollama) | Ollama's own `/api/chat` |
-//! | [`Scripted`] | none: it returns scripted replies |
+//! | [`Scripted`] | none; returns scripted replies |
 //!
-//! Each wire has an encoder, from a request to a body, and a decoder, from frames to a turn. Both
-//! are pure and available without any feature. With the feature `http`, [`HttpProvider`] sends the
-//! encoded body and decodes the response for every [`Wire`], including a wire of your own.
-//! [`Anthropic`](anthropic) and the other HTTP providers are type aliases of `HttpProvider`. Keys,
-//! tokens and signatures are a [`Credential`](crate::http::Credential). Models that are hosted by
-//! Azure, Amazon Bedrock or Google's Vertex AI have constructors such as [`OpenAiChat::azure`] and
+//! A wire is a vendor's HTTP protocol. Each wire has an encoder, which converts a request to a
+//! body, and a decoder, which converts frames to a turn. Both are pure and available without any
+//! feature. With the feature `http`, [`HttpProvider`] sends the encoded body and decodes the
+//! response for every [`Wire`], including your own wires. [`Anthropic`](anthropic) and the other
+//! HTTP providers are type aliases of `HttpProvider`. A [`Credential`](crate::http::Credential)
+//! authorizes requests with a key, a token or a signature. For models hosted by Azure, Amazon
+//! Bedrock or Google's Vertex AI, there are constructors such as [`OpenAiChat::azure`] and
 //! [`Anthropic::vertex`].
 //!
-//! Some providers wrap an inner provider, change one aspect of it, and can be combined in any
-//! order: [`Retry`], [`Fallback`], [`CircuitBreaker`], [`Record`], [`Replay`].
+//! Some providers wrap an inner provider and change one aspect of its behavior. These providers can
+//! be combined in any order: [`Retry`], [`Fallback`], [`CircuitBreaker`], [`Record`], [`Replay`].
 //!
 //! ```
 //! use turnstream::provider::{Fallback, Reply, Retry, Scripted};
@@ -110,19 +111,19 @@ pub(crate) use should_fall_back::should_fall_back;
 use crate::request::Request;
 use crate::stream::TurnStream;
 
-/// Streams turns of a model.
+/// Streams a model's turns.
 ///
 /// A decorator, for example for retries or recording, is a provider that wraps an inner provider. A
-/// decorator passes the [`retries`](Request::retries) of the request on. A provider of your own
-/// takes ten lines with [`from_stream`] or [`from_poll_fn`]. A provider for another HTTP protocol
-/// is an `HttpProvider` with a `Wire` of your own.
+/// decorator must pass the request's [`retries`](Request::retries) on to the inner provider. With
+/// [`from_stream`] or [`from_poll_fn`], you can write your own provider in ten lines. For another
+/// HTTP protocol, use an `HttpProvider` with your own `Wire`.
 ///
-/// With the feature `testing`, `testing::provider_suite` checks that a provider that talks to a
-/// server follows all rules of this trait.
+/// With the feature `testing`, `testing::provider_suite` checks whether a provider that
+/// communicates with a server follows all rules of this trait.
 pub trait Provider: Send + Sync {
     /// Sends the request and streams the model's turn, which obeys the rules of
-    /// [`seal`](crate::stream::seal). The request is sent to the model that it names, or else to
-    /// [`model`](Self::model).
+    /// [`seal`](crate::stream::seal). The request is sent to the model that the request names, or
+    /// else to the provider's own [`model`](Self::model).
     ///
     /// Nothing is sent before the first poll. Dropping the stream cancels the request.
     ///
@@ -132,17 +133,17 @@ pub trait Provider: Send + Sync {
     /// forever.
     fn stream_turn(&self, request: Request) -> TurnStream;
 
-    /// Returns the model to use if a request does not name a model.
+    /// Returns the name of the model to use if a request does not name a model.
     fn model(&self) -> &str;
 
-    /// Returns whether the provider searches [deferred](crate::tool::ToolSpec::deferred) tools
-    /// itself; `false` by default. With such a provider, a request declares all tools, and the
-    /// model sees the tools that a search on the server finds. A provider that wraps several
-    /// providers returns `true` if all of them do.
+    /// Returns whether the provider itself searches [deferred](crate::tool::ToolSpec::deferred)
+    /// tools; `false` by default. If the provider does, a request declares all tools, and the model
+    /// sees only the deferred tools that a search on the server finds. A provider that wraps
+    /// several providers returns `true` only if all of the wrapped providers do.
     ///
-    /// An agent with a searchable toolkit sends the [whole list](crate::Toolkit::deferred_specs) of
-    /// tools to a provider that searches tools. To all other providers, the agent sends its own two
-    /// search tools.
+    /// An agent with a searchable toolkit sends the [complete tool
+    /// list](crate::Toolkit::deferred_specs) to a provider that searches tools. To any other
+    /// provider, the agent instead sends two search tools of its own.
     fn has_tool_search(&self) -> bool {
         false
     }

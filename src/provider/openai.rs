@@ -1,4 +1,4 @@
-//! Types for decoding that both OpenAI wires share.
+//! Decoding types and functions that both OpenAI wires share.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,8 @@ use crate::error::Error;
 use crate::provider::failure::protocol_error;
 use crate::provider::lenient::{LenientNumber, deserialize_string};
 
-/// The details of input tokens or of output tokens. Each kind of token has some of these fields.
+/// The details of the input or output token count. Input and output details each contain some of
+/// these fields.
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(default)]
 #[expect(clippy::struct_field_names, reason = "the wire defines them")]
@@ -19,9 +20,9 @@ pub(super) struct TokenDetails {
     pub(super) reasoning_tokens: LenientNumber,
 }
 
-/// Returns the JSON text of a call's arguments, which OpenAI's wire sends as a string and some
-/// other servers send as an object. Returns `None` for a value of any other type, from which the
-/// arguments cannot be known.
+/// Returns the JSON text of a call's arguments, which OpenAI sends as a string and some other
+/// servers send as an object. Returns `None` for a value of any other type, since the arguments are
+/// then unknown.
 pub(super) fn arguments_text(raw: Option<&RawValue>) -> Option<Cow<'_, str>> {
     let Some(raw) = raw else { return Some(Cow::Borrowed("")) };
     match raw.get().as_bytes().first() {
@@ -32,7 +33,8 @@ pub(super) fn arguments_text(raw: Option<&RawValue>) -> Option<Cow<'_, str>> {
     }
 }
 
-/// Creates the error for arguments for which [`arguments_text`] returns `None`.
+/// Creates the error for call arguments of the wrong type, for which [`arguments_text`] returns
+/// `None`.
 pub(super) fn malformed_arguments_error() -> Error {
     protocol_error("the arguments of a tool call are neither text nor an object")
 }

@@ -1,4 +1,4 @@
-//! JSON objects that keep the order of their fields, so that data is sent back as it was received.
+//! JSON objects that keep the order of their fields, so that data is sent back exactly as received.
 
 use std::fmt;
 
@@ -33,12 +33,12 @@ impl OrderedFields {
         self.0.iter().map(|(name, _)| name.as_str())
     }
 
-    /// Returns a field of an item's provider data, verbatim.
+    /// Returns the value of a field in an item's provider data, verbatim.
     pub(super) fn provider_data_field(data: &ProviderData, name: &str) -> Option<Box<RawValue>> {
         Self::parse(data.value.as_str())?.get(name).map(ToOwned::to_owned)
     }
 
-    /// Replaces a field of the object, or appends the field if the object does not have it.
+    /// Sets a field of the object. A new field is appended at the end.
     pub(super) fn set(&mut self, name: &str, value: Box<RawValue>) {
         match self.0.iter_mut().find(|(field, _)| field == name) {
             Some((_, old)) => *old = value,
@@ -46,7 +46,7 @@ impl OrderedFields {
         }
     }
 
-    /// Removes the fields with the given names.
+    /// Removes the fields with the given names from the object.
     pub(super) fn without(mut self, names: &[&str]) -> Self {
         self.0.retain(|(name, _)| !names.contains(&name.as_str()));
         self
@@ -60,7 +60,7 @@ impl OrderedFields {
         self.0.len()
     }
 
-    /// Returns the names and values of the fields, in order.
+    /// Returns the names and values of the object's fields, in order.
     pub(super) fn into_iter(self) -> impl Iterator<Item = (String, Box<RawValue>)> {
         self.0.into_iter()
     }

@@ -1,4 +1,4 @@
-//! Converts ids, names, arguments and content of a history to a form that every vendor accepts.
+//! Converts the ids, names, arguments and content in a history to a form that every vendor accepts.
 
 use std::borrow::Cow;
 
@@ -6,14 +6,14 @@ use crate::fnv::fnv1a_64;
 use crate::item::{Content, ToolCall, ToolResult, validate_json};
 use crate::provider::lenient::repair_json;
 
-/// The text that replaces a missing user message before the first assistant message.
+/// The text sent in place of a missing user message before the first assistant message.
 pub(super) const USER_TEXT_PLACEHOLDER: &str = "(Earlier messages are not shown.)";
 
-/// The text that replaces the empty text of a tool error.
+/// The text sent in place of an empty tool error message.
 pub(super) const EMPTY_ERROR_TEXT: &str = "It failed without a message.";
 
-/// Returns the arguments as a JSON object, the only form that APIs accept. Arguments that are not
-/// an object are wrapped in an object, so that the model can see its mistake.
+/// Returns a call's arguments as a JSON object, the only form that APIs accept. Arguments that are
+/// not an object are wrapped in one, so that the model can see its mistake.
 pub(super) fn arguments_as_object(call: &ToolCall) -> Cow<'_, str> {
     let written = call.arguments_or_empty_object();
     if written.starts_with('{') && validate_json(&call.arguments).is_ok() {
@@ -30,14 +30,14 @@ pub(super) fn arguments_as_object(call: &ToolCall) -> Cow<'_, str> {
     Cow::Owned(serde_json::json!({ "INVALID_JSON": call.arguments }).to_string())
 }
 
-/// The maximum length of a call id for Anthropic and Responses.
+/// The maximum length of a call id on the Anthropic and Responses wires.
 pub(super) const MAX_LONG_ID_BYTES: usize = 64;
-/// The maximum length of a call id for Chat Completions.
+/// The maximum length of a call id on the Chat Completions wire.
 pub(super) const MAX_SHORT_ID_BYTES: usize = 40;
 
-/// Returns a call id that the vendor accepts: at most `longest` letters, digits, `_` and `-`. An
-/// invalid id is replaced by its valid characters and a hash, so that a call and its result still
-/// match.
+/// Returns a call id that the vendor accepts, which consists of at most `longest` letters, digits,
+/// `_` and `-`. An invalid id is replaced by the id's valid characters and a hash, so that a call
+/// and its result still match.
 pub(super) fn wire_id(id: &str, longest: usize) -> Cow<'_, str> {
     if !id.is_empty() && id.len() <= longest && id.bytes().all(is_id_byte) {
         return Cow::Borrowed(id);
@@ -47,7 +47,8 @@ pub(super) fn wire_id(id: &str, longest: usize) -> Cow<'_, str> {
     Cow::Owned(format!("{kept}_{hash:016x}"))
 }
 
-/// Returns a tool name that every vendor accepts. A model may have invented an invalid name.
+/// Converts a tool name to one that every vendor accepts, since a model may have invented an
+/// invalid name.
 pub(super) fn wire_name(name: &str) -> Cow<'_, str> {
     if !name.is_empty() && name.len() <= 64 && name.bytes().all(is_id_byte) {
         return Cow::Borrowed(name);
@@ -72,7 +73,7 @@ pub(super) fn has_media(content: &Content) -> bool {
     }
 }
 
-/// Returns the text of the content.
+/// Returns the text in the content.
 pub(super) fn content_text(content: &Content) -> Cow<'_, str> {
     match content {
         Content::Text(text) => text.into(),
@@ -80,7 +81,7 @@ pub(super) fn content_text(content: &Content) -> Cow<'_, str> {
     }
 }
 
-/// Returns the text of a result. For an error without text, a placeholder is returned.
+/// Returns the text of a tool result, or a placeholder if the result is an error without text.
 pub(super) fn result_text(result: &ToolResult) -> Cow<'_, str> {
     match content_text(&result.content) {
         text if text.is_empty() && result.is_error() => EMPTY_ERROR_TEXT.into(),

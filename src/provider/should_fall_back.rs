@@ -1,12 +1,12 @@
-//! Decides which errors another provider may avoid when a provider has failed.
+//! Decides, after a provider has failed, whether another provider may succeed.
 
 use crate::error::{Error, ErrorKind};
 
-/// Selects errors, for example those to retry or to fall back on.
+/// A function that selects errors, for example those after which to retry or to fall back.
 pub(super) type ErrorPredicate = dyn Fn(&Error) -> bool + Send + Sync;
 
-/// Returns whether another provider may succeed, because the error is caused by the provider, its
-/// account or its model, and not by the request.
+/// Returns whether another provider may succeed, because the error was caused by the provider, the
+/// account or the model rather than by the request.
 pub(crate) fn should_fall_back(kind: ErrorKind) -> bool {
     match kind {
         ErrorKind::Connect
@@ -21,7 +21,7 @@ pub(crate) fn should_fall_back(kind: ErrorKind) -> bool {
         | ErrorKind::IncompleteTurn
         | ErrorKind::Protocol
         | ErrorKind::TooLarge => true,
-        // A caller's mistake must be visible instead of costing another request. Bypassing a
+        // A caller's mistake must be reported instead of causing another request. Bypassing a
         // content filter is the caller's own decision.
         ErrorKind::InvalidRequest
         | ErrorKind::Unsupported

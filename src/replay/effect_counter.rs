@@ -7,7 +7,7 @@ use crate::world::{EffectKey, EffectKind};
 pub(super) struct EffectCounter(Vec<(EffectKind, String, u32)>);
 
 impl EffectCounter {
-    /// Counts an effect and returns the number of the effect, among the effects of its kind.
+    /// Counts an effect, and returns its number among the effects of the same kind.
     pub(super) fn count(&mut self, key: &EffectKey) -> u32 {
         let known = |(kind, name, _): &&mut (EffectKind, String, u32)| {
             *kind == key.kind && **name == *key.name

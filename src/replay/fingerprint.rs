@@ -15,8 +15,8 @@ use crate::request::{Output, Request};
 /// The names of the parts of a request besides its context.
 const REQUEST_PARTS: [&str; 4] = ["model", "system", "tools", "options"];
 
-/// The fingerprints of everything that a request sends to the model, part by part. Context entries
-/// that are shared with the previous request at the start of the context are not included.
+/// The fingerprints of everything that a request sends to the model, part by part. Entries at the
+/// start of the context that are the same as in the previous request are not included.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct RequestFingerprint {
     model: Fingerprint,
@@ -29,7 +29,7 @@ pub(super) struct RequestFingerprint {
     context: Vec<Fingerprint>,
 }
 
-/// Fingerprints the requests of a run, and reads only the parts of a request that differ from the
+/// Fingerprints a run's requests, reading only the parts of each request that differ from the
 /// previous request.
 #[derive(Default)]
 pub(super) struct FingerprintTracker {
@@ -39,7 +39,7 @@ pub(super) struct FingerprintTracker {
     context_fingerprints: Vec<Fingerprint>,
 }
 
-/// Compares the requests of a replay with the recorded requests, in order.
+/// Compares a replay's requests with the recorded requests, in order.
 #[derive(Default)]
 pub(super) struct RequestComparison {
     replayed_tracker: FingerprintTracker,
@@ -47,27 +47,28 @@ pub(super) struct RequestComparison {
     recorded_context: Vec<Fingerprint>,
 }
 
-/// A hash of 128 bits, serialised as hexadecimal digits.
+/// A 128-bit hash, serialised as hexadecimal digits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Fingerprint(u128);
 
 /// The first difference between a replay and the recorded run.
 ///
-/// A mismatch is the source of the error with which a [`ReplayRun`](super::ReplayRun) ends. The
-/// error's message and its [`parameter`](crate::Error::parameter) contain only the location of the
-/// difference, because the values may be private.
+/// If a [`ReplayRun`](super::ReplayRun) differs from the recorded run, the replay ends with an
+/// error whose source is a `ReplayMismatch`. The error's message and its
+/// [`parameter`](crate::Error::parameter) contain only the location of the difference, because the
+/// values may be private.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReplayMismatch {
-    /// The number of events before the difference that are equal in both runs.
+    /// The number of events before the difference, all of which are equal in both runs.
     pub matched_events: usize,
     /// The part that differs: `event`, or a part of a request such as `request.context[2]`.
     pub part: String,
-    /// The recorded value: an event, the fingerprint of a part, or `null` if the recording has no
-    /// value at this place.
+    /// The recorded value: an event, the fingerprint of a part, or `null` if the recording contains
+    /// no value at this position.
     pub recorded: RawJson,
-    /// The replayed value: an event, a part of a request, or `null` if the replay has no value at
-    /// this place.
+    /// The replayed value: an event, a part of a request, or `null` if the replay produced no value
+    /// at this position.
     pub replayed: RawJson,
 }
 
@@ -175,9 +176,9 @@ fn is_same_part(a: &Request, b: &Request, part: usize) -> bool {
     }
 }
 
-/// Returns a part of a request other than the context. The keys of schemas and of extra fields are
-/// sorted, because their order is not a difference and recordings of earlier versions have them
-/// sorted.
+/// Returns a part of a request other than the context. The keys in schemas and extra fields are
+/// sorted, because their order does not count as a difference and they are sorted in recordings
+/// from earlier versions.
 fn part_json(request: &Request, at: usize) -> RawJson {
     match REQUEST_PARTS[at] {
         "model" => json_or_null(&request.model),

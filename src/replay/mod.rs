@@ -1,10 +1,10 @@
 //! Records and replays runs.
 //!
-//! A [`Recorder`] writes each run of an agent: its events, a fingerprint of every request, and
-//! those external inputs that no event contains. A [`Recording`] is a parsed run.
-//! [`Recording::replay`] runs the agent's own loop on the recording, without network access and
-//! without tools, and checks every event and every request. [`Recording::at_step`] selects a step
-//! from which a new run can continue.
+//! A [`Recorder`] records each run of an agent: the run's events, a fingerprint of every request,
+//! and those external inputs that no event contains. A [`Recording`] is a run that was parsed from
+//! recorded lines. [`Recording::replay`] runs the agent's own loop on the recording, without
+//! network access or tools, and checks every event and every request. [`Recording::at_step`]
+//! selects a step from which a new run can continue.
 //!
 //! Recorder and replay are implemented as [worlds](crate::world). The recorder's world wraps the
 //! live world, and the replay's world answers from the recording.

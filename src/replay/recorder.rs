@@ -1,4 +1,4 @@
-//! The recorder of runs.
+//! Records runs.
 
 use std::fmt;
 use std::fs::File;
@@ -14,23 +14,22 @@ use crate::replay::recording::{Recording, RecordingParser};
 use crate::replay::recording_line::RecordingLine;
 use crate::request::Request;
 
-/// Records the runs of an agent while they run; see [`Agent::with_recorder`]. [`Recording`] parses
-/// the recorded lines.
+/// Records an agent's runs as they happen; see [`Agent::with_recorder`]. [`Recording`] parses the
+/// recorded lines.
 ///
-/// A recording consists of JSON lines. The lines are a header, every event, a fingerprint of each
-/// request, and those answers of hooks, the run's owner, budgets and the compactor that no event
-/// contains. The size of a recording grows with the content of the history, not with the number of
-/// requests. Each line has the number of its run, so concurrent runs can share a file. The
-/// recording of a dropped run ends at the drop. The events of a sub-agent are part of its parent's
-/// run.
+/// A recording consists of JSON lines: a header, every event, a fingerprint of each request, and
+/// those answers from hooks, the run's owner, budgets and the compactor that no event contains. The
+/// size of a recording grows with the content of the history, not with the number of requests. Each
+/// line contains its run's number, so concurrent runs can share a file. If a run is dropped, its
+/// recording ends when the run is dropped. A sub-agent's events are part of its parent's run.
 ///
-/// A recording contains all messages, including the secrets in them. The API keys of providers are
-/// not recorded.
+/// A recording contains all messages, including any secrets in the messages. The providers' API
+/// keys are not recorded.
 ///
-/// Lines are written by small synchronous appends, in each poll that sends a request or returns the
-/// end of a turn, tool call or run. Other lines are buffered until then, up to 16 KiB. A write
-/// error never affects a run. The run then continues without being recorded, and
-/// [`failure`](Self::failure) returns the error.
+/// Lines are written with small synchronous appends, during each poll that sends a request or
+/// returns the end of a turn, tool call or run. Between these polls, lines are buffered, up to 16
+/// KiB. A write error never affects a run. After an error, the run continues without being
+/// recorded, and [`failure`](Self::failure) returns the error.
 ///
 /// Clones of a recorder write to the same output.
 ///
@@ -72,7 +71,7 @@ struct LineSink {
     run_count: u32,
 }
 
-/// A finished recorded run, as [`Recorder::to_callback`] receives it.
+/// A recorded run that has ended, as passed to the callback of [`Recorder::to_callback`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RecordedRun {
@@ -80,7 +79,7 @@ pub struct RecordedRun {
     pub agent: Agent,
     /// The recording of the run, parsed from its lines.
     pub recording: Recording,
-    /// The requests of the run, as passed to the provider.
+    /// The run's requests, as passed to the provider.
     pub requests: Vec<Request>,
 }
 
@@ -107,8 +106,8 @@ impl Recorder {
     }
 
     /// Creates a recorder that passes each recorded run to `then` when the run is dropped, whether
-    /// it has finished or not. The callback is meant for tests that replay every run of a suite.
-    /// `then` is called in the `drop` of the run.
+    /// or not the run has finished. The callback is meant for tests that replay every run in a
+    /// suite. `then` is called from within the run's `drop`.
     ///
     /// ```
     /// use futures::StreamExt;
@@ -149,7 +148,7 @@ impl Recorder {
         match &*self.0 {
             RecorderOutput::Writer(sink) => lock_ignoring_poison(sink).writer.append(line),
             RecorderOutput::Callback(_) => {
-                // A line that cannot be serialised and parsed is left out.
+                // A line that cannot be serialised and parsed is omitted.
                 let json = serde_json::to_string(line).unwrap_or_default();
                 let _ = serde_json::from_str(&json).map(|line| read.push_line(line));
             }
@@ -180,7 +179,7 @@ impl Recorder {
         }
     }
 
-    /// Returns the first write error. No lines are written after a write error.
+    /// Returns the first write error, if any. No lines are written after a write error.
     pub fn failure(&self) -> Option<Error> {
         match &*self.0 {
             RecorderOutput::Writer(sink) => lock_ignoring_poison(sink).writer.failure().cloned(),

@@ -14,12 +14,12 @@ use crate::replay::recording_line::{FORMAT_VERSION, RecordingLine, ValueLine};
 use crate::replay::version1;
 use crate::world::LoopEnd;
 
-/// A recorded run. Cheap to clone.
+/// A recorded run. A `Recording` is cheap to clone.
 ///
 /// A [`Recorder`](super::Recorder) creates recordings. [`replay`](Self::replay) replays a
 /// recording, and [`at_step`](Self::at_step) selects a step from which a new run can continue.
 ///
-/// A *step* is a complete turn or a tool result of the run itself; steps of its sub-agents do not
+/// A *step* is a complete turn or a tool result in the run itself; steps in sub-agents do not
 /// count. Step 0 is the start of the run, after its input.
 ///
 /// ```
@@ -46,12 +46,12 @@ use crate::world::LoopEnd;
 pub struct Recording(pub(super) Arc<ParsedRun>);
 
 impl Recording {
-    /// Parses the first run of a file.
+    /// Parses the first run in a file.
     ///
     /// # Errors
     ///
     /// Returns the errors of [`all_from_text`](Self::all_from_text), and
-    /// [`Store`](ErrorKind::Store) if the file has no run or cannot be read.
+    /// [`Store`](ErrorKind::Store) if the file contains no run or cannot be read.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
         let bytes = std::fs::read(path).map_err(|error| {
@@ -63,12 +63,12 @@ impl Recording {
         Self::from_text(&String::from_utf8_lossy(&bytes))
     }
 
-    /// Parses the first run of a text.
+    /// Parses the first run in a string.
     ///
     /// # Errors
     ///
     /// Returns the errors of [`all_from_text`](Self::all_from_text), and
-    /// [`Store`](ErrorKind::Store) if the text has no run.
+    /// [`Store`](ErrorKind::Store) if the string contains no run.
     pub fn from_text(text: &str) -> Result<Self, Error> {
         Self::all_from_text(text)?
             .into_iter()
@@ -76,14 +76,14 @@ impl Recording {
             .ok_or_else(|| parse_error("line 0: there is no run"))
     }
 
-    /// Parses all runs of a text, in the order in which the runs started. A truncated last line is
-    /// skipped. A run with a truncated last line ends before this line, as if the run had been
+    /// Parses all runs in a string, in the order in which the runs started. A truncated last line
+    /// is skipped. The run with the truncated line ends before this line, as if the run had been
     /// dropped.
     ///
     /// # Errors
     ///
     /// Returns [`Store`](ErrorKind::Store) with the line number if a line cannot be parsed, a run
-    /// has an unknown version, or a line belongs to no run.
+    /// has an unknown version, or a line does not belong to any run.
     pub fn all_from_text(text: &str) -> Result<Vec<Self>, Error> {
         let mut reader = RecordingParser::default();
         // A truncated last line was not written completely and is skipped.
@@ -91,17 +91,17 @@ impl Recording {
         Ok(reader.into_recordings().collect())
     }
 
-    /// Returns the history at the start of the run, without its input.
+    /// Returns the history at the start of the run, without the run's input.
     pub fn history(&self) -> &History {
         &self.0.history
     }
 
-    /// Returns the events of the run.
+    /// Returns the run's events.
     pub fn events(&self) -> impl Iterator<Item = &Event> {
         self.0.entries.iter().filter_map(RecordingEntry::event)
     }
 
-    /// Returns the number of steps of the run.
+    /// Returns the number of steps in the run.
     pub fn step_count(&self) -> usize {
         self.events().filter(|event| ends_step(event)).count()
     }
@@ -112,7 +112,7 @@ impl Recording {
 pub(super) struct RecordingParser(Vec<ParsedRun>);
 
 impl RecordingParser {
-    /// Adds a line to the run that it belongs to.
+    /// Adds a line to the run to which the line belongs.
     pub(super) fn push_line(&mut self, line: RecordingLine<'_>) -> Result<(), String> {
         let (run, entry) = match line {
             RecordingLine::Run {

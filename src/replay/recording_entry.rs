@@ -1,4 +1,4 @@
-//! The entries of a recording.
+//! The entries in a recording.
 
 use crate::error::Error;
 use crate::event::Event;
@@ -15,7 +15,7 @@ pub(super) struct ParsedRun {
     pub(super) entries: Vec<RecordingEntry>,
 }
 
-/// An entry of a recording.
+/// An entry in a recording.
 pub(super) enum RecordingEntry {
     Event {
         event: Event,
@@ -23,7 +23,7 @@ pub(super) enum RecordingEntry {
     },
     Request(RequestFingerprint),
     /// The value of an effect, with its number among the effects of its kind since the last event.
-    /// In version 1 the number is often missing, and the first unused value is then used.
+    /// In version 1, the number is often missing; in that case, the first unused value is used.
     Value {
         kind: EffectKind,
         name: String,

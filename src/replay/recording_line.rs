@@ -1,4 +1,4 @@
-//! The lines of a recording, each of which is a JSON object.
+//! The lines in a recording, each of which is a JSON object.
 //!
 //! ```text
 //! {"type":"run","run":1,"version":2,"history":{…},"resuming":false}      first
@@ -11,7 +11,7 @@
 //!                                                         interrupt, an error, or `time_up`
 //! ```
 //!
-//! Default values are left out. The value of a step of a custom body has a `name`. A failed effect
+//! Default values are omitted. The value from a step in a custom body has a `name`. A failed effect
 //! has an `error` instead of a `value`. Readers skip lines with an unknown `type`. Version 1 had
 //! `noted` lines instead of values.
 
@@ -30,7 +30,7 @@ use crate::world::{EffectKind, TimeLimitReached};
 /// misread a line.
 pub(super) const FORMAT_VERSION: u32 = 2;
 
-/// A line of a recording.
+/// A line in a recording.
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(super) enum RecordingLine<'a> {

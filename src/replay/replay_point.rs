@@ -1,4 +1,4 @@
-//! A step of a recorded run, from which a new run can continue.
+//! A step in a recorded run, from which a new run can continue.
 
 use crate::agent::{Agent, Input, Run};
 use crate::error::{Error, ErrorKind};
@@ -11,8 +11,8 @@ use crate::request::Request;
 use crate::tool::IntoToolOutput;
 use crate::usage::Usage;
 
-/// A step of a recorded run. Inspect the step, change a result or the prompt, and continue with a
-/// new run.
+/// A step in a recorded run. You can inspect the step, change a result or the prompt, and continue
+/// with a new run.
 ///
 /// [`Recording::at_step`] and [`ReplayRun::replay_point`](super::ReplayRun::replay_point) create
 /// replay points. The recording is not changed.
@@ -55,15 +55,15 @@ use crate::usage::Usage;
 pub struct ReplayPoint {
     recording: Recording,
     journal: Journal,
-    /// The history with which a new run continues. The history includes all results of the turn's
+    /// The history with which a new run continues. The history includes all results from the turn's
     /// calls.
     continuation_history: History,
     input: Input,
 }
 
 impl Recording {
-    /// Selects a step of the recording, starting at 0. A number after the last step selects the end
-    /// of the recording.
+    /// Selects a step in the recording, counting from 0. A number beyond the last step selects the
+    /// end of the recording.
     pub fn at_step(&self, step: usize) -> ReplayPoint {
         ReplayPoint::new(self, step)
     }
@@ -99,18 +99,18 @@ impl ReplayPoint {
         self.journal.history()
     }
 
-    /// Returns the tokens that were used up to this step.
+    /// Returns the token usage up to this step.
     pub fn usage(&self) -> Usage {
         self.journal.usage()
     }
 
-    /// Returns the journal of the run up to this step, with the journals of its sub-agents.
+    /// Returns the run's journal up to this step, including the journals of the run's sub-agents.
     pub fn journal(&self) -> &Journal {
         &self.journal
     }
 
-    /// Selects the turn that contains the call, and changes the call's result. The other calls of
-    /// the turn keep their results, and everything after the results of that turn is discarded.
+    /// Selects the turn that contains the call, and changes the call's result. The turn's other
+    /// calls keep their results, and everything after the turn's results is discarded.
     ///
     /// # Errors
     ///
@@ -156,8 +156,8 @@ impl ReplayPoint {
     }
 
     /// Returns the request that [`run`](Self::run) would send first, before hooks change the
-    /// request. The returned request has no tools from [sources](Agent::with_tool_source), since
-    /// the tool lists of sources are not loaded for this method.
+    /// request. The returned request contains no tools from [sources](Agent::with_tool_source),
+    /// since this method does not load the sources' tool lists.
     pub fn request(&self, agent: &Agent) -> Request {
         let mut history = self.continuation_history.settled();
         history.extend(self.input.0.iter().cloned());
@@ -165,11 +165,11 @@ impl ReplayPoint {
     }
 
     /// Continues from this step with a new run that uses the agent's own provider and tools. The
-    /// counters and limits of the new run start at zero, as in any other run.
+    /// new run's counters and limits start afresh, as in any other run.
     ///
-    /// Open calls get the results that the recording has for them, so no tool runs twice. A call
-    /// without a recorded result is answered as interrupted. The history of the new run is a
-    /// [fork](History::fork), so later calls get idempotency keys of their own.
+    /// Open calls get their recorded results, so no tool runs twice. A call without a recorded
+    /// result gets an `Interrupted` result. The new run's history is a [fork](History::fork), so
+    /// later calls get idempotency keys of their own.
     pub fn run(&self, agent: &Agent) -> Run {
         agent.run_from(agent.fork_history(&self.continuation_history), self.input.clone())
     }

@@ -1,4 +1,4 @@
-//! The replay of a recording.
+//! Replays a recording.
 
 use std::fmt;
 use std::pin::Pin;
@@ -20,15 +20,15 @@ use crate::request::Request;
 use crate::stream::Step;
 use crate::usage::Usage;
 
-/// The replay of a recording, as the stream of events that the agent's own loop produces again.
+/// Replays a recording as a stream of events, which the agent's own loop produces again.
 ///
 /// A replay sends no request, runs no tool and does not wait. The state can be inspected between
-/// two polls; [`play_until`](Self::play_until) replays up to a step.
+/// polls; [`play_until`](Self::play_until) replays up to a step.
 ///
-/// The replay of a failed run ends like the run, with an `Err` of the run's error after `Finished`.
-/// The first difference from the recording is the last item of the stream. This item is an `Err` of
-/// kind [`ReplayMismatch`](crate::ErrorKind::ReplayMismatch) with a
-/// [`ReplayMismatch`](super::ReplayMismatch) as its source.
+/// The replay of a failed run ends like the recorded run, with an `Err` that contains the run's
+/// error after `Finished`. If the replay differs from the recording, the first difference is the
+/// last item in the stream: an `Err` of kind [`ReplayMismatch`](crate::ErrorKind::ReplayMismatch)
+/// with a [`ReplayMismatch`](super::ReplayMismatch) as its source.
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
@@ -69,24 +69,24 @@ pub struct ReplayRun {
 }
 
 impl Recording {
-    /// Replays the run with the agent's own loop, without network access and without tools.
+    /// Replays the run with the agent's own loop, without network access or tools.
     ///
-    /// `agent` must be built like the recorded agent. The settings of `agent` are used, and its
-    /// provider is only queried for its name. Tools, their sources, hooks, validations and the
-    /// compactor are not called, since their answers are in the recording. Ids are the recorded
-    /// ids, and no time passes. The same agent produces the same events and the same requests; any
-    /// difference is a [`ReplayMismatch`](super::ReplayMismatch).
+    /// `agent` must be built in the same way as the recorded agent. The replay uses the settings of
+    /// `agent`, and only asks its provider for the provider's name. Tools, tool sources, hooks,
+    /// validations and the compactor are not called, since their answers are in the recording. The
+    /// ids are the recorded ids, and no time passes. The same agent produces the same events and
+    /// the same requests; any difference is a [`ReplayMismatch`](super::ReplayMismatch).
     ///
-    /// An interrupted run is interrupted at the same event in its replay. The replay of a dropped
-    /// run ends where the recording ends, without a `Finished`.
+    /// If the recorded run was interrupted, its replay is interrupted at the same event. The replay
+    /// of a dropped run ends where the recording ends, without a `Finished`.
     pub fn replay(&self, agent: &Agent) -> ReplayRun {
         self.replay_with_body(agent, loop_body)
     }
 
-    /// Replays the run with a custom body, for a run that [`Agent::run_with_body`] started.
+    /// Replays a run that [`Agent::run_with_body`] started, using a custom body.
     ///
-    /// The body itself runs. The inputs that the body gets from [`RunContext`] are replayed; any
-    /// other external call of the body is executed again.
+    /// The body itself runs again. The inputs that the body gets from [`RunContext`] are replayed;
+    /// any other external call made by the body is executed again.
     pub fn replay_with_body<B, St>(&self, agent: &Agent, body: B) -> ReplayRun
     where
         B: FnMut(RunContext, State) -> St + Send + 'static,
@@ -136,8 +136,8 @@ impl ReplayRun {
         Ok(None)
     }
 
-    /// Replays until `step` steps have been played in total. Returns `false` if the recording has
-    /// fewer steps.
+    /// Replays until `step` steps have been played in total. Returns `false` if the recording
+    /// contains fewer steps.
     ///
     /// # Errors
     ///
@@ -151,7 +151,7 @@ impl ReplayRun {
         Ok(true)
     }
 
-    /// Returns the number of steps that were played so far.
+    /// Returns the number of steps that have been played so far.
     pub fn steps_played(&self) -> usize {
         self.steps_played
     }
@@ -162,24 +162,24 @@ impl ReplayRun {
         self.run.history()
     }
 
-    /// Returns the tokens that were used up to the current position.
+    /// Returns the token usage up to the current position.
     pub fn usage(&self) -> Usage {
         self.run.usage()
     }
 
-    /// Returns the journal of the run at the current position.
+    /// Returns the run's journal at the current position.
     pub fn journal(&self) -> &Journal {
         self.run.journal()
     }
 
     /// Returns the requests up to the current position, as they were passed to the provider. The
-    /// encoder of a wire turns a request into bytes, for example
-    /// [`anthropic::encode`](crate::provider::anthropic::encode).
+    /// encoder for a wire format, for example
+    /// [`anthropic::encode`](crate::provider::anthropic::encode), turns a request into bytes.
     pub fn requests(&self) -> Vec<Request> {
         self.player.requests()
     }
 
-    /// Returns the [replay point](Recording::at_step) of the last step that was played.
+    /// Returns the [replay point](Recording::at_step) for the last step that was played.
     pub fn replay_point(&self) -> ReplayPoint {
         self.recording.at_step(self.steps_played)
     }
@@ -200,7 +200,7 @@ impl Stream for ReplayRun {
         }
         if this.player.is_over() && !this.run.has_pending_error() {
             this.is_terminated = true;
-            // The last request may have been sent without any event after the request.
+            // The last request may not have been followed by any event.
             if this.player.has_request_left() {
                 let _ = this.run.poll_next_unpin(cx);
             }

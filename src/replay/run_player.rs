@@ -1,4 +1,4 @@
-//! The world of a replay, which answers from a recording.
+//! The world for a replay, which answers from a recording.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -23,7 +23,7 @@ use crate::tool::ToolRun;
 use crate::turn::TurnBuilder;
 use crate::world::{Effect, EffectKey, EffectKind, EffectValue, LoopEnd, SendRequest, World};
 
-/// A recording during its replay, with the current position. Clones share the replay.
+/// A recording that is being replayed, with the current position. Clones share the replay.
 #[derive(Clone)]
 pub(super) struct RunPlayer(Arc<PlayerInner>);
 
@@ -42,7 +42,7 @@ struct PlayerState {
     consumed_entries: HashSet<usize>,
     /// The number of times that each kind of effect was requested since the last event.
     effect_counter: EffectCounter,
-    /// Whether a future or a stream waits for an entry that the recording does not have.
+    /// Whether a future or a stream is waiting for an entry that the recording does not contain.
     is_waiting: bool,
     mismatch: Option<ReplayMismatch>,
     requests: Vec<Request>,
@@ -76,7 +76,7 @@ impl RunPlayer {
         }
     }
 
-    /// Takes the recorded value of an effect that is requested now.
+    /// Takes the recorded value for an effect that is being requested.
     fn take_value(&self, key: &EffectKey) -> Option<Result<RawJson, Error>> {
         let mut state = self.lock();
         let now = state.effect_counter.count(key);
@@ -141,14 +141,14 @@ impl RunPlayer {
         Poll::Pending
     }
 
-    /// Returns the user input before the next request, if there is any input.
+    /// Returns the user input before the next request, if any.
     fn next_input(&self) -> Option<Event> {
         use AppendReason::{FollowUp, Steer};
         let (_, next) = self.next_event(self.lock().next_entry_index)?;
         matches!(next, Event::Appended { why: Steer | FollowUp, .. }).then(|| next.clone())
     }
 
-    /// Returns the rewrite that tombstones items next, if there is such a rewrite.
+    /// Returns the next event, if it is a rewrite that tombstones items.
     fn next_tombstone(&self) -> Option<Event> {
         let (_, next) = self.next_event(self.lock().next_entry_index)?;
         matches!(next, Event::Rewritten { why: RewriteReason::Tombstoned, .. })
@@ -168,7 +168,7 @@ impl RunPlayer {
         played.unwrap_or_default()
     }
 
-    /// Returns the outcome of the run, if the run finished.
+    /// Returns the run's outcome, if the run finished.
     fn outcome(&self) -> Option<&Outcome> {
         self.0.parsed_run.entries.last().and_then(RecordingEntry::event).and_then(Event::outcome)
     }
@@ -194,7 +194,7 @@ impl RunPlayer {
         results.filter_map(reported).collect()
     }
 
-    /// Returns the recorded events of a turn's calls.
+    /// Returns the recorded events from a turn's calls.
     fn tool_events(&self) -> impl futures::Stream<Item = ToolEvent> + Send + use<> {
         let playing = self.clone();
         let mut at = 0;
@@ -229,8 +229,8 @@ impl RunPlayer {
         self.lock().mismatch.clone()
     }
 
-    /// Returns whether the replay waits for an entry that the recording does not have, and resets
-    /// this state.
+    /// Returns whether the replay is waiting for an entry that the recording does not contain, and
+    /// resets this state.
     pub(super) fn take_waiting(&self) -> bool {
         std::mem::take(&mut self.lock().is_waiting)
     }

@@ -1,4 +1,4 @@
-//! The world of a recorded run.
+//! The world for a recorded run.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -23,7 +23,7 @@ use crate::stream::TurnStream;
 use crate::tool::ToolRun;
 use crate::world::{Effect, EffectKey, EffectKind, EffectValue, LoopEnd, SendRequest, World};
 
-/// Records the answers of another world, and the events of the run.
+/// Records the answers from another world, and the run's events.
 #[derive(Debug)]
 pub(super) struct RunRecorder {
     world: Arc<dyn World>,
@@ -52,9 +52,9 @@ struct RecorderState {
 }
 
 impl Agent {
-    /// Sets a recorder that records every later run of the agent.
+    /// Sets a recorder that records all later runs of the agent.
     ///
-    /// A [`Recorder`] only observes a run and does not change the run.
+    /// A [`Recorder`] only observes runs, and does not change them.
     pub fn with_recorder(self, recorder: &Recorder) -> Self {
         let recorder = recorder.clone();
         let inner = self.world_factory();
@@ -236,7 +236,7 @@ impl RunLog {
     }
 }
 
-/// Returns whether a value is a default, such as `null` or an empty list, and can be left out.
+/// Returns whether a value is a default, such as `null` or an empty list, and can be omitted.
 fn is_default_json(json: &RawJson) -> bool {
     matches!(json.as_str(), "null" | "false" | "{}" | "[]")
 }

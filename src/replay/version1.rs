@@ -1,4 +1,4 @@
-//! Converts the value lines of version 1 of the format.
+//! Converts value lines from version 1 of the format.
 //!
 //! ```text
 //! {"type":"noted","run":1,"noted":{"of":"facts","nth":2,"steered":true}}

@@ -16,7 +16,7 @@ pub use retries::Retries;
 use crate::error::{Error, ErrorKind};
 use crate::item::{History, RawJson};
 
-/// A request to a model, with everything that a provider needs to send it.
+/// A request to a model, with everything that a provider needs in order to send the request.
 ///
 /// ```
 /// use turnstream::{History, Item, Request, env::SystemIds};
@@ -30,7 +30,7 @@ use crate::item::{History, RawJson};
 pub struct Request {
     /// The full history. The ids of new tool calls are checked against this history.
     pub history: History,
-    /// The items that are sent; by default, the whole history. Encoders settle the items first.
+    /// The items to send; by default, the whole history. Encoders settle the items first.
     pub context: History,
     /// The system prompt.
     pub system: System,
@@ -38,15 +38,14 @@ pub struct Request {
     pub tools: Arc<[ToolSpec]>,
     /// The model to use instead of the provider's own [`model`](crate::Provider::model).
     pub model: Option<String>,
-    /// How the model answers: limits, sampling, reasoning and output format.
+    /// Options for the model's answer: limits, sampling, reasoning and output format.
     pub options: Options,
     /// Whether the provider may send the request again when it fails. This setting is not part of a
     /// recording.
     pub retries: Retries,
-    /// The maximum number of bytes of text, reasoning and call arguments in the turn, together.
-    /// `None` stands for the default of a [`TurnBuilder`](crate::turn::TurnBuilder), 64 MiB. An
-    /// agent sets this limit from its [`Limits`](crate::agent::Limits). The limit is not part of a
-    /// recording.
+    /// The maximum total number of bytes of text, reasoning and call arguments in the turn. `None`
+    /// stands for the [`TurnBuilder`](crate::turn::TurnBuilder) default of 64 MiB. An agent sets
+    /// this limit from its [`Limits`](crate::agent::Limits). The limit is not part of a recording.
     pub max_turn_bytes: Option<usize>,
 }
 
@@ -60,7 +59,7 @@ pub struct System {
     pub volatile: String,
 }
 
-/// A tool's declaration, as it is sent to the model.
+/// A tool's declaration as sent to the model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolSpec {
     /// The name of the tool: at most 64 letters, digits, `_` and `-`, a format that every provider
@@ -68,18 +67,18 @@ pub struct ToolSpec {
     pub name: String,
     /// A description of the tool, for the model.
     pub description: String,
-    /// The JSON Schema of the arguments, of type `object`. The schema is serialized once, and all
-    /// clones of the spec share the text.
+    /// The JSON Schema for the arguments, which must have the type `object`. The schema is
+    /// serialized once, and all clones of the spec share the serialized text.
     pub parameters: RawJson,
-    /// Whether the model sees the tool only after a search for it, if the provider [searches
-    /// tools](crate::Provider::has_tool_search) itself. For all other providers, this field has no
+    /// Whether the model sees the tool only after searching for it, if the provider offers [tool
+    /// search](crate::Provider::has_tool_search). With any other provider, this field has no
     /// effect.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub deferred: bool,
 }
 
 impl ToolSpec {
-    /// Creates a spec. The schema is a `serde_json::Value`, or JSON that is already serialized.
+    /// Creates a spec. The schema can be a `serde_json::Value` or already serialized JSON.
     ///
     /// ```
     /// use serde_json::json;
@@ -110,7 +109,7 @@ impl ToolSpec {
 }
 
 impl Request {
-    /// Creates a request for a history, with everything else at its default.
+    /// Creates a request with the given history, and with defaults for everything else.
     pub fn new(history: History) -> Self {
         Self {
             context: history.clone(),
@@ -130,7 +129,7 @@ impl Request {
         self
     }
 
-    /// Sets the options. A field that `options` does not set keeps its earlier value; see
+    /// Sets the options. Fields that `options` does not set keep their earlier values; see
     /// [`Options::or`].
     pub fn with_options(mut self, options: Options) -> Self {
         self.options = options.or(self.options);
@@ -143,14 +142,13 @@ impl Request {
         self
     }
 
-    /// Sets the maximum number of bytes of text, reasoning and call arguments in the turn,
-    /// together.
+    /// Sets the maximum total number of bytes of text, reasoning and call arguments in the turn.
     pub fn with_max_turn_bytes(mut self, max_bytes: usize) -> Self {
         self.max_turn_bytes = Some(max_bytes);
         self
     }
 
-    /// Returns an error if the request is invalid for every wire, which means that two tools have
+    /// Returns an error if the request is invalid in every wire format, that is, if two tools have
     /// the same name.
     pub(crate) fn validate(&self) -> Result<(), Error> {
         ensure_distinct_names(&self.tools)

@@ -1,4 +1,4 @@
-//! Options of a request: limits, sampling, reasoning and output format.
+//! The options for a request: limits, sampling, reasoning and output format.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +8,12 @@ use serde_json::{Map, Value};
 use crate::error::{Error, ErrorKind};
 use crate::item::RawJson;
 
-/// How a model answers: limits, sampling, reasoning and output format.
+/// Options for a model's answer: limits, sampling, reasoning and output format.
 ///
-/// The provider decides about fields that are not set. An option that a wire cannot express is an
-/// [`Unsupported`](crate::ErrorKind::Unsupported) error whose
+/// The provider chooses the values of fields that are not set. An option that a wire format cannot
+/// express causes an [`Unsupported`](crate::ErrorKind::Unsupported) error whose
 /// [`parameter`](crate::Error::parameter) names the field, unless the field's docs say that the
-/// option has no effect on such a wire. Options without a field in this struct can be set with
+/// option has no effect in such a format. Options without a field in this struct can be set with
 /// [`extra`](Self::extra).
 ///
 /// ```
@@ -30,10 +30,11 @@ use crate::item::RawJson;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Options {
-    /// The maximum number of output tokens. Wires that require a maximum have a default.
+    /// The maximum number of output tokens. If a wire format requires a maximum, there is a
+    /// default.
     ///
-    /// If a turn used all of these tokens and has a tool call whose arguments are invalid JSON, the
-    /// turn counts as truncated, whatever stop reason the server reports. See
+    /// If a turn uses all of these tokens and contains a tool call whose arguments are invalid
+    /// JSON, the turn counts as truncated, whatever stop reason the server reports. See
     /// [`TurnBuilder::with_max_output_tokens`](crate::turn::TurnBuilder::with_max_output_tokens).
     pub max_output_tokens: Option<u32>,
     /// The sampling temperature, from 0 (always the likeliest token) to 1 or 2, depending on the
@@ -46,12 +47,12 @@ pub struct Options {
     pub top_p: Option<f32>,
     /// The number of the likeliest tokens from which the model samples.
     pub top_k: Option<u32>,
-    /// A seed that makes sampling repeatable, as far as the provider supports that.
+    /// A seed that makes sampling repeatable, as far as the provider supports this.
     pub seed: Option<u64>,
-    /// The penalty for tokens by the number of times that they have appeared, from -2 to 2.
+    /// The penalty for tokens according to how often they have appeared, from -2 to 2.
     #[serde(deserialize_with = "deserialize_number")]
     pub frequency_penalty: Option<f32>,
-    /// The penalty for tokens that have appeared at all, from -2 to 2.
+    /// The penalty for tokens that have appeared at least once, from -2 to 2.
     #[serde(deserialize_with = "deserialize_number")]
     pub presence_penalty: Option<f32>,
     /// Strings at which the model stops. The answer ends before the first stop sequence that
@@ -59,25 +60,25 @@ pub struct Options {
     pub stop_sequences: Vec<String>,
     /// Whether the model may, must or must not call tools.
     pub tool_choice: ToolChoice,
-    /// Whether one turn may contain several tool calls; `Some(false)` requests at most one.
+    /// Whether a single turn may contain several tool calls; `Some(false)` requests at most one.
     pub parallel_tool_calls: Option<bool>,
-    /// How much the model reasons before it answers. If this field is set, the reasoning's text is
-    /// also requested, if the provider shows the text.
+    /// How much the model reasons before it answers. If this field is set, the text of the
+    /// reasoning is also requested from providers that show it.
     pub reasoning: Option<Reasoning>,
-    /// The format of the answer. A schema is rewritten for the wire. If a schema cannot be
-    /// rewritten, the [`parameter`](crate::Error::parameter) of the error is the location in the
-    /// schema, for example `#/properties/tags`.
+    /// The format of the answer. A schema is rewritten for the wire format. If a schema cannot be
+    /// rewritten, the error's [`parameter`](crate::Error::parameter) is the location in the schema,
+    /// for example `#/properties/tags`.
     pub output: Output,
     /// How long the provider may cache the prefix of the request for later requests. This option
-    /// has no effect on a wire that caches automatically.
+    /// has no effect if the provider caches automatically.
     pub cache: Cache,
-    /// An opaque id of the end user that does not identify the person. Providers use the id for
-    /// abuse checks.
+    /// An opaque id for the end user that does not reveal the person's identity. Providers use the
+    /// id for abuse checks.
     pub user: Option<String>,
-    /// Key-value pairs that are stored with the request by providers that store requests.
+    /// Key-value pairs that providers store with the request, if they store requests.
     pub metadata: BTreeMap<String, String>,
-    /// Fields that are merged into the request body unchanged, after all other fields. Objects are
-    /// merged field by field; any other value replaces the value in the body.
+    /// Additional fields that are merged unchanged into the request body, after all other fields.
+    /// Objects are merged field by field; any other value replaces the one in the body.
     pub extra: Map<String, Value>,
 }
 
@@ -88,9 +89,9 @@ fn deserialize_number<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f32>,
 }
 
 impl Options {
-    /// Returns these options, with fields that are not set taken from `defaults`. A field with its
-    /// default value counts as not set. The entries of `metadata` and `extra` are merged; for a key
-    /// in both, the entry of these options is used.
+    /// Fills in the options that are not set with those from `defaults`. A field with its default
+    /// value counts as not set. The entries of `metadata` and `extra` are merged; for a key that is
+    /// in both, the entry from `self` is used.
     ///
     /// ```
     /// use turnstream::request::Options;
@@ -128,8 +129,9 @@ impl Options {
         }
     }
 
-    /// Returns an error if an option is set that is not in `known`, a list of field names such as
-    /// `temperature`. Encoders use this method to reject options that their wire cannot express.
+    /// Returns an error if any option is set that is not in `known`, a list of field names such as
+    /// `temperature`. Encoders use this method to reject options that their wire format cannot
+    /// express.
     ///
     /// The options [`cache`](Self::cache) and [`extra`](Self::extra) are never rejected;
     /// `parallel_tool_calls` is rejected only if it is `Some(false)`.
@@ -146,7 +148,7 @@ impl Options {
     /// # Errors
     ///
     /// Returns an [`Unsupported`](ErrorKind::Unsupported) error whose
-    /// [`parameter`](Error::parameter) is the name of the first option that is set and not in
+    /// [`parameter`](Error::parameter) is the name of the first option that is set but not in
     /// `known`.
     pub fn ensure_only_supported(&self, wire: &str, known: &[&str]) -> Result<(), Error> {
         // Every field is named, so that the compiler reports a missing field.
@@ -191,8 +193,8 @@ impl Options {
     }
 }
 
-/// Creates the [`Unsupported`](ErrorKind::Unsupported) error for an option or content that a wire
-/// cannot express. The error's [`parameter`](Error::parameter) is `option`.
+/// Creates an [`Unsupported`](ErrorKind::Unsupported) error for an option or content that a wire
+/// format cannot express. The error's [`parameter`](Error::parameter) is `option`.
 pub fn unsupported_error(wire: &str, option: &str) -> Error {
     let message = format!("the {wire} wire cannot express `{option}`");
     Error::new(ErrorKind::Unsupported, message).with_parameter(option)
@@ -214,7 +216,7 @@ pub enum ToolChoice {
     Tool(String),
 }
 
-/// How much a model reasons before it answers.
+/// Whether and how much a model reasons before it answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -227,7 +229,7 @@ pub enum Reasoning {
     Budget(u32),
 }
 
-/// How much effort a model puts into reasoning; the variants are in ascending order.
+/// The amount of effort that a model puts into reasoning, in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -252,15 +254,15 @@ pub enum Output {
     /// The answer is plain text.
     #[default]
     Text,
-    /// The answer is a single JSON value of any shape. Most providers also require that the prompt
-    /// asks for JSON.
+    /// The answer is a single JSON value of any shape. Most providers also require the prompt to
+    /// ask for JSON.
     Json,
     /// The answer is a single JSON value that matches a schema.
     Schema(OutputSchema),
 }
 
 impl Output {
-    /// Creates the format for a JSON value that [`Turn::parse`](crate::turn::Turn::parse)
+    /// Creates the output format for a JSON value that [`Turn::parse`](crate::turn::Turn::parse)
     /// deserializes into `T`.
     #[cfg(feature = "schemars")]
     pub fn for_type<T: schemars::JsonSchema>() -> Self {
@@ -270,27 +272,27 @@ impl Output {
 
 /// A JSON Schema that the answer must match.
 ///
-/// Each wire accepts a subset of JSON Schema. Ranges, lengths and formats that a wire does not
-/// support are moved into the schema's description, as a hint for the model. An answer therefore
-/// has to be validated even if the provider guarantees the format. A schema that a wire cannot
-/// express at all is an [`Unsupported`](crate::ErrorKind::Unsupported) error; an example are maps
-/// with arbitrary keys on some wires.
+/// Each wire format accepts only a subset of JSON Schema. Ranges, lengths and formats that it does
+/// not support are moved into the schema's description, as a hint for the model. An answer
+/// therefore has to be validated even if the provider guarantees the format. A schema that a wire
+/// format cannot express at all, such as maps with arbitrary keys in some formats, causes an
+/// [`Unsupported`](crate::ErrorKind::Unsupported) error.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OutputSchema {
-    /// A name of the schema for the model: at most 64 letters, digits, `_` and `-`. The name has no
-    /// effect on a wire that has no field for it.
+    /// The schema's name, for the model: at most 64 letters, digits, `_` and `-`. The name has no
+    /// effect in wire formats that have no field for it.
     pub name: String,
-    /// The JSON Schema of the answer.
+    /// The JSON Schema that the answer must match.
     pub schema: Value,
 }
 
 #[cfg(feature = "schemars")]
 impl OutputSchema {
-    /// Creates the schema of a type. The schema's name is the type's name.
+    /// Creates the schema for a type. The schema gets the name of the type.
     ///
     /// Most wires require the root of the schema to be a struct, so an enum must be wrapped in a
-    /// struct's field. The model may omit a field that has `#[serde(default)]`. On wires without
-    /// optional fields, the model always writes such a field.
+    /// struct field. The model may omit a field that has `#[serde(default)]`, except in wire
+    /// formats without optional fields, where the model always writes such a field.
     ///
     /// ```
     /// use turnstream::request::OutputSchema;
@@ -325,17 +327,17 @@ impl OutputSchema {
     }
 }
 
-/// How long the provider may cache the prefix of a request, which makes later requests cheaper.
+/// How long the provider may cache the prefix of a request. Caching makes later requests cheaper.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Cache {
     /// No part of the request is marked for caching.
     Off,
-    /// The prefix is cached for the provider's usual duration, some minutes.
+    /// The prefix is cached for the provider's usual duration, a few minutes.
     #[default]
     Short,
-    /// The prefix is cached for the longer of the provider's durations, about an hour, if the
-    /// provider has two durations.
+    /// The prefix is cached for the provider's longer duration, about an hour, if the provider
+    /// offers two durations.
     Long,
 }

@@ -1,20 +1,20 @@
-//! Which layer sends a request again when it fails.
+//! Controls which layer sends a request again when it fails.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::error::Error;
 
-/// Whether the provider that receives a request may send it again when it fails.
+/// Controls whether the provider that receives a request may send the request again when it fails.
 ///
 /// Only the outermost layer retries. A provider that retries, or that falls back to a second
-/// provider, tells the providers inside it not to retry the errors that it handles itself.
+/// provider, tells the providers that it wraps not to retry the errors that it handles itself.
 /// [`Retry`](crate::provider::Retry), [`Fallback`](crate::provider::Fallback) and
-/// [`Agent::with_fallback`](crate::Agent::with_fallback) change the setting in this way. A provider
-/// of your own that wraps an inner provider passes the request on unchanged.
+/// [`Agent::with_fallback`](crate::Agent::with_fallback) change the setting in this way. If your
+/// own provider wraps another one, it should pass the request on unchanged.
 ///
-/// This setting concerns how a request is sent and not its content. The setting is therefore not
-/// part of a recording, and any two `Retries` values compare as equal.
+/// This setting affects how a request is sent, not its content. It is therefore not part of a
+/// recording, and any two `Retries` values compare as equal.
 ///
 /// ```
 /// use turnstream::request::Retries;
@@ -30,10 +30,10 @@ use crate::error::Error;
 #[derive(Clone, Default)]
 pub struct Retries {
     handled_errors: HandledErrors,
-    /// Decides for which errors a connection that was closed while idle may be replaced
-    /// immediately, although the caller handles every error.
+    /// Decides for which errors the provider may immediately replace a connection that was closed
+    /// while idle, even if the caller handles every error.
     reconnect_predicate: Option<Arc<ErrorPredicate>>,
-    /// Whether the connection of the previous attempt was closed while idle.
+    /// Whether the previous attempt's connection was closed while idle.
     is_new_connection_required: bool,
 }
 
@@ -51,14 +51,15 @@ enum HandledErrors {
 }
 
 impl Retries {
-    /// Creates the setting with which the caller does all retries, and the provider sends the
-    /// request once.
+    /// Creates a setting that leaves all retries to the caller, so that the provider sends the
+    /// request only once.
     pub fn none() -> Self {
         Self { handled_errors: HandledErrors::All, ..Self::default() }
     }
 
-    /// Also excludes errors for which `handled` returns true. The provider returns such errors
-    /// without a retry, because the caller has a better way to handle them than to wait.
+    /// Also excludes errors for which `handled` returns true from retries. The provider returns
+    /// such errors at once, because the caller has a better way to handle them than to wait and
+    /// retry.
     pub fn with_exception(self, handled: impl Fn(&Error) -> bool + Send + Sync + 'static) -> Self {
         let handled = match self.handled_errors {
             HandledErrors::None => HandledErrors::Matching(Arc::new(handled)),
@@ -87,7 +88,7 @@ impl Retries {
         }
     }
 
-    /// Marks the request as one that is sent again because its connection was closed.
+    /// Marks the request as being sent again because its connection was closed.
     pub(crate) fn requires_new_connection(mut self) -> Self {
         self.is_new_connection_required = true;
         self

@@ -5,9 +5,9 @@ use std::time::SystemTime;
 use crate::error::Error;
 use crate::session::{Entry, Lease, SessionInfo};
 
-/// The operations of a [`Store`](crate::session::Store), without futures.
+/// The operations of a [`Store`](crate::session::Store), as synchronous methods.
 pub(super) trait BlockingStore {
-    /// Appends entries. If `lease` is given, this implements
+    /// Appends entries. If `lease` is given, this method implements
     /// [`append_leased`](crate::session::Store::append_leased).
     fn append(
         &mut self,

@@ -13,18 +13,20 @@ use crate::session::{Entry, Session, SessionState};
 use crate::usage::Usage;
 
 impl Session {
-    /// Replaces a range of the history as the compactor proposes. Returns the tokens that the
-    /// compactor used (zero if it called no model), or `None` if the history would not get shorter.
+    /// Replaces a range of the history with the replacement that the compactor proposes. Returns
+    /// the number of tokens that the compactor used (zero if it did not call a model), or `None` if
+    /// the replacement would not make the history shorter.
     ///
     /// The replaced items stay in the store (see [`entries`](Self::entries)), and their call ids
-    /// stay reserved. As in an agent's run, the compaction leaves its
-    /// [record](crate::context::record_stale_usage), and the note of an earlier
+    /// stay reserved. As in an agent's run, a [record](crate::context::record_stale_usage) of the
+    /// compaction is added, and the note from an earlier
     /// [reactive](crate::context::mark_reactive_compaction) compaction is kept. If a run is active,
     /// either the run or this call fails with a [`Conflict`](crate::ErrorKind::Conflict).
     ///
     /// # Errors
     ///
-    /// Returns the errors of the compactor, and the errors of [`checkpoint`](Self::checkpoint).
+    /// Returns the compactor's errors, and the errors that [`checkpoint`](Self::checkpoint)
+    /// returns.
     pub async fn compact(
         &self,
         compactor: &(impl Compactor + ?Sized),
@@ -41,10 +43,11 @@ impl Session {
         }
     }
 
-    /// Replaces a range of the [history](Self::history) with `items`, for example a summary.
+    /// Replaces a range of the [history](Self::history) with `items`, for example with a summary.
     ///
-    /// If the note of an earlier [reactive](crate::context::mark_reactive_compaction) compaction is
-    /// in the range, the note is kept after the items.
+    /// If the range contains the note from an earlier
+    /// [reactive](crate::context::mark_reactive_compaction) compaction, the note is kept and placed
+    /// after `items`.
     ///
     /// ```
     /// use turnstream::Item;
@@ -71,9 +74,9 @@ impl Session {
     /// # Errors
     ///
     /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if the range cannot be replaced with
-    /// these items (see [`Compaction::validate`]), or if the range has a call that waits for its
-    /// result. [`Store`](crate::ErrorKind::Store) and [`Conflict`](crate::ErrorKind::Conflict) if
-    /// the checkpoint cannot be written. The history is unchanged after an error.
+    /// these items (see [`Compaction::validate`]), or if the range contains a call that waits for
+    /// its result. [`Store`](crate::ErrorKind::Store) and [`Conflict`](crate::ErrorKind::Conflict)
+    /// if the checkpoint cannot be written. After an error, the history is unchanged.
     pub async fn checkpoint(
         &self,
         range: Range<usize>,
@@ -107,17 +110,17 @@ impl Session {
         self.append_and_fold(None, version, restored, vec![entry]).await.map(drop)
     }
 
-    /// Marks items of the [history](Self::history) as [tombstones](Item::tombstone), which stay in
-    /// the history but are not sent any more. `positions` are item indices that start at 0.
-    /// [`History::tombstone_edits`](crate::History::tombstone_edits) describes which items are
-    /// marked together.
+    /// Marks items in the [history](Self::history) as [tombstones](Item::tombstone), which stay in
+    /// the history but are no longer sent to the model. `positions` contains item indices, counted
+    /// from 0. [`History::tombstone_edits`](crate::History::tombstone_edits) describes which items
+    /// are marked together.
     ///
-    /// The change is durable when the future returns. Nothing is written if the items are already
-    /// tombstones. While a run is active, use [`RunHandle::tombstone`](crate::RunHandle::tombstone)
-    /// instead; otherwise, either the run or this call fails with a
-    /// [`Conflict`](crate::ErrorKind::Conflict). Token
-    /// [estimates](crate::context::estimate_request_tokens()) still count the marked items until
-    /// the next turn is complete.
+    /// The change is durable once the returned future completes. Nothing is written if the items
+    /// are already tombstones. While a run is active, use
+    /// [`RunHandle::tombstone`](crate::RunHandle::tombstone) instead; otherwise, either the run or
+    /// this call fails with a [`Conflict`](crate::ErrorKind::Conflict). [Token
+    /// estimates](crate::context::estimate_request_tokens()) still count the marked items until the
+    /// next turn is complete.
     ///
     /// ```
     /// use turnstream::Agent;
@@ -139,11 +142,11 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) in the same cases as
-    /// [`History::tombstone_edits`](crate::History::tombstone_edits), and for a call that is
+    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) in the same cases as for
+    /// [`History::tombstone_edits`](crate::History::tombstone_edits), and if a call is
     /// [pending](SessionState::Pending) or was left open. [`Store`](crate::ErrorKind::Store) and
-    /// [`Conflict`](crate::ErrorKind::Conflict) if the change cannot be written. The history is
-    /// unchanged after an error.
+    /// [`Conflict`](crate::ErrorKind::Conflict) if the change cannot be written. After an error,
+    /// the history is unchanged.
     pub async fn tombstone(&self, positions: impl IntoIterator<Item = usize>) -> Result<(), Error> {
         let positions: Vec<usize> = positions.into_iter().collect();
         let (version, restored) = self.current_fold().await?;
@@ -155,20 +158,20 @@ impl Session {
             .map(drop)
     }
 
-    /// Creates another session from the first `at` entries of this session. No entry is copied. To
-    /// fork at the latest entry, pass the current [`version`](Self::version).
+    /// Creates another session from the first `at` entries of this session. No entries are copied.
+    /// To fork at the latest entry, pass the current [`version`](Self::version).
     ///
-    /// The fork has its own id, so the idempotency keys of its tool calls differ from those of this
-    /// session. Calls that are open at the fork point belong to this session. In the fork, these
-    /// calls are answered as interrupted, except [pending](SessionState::Pending) calls that this
-    /// session has not started in the meantime.
+    /// The fork has its own id, so the idempotency keys for its tool calls differ from those in
+    /// this session. Calls that are open at the fork point belong to this session. In the fork,
+    /// these calls get an interrupted result, except [pending](SessionState::Pending) calls that
+    /// this session has not started in the meantime.
     ///
     /// # Errors
     ///
-    /// [`Conflict`](crate::ErrorKind::Conflict) if a session with this id exists.
-    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if this session has fewer than `at`
-    /// entries or is not in the store yet. [`Store`](crate::ErrorKind::Store) if the fork cannot be
-    /// written.
+    /// [`Conflict`](crate::ErrorKind::Conflict) if a session with this id already exists.
+    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if this session contains fewer than
+    /// `at` entries or is not in the store yet. [`Store`](crate::ErrorKind::Store) if the fork
+    /// cannot be written.
     pub async fn fork_at(&self, at: u64, id: impl Into<String>) -> Result<Self, Error> {
         let id = id.into();
         catch_store_panic(async { self.store().fork(self.id(), at, &id).await }).await?;
@@ -186,13 +189,13 @@ impl Session {
     }
 
     /// Creates another session from the entries before the user's latest prompt, for example to
-    /// rephrase the prompt after a refusal. Some providers refuse again while the refused prompt is
-    /// in the context.
+    /// rephrase the prompt after a refusal. Some providers refuse again as long as the refused
+    /// prompt is in the context.
     ///
     /// This method calls [`fork_at`](Self::fork_at) at the prompt that
-    /// [`History::before_last_prompt`] would find. The prompt is searched in the entries, so items
-    /// that were compacted after the prompt are restored in the fork. A session without a prompt is
-    /// forked at its latest entry.
+    /// [`History::before_last_prompt`] would find. The prompt is searched for in the session's
+    /// entries, so the fork restores items that were compacted after the prompt. A session without
+    /// a prompt is forked at its latest entry.
     ///
     /// [`History::before_last_prompt`]: crate::History::before_last_prompt
     ///
@@ -221,8 +224,8 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`fork_at`](Self::fork_at), and [`Store`](crate::ErrorKind::Store) if
-    /// the entries cannot be read.
+    /// Returns the errors that [`fork_at`](Self::fork_at) returns, and
+    /// [`Store`](crate::ErrorKind::Store) if the entries cannot be read.
     pub async fn fork_before_last_prompt(&self, id: impl Into<String>) -> Result<Self, Error> {
         let is_prompt = |entry: &Entry| matches!(entry, Entry::Item(item) if item.is_prompt());
         let entries = self.entries().await?;
@@ -231,8 +234,8 @@ impl Session {
         self.fork_at((last - prompt) as u64, id).await
     }
 
-    /// Returns the calls that were open at the point where this session was forked. The returned
-    /// calls belong to the original session.
+    /// Returns the calls that were open when this session was forked. The returned calls belong to
+    /// the original session.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Checks that all stores share, with their errors.
+//! Checks that all stores share, and the errors for these checks.
 
 use std::error::Error as StdError;
 use std::fmt::Display;
@@ -14,7 +14,7 @@ pub(super) fn ensure_id_not_empty(id: &str) -> Result<(), Error> {
     }
 }
 
-/// Rejects an append that does not follow the current version.
+/// Rejects an append whose expected version is not the current version.
 pub(super) fn ensure_expected_version(id: &str, expected: u64, found: u64) -> Result<(), Error> {
     match expected == found {
         true => Ok(()),
@@ -22,7 +22,7 @@ pub(super) fn ensure_expected_version(id: &str, expected: u64, found: u64) -> Re
     }
 }
 
-/// Rejects a fork at a version that the session does not have.
+/// Rejects a fork at a version that the session has not reached.
 pub(super) fn ensure_fork_point_exists(
     id: &str,
     at: u64,
@@ -58,7 +58,7 @@ pub(super) fn ensure_has_no_forks(id: &str, fork: Option<impl Display>) -> Resul
     }
 }
 
-/// Creates the error for a failed operation of the underlying storage.
+/// Creates the error for an operation that failed in the underlying storage.
 pub(super) fn store_error(
     what: impl Display,
     source: impl StdError + Send + Sync + 'static,

@@ -5,11 +5,11 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::event::RewriteReason;
 use crate::item::{History, Item, PendingCall, RawJson};
 
-/// An entry of a session. Entries are stored in the order in which they were created.
+/// An entry in a session. Entries are stored in the order in which they were created.
 ///
-/// An entry is serialized as one flat JSON object with a `type` field. The type of an item is the
-/// item's own type, and all other entries have further types. An unknown `type` is an error,
-/// because a reader that skipped the entry would lose data.
+/// An entry is serialized as a flat JSON object with a `type` field. For an entry that contains an
+/// item, `type` is the item's type; every other kind of entry has its own `type`. Deserializing an
+/// unknown `type` fails, because a reader that skipped the entry would lose data.
 ///
 /// ```
 /// use turnstream::Item;
@@ -25,46 +25,47 @@ use crate::item::{History, Item, PendingCall, RawJson};
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Entry {
-    /// The items `from..to` of the history were replaced. The entries of the replaced items stay in
-    /// the store.
+    /// The items `from..to` of the history were replaced. The entries for the replaced items stay
+    /// in the store.
     Rewritten {
         /// The reason for the rewrite.
         why: RewriteReason,
-        /// The index of the first replaced item, in the history as it was before this entry.
+        /// The index of the first replaced item, in the history before the rewrite.
         from: usize,
-        /// The index after the last replaced item.
+        /// The index after the last replaced item, in the history before the rewrite.
         to: usize,
         /// The replacement items.
         items: Vec<Item>,
     },
     /// A run ended with calls that wait for a verdict or an external result. None of these calls
-    /// has started, unless a crash left a call open before and its tool is
-    /// [idempotent](crate::Tool::idempotent).
+    /// has started, unless the call's tool is [idempotent](crate::Tool::idempotent) and an earlier
+    /// crash left the call open.
     Pending {
-        /// The calls as they would run. A call of a sub-agent has the path to that call.
+        /// The pending calls, with the arguments that they would run with. A call from a sub-agent
+        /// includes the path to that call.
         calls: Vec<PendingCall>,
     },
-    /// The sub-agent that an open call runs was suspended.
+    /// A sub-agent that was started by an open call was suspended.
     Nested {
-        /// The id of the call.
+        /// The id of the call that started the sub-agent.
         call_id: String,
-        /// The history of the sub-agent so far.
+        /// The sub-agent's history so far.
         history: History,
     },
-    /// The open calls of the session are continued. After this entry, each open call may have
-    /// started, even if the call was [pending](Self::Pending) or left open by a crash.
+    /// The session's open calls were resumed. After this entry, each open call may have started,
+    /// even if the call was [pending](Self::Pending) or left open by a crash.
     ///
-    /// When the session is loaded, results after this entry are placed after the results before the
-    /// entry, regardless of the order of their calls. For this reason, this entry is also written
-    /// between the results of calls that just continue.
+    /// When the session is loaded, results after this entry are placed after the results before
+    /// this entry, regardless of the order of their calls. For this reason, an entry of this kind
+    /// is also written between the results of calls that simply continue.
     Resumed,
-    /// An item was added, for example a message or a result. The results of one turn are stored in
+    /// An item was added, for example a message or a result. The results for a turn are stored in
     /// the order in which they arrived, and are loaded in the order of their calls.
     #[serde(untagged)]
     Item(Item),
 }
 
-/// The entries that are not items, for deserialization.
+/// The kinds of entries that are not items, for deserialization.
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum StoredEntry {

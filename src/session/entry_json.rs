@@ -1,15 +1,15 @@
-//! The JSON form of an entry.
+//! Serializes entries to JSON.
 
 use super::checks::store_error;
 use crate::error::Error;
 use crate::session::Entry;
 
-/// Serializes an entry as one line of JSON, without a line break at the end.
+/// Serializes an entry to a single line of JSON, without a line break at the end.
 ///
 /// # Errors
 ///
-/// Returns an error if the line could not be read again, for example because it is nested more
-/// deeply than `serde_json` reads. An entry that cannot be read must not be written.
+/// Returns an error if the line could not be parsed again, for example because it is nested more
+/// deeply than `serde_json` allows. An entry that cannot be parsed must not be written.
 pub(super) fn to_json_line(entry: &Entry) -> Result<String, Error> {
     let line = serde_json::to_string(entry);
     line.and_then(|line| serde_json::from_str::<Entry>(&line).map(|_| line))

@@ -8,11 +8,11 @@ use crate::turn::{PartialTurn, TurnEvent};
 
 /// Converts events to session entries, one event at a time, without performing I/O.
 ///
-/// A complete turn is written as one entry for each of its items. A result is written when it
-/// arrives. Restoring the entries results in the same history as folding the events.
+/// A complete turn is converted to one entry for each of its items. A result is converted when it
+/// arrives. Restoring the entries produces the same history as folding the events.
 #[derive(Clone, Debug)]
 pub(super) struct EntryRecorder {
-    /// The fold of the entries so far.
+    /// The fold of the entries recorded so far.
     fold: EntryFold,
     /// The turn that is currently streaming.
     partial_turn: PartialTurn,
@@ -21,11 +21,11 @@ pub(super) struct EntryRecorder {
     /// Whether calls were open at the start and no entry has recorded yet that these calls may have
     /// started.
     awaits_resumed_entry: bool,
-    /// Whether later results of open calls are placed after the results so far.
+    /// Whether later results for open calls are placed after the results recorded so far.
     has_flushed_results: bool,
 }
 
-/// A call's id, and the tool name as the model wrote it, which the result has in the history.
+/// A call's id, and the tool name as the model wrote it. The result in the history uses this name.
 #[derive(Clone, Debug)]
 struct CallName {
     call_id: String,
@@ -51,7 +51,7 @@ impl EntryRecorder {
         }
     }
 
-    /// Returns the fold of the entries so far.
+    /// Returns the fold of the entries recorded so far.
     pub(super) fn fold(&self) -> &EntryFold {
         &self.fold
     }
@@ -148,7 +148,7 @@ impl EntryRecorder {
         self.open_calls.position(|open| open.call_id == call_id).is_some()
     }
 
-    /// Records that the calls that were open at the start continue.
+    /// Records that the calls that were open at the start are resumed.
     fn record_resumed(&mut self, entries: &mut Vec<Entry>) {
         if std::mem::take(&mut self.awaits_resumed_entry) {
             self.push_entry(Entry::Resumed, entries);

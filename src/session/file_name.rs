@@ -7,18 +7,18 @@ use crate::fnv::fnv1a_128;
 /// The extension of session files.
 pub(super) const SESSION_FILE_SUFFIX: &str = ".jsonl";
 
-/// The maximum length of a file name. A longer name is cut to a prefix and a hash, because file
-/// systems allow about 255 bytes, and some only 143.
+/// The maximum length of a file name. A longer name is replaced by a prefix and a hash, because
+/// file systems allow about 255 bytes, and some only 143.
 const MAX_NAME_BYTES: usize = 120;
 const SHORTENED_NAME_PREFIX_BYTES: usize = 80;
 
-/// The names that Windows reserves for devices, with any extension.
+/// The names that Windows reserves for devices, regardless of the extension.
 const WINDOWS_DEVICE_NAMES: [&str; 22] = [
     "con", "prn", "aux", "nul", "com1", "com2", "com3", "com4", "com5", "com6", "com7", "com8",
     "com9", "lpt1", "lpt2", "lpt3", "lpt4", "lpt5", "lpt6", "lpt7", "lpt8", "lpt9",
 ];
 
-/// Returns the name of a session's file, without its extension. Lower-case letters, digits, `-` and
+/// Returns the name of a session's file, without the extension. Lower-case letters, digits, `-` and
 /// `_` are kept; every other byte becomes `%` and two hexadecimal digits. Upper-case letters are
 /// also replaced, because a file system may be case-insensitive.
 pub(super) fn file_name_from_id(id: &str) -> String {
@@ -34,8 +34,8 @@ pub(super) fn file_name_from_id(id: &str) -> String {
     match name.len() <= MAX_NAME_BYTES {
         true => name,
         // No other name contains `~`. The name is ASCII, so it can be cut anywhere. The file's
-        // header has the whole id, so two ids with the same hash cause an error and are never mixed
-        // up.
+        // header contains the whole id, so two ids with the same hash cause an error and are never
+        // mixed up.
         false => format!(
             "{}~{:032x}",
             name.split_at(SHORTENED_NAME_PREFIX_BYTES).0,
@@ -44,7 +44,7 @@ pub(super) fn file_name_from_id(id: &str) -> String {
     }
 }
 
-/// Returns the session id that a file name encodes. Returns `None` for shortened and invalid names.
+/// Returns the session id that a file name encodes, or `None` for shortened and invalid names.
 pub(super) fn id_from_file_name(name: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(name.len());
     let mut rest = name.bytes();

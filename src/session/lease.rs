@@ -10,18 +10,18 @@ use futures::future::{BoxFuture, Shared};
 
 use crate::error::{Error, ErrorKind};
 
-/// The right to run a session, which at most one run has at a time. Clones share the lease, and
+/// The right to run a session, which only one run can hold at a time. Clones share the lease, and
 /// dropping the last clone releases the lease.
 ///
 /// [`Session::run`](crate::session::Session::run) and [`resume`](crate::session::Session::resume)
-/// take the lease with [`Store::lease`](crate::session::Store::lease) before they read the entries.
-/// The session's run writes with [`Store::append_leased`](crate::session::Store::append_leased). If
-/// the lease can be taken, no other run executes the session's open calls, because the run that
-/// started these calls has ended or lost its lease.
+/// take the lease with [`Store::lease`](crate::session::Store::lease) before they read the entries,
+/// and the run then writes with [`Store::append_leased`](crate::session::Store::append_leased).
+/// Once a run has taken the lease, no other run is executing the session's open calls, because the
+/// run that started those calls has ended or lost its lease.
 ///
-/// Each lease has an epoch, which is higher than the epochs of all earlier leases of the session. A
-/// store rejects appends under any lease except the latest, so a process that has not noticed the
-/// loss of its lease cannot write.
+/// Each lease has an epoch, a number that is higher than the epochs of all earlier leases on the
+/// same session. A store rejects appends under any lease but the latest, so a process that has not
+/// noticed the loss of its lease cannot write to the session.
 #[derive(Clone)]
 pub struct Lease {
     epoch: u64,
@@ -30,37 +30,39 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Creates a lease that is held while `hold` exists. Dropping `hold` must release the lease.
+    /// Creates a lease that is held as long as `hold` exists. Dropping `hold` must release the
+    /// lease.
     pub fn new(epoch: u64, hold: impl Any + Send + Sync) -> Self {
         Self { epoch, hold: Arc::new(hold), lost: None }
     }
 
-    /// Creates the lease of a store that does not support leases. Such a lease does not exclude
-    /// other runs, and its epoch is 0.
+    /// Creates a lease for a store that does not support leases. The lease has epoch 0 and does not
+    /// exclude other runs.
     pub fn unguarded() -> Self {
         Self::new(0, ())
     }
 
-    /// Sets a future that becomes ready when the lease is lost. The session's run is dropped when
-    /// this future is ready.
+    /// Sets a future that completes when the lease is lost. The session's run is dropped when this
+    /// future completes.
     pub fn with_loss(self, lost: impl Future<Output = ()> + Send + 'static) -> Self {
         Self { lost: Some(lost.boxed().shared()), ..self }
     }
 
-    /// Returns the epoch of the lease. All earlier leases of the session have lower epochs.
+    /// Returns the lease's epoch. All earlier leases on the session have lower epochs.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
 
-    /// Returns the value that was passed to [`new`](Self::new), for use by the store.
+    /// Returns the value that was passed to [`new`](Self::new), so that the store can use the
+    /// value.
     pub fn hold<T: Any>(&self) -> Option<&T> {
         (*self.hold).downcast_ref()
     }
 
-    /// Polls whether the lease is lost. Returns ready once the lease is known to be lost.
+    /// Polls whether the lease is lost. Returns ready once the loss is known.
     pub(super) fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match &mut self.lost {
-            // A shared future must not be polled again after it was ready.
+            // A shared future must not be polled again after it has completed.
             Some(lost) if lost.peek().is_some() => Poll::Ready(()),
             Some(lost) => lost.poll_unpin(cx),
             None => Poll::Pending,
@@ -74,12 +76,12 @@ impl fmt::Debug for Lease {
     }
 }
 
-/// The source of an error of kind [`Conflict`](ErrorKind::Conflict) which means that another run
-/// holds the session's lease, in this process or in another process. The call that failed wrote
-/// nothing and started nothing.
+/// The source of an error of kind [`Conflict`](ErrorKind::Conflict), which means that another run,
+/// in this process or another process, holds the session's lease. The failed call wrote nothing and
+/// started nothing.
 ///
-/// Call [`Session::reload`](crate::session::Session::reload) and try again later, because the other
-/// run changes the session and its [`state`](crate::session::Session::state).
+/// The other run changes the session and its [`state`](crate::session::Session::state), so call
+/// [`Session::reload`](crate::session::Session::reload) and try again later.
 ///
 /// ```
 /// use turnstream::Agent;
@@ -101,7 +103,7 @@ impl fmt::Debug for Lease {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("another run has the lease of the session `{id}`")]
 pub struct AlreadyLeased {
-    /// The id of the session.
+    /// The session's id.
     pub id: String,
 }
 
@@ -118,17 +120,17 @@ impl From<AlreadyLeased> for Error {
     }
 }
 
-/// The source of an error of kind [`Conflict`](ErrorKind::Conflict) which means that the run has
+/// The source of an error of kind [`Conflict`](ErrorKind::Conflict), which means that the run has
 /// lost its session's lease.
 ///
-/// After the lease is lost, the run is dropped: its tools are cancelled, and no results are written
+/// When the lease is lost, the run is dropped: its tools are cancelled, and no results are written
 /// for its open calls. The session may continue in another process.
 /// [`Session::resume`](crate::session::Session::resume) takes a new lease, or fails with
 /// [`AlreadyLeased`] if another run already holds the lease.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the lease of the session `{id}` is lost")]
 pub struct LeaseLost {
-    /// The id of the session.
+    /// The session's id.
     pub id: String,
     /// The epoch of the lost lease.
     pub epoch: u64,

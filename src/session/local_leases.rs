@@ -7,25 +7,25 @@ use crate::error::Error;
 use crate::lock::lock_ignoring_poison;
 use crate::session::{AlreadyLeased, Lease, LeaseLost};
 
-/// The leases of a store's sessions that this process holds. Clones share the leases.
+/// Tracks the leases on a store's sessions that this process holds. Clones share the leases.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LocalLeases(Arc<Mutex<LeaseTable>>);
 
 #[derive(Debug, Default)]
 struct LeaseTable {
     last_epoch: u64,
-    /// The epochs of the leases that are held, by session id.
+    /// The epochs of the leases that are currently held, by session id.
     held: HashMap<String, u64>,
 }
 
-/// The value that a local lease holds, which releases the lease when it is dropped.
+/// The value that a local lease holds. Dropping this value releases the lease.
 struct LocalHold {
     leases: LocalLeases,
     id: String,
 }
 
 impl LocalLeases {
-    /// Takes the lease of a session.
+    /// Takes a session's lease.
     pub(super) fn take(&self, id: &str) -> Result<Lease, Error> {
         let mut table = lock_ignoring_poison(&self.0);
         if table.held.contains_key(id) {
@@ -37,7 +37,7 @@ impl LocalLeases {
         Ok(Lease::new(epoch, LocalHold { leases: self.clone(), id: id.to_owned() }))
     }
 
-    /// Returns whether the lease is a local lease of this session.
+    /// Returns whether this is a local lease on the given session.
     #[cfg(feature = "sqlite")]
     pub(super) fn is_of(lease: &Lease, id: &str) -> bool {
         lease.hold::<LocalHold>().is_some_and(|hold| hold.id == id)

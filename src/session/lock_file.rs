@@ -12,14 +12,14 @@ use crate::session::AlreadyLeased;
 use crate::session::checks::store_error;
 use crate::session::private_files::{FileId, create_private_dir, private_file_options};
 
-/// The beginning of each lock file. A file with another beginning belongs to another program.
+/// The beginning of each lock file. A file that begins differently belongs to another program.
 const PREFIX: &str = "turnstream lease ";
 
-/// The maximum number of attempts to open a file that is removed concurrently.
+/// The maximum number of attempts to open a file that is being removed concurrently.
 const MAX_ATTEMPTS: usize = 100;
 
-/// A file that is locked exclusively while this value exists (with `flock` or the system's
-/// equivalent). The system unlocks the file when the process ends in any way.
+/// Locks a file exclusively while this value exists (with `flock` or the system's equivalent). The
+/// operating system unlocks the file however the process ends.
 #[derive(Debug)]
 pub(super) struct LockFile {
     /// The locked file. The mutex guards the file's cursor, and no code blocks while the mutex is
@@ -44,7 +44,8 @@ impl LockFile {
     /// # Errors
     ///
     /// Returns an error with [`AlreadyLeased`] as its source if the file is already locked, by this
-    /// process or another process. A file that is not a lock file is an error, and is not changed.
+    /// process or another process. Also returns an error if the file is not a lock file; the file
+    /// is then left unchanged.
     pub(super) fn lock(
         path: PathBuf,
         id: &str,
@@ -89,14 +90,14 @@ impl LockFile {
         Err(cannot(io::Error::new(ErrorKind::NotFound, "it is removed repeatedly")))
     }
 
-    /// Returns whether the locked file is the file at the path. If this method returns `false`,
-    /// another process may have locked the current file at the path.
+    /// Returns whether the locked file is still the file at the path. If this method returns
+    /// `false`, another process may have locked the current file at the path.
     pub(super) fn is_at(&self, path: &Path) -> bool {
         self.path == path && is_at_path(&self.lock_file(), path)
     }
 
     /// Increments the epoch in the file and returns the new epoch. The first epoch is a timestamp,
-    /// so that it is higher than the epochs in a file that was removed.
+    /// so that it is higher than the epochs in an earlier file that was removed.
     pub(super) fn raise_epoch(&self, now: SystemTime) -> Result<u64, Error> {
         let raise = |file: &mut File| {
             let epoch = match read_epoch(file)? {
@@ -115,7 +116,7 @@ impl LockFile {
         })
     }
 
-    /// Reads the epoch in the file. Returns `None` if the file has no epoch.
+    /// Reads the epoch from the file. Returns `None` if the file contains no epoch.
     pub(super) fn epoch(&self) -> Option<u64> {
         read_epoch(&mut self.lock_file()).ok().flatten()
     }
@@ -125,15 +126,15 @@ impl LockFile {
     }
 }
 
-/// Returns the first epoch, which is the number of microseconds since 1970.
+/// Returns the first epoch, in microseconds since 1970.
 pub(super) fn first_epoch(now: SystemTime) -> u64 {
     let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
     // Epochs are also stored as signed numbers.
     i64::try_from(since.as_micros()).unwrap_or(i64::MAX).unsigned_abs().max(1)
 }
 
-/// Reads the epoch in a file. Returns `None` if the file is new, or lost its contents in a power
-/// failure.
+/// Reads the epoch from a file. Returns `None` if the file is new, or if a power failure erased the
+/// file's contents.
 ///
 /// # Errors
 ///
@@ -153,7 +154,7 @@ fn read_epoch(file: &mut File) -> io::Result<Option<u64>> {
     }
 }
 
-/// Removes the lock file of a deleted session. If a run holds the lock, the run removes the file
+/// Removes the lock file of a deleted session. If a run holds the lock, that run removes the file
 /// later.
 pub(super) fn remove_unused_lock(path: &Path, id: &str) {
     if path.exists() {
@@ -175,8 +176,8 @@ enum Rights {
     OfFolder,
 }
 
-/// Copies the permissions of one file to another, because users who can write the session must be
-/// able to take its lease. Errors are ignored.
+/// Copies the permissions from one file to another, because users who can write to the session must
+/// be able to take its lease. Errors are ignored.
 #[cfg(unix)]
 fn copy_rights(like: &Path, to: &Path, rights: Rights) {
     use std::os::unix::fs::PermissionsExt;

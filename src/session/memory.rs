@@ -19,10 +19,9 @@ use crate::session::local_leases::LocalLeases;
 use crate::session::prune::prunable_ids;
 use crate::session::{Entry, ForkOrigin, Lease, SessionInfo};
 
-/// A store in memory, whose sessions are dropped with the last clone of the store. Clones share the
-/// sessions.
+/// Stores sessions in memory. Clones share the sessions, which are dropped with the last clone.
 ///
-/// A memory store is meant for tests, and for sessions that need not outlive the process.
+/// Use a memory store for tests, and for sessions that need not outlive the process.
 #[derive(Clone, Default)]
 pub struct MemoryStore {
     sessions: SharedSessions,
@@ -59,7 +58,7 @@ impl MemoryStore {
         Self::default()
     }
 
-    /// Sets the clock for the time of the last write, which is the system clock by default.
+    /// Sets the clock that determines the time of each write. The default is the system clock.
     pub fn with_clock(mut self, clock: impl Clock + 'static) -> Self {
         self.sessions.clock = Arc::new(clock);
         self
@@ -112,7 +111,7 @@ impl BlockingStore for SharedSessions {
     fn load(&mut self, id: &str, from: u64) -> Result<Option<Vec<Entry>>, Error> {
         let sessions = self.lock_sessions();
         let mut next = Some((id, u64::MAX));
-        // From the session's own entries back to those of the first ancestor.
+        // Collects entries from the session's own entries back to those of the first ancestor.
         let mut parts = Vec::new();
         while let Some((id, until)) = next {
             let Some(kept) = sessions.get(id) else { return Ok(None) };

@@ -1,13 +1,15 @@
-//! Sessions: conversations that a store keeps while they happen, so that they outlive the process.
+//! Sessions: conversations that are stored as they take place, so that they outlive the process.
 //!
 //! A session is an ordered list of [`Entry`]s in a [`Store`]. The list only grows: compacted items
-//! stay in the list, and their replacement is appended. The version of a session is the number of
-//! its entries. Each append names the version that it follows, so two writers cannot interleave.
+//! stay in the list, and their replacement is appended. A session's version is the number of its
+//! entries. Each append names the version that it expects to follow, so two writers cannot
+//! interleave.
 //!
-//! A [`Session`] is a handle to a session. [`Session::run`] starts a run, [`Session::resume`]
+//! A [`Session`] is a handle to such a list. [`Session::run`] starts a run, [`Session::resume`]
 //! continues interrupted work, and [`Session::fork_at`] creates a new session from the first
-//! entries. [`persist_to`](PersistExt::persist_to) writes the events of a hand-written loop. The
-//! [guide](crate::guide::sessions) describes what is durable at which point.
+//! entries of an existing session. [`persist_to`](PersistExt::persist_to) writes the events from a
+//! hand-written agent loop. The [guide](crate::guide::sessions) describes which data is durable at
+//! which point.
 
 mod blocking_store;
 mod checkpoint;

@@ -15,28 +15,28 @@ use crate::session::entry_recorder::EntryRecorder;
 use crate::session::restore::EntryFold;
 use crate::session::{Lease, LeaseLost, Session};
 
-/// The method [`persist_to`](Self::persist_to) for streams of events, from an agent or from a
+/// Adds the method [`persist_to`](Self::persist_to) to streams of events, from an agent or from a
 /// hand-written loop.
 pub trait PersistExt: Stream<Item = Result<Event, Error>> + Sized {
-    /// Writes the effect of each event into `session` before the event is yielded.
+    /// Writes the effect of each event to `session` before the event is yielded.
     ///
-    /// The wrapped stream is not polled during a write. So the user's message is durable before a request is sent, the
-    /// model's turn is durable before its tools start, and each result is durable as soon as it arrives. The loop must
-    /// start with the session's [history](Session::history).
+    /// The wrapped stream is not polled during a write. As a result, the user's message is durable before a request is
+    /// sent, the model's turn is durable before its tools start, and each result is durable as soon as it arrives. The
+    /// loop must start with the session's [history](Session::history).
     ///
-    /// Call this method after [`finish_with`](crate::EventStreamExt::finish_with), so that the results of interrupted
+    /// Call this method after [`finish_with`](crate::EventStreamExt::finish_with), so that the results for interrupted
     /// calls are also written.
     ///
     /// # Drop
     ///
-    /// Dropping the stream drops the wrapped stream. A turn that was streaming is not written. If a write was in
-    /// progress, the session reads the result of that write from the store before the next write.
+    /// Dropping the stream drops the wrapped stream. A turn that was still streaming is not written. If a write was in
+    /// progress, the session checks the store for the outcome of that write before its next write.
     ///
     /// # Errors
     ///
-    /// If the store fails or another process has written to the session, the wrapped stream is dropped synchronously.
-    /// The error is then the last item, without a `Finished` event before it. Errors of the wrapped stream are passed
-    /// on, after the received part of an open turn was written.
+    /// If the store fails or another process has written to the session, the wrapped stream is dropped synchronously,
+    /// and the error is the last item, without a preceding `Finished` event. Errors from the wrapped stream are passed
+    /// on after the received part of an open turn has been written.
     ///
     /// ```
     /// use futures::TryStreamExt;
@@ -83,17 +83,17 @@ impl<T: Stream<Item = Result<Event, Error>>> PersistExt for T {}
 #[pin_project]
 #[must_use = "streams do nothing unless polled"]
 pub struct PersistTo<T> {
-    /// The wrapped stream, which is dropped before an error is yielded. `None` after the stream has ended.
+    /// The wrapped stream, which is dropped before an error is yielded. `None` after the wrapped stream has ended.
     #[pin]
     events: Option<T>,
     session: Session,
-    /// The lease, which is held until the end of the stream. `None` for a hand-written loop.
+    /// The lease, which is held until this stream ends. `None` for a hand-written loop.
     lease: Option<Lease>,
-    /// The version that the next append follows.
+    /// The version that the next append expects to follow.
     version: u64,
     recorder: EntryRecorder,
     pending_append: Option<BoxFuture<'static, Result<u64, Error>>>,
-    /// The item that is yielded after the append. `None` means the end of the stream.
+    /// The item to yield after the append. `None` means the end of the stream.
     pending_item: Option<Result<Event, Error>>,
 }
 
@@ -177,7 +177,7 @@ impl<T: Stream<Item = Result<Event, Error>>> Stream for PersistTo<T> {
     }
 }
 
-/// Returns whether nothing is written after this item.
+/// Returns whether nothing else is written after this item.
 fn is_last(item: Option<&Result<Event, Error>>) -> bool {
     !matches!(item, Some(Ok(event)) if event.outcome().is_none())
 }

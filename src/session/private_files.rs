@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::checks::store_error;
 use crate::error::Error;
 
-/// The identity of a file, independent of its path.
+/// Identifies a file, independent of its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FileId(u64, u64);
 
@@ -25,7 +25,7 @@ impl FileId {
     }
 }
 
-/// Returns the time of the last change to a file or its metadata, which programs cannot set.
+/// Returns the time of the last change to a file or its metadata; programs cannot set this time.
 /// Returns a constant on systems that do not provide this time.
 #[cfg(unix)]
 pub(super) fn change_time(file: &Metadata) -> (i64, i64) {
@@ -39,10 +39,10 @@ pub(super) fn change_time(_file: &Metadata) -> (i64, i64) {
     (0, 0)
 }
 
-/// Resolves the symbolic links of a path, even if the target file does not exist yet.
+/// Resolves the symbolic links in a path, even if the target file does not exist yet.
 pub(super) fn resolve_links(path: &Path) -> PathBuf {
     let mut path = path.to_owned();
-    // The limit is the same as the limit of the operating system.
+    // This is the same limit as the operating system's.
     for _ in 0..40 {
         if let Ok(path) = path.canonicalize() {
             return path;
@@ -60,7 +60,7 @@ pub(super) fn resolve_links(path: &Path) -> PathBuf {
     path
 }
 
-/// Returns options to create files that only the owner can access. Existing files keep their
+/// Returns options for creating files that only the owner can access. Existing files keep their
 /// permissions.
 pub(super) fn private_file_options() -> OpenOptions {
     #[allow(unused_mut, reason = "elsewhere the permissions of the folder apply")]
@@ -70,7 +70,7 @@ pub(super) fn private_file_options() -> OpenOptions {
     options
 }
 
-/// Creates a folder and its parents, which only the owner can access. Existing folders keep their
+/// Creates a folder and its parents, accessible only to the owner. Existing folders keep their
 /// permissions.
 pub(super) fn create_private_dir(folder: &Path) -> Result<(), Error> {
     let missing = folder.ancestors().take_while(|folder| !folder.as_os_str().is_empty());
@@ -84,7 +84,7 @@ pub(super) fn create_private_dir(folder: &Path) -> Result<(), Error> {
     missing.into_iter().try_for_each(sync_parent_dir)
 }
 
-/// Syncs the folder of a file to disk, so that the file's name is durable.
+/// Syncs the folder that contains a file to disk, so that the file's name is durable.
 pub(super) fn sync_parent_dir(path: &Path) -> Result<(), Error> {
     // On other systems, a folder cannot be opened, and this is not needed.
     if !cfg!(unix) {

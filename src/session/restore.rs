@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 use crate::item::{History, Item, ItemKind, OpenCalls, PendingCall, ToolCall};
 use crate::session::Entry;
 
-/// Restores the history from a session's entries. The history has the given id, which must be the
-/// session's id.
+/// Restores a session's history from the session's entries. `id` becomes the id of the history and
+/// must be the session's id.
 ///
-/// The result is the history that the run's journal had, without the turn that was open. Results
-/// are in call order, and rewrites are applied. Call ids of compacted items stay reserved.
-/// Inconsistent entries, such as a second result for a call, are kept unchanged;
+/// The result is the history that the run's journal contained, without the turn that was still
+/// open. Results are in call order, and rewrites are applied. The call ids of compacted items stay
+/// reserved. Inconsistent entries, such as a second result for a call, are kept unchanged;
 /// [`settled`](History::settled) repairs the history.
 ///
 /// ```
@@ -31,34 +31,36 @@ pub fn restore_history(
     restored.history()
 }
 
-/// The state of a session, as derived from its entries, which says whether the session waits for
-/// verdicts or for the model.
+/// The state of a session, derived from its entries: whether the session is idle, waits for
+/// verdicts, or has unfinished work.
 ///
-/// The JSON of a session state is an object with a `type`: `idle`, `pending` with its `calls`, or
-/// `unfinished` with its `open_calls`.
+/// In JSON, a session state is an object with a `type`: `idle`, `pending` with a list of `calls`,
+/// or `unfinished` with a list of `open_calls`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum SessionState {
-    /// The session is not waiting, because it is empty or because the model has answered.
+    /// The session is waiting for nothing, because it is empty or because the model has answered.
     #[default]
     Idle,
     /// A run ended with calls that wait for a verdict or an external result. None of these calls
-    /// has started, unless a crash left a call open before and its tool is
-    /// [idempotent](crate::Tool::idempotent). Pass the verdicts to
+    /// has started, unless the call's tool is [idempotent](crate::Tool::idempotent) and an earlier
+    /// crash left the call open. Pass the verdicts to
     /// [`Session::resume`](crate::session::Session::resume).
     Pending {
-        /// The calls as they would run. A call of a sub-agent has the path to that call.
+        /// The pending calls, with the arguments that they would run with. A call from a sub-agent
+        /// includes the path to that call.
         calls: Vec<PendingCall>,
     },
-    /// A run was interrupted, or ended before the model had answered.
+    /// A run was interrupted, or ended before the model answered.
     Unfinished {
-        /// The calls that have no result. Open calls may have started, and may even have completed.
+        /// The calls without a result. These calls may have started, and may even have completed.
         open_calls: Vec<ToolCall>,
     },
 }
 
 impl SessionState {
-    /// Returns the state of a session with these entries, which must be all entries of the session.
+    /// Returns the state of a session from its entries. `entries` must contain all of the session's
+    /// entries.
     ///
     /// ```
     /// use turnstream::Item;
@@ -74,18 +76,18 @@ impl SessionState {
     }
 }
 
-/// The fold of entries into a history.
+/// Folds entries into a history.
 #[derive(Clone, Debug)]
 pub(super) struct EntryFold {
-    /// The history without the buffered results.
+    /// The history, without the buffered results.
     history: History,
     /// The ids of the calls in a turn whose last item has not been read yet.
     turn_call_ids: Vec<String>,
-    /// The open calls, with the results that were read after the last entry of another kind. A
-    /// history has results in call order, but a store has results in the order in which they
-    /// arrived.
+    /// The open calls, with the results that were read after the last entry of another kind.
+    /// Results are buffered because a history contains them in call order, but a store contains
+    /// them in the order in which they arrived.
     buffered_calls: OpenCalls<String, Item>,
-    /// The calls of the last `Pending` entry. Empty if calls were resumed after that entry.
+    /// The calls from the last `Pending` entry. Empty if calls were resumed after that entry.
     pending_calls: Arc<[PendingCall]>,
 }
 
@@ -96,7 +98,7 @@ impl EntryFold {
         Self { history, turn_call_ids: turn, buffered_calls: calls, pending_calls: Arc::default() }
     }
 
-    /// Returns the same fold with another history id.
+    /// Returns the same fold, but with another history id.
     pub(super) fn fork(&self, id: &str) -> Self {
         Self { history: self.history.fork_with_id(id), ..self.clone() }
     }
@@ -135,8 +137,8 @@ impl EntryFold {
         }
     }
 
-    /// Starts a new batch of results. Later results of the open calls are placed after the results
-    /// so far.
+    /// Starts a new batch of results. Later results for the open calls are placed after the results
+    /// received so far.
     fn start_result_batch(&mut self) {
         self.flush_results();
         for ToolCall { call_id, .. } in self.open_calls() {
@@ -146,7 +148,7 @@ impl EntryFold {
         }
     }
 
-    /// Updates the state for an item that is appended to the history directly.
+    /// Updates the state after an item was appended directly to the history.
     fn track_item(&mut self, item: &Item) {
         if item.tombstone {
             return;
@@ -168,7 +170,7 @@ impl EntryFold {
         }
     }
 
-    /// Buffers a result. Returns the item if it is not the result of an open call.
+    /// Buffers a result. Returns the item if it is not a result for an open call.
     fn buffer_result(&mut self, item: Item) -> Option<Item> {
         let result = item.as_tool_result().filter(|_| !item.tombstone);
         let Some(call_id) = result.map(|result| result.call_id.clone()) else { return Some(item) };
@@ -189,7 +191,7 @@ impl EntryFold {
         self.buffered_calls.last_buffered_position()
     }
 
-    /// Returns the calls that have no result.
+    /// Returns the calls without a result.
     pub(super) fn open_calls(&self) -> Vec<ToolCall> {
         self.history().unanswered_calls()
     }

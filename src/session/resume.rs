@@ -11,28 +11,28 @@ use crate::session::{Lease, Session, SessionRun, SessionState};
 use crate::tool::{Tool, Verdict};
 
 impl Session {
-    /// Starts a run with new input, as [`Agent::run_from`] does, and writes its events to the
+    /// Starts a run with new input, like [`Agent::run_from`], and writes the run's events to the
     /// session.
     ///
-    /// Calls that a crash left open are settled first, and the settling is durable before anything
-    /// runs. A call without a result is answered as interrupted, and the run's first events report
-    /// this. If the call's tool is [idempotent](Tool::idempotent), the call is executed again
-    /// instead, with the same idempotency key. The input is then [steered](crate::RunHandle::steer)
-    /// in after the results. If such a run ends earlier, because the call needs an approval, the
-    /// input is returned as undelivered. Pending calls are answered as interrupted; use
-    /// [`resume`](Self::resume) to run pending calls. Calls that were open where this session was
-    /// [forked](Self::fork_at) are also answered as interrupted, because these calls belong to the
-    /// original session.
+    /// Calls that a crash left open are settled first, and their results are durable before the run
+    /// starts. A call without a result gets an interrupted result, which the run's first events
+    /// report. If the call's tool is [idempotent](Tool::idempotent), the call is executed again
+    /// instead, with the same idempotency key. The input is then inserted after the results, by
+    /// [steering](crate::RunHandle::steer) the run. If such a run ends early because the call needs
+    /// an approval, the input is returned as undelivered. Pending calls also get an interrupted
+    /// result; use [`resume`](Self::resume) to run pending calls. Calls that were open when this
+    /// session was [forked](Self::fork_at) get an interrupted result too, because these calls
+    /// belong to the original session.
     ///
-    /// This method takes the session's [lease](Lease) first, and the run keeps the lease. So the
-    /// calls that are settled here are not running anywhere else.
+    /// This method takes the session's [lease](Lease) first, and the run keeps the lease. This
+    /// ensures that the calls that are settled here are not running anywhere else.
     ///
     /// # Errors
     ///
     /// [`Conflict`](ErrorKind::Conflict) if another process has written to the session in the
     /// meantime. [`Conflict`](ErrorKind::Conflict), with
-    /// [`AlreadyLeased`](crate::session::AlreadyLeased) as its source, if another run has the
-    /// lease. [`Store`](ErrorKind::Store) if the store fails. Nothing is run after an error.
+    /// [`AlreadyLeased`](crate::session::AlreadyLeased) as its source, if another run holds the
+    /// lease. [`Store`](ErrorKind::Store) if the store fails. After an error, nothing is run.
     pub async fn run(&self, agent: &Agent, input: impl Into<Input>) -> Result<SessionRun, Error> {
         let lease = self.lease().await?;
         let (version, restored) = self.current_fold().await?;
@@ -49,15 +49,16 @@ impl Session {
     /// message that the model has not answered yet.
     ///
     /// [Pending](SessionState::Pending) calls run with their verdicts, as in [`Agent::resume`].
-    /// Before the first pending call starts, an entry is durable which says that the pending calls
-    /// may have started. So a call that is not idempotent never starts twice.
+    /// Before the first pending call starts, an entry is durably stored which records that the
+    /// pending calls may have started. This ensures that a call that is not idempotent never starts
+    /// twice.
     ///
-    /// Calls that a crash left [open](SessionState::Unfinished) do not need a verdict. If the tool
-    /// of an open call is [idempotent](Tool::idempotent), the call is executed again with the same
-    /// idempotency key, and hooks and approvals apply again. All other open calls are answered as
-    /// interrupted, and the run's first events report this. A [`Verdict::Output`] for an open call
-    /// answers the call, and any other verdict applies to a call that is executed again. After the
-    /// open calls have results, the model is called.
+    /// Calls that a crash left [open](SessionState::Unfinished) do not need a verdict. If an open
+    /// call's tool is [idempotent](Tool::idempotent), the call is executed again with the same
+    /// idempotency key, and hooks and approvals apply again. All other open calls get an
+    /// interrupted result, which the run's first events report. A [`Verdict::Output`] for an open
+    /// call becomes the call's result, and any other verdict applies to a call that is executed
+    /// again. Once all open calls have results, the model is called.
     ///
     /// This method takes the session's [lease](Lease), like [`run`](Self::run).
     ///
@@ -95,9 +96,10 @@ impl Session {
     /// # Errors
     ///
     /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the session has nothing to continue, if a
-    /// verdict is for a call that is not open, or if a verdict is given twice. If calls are
-    /// pending, the errors of [`Agent::resume`] also apply. [`Store`](ErrorKind::Store) and
-    /// [`Conflict`](ErrorKind::Conflict) as for [`run`](Self::run). Nothing is run after an error.
+    /// verdict is for a call that is not open, or if two verdicts are for the same call. If calls
+    /// are pending, the errors from [`Agent::resume`] also apply. [`Store`](ErrorKind::Store) and
+    /// [`Conflict`](ErrorKind::Conflict) in the same cases as for [`run`](Self::run). After an
+    /// error, nothing is run.
     pub async fn resume(
         &self,
         agent: &Agent,
@@ -123,7 +125,7 @@ impl Session {
         }
     }
 
-    /// Settles all calls except those that are executed again, and starts the run.
+    /// Settles all calls except the calls to execute again, and starts the run.
     async fn continue_run(
         &self,
         agent: &Agent,
@@ -151,7 +153,7 @@ impl Session {
                 let verdicts =
                     ResumeVerdicts::for_own_calls(reruns.into_values().filter_map(judged));
                 let run = agent.resume_with_checked_verdicts(history, verdicts);
-                // A run that was not polled yet always accepts steering.
+                // A run that has not been polled yet always accepts steering.
                 let _ = run.steer(input);
                 run
             }
@@ -159,8 +161,8 @@ impl Session {
         Ok(SessionRun::new(self, lease, version, restored, events, run))
     }
 
-    /// Returns the open calls that can be executed again or were given a result, with their
-    /// verdicts.
+    /// Returns the open calls that can be executed again or were given a result, together with
+    /// their verdicts.
     async fn calls_to_rerun(
         &self,
         agent: &Agent,
@@ -194,7 +196,7 @@ impl Session {
 }
 
 /// Returns the verdicts by call id. Each verdict must be for an open call. If a call wraps another
-/// call, the verdict is for the inner call, which is the call that runs.
+/// call, the verdict is for the inner call, because the inner call is executed.
 fn verdicts_by_call_id(
     agent: &Agent,
     open: &[ToolCall],

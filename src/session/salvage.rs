@@ -2,9 +2,9 @@
 
 use crate::session::Entry;
 
-/// The readable part of a damaged session, and a list of the damage.
+/// Contains the readable part of a damaged session, and a list of the damage.
 ///
-/// Salvaging a session does not write to the session. The salvaged entries can be appended to a new session:
+/// Salvaging a session does not change the session. The salvaged entries can be appended to a new session:
 ///
 /// ```
 /// use turnstream::Item;
@@ -42,25 +42,25 @@ pub struct SalvageReport {
     pub damage: Vec<Damage>,
 }
 
-/// A part of a session that differs from the data that was written.
+/// Describes a part of a session that differs from the data that was originally written.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Damage {
     /// The number of readable entries before the damaged part.
     pub entries_before: usize,
-    /// A human-readable location of the damage, such as a file and its lines, or an entry and its session.
+    /// A human-readable location of the damage, such as a file and line numbers, or an entry and its session.
     pub location: String,
     /// A description of the damage.
     pub reason: String,
-    /// The number of entries that were lost in the damaged part. `None` if the number is unknown.
+    /// The number of entries that were lost in the damaged part. `None` if this number is unknown.
     pub lost_entries: Option<u64>,
-    /// The entries in the damaged part that can be parsed. Suspect entries may differ from the entries that were
-    /// written.
+    /// The entries in the damaged part that can still be parsed. Suspect entries may differ from the entries that were
+    /// originally written.
     pub suspect_entries: Vec<Entry>,
 }
 
 impl SalvageReport {
-    /// Adds a damaged part after the entries so far.
+    /// Adds a damaged part after the entries added so far.
     pub(super) fn push_damage(&mut self, place: String, reason: String, lost: Option<u64>) {
         let (after, doubtful) = (self.entries.len(), Vec::new());
         self.damage.push(Damage {
@@ -72,8 +72,8 @@ impl SalvageReport {
         });
     }
 
-    /// Keeps the first `at` entries, counted with their original numbers. If it is unknown how many entries were lost
-    /// at some point, everything after that point is left out.
+    /// Keeps the first `at` entries, counted with their original numbers. If the number of entries lost in a damaged
+    /// part is unknown, everything after that part is left out.
     pub(super) fn truncated(mut self, at: u64) -> Self {
         let mut damage: Vec<Damage> = Vec::new();
         let mut lost: u64 = 0;

@@ -13,20 +13,22 @@ use crate::session::checks::{corrupt_data_error, ensure_id_not_empty};
 use crate::session::restore::EntryFold;
 use crate::session::{Conflict, Entry, Lease, SessionState, Store};
 
-/// A conversation that is written to a store while it happens. Clones of a session share the same
+/// A conversation that is written to a store as it takes place. Clones of a session share the same
 /// state.
 ///
-/// The methods of a session return only durable data. [`run`](Self::run) starts a run,
-/// [`resume`](Self::resume) continues interrupted work, and
-/// [`persist_to`](crate::session::PersistExt::persist_to) writes the events of a hand-written loop.
+/// All methods that return a session's data return only durable data. [`run`](Self::run) starts a
+/// run, [`resume`](Self::resume) continues interrupted work, and
+/// [`persist_to`](crate::session::PersistExt::persist_to) writes the events from a hand-written
+/// agent loop.
 ///
-/// The history has the session's id, so tools identify their calls by `{session id}/{call id}`,
+/// The history's id is the session's id, so tools identify their calls by `{session id}/{call id}`,
 /// even after a restart.
 ///
-/// A session has at most one run at a time, because [`run`](Self::run) and [`resume`](Self::resume)
-/// take the session's [lease](Lease). If two runs are started, in one process or in two, the second
-/// run fails with an error whose source is [`AlreadyLeased`](crate::session::AlreadyLeased). The
-/// lease is released after the run's last event, or when the run is dropped. Hand-written loops and
+/// A session can have only one active run at a time, because [`run`](Self::run) and
+/// [`resume`](Self::resume) take the session's [lease](Lease). If a second run is started while the
+/// first is active, in the same process or another process, the second run fails with an error
+/// whose source is [`AlreadyLeased`](crate::session::AlreadyLeased). The lease is released after
+/// the run's last event, or when the run is dropped. Hand-written loops and
 /// [checkpoints](Self::checkpoint) do not take a lease. If two of them write concurrently, the
 /// second append fails with a [`Conflict`].
 ///
@@ -57,13 +59,13 @@ pub struct Session {
     cache: Arc<Mutex<SessionCache>>,
 }
 
-/// The cached state of the entries in the store.
+/// The cached state of the session in the store.
 struct SessionCache {
-    /// The number of entries that were read or written.
+    /// The number of entries that have been read or written.
     version: u64,
     fold: EntryFold,
-    /// The last entry, if it is known. The store has a different entry if the session was deleted
-    /// and created again.
+    /// The last entry, if known. If the store contains a different entry at this position, the
+    /// session was deleted and created again.
     last_entry: Option<Entry>,
     state: CacheState,
     /// The number of changes to this cache.
@@ -76,10 +78,10 @@ struct SessionCache {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum CacheState {
     Current,
-    /// The store may have more entries, because an append failed or its future was dropped.
+    /// The store may contain more entries, because an append failed or its future was dropped.
     Stale,
-    /// The store has different entries, because it has fewer entries, or because it returned an
-    /// impossible version.
+    /// The cached entries differ from the stored entries, because the store contains fewer entries
+    /// or has returned an impossible version.
     Invalid,
 }
 
@@ -99,8 +101,8 @@ impl SessionCache {
 }
 
 impl Session {
-    /// Opens a session. A session that does not exist in the store is empty, and its first append
-    /// creates the session in the store.
+    /// Opens a session. If the session does not exist in the store, the returned session is empty,
+    /// and its first append creates the session in the store.
     ///
     /// # Errors
     ///
@@ -132,27 +134,27 @@ impl Session {
         &self.id
     }
 
-    /// Returns the durable part of the history. The durable part does not include a turn that is
-    /// streaming, and includes only the results that were already received. The history can be sent
-    /// after [`History::settled`].
+    /// Returns the durable part of the history. A turn that is still streaming is not included, and
+    /// neither are results that have not arrived yet. Call [`History::settled`] before you send the
+    /// history to a model.
     pub fn history(&self) -> History {
         self.lock_cache().fold.history()
     }
 
-    /// Returns the number of entries that are known to be in the store.
+    /// Returns the number of entries known to be in the store.
     pub fn version(&self) -> u64 {
         self.lock_cache().version
     }
 
-    /// Returns whether the session is idle, pending or unfinished. During a run, the returned state
-    /// is the state that the session would have if the run were dropped now.
+    /// Returns whether the session is idle, pending or unfinished. During a run, this method
+    /// returns the state that the session would be in if the run were dropped now.
     pub fn state(&self) -> SessionState {
         self.lock_cache().fold.session_state()
     }
 
-    /// Reads the entries that other writers have appended.
+    /// Reads the entries that other writers have appended to the session.
     ///
-    /// A run reads these entries on its own if an earlier append failed or was dropped.
+    /// A run reads these entries automatically if an earlier append failed or was dropped.
     ///
     /// # Errors
     ///
@@ -161,7 +163,7 @@ impl Session {
         self.refresh_cache().await
     }
 
-    /// Returns all entries of the session, including the entries of compacted items.
+    /// Returns all of the session's entries, including entries for items that have been compacted.
     ///
     /// # Errors
     ///
@@ -174,8 +176,8 @@ impl Session {
         &self.store
     }
 
-    /// Returns the version, and the fold of the entries up to that version. Reads the entries from
-    /// the store first if the cache is not current.
+    /// Returns the session's version and the fold of all entries up to that version. If the cache
+    /// is not current, the entries are read from the store first.
     pub(super) async fn current_fold(&self) -> Result<(u64, EntryFold), Error> {
         if self.lock_cache().state != CacheState::Current {
             self.refresh_cache().await?;
@@ -197,7 +199,7 @@ impl Session {
         Ok(lease)
     }
 
-    /// Returns the version and the fold as they are cached.
+    /// Returns the cached version and fold.
     pub(super) fn cached_fold(&self) -> (u64, EntryFold) {
         let cell = self.lock_cache();
         (cell.version, cell.fold.clone())
@@ -225,7 +227,7 @@ impl Session {
             entries = self.read_entries_from(0).await?;
         }
         if entries.is_none() {
-            // The session does not exist, or does not exist any more.
+            // The session does not exist, or no longer exists.
             (from, restored, last) = (0, EntryFold::new(Arc::clone(&self.id)), None);
         }
         let entries = entries.unwrap_or_default();
@@ -236,7 +238,7 @@ impl Session {
         if cell.change_count == changes {
             cell.update(version, restored, last);
         } else if cell.state != CacheState::Invalid && cell.version < version {
-            // An append happened or failed in the meantime, so the cache keeps its state.
+            // An append has completed or failed in the meantime, so the cache keeps its state.
             (cell.version, cell.fold, cell.last_entry) = (version, restored, last);
         }
         Ok(())
@@ -246,8 +248,8 @@ impl Session {
         catch_store_panic(async { self.store.load(&self.id, from).await }).await
     }
 
-    /// Appends entries to the entries of `restored`, under the lease if there is a lease. Returns
-    /// the new version and fold. Does nothing if `entries` is empty.
+    /// Appends entries to the session after the entries in `restored`, under the lease if there is
+    /// one. Returns the new version and fold. Does nothing if `entries` is empty.
     pub(super) async fn append_and_fold(
         &self,
         lease: Option<&Lease>,
@@ -264,8 +266,9 @@ impl Session {
         Ok((version, restored))
     }
 
-    /// Appends entries after the first `expected` entries. `restored` is the fold that includes the
-    /// appended entries. If the future is dropped, it is unknown whether the entries were written.
+    /// Appends entries after the session's first `expected` entries. `restored` is the fold that
+    /// already includes the appended entries. If the future is dropped, it is unknown whether the
+    /// entries were written.
     pub(super) fn append_entries(
         &self,
         lease: Option<Lease>,
@@ -322,7 +325,7 @@ impl Session {
     }
 }
 
-/// Marks the cache as stale when it is dropped, unless it was disarmed.
+/// Marks the cache as stale when the guard is dropped, unless the guard was disarmed.
 struct AppendGuard<'a>(Option<&'a Session>);
 
 impl AppendGuard<'_> {
@@ -339,7 +342,7 @@ impl Drop for AppendGuard<'_> {
     }
 }
 
-/// Awaits a store's future and converts a panic of the store to an error.
+/// Awaits a store's future, and converts a panic in the store to an error.
 pub(super) async fn catch_store_panic<T>(
     answer: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, Error> {

@@ -18,39 +18,39 @@ use crate::session::persist_to::PersistTo;
 use crate::session::restore::EntryFold;
 use crate::session::{Lease, Session};
 
-/// A run of a session, which is a stream of events. Each event is yielded after it is durable.
+/// Runs an agent in a session, as a stream of events. Each event is yielded once it is durable.
 ///
-/// A session run is a [`Run`] whose events are written before they are yielded. If the store fails,
-/// or if another process has written to the session, the run is dropped synchronously. The error is
-/// then the last item, without a `Finished` event before it. If the run itself fails, its error
-/// follows `Finished`, as with a [`Run`].
+/// A session run is a [`Run`] whose events are written to the store before they are yielded. If the
+/// store fails, or if another process has written to the session, the run is dropped synchronously,
+/// and the error is the stream's last item, without a preceding `Finished` event. If the run itself
+/// fails, its error follows `Finished`, as with a [`Run`].
 ///
 /// A session run holds the session's [lease](Lease) until it has yielded
 /// [`Finished`](Event::Finished) or an error, or until it is dropped. If the lease is lost before
-/// the run ends, the run is dropped, and an error whose source is
-/// [`LeaseLost`](crate::session::LeaseLost) is the last item. The loss is detected at the latest at
-/// the next append, and earlier if the store detects it.
+/// the run ends, the run is dropped, and the last item is an error whose source is
+/// [`LeaseLost`](crate::session::LeaseLost). The loss is detected at the next append at the latest,
+/// or earlier if the store detects the loss.
 ///
-/// The first events report the calls that were answered as interrupted before the run started. The
-/// results of these calls are in the run's initial [history](RunHandle::history), which is the
-/// starting point for a fold of the run's events. However, these results are not among the new
-/// items of the run's outcome.
+/// The first events report the calls that were given an interrupted result before the run started.
+/// The results of these calls are in the run's initial [history](RunHandle::history), which is the
+/// starting point for a fold over the run's events. However, these results are not among the new
+/// items in the run's outcome.
 ///
 /// Like a [`Run`], a session run dereferences to its [`RunHandle`]. The handle's history and
-/// journal include the turn that is streaming, and may be one event ahead of the yielded events.
-/// The durable history is [`Session::history`].
+/// journal include the turn that is currently streaming, and may be one event ahead of the yielded
+/// events. [`Session::history`] returns the durable history.
 ///
-/// Dropping a session run cancels everything, as with a [`Run`]. A turn that was streaming is not
-/// stored. To store the partial output of such a turn, [interrupt](RunHandle::interrupt) the run
-/// and poll it to its end.
+/// Dropping a session run cancels all of its work, as with a [`Run`]. A turn that was still
+/// streaming is not stored. To store the partial output of such a turn,
+/// [interrupt](RunHandle::interrupt) the run and poll it until it ends.
 #[must_use = "streams do nothing unless polled"]
 pub struct SessionRun {
-    /// The events that report the settled calls. The results of these calls are already written.
+    /// The events that report the settled calls. The results of these calls are already stored.
     settle_events: VecDeque<Event>,
     run: PersistTo<Run>,
     handle: Arc<RunHandle>,
     outcome: Option<Box<Outcome>>,
-    /// The number of entries that the session had when the run was created.
+    /// The number of entries in the session when the run was created.
     #[cfg(feature = "hub")]
     starts_at: u64,
 }
@@ -76,26 +76,27 @@ impl SessionRun {
         }
     }
 
-    /// Returns the number of entries that the session had when the run was created.
+    /// Returns the number of entries in the session when the run was created.
     #[cfg(feature = "hub")]
     pub(crate) fn starts_at(&self) -> u64 {
         self.starts_at
     }
 
-    /// Provides a value to the tools of this run; see [`Run::with_data`]. Call this method before
-    /// the first poll.
+    /// Passes a value to the tools in this run; see [`Run::with_data`]. Call this method before the
+    /// first poll.
     pub fn with_data<T: Any + Send + Sync>(self, value: T) -> Self {
         self.handle.insert_run_data(value);
         self
     }
 
-    /// Drives the run to its end. Dropping the future cancels the run. An interactive run waits for
-    /// verdicts only while another handle exists that can give verdicts, as with [`Run::outcome`].
+    /// Drives the run until it ends. Dropping the future cancels the run. An interactive run waits
+    /// for verdicts only as long as another handle exists that can give verdicts, as with
+    /// [`Run::outcome`].
     ///
     /// # Errors
     ///
-    /// Returns the errors of the store. If the run itself fails, the error is in the run's outcome,
-    /// and [`into_result`](Outcome::into_result) returns it.
+    /// Returns the store's errors. If the run itself fails, the error is contained in the run's
+    /// outcome, and [`into_result`](Outcome::into_result) returns the error.
     pub async fn outcome(mut self) -> Result<Outcome, Error> {
         self.handle.require_external_handle();
         loop {
@@ -111,13 +112,13 @@ impl SessionRun {
         }
     }
 
-    /// Returns another handle to the run; see [`Run::handle`].
+    /// Returns a new handle to the run; see [`Run::handle`].
     pub fn handle(&self) -> RunHandle {
         (*self.handle).clone()
     }
 }
 
-/// The owner of a run controls it through its [`RunHandle`].
+/// Lets the run's owner control the run through its [`RunHandle`].
 impl Deref for SessionRun {
     type Target = RunHandle;
 

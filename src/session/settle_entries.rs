@@ -4,7 +4,7 @@ use crate::event::{Event, RewriteReason, ToolEvent};
 use crate::item::{History, INTERRUPTED_MID_EXECUTION, Item, ResultKind, ToolCall, ToolResult};
 use crate::session::Entry;
 
-/// The entries that settle a history, and the events of the calls that they answer.
+/// The entries that settle a history, and the events for the calls that these entries answer.
 #[derive(Debug, Default)]
 pub(super) struct SettleEntries {
     pub(super) entries: Vec<Entry>,
@@ -38,7 +38,7 @@ impl SettleEntries {
         settling
     }
 
-    /// Answers open calls of the history as interrupted.
+    /// Creates interrupted results for open calls in the history.
     pub(super) fn for_interrupted_calls<'a>(
         history: &History,
         calls: impl IntoIterator<Item = &'a ToolCall>,

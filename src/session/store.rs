@@ -9,29 +9,31 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, ErrorKind};
 use crate::session::{Entry, Lease};
 
-/// A store for sessions.
+/// Stores sessions.
 ///
-/// A session is identified by an id, which is any non-empty text. The entries of a session are
-/// numbered from 0, and its version is the number of entries. Two appends to a session never
-/// interleave, because each append names the version that it follows. If two appends name the same
-/// version, one append is written completely, and the other append fails with a [`Conflict`].
+/// A session is identified by an id, which can be any non-empty string. The entries of a session
+/// are numbered from 0, and the session's version is the number of its entries. Two appends to a
+/// session never interleave, because each append names the version that it expects to follow. If
+/// two appends name the same version, one append is written completely, and the other fails with a
+/// [`Conflict`].
 ///
-/// In a durable store, entries survive a crash of the process once their append has returned. If
-/// the future of an append is dropped, the append may or may not be written, but never partially.
-/// Call [`load`](Self::load) to determine whether such an append was written.
+/// In a durable store, entries survive a process crash once the append that wrote them has
+/// returned. If the future of an append is dropped, the append may or may not be written, but is
+/// never written partially. Call [`load`](Self::load) to determine whether such an append was
+/// written.
 ///
-/// With the feature `testing`, `session::suite` tests a store against this contract.
+/// With the feature `testing`, `session::suite` checks whether a store fulfills this contract.
 pub trait Store: Send + Sync {
-    /// Appends entries after the `expected` existing entries, and returns the new version. A
-    /// session that does not exist has version 0, and its first append creates the session. An
-    /// append without entries writes nothing.
+    /// Appends entries to a session that has `expected` entries so far, and returns the new
+    /// version. A session that does not exist has version 0, and the first append to a session
+    /// creates the session. An append without entries writes nothing.
     ///
     /// # Errors
     ///
-    /// [`Conflict`](ErrorKind::Conflict), with a [`Conflict`] as its source, if the session has
-    /// another version, and [`Store`](ErrorKind::Store) if the entries cannot be written. After an
-    /// error, nothing was written, unless the error message of a remote store says that this is
-    /// unknown.
+    /// [`Conflict`](ErrorKind::Conflict), with a [`Conflict`] as its source, if the session's
+    /// version is not `expected`, and [`Store`](ErrorKind::Store) if the entries cannot be written.
+    /// If an error is returned, nothing was written, unless the error message from a remote store
+    /// says that the outcome is unknown.
     fn append<'a>(
         &'a self,
         id: &'a str,
@@ -40,16 +42,17 @@ pub trait Store: Send + Sync {
     ) -> BoxFuture<'a, Result<u64, Error>>;
 
     /// Appends entries like [`append`](Self::append), but under a lease. The append fails if
-    /// another lease of the session was acquired in the meantime. The check and the write are one
-    /// atomic step, so every append that succeeds was written before the next lease was acquired.
+    /// another lease on the session has been acquired in the meantime. The check and the write are
+    /// a single atomic step, so every successful append was written before the next lease was
+    /// acquired.
     ///
     /// The default implementation ignores the lease and calls [`append`](Self::append).
     ///
     /// # Errors
     ///
     /// [`Conflict`](ErrorKind::Conflict), with a [`LeaseLost`](crate::session::LeaseLost) as its
-    /// source, if the lease is lost; nothing was written in this case. All errors of
-    /// [`append`](Self::append) are also possible.
+    /// source, if the lease is lost; nothing was written in this case. This method can also return
+    /// every error that [`append`](Self::append) returns.
     fn append_leased<'a>(
         &'a self,
         lease: &'a Lease,
@@ -61,12 +64,12 @@ pub trait Store: Send + Sync {
         self.append(id, expected, entries)
     }
 
-    /// Takes the [lease](Lease) of a session, which need not exist yet. This method does not wait
-    /// while another run holds the lease. The lease ends when its last clone is dropped, or when
-    /// the process or machine that took the lease ends.
+    /// Takes the [lease](Lease) on a session, which need not exist yet. If another run holds the
+    /// lease, this method fails without waiting. The lease ends when its last clone is dropped, or
+    /// when the process that took the lease ends or its machine fails.
     ///
     /// If the future is dropped, the lease may or may not have been taken. A lease that was taken
-    /// is released again.
+    /// is then released again.
     ///
     /// The default implementation returns leases that [do not exclude other
     /// runs](Lease::unguarded).
@@ -81,8 +84,8 @@ pub trait Store: Send + Sync {
         ready(Ok(Lease::unguarded())).boxed()
     }
 
-    /// Returns the entries from number `from` on, including inherited entries. Returns `None` if
-    /// the session does not exist.
+    /// Returns a session's entries, starting with entry number `from` and including inherited
+    /// entries. Returns `None` if the session does not exist.
     ///
     /// # Errors
     ///
@@ -93,17 +96,17 @@ pub trait Store: Send + Sync {
         from: u64,
     ) -> BoxFuture<'a, Result<Option<Vec<Entry>>, Error>>;
 
-    /// Lists all sessions, the most recently written first.
+    /// Lists all sessions, starting with the most recently written session.
     ///
     /// # Errors
     ///
     /// [`Store`](ErrorKind::Store) if the sessions cannot be read.
     fn list(&self) -> BoxFuture<'_, Result<Vec<SessionInfo>, Error>>;
 
-    /// Returns a page of the session [list](Self::list) with at most `limit` sessions. The page
-    /// starts after the session `after`, or with the first session if `after` is `None`. A session
-    /// that is written between two pages moves to the front of the list, so later pages do not
-    /// contain it.
+    /// Returns one page of the [session list](Self::list), with at most `limit` sessions. The page
+    /// starts after the session `after`, or at the start of the list if `after` is `None`. A
+    /// session that is written while a caller reads one page after another moves to the front of
+    /// the list, so later pages do not contain that session.
     ///
     /// The default implementation reads the whole list.
     ///
@@ -142,28 +145,28 @@ pub trait Store: Send + Sync {
         self.list().map(move |listed| listed.map(page)).boxed()
     }
 
-    /// Creates the session `new` from the first `at` entries of another session. No entry is
+    /// Creates the session `new` from the first `at` entries of the session `id`. No entry is
     /// copied, and later appends to either session do not affect the other session.
     /// [`list`](Self::list) reports the origin of a fork. A [`Session`](crate::session::Session)
     /// uses the origin to find open calls that belong to the original session.
     ///
     /// # Errors
     ///
-    /// [`Conflict`](ErrorKind::Conflict) if the session `new` exists.
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the session `id` does not exist or has
+    /// [`Conflict`](ErrorKind::Conflict) if the session `new` already exists.
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the session `id` does not exist or contains
     /// fewer than `at` entries. [`Store`](ErrorKind::Store) if the fork cannot be written.
     fn fork<'a>(&'a self, id: &'a str, at: u64, new: &'a str) -> BoxFuture<'a, Result<(), Error>>;
 
     /// Deletes a session with all its entries. Returns whether the session existed.
     ///
-    /// After a deletion, the next append of a process that has the session open fails with a
+    /// If another process has the session open, that process's next append fails with a
     /// [`Conflict`]. The id of the deleted session can be used again. This method does not take a
     /// lease, so an active run of the session ends with that conflict. Unreadable sessions can also
     /// be deleted. If the future is dropped, the session may or may not be deleted.
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if another session was forked from the
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if another session was forked from this
     /// session, because the fork would lose its first entries. [`Store`](ErrorKind::Store) if the
     /// session cannot be deleted. [`Unsupported`](ErrorKind::Unsupported) if the store does not
     /// support deletion, as in the default implementation.
@@ -172,13 +175,13 @@ pub trait Store: Send + Sync {
         ready(Err(removal_unsupported_error())).boxed()
     }
 
-    /// Deletes the sessions that were last written before a point in time, by the store's clock.
-    /// Returns the ids of the deleted sessions, in the order in which they were deleted.
+    /// Deletes all sessions that were last written before the given time, according to the store's
+    /// clock. Returns the ids of the deleted sessions in the order in which they were deleted.
     ///
-    /// A session is kept while a fork of the session is kept, if the session is written in the
-    /// meantime, or if it cannot be read. Leases are ignored, so a run that has written nothing
-    /// after the given time loses its session. Each session is deleted as by
-    /// [`delete`](Self::delete). If the future is dropped, some of the sessions may be deleted.
+    /// A session is kept if one of its forks is kept, if it is written in the meantime, or if it
+    /// cannot be read. Leases are ignored, so an active run that has not written anything since the
+    /// given time loses its session. Each session is deleted as [`delete`](Self::delete) would
+    /// delete it. If the future is dropped, some of the sessions may already be deleted.
     ///
     /// ```
     /// use std::time::{Duration, SystemTime};
@@ -265,40 +268,40 @@ impl<T: Store + ?Sized> Store for std::sync::Arc<T> {
     }
 }
 
-/// An entry in a store's list of sessions.
+/// Describes a session in a store's session list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionInfo {
-    /// The id of the session.
+    /// The session's id.
     pub id: String,
-    /// The number of entries of the session, including inherited entries.
+    /// The number of entries in the session, including inherited entries.
     pub version: u64,
-    /// The original session and the version at which this session was forked. `None` if the session
-    /// is not a fork.
+    /// The original session, and the version at which this session was forked from it. `None` if
+    /// this session is not a fork.
     pub origin: Option<ForkOrigin>,
-    /// The time of the last write, with millisecond precision or better. Sessions are listed and
-    /// pruned by this time.
+    /// The time of the last write to the session, with at least millisecond precision. Sessions are
+    /// listed and pruned by this time.
     pub updated_at: SystemTime,
 }
 
 impl SessionInfo {
-    /// Compares two sessions by the order of the list, which starts with the most recently written
-    /// session.
+    /// Compares two sessions by their order in the session list, which starts with the most
+    /// recently written session.
     pub(super) fn list_order(&self, other: &Self) -> Ordering {
         other.updated_at.cmp(&self.updated_at).then_with(|| self.id.cmp(&other.id))
     }
 }
 
-/// The origin of a forked session.
+/// The session from which a fork was created, and the number of inherited entries.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ForkOrigin {
     /// The id of the original session.
     pub id: String,
-    /// The number of entries that the fork inherits.
+    /// The number of entries that the fork inherits from the original session.
     pub at: u64,
 }
 
-/// The source of an error of kind [`Conflict`](ErrorKind::Conflict) which means that another writer
-/// has appended to the session.
+/// The source of an error of kind [`Conflict`](ErrorKind::Conflict), which means that another
+/// writer has appended to the session.
 ///
 /// ```
 /// use futures::executor::block_on;
@@ -317,11 +320,11 @@ pub struct ForkOrigin {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the session `{id}` has version {found}, not {expected}")]
 pub struct Conflict {
-    /// The id of the session.
+    /// The session's id.
     pub id: String,
-    /// The version that the append expected to follow.
+    /// The version that the failed append expected.
     pub expected: u64,
-    /// The version that the session has in the store.
+    /// The session's actual version in the store.
     pub found: u64,
 }
 

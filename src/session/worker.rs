@@ -13,18 +13,17 @@ use crate::lock::lock_ignoring_poison;
 
 type Job<T> = Box<dyn FnOnce(&mut T) + Send>;
 
-/// A value that lives on a dedicated thread, which runs jobs on the value one at a time.
+/// Runs jobs one at a time on a dedicated thread, which owns a value that the jobs use.
 ///
 /// The first job starts the thread. When the last clone is dropped, the thread completes all
 /// submitted jobs, drops the value and ends. Dropping the last clone blocks until the thread has
-/// ended, for at most [`JOIN_TIMEOUT`].
+/// ended, or until [`JOIN_TIMEOUT`] has passed.
 pub(super) struct Worker<T> {
     shared: Arc<SharedWorker<T>>,
 }
 
-/// The maximum time to wait until the thread has ended. A job may wait while another process holds
-/// a lock; dropping the value takes only milliseconds. Tests always wait until the thread has
-/// ended.
+/// The maximum time to wait for the thread to end. A job may wait while another process holds a
+/// lock; dropping the value takes only milliseconds. Tests always wait until the thread has ended.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(if cfg!(test) { 3600 } else { 5 });
 
 struct SharedWorker<T> {
@@ -43,21 +42,20 @@ enum WorkerState<T> {
 struct WorkerThread<T> {
     id: ThreadId,
     job_sender: mpsc::Sender<Job<T>>,
-    /// The receiver of the exit signal, which is disconnected when the thread has dropped the
-    /// value.
+    /// The receiver for the exit signal. It is disconnected once the thread has dropped the value.
     exit_signal: mpsc::Receiver<Infallible>,
 }
 
 impl<T: Send + 'static> Worker<T> {
-    /// Creates a worker whose thread, with the given name, is started by the first job.
+    /// Creates a worker. The first job starts the worker's thread, which has the given name.
     pub(super) fn new(name: &'static str, value: T) -> Self {
         Self {
             shared: Arc::new(SharedWorker { name, state: Mutex::new(WorkerState::Idle(value)) }),
         }
     }
 
-    /// Runs a job and returns the result of the job. The first poll submits the job; dropping the
-    /// future after the first poll does not cancel the job.
+    /// Runs a job and returns the job's result. The first poll submits the job; dropping the future
+    /// after the first poll does not cancel the job.
     pub(super) async fn run<R: Send + 'static>(
         &self,
         job: impl FnOnce(&mut T) -> Result<R, Error> + Send + 'static,
@@ -87,7 +85,7 @@ impl<T: Send + 'static> Worker<T> {
         }
     }
 
-    /// Changes the value before the first job is submitted. Does nothing after the first job was
+    /// Changes the value before the first job is submitted. Does nothing once a job has been
     /// submitted.
     pub(super) fn configure(&mut self, change: impl FnOnce(&mut T)) {
         match &mut *self.shared.lock_state() {
@@ -111,7 +109,7 @@ impl<T> Drop for SharedWorker<T> {
             return;
         };
         drop(jobs);
-        // The last clone may be dropped on this thread, inside of a task that a job wakes.
+        // The last clone may be dropped on this thread, inside a task that a job wakes.
         if thread::current().id() != id {
             let _ = ended.recv_timeout(JOIN_TIMEOUT);
         }

@@ -2,12 +2,12 @@
 
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
-/// Skips a byte-order mark at the start of a body, whatever the chunks of the body are.
+/// Skips a byte-order mark at the start of a body, even if the mark is split across chunks.
 #[derive(Default)]
 pub(super) struct ByteOrderMark {
-    /// The number of bytes of the mark that have matched.
+    /// The number of bytes of the byte-order mark that have been matched.
     matched_bytes: usize,
-    /// Whether the byte-order mark was skipped or is known to be absent.
+    /// Whether the byte-order mark has been skipped or is known to be absent.
     is_done: bool,
 }
 
@@ -17,10 +17,10 @@ impl ByteOrderMark {
         self.is_done
     }
 
-    /// Returns the number of bytes of the next chunk that belong to the byte-order mark.
+    /// Returns how many bytes at the start of the next chunk belong to the byte-order mark.
     ///
-    /// If the bytes of this and earlier chunks turn out not to be a byte-order mark, the second
-    /// value contains the bytes to put back at the start of the body.
+    /// If the body turns out not to start with a byte-order mark, the second value contains the
+    /// bytes to put back at the start of the body.
     pub(super) fn consume(&mut self, chunk: &[u8]) -> (usize, &'static [u8]) {
         if self.is_done {
             return (0, &[]);

@@ -1,4 +1,4 @@
-//! Parses the bytes of one frame.
+//! Parses the bytes of a single frame.
 
 use std::convert::Infallible;
 use std::iter::once;
@@ -13,15 +13,15 @@ use crate::error::{Error, ErrorKind};
 /// The event type of a frame without an `event` field.
 const DEFAULT_EVENT: &str = "message";
 
-/// The event type of a frame with a field `error`. The specification has no such field. Older
-/// versions of llama.cpp and servers built on it send their errors in this field:
+/// The event type of a frame with an `error` field. The specification does not define this field,
+/// but older versions of llama.cpp, and servers built on llama.cpp, use it to report errors:
 /// <https://github.com/ggml-org/llama.cpp/issues/16104>.
 const ERROR_EVENT: &str = "error";
 
-/// A single event of a stream, borrowed from the [`FrameReader`](super::FrameReader).
+/// A single event from a stream, borrowed from the [`FrameReader`](super::FrameReader).
 ///
 /// The fields `id` and `retry` are omitted, because both are meant for reconnecting, and an
-/// interrupted turn is requested again instead.
+/// interrupted turn is requested anew instead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Frame<'a> {
@@ -33,12 +33,12 @@ pub struct Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
-    /// Creates a frame with an event type and data, for a framing of your own.
+    /// Creates a frame with an event type and data, for use in a custom framing.
     pub fn new(event: &'a str, data: &'a str) -> Self {
         Self { event, data }
     }
 
-    /// Deserializes the data from JSON.
+    /// Deserializes the frame's data from JSON.
     ///
     /// ```
     /// use turnstream::framing::Frame;
@@ -50,8 +50,8 @@ impl<'a> Frame<'a> {
     ///
     /// # Errors
     ///
-    /// Returns a [`Protocol`](ErrorKind::Protocol) error if the data is not JSON or does not match
-    /// the type.
+    /// Returns a [`Protocol`](ErrorKind::Protocol) error if the data is not valid JSON or does not
+    /// match `T`.
     pub fn json<T: Deserialize<'a>>(&self) -> Result<T, Error> {
         serde_json::from_str(self.data).map_err(|error| {
             let message = format!("a frame cannot be read: {error}");
@@ -59,7 +59,8 @@ impl<'a> Frame<'a> {
         })
     }
 
-    /// Borrows a frame whose lines are all described by [`FrameFields`].
+    /// Creates a frame that borrows the fields at the ranges in [`FrameFields`], which must
+    /// describe all of the frame's lines.
     ///
     /// Bytes that are not UTF-8 are replaced, and the resulting text is stored in `rooms`.
     pub(super) fn from_fields(
@@ -92,7 +93,7 @@ impl<'a> From<&'a Event> for Frame<'a> {
     }
 }
 
-/// The error for a frame that is larger than the reader's limit.
+/// The error returned for a frame that is larger than the reader's limit.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("a server-sent event is larger than {max} bytes")]
 #[non_exhaustive]
@@ -101,25 +102,25 @@ pub struct FrameTooLarge {
     pub max: usize,
 }
 
-/// The ranges of the fields in a frame, as far as its lines have been scanned.
+/// The ranges of a frame's fields in the lines scanned so far.
 #[derive(Debug, Default)]
 pub(super) struct FrameFields {
     event: Option<Range<usize>>,
     data: Option<Range<usize>>,
-    /// Whether the data was in a field `error`.
+    /// Whether the data comes from an `error` field.
     is_error: bool,
     needs_parser: bool,
 }
 
-/// How a complete frame is handled.
+/// Determines how a complete frame is handled.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum FrameKind {
     /// A frame that dispatches no event.
     Empty,
-    /// A frame that has, apart from comments, exactly one `data:` line and at most one `event:`
-    /// line.
+    /// A frame that contains, apart from comments, exactly one `data:` line and at most one
+    /// `event:` line.
     Simple,
-    /// A frame that has other lines and needs [`parse_with_library`].
+    /// A frame that contains other lines and must be parsed with [`parse_with_library`].
     NeedsParser,
 }
 
@@ -162,12 +163,12 @@ impl FrameFields {
 
 /// Parses a frame with `eventsource-stream`.
 ///
-/// The parser receives one line at a time, because it moves the rest of its buffer after each line.
-/// The comment in front keeps U+FEFF from being the first character, which would cause a panic in
-/// the parser. Every line ends in a line feed, because the parser would wait forever after a final
-/// carriage return.
+/// The parser receives one line at a time, because it would otherwise move the rest of its buffer
+/// after each line. The comment in front keeps U+FEFF from being the first character, which would
+/// cause a panic in the parser. Every line ends in a line feed, because the parser would wait
+/// forever after a final carriage return.
 ///
-/// If the frame has a field `error`, the data of the event is the value of that field.
+/// If the frame contains an `error` field, the event's data is the value of this field.
 pub(super) fn parse_with_library(frame: &[u8]) -> Option<Event> {
     let is_error = |line: &&[u8]| line.starts_with(b"error:");
     let lines = frame

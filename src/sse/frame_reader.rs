@@ -1,4 +1,4 @@
-//! Finds the frames in the bytes of a body.
+//! Finds the frames in the bytes of a response body.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -14,25 +14,25 @@ use crate::sse::frame::{Frame, FrameFields, FrameKind, FrameTooLarge, parse_with
 
 /// Splits the chunks of a body into frames.
 ///
-/// The work is linear in the number of bytes, whatever the size of the chunks. Each byte is
-/// searched for line ends once. A byte is copied at most once, if its frame spans several chunks. A
-/// frame within a single chunk that has, apart from comments, one `data:` line and at most one
-/// `event:` line is borrowed from that chunk without allocating.
+/// The running time is linear in the number of bytes, regardless of the size of the chunks. Each
+/// byte is searched for line ends once. A byte is copied at most once, and only if its frame spans
+/// several chunks. A frame is borrowed from its chunk without allocating if the frame lies within a
+/// single chunk and contains, apart from comments, one `data:` line and at most one `event:` line.
 ///
-/// The reader follows the specification; for example, bytes that are not UTF-8 are replaced by
-/// U+FFFD. There are two exceptions. A frame that exceeds the size limit is an error, so that a
-/// server cannot exhaust memory. The method [`finish`](Self::finish) returns a frame that was cut
-/// off by the end of the body.
+/// The reader follows the specification; for example, bytes that are not valid UTF-8 are replaced
+/// by U+FFFD. There are two exceptions. A frame that exceeds the size limit causes an error, so
+/// that a server cannot exhaust memory. The method [`finish`](Self::finish) returns a frame that
+/// was cut off by the end of the body.
 #[derive(Default)]
 pub struct FrameReader {
     max_frame_bytes: SizeLimit,
     has_failed: bool,
     queued_chunks: VecDeque<Bytes>,
     chunk: Bytes,
-    /// The position in `chunk` at which the pending frame starts, or continues after `carry`.
+    /// The position in `chunk` at which the pending frame starts, or at which it continues if its
+    /// start is in `carry`.
     frame_start: usize,
-    /// The position up to which `chunk` has been searched, which is the end of the last complete
-    /// line.
+    /// The position up to which `chunk` has been searched: the end of the last complete line.
     scanned: usize,
     byte_order_mark: ByteOrderMark,
     /// Whether the last chunk ended in a carriage return, so that a line feed at the start of the
@@ -40,13 +40,13 @@ pub struct FrameReader {
     follows_cr: bool,
     /// The bytes of the pending frame from earlier chunks.
     carry: Vec<u8>,
-    /// Whether `carry` and `fields` belong to a frame that was returned, so that both can be
-    /// cleared.
+    /// Whether `carry` and `fields` belong to a frame that has already been returned, so that both
+    /// can be cleared.
     is_lent: bool,
-    /// The offset in the pending frame at which its unfinished line starts.
+    /// The offset within the pending frame at which the unfinished line starts.
     line_start: usize,
     fields: FrameFields,
-    /// Repaired texts that the returned frame borrows.
+    /// The repaired strings that the returned frame borrows.
     repaired_text: [String; 2],
     /// The event from `eventsource-stream` that the returned frame borrows.
     parsed_frame: Event,
@@ -66,7 +66,7 @@ impl Default for SizeLimit {
     }
 }
 
-/// The location of a frame that is about to be returned.
+/// The location of a complete frame that is about to be returned.
 #[derive(Clone, Copy)]
 enum CutFrame {
     /// The frame is in `chunk`, starting at this position.
@@ -84,16 +84,16 @@ impl FrameReader {
 
     /// Creates a reader for frames of up to `max` bytes.
     ///
-    /// The size of a frame includes its lines and the line ends between the lines.
+    /// The size of a frame is the total size of its lines and the line ends between the lines.
     #[must_use]
     pub fn limited_to_bytes(max: usize) -> Self {
         Self { max_frame_bytes: SizeLimit(max), ..Self::default() }
     }
 
-    /// Adds the next bytes of the body.
+    /// Feeds the reader the next chunk of the body.
     ///
-    /// Call this method when [`next_frame`](Self::next_frame) returns `None`. Chunks that are fed
-    /// earlier are stored in an unbounded queue.
+    /// Call this method when [`next_frame`](Self::next_frame) returns `None`. Chunks fed before
+    /// that are kept in an unbounded queue.
     pub fn feed(&mut self, chunk: Bytes) {
         if self.has_failed {
             // No bytes are read after an error.
@@ -120,12 +120,13 @@ impl FrameReader {
         Some(cut.map(|cut| self.lend_frame(cut)))
     }
 
-    /// Returns the next frame at the end of the body, including a last frame without its blank
-    /// line. In all other respects, `finish` is like [`next_frame`](Self::next_frame).
+    /// Returns the next remaining frame after the body has ended, including a last frame without a
+    /// closing blank line. In all other respects, `finish` is like
+    /// [`next_frame`](Self::next_frame).
     ///
-    /// The specification discards a last frame without its blank line. This reader returns the
-    /// frame, because it may be the error of a server that is shutting down. The framing does not
-    /// decide whether a turn is complete.
+    /// The specification requires that a last frame without a closing blank line is discarded. This
+    /// reader returns the frame, because the frame may report an error from a server that is
+    /// shutting down. The framing does not decide whether a turn is complete.
     ///
     /// # Errors
     ///

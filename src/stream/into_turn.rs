@@ -10,8 +10,7 @@ use pin_project::pin_project;
 use crate::error::Error;
 use crate::turn::{PartialTurn, Turn, TurnEvent};
 
-/// The future that is returned by the [`into_turn`](crate::stream::TurnStreamExt::into_turn)
-/// method.
+/// The future returned by the [`into_turn`](crate::stream::TurnStreamExt::into_turn) method.
 #[pin_project]
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]

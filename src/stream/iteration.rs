@@ -8,7 +8,7 @@ use pin_project::pin_project;
 
 use crate::stream::{IntoStep, Step};
 
-/// The number of bodies in a row that may end without an item before the loop yields to the
+/// The number of consecutive bodies that may end without an item before the loop yields to the
 /// executor.
 const MAX_EMPTY_BODIES: u32 = 128;
 
@@ -26,7 +26,7 @@ pub enum LoopEndReason {
     Failed,
     /// The body, or the closure that creates the body, panicked.
     Panicked,
-    /// The input of a [`loop_over`](crate::stream::loop_over) ended.
+    /// The input to [`loop_over`](crate::stream::loop_over) ended.
     InputEnded,
 }
 
@@ -34,7 +34,7 @@ pub enum LoopEndReason {
 pub trait LoopObserver<S> {
     /// Observes the state from which a body is about to be built.
     fn observe_state(&mut self, state: &S);
-    /// Observes the end of the loop, with its final state if there is a final state.
+    /// Observes the end of the loop, with the final state, if any.
     fn observe_end(&mut self, ended: LoopEndReason, state: Option<S>);
 }
 
@@ -46,15 +46,15 @@ impl<S> LoopObserver<S> for () {
     fn observe_end(&mut self, _: LoopEndReason, _: Option<S>) {}
 }
 
-/// The active body, the state from which the next body is built, or the reason why the loop ended.
-/// At most one of the three is set.
+/// Holds the active body, the state from which the next body is built, or the reason why the loop
+/// ended. At most one of the three is set.
 #[pin_project]
 #[derive(Debug)]
 pub(super) struct Iteration<B, S, O> {
     /// The active body. `None` before the first body, between two bodies, and after the end.
     #[pin]
     body: Option<B>,
-    /// The state of the next body, before the first body and between two bodies.
+    /// The state for the next body, before the first body and between two bodies.
     next: Option<S>,
     end_reason: Option<LoopEndReason>,
     empty_bodies: u32,
@@ -85,8 +85,8 @@ impl<B, S, O> Iteration<B, S, O> {
         &self.observer
     }
 
-    /// Returns whether [`MAX_EMPTY_BODIES`] bodies in a row ended without an item, so that the loop
-    /// should yield to the executor. Returning `true` resets the count of these bodies.
+    /// Returns whether [`MAX_EMPTY_BODIES`] consecutive bodies ended without an item, so that the
+    /// loop should yield to the executor. Returning `true` resets the count of these bodies.
     pub(super) fn should_yield(self: Pin<&mut Self>) -> bool {
         let this = self.project();
         let due = *this.empty_bodies >= MAX_EMPTY_BODIES;
@@ -98,8 +98,8 @@ impl<B, S, O> Iteration<B, S, O> {
 }
 
 impl<B, S, O: LoopObserver<S>> Iteration<B, S, O> {
-    /// Builds the next body, if there is a state for the body. A panic in `make` ends the loop and
-    /// propagates.
+    /// Builds the next body, if there is a state to build it from. A panic in `make` ends the loop
+    /// and propagates.
     pub(super) fn start_body(self: Pin<&mut Self>, make: impl FnOnce(S) -> B) {
         let mut guard = EndOnPanic { iteration: self, armed: true };
         let mut this = guard.iteration.as_mut().project();
@@ -111,7 +111,7 @@ impl<B, S, O: LoopObserver<S>> Iteration<B, S, O> {
         guard.armed = false;
     }
 
-    /// Drops the active body and starts again with a new state. A panic in the body's drop
+    /// Drops the active body and starts again with a new state. A panic while the body is dropped
     /// ends the loop and propagates.
     pub(super) fn restart(self: Pin<&mut Self>, state: S) {
         let mut guard = EndOnPanic { iteration: self, armed: true };
@@ -123,7 +123,8 @@ impl<B, S, O: LoopObserver<S>> Iteration<B, S, O> {
         guard.armed = false;
     }
 
-    /// Ends the loop from outside the body. The state for the next body becomes the final state.
+    /// Ends the loop from outside the body. The state for the next body, if any, becomes the final
+    /// state.
     pub(super) fn end_with(self: Pin<&mut Self>, ended: LoopEndReason) {
         let this = self.project();
         *this.end_reason = Some(ended);

@@ -1,5 +1,4 @@
-//! Parses a turn that is written as JSON lines, where each object is parsed as soon as its line is
-//! complete.
+//! Parses a turn that consists of JSON lines, each as soon as the line is complete.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -19,24 +18,25 @@ use crate::turn::{ParseError, PartialTurn, Text, Turn, TurnEvent};
 /// The default maximum length of a line, in bytes.
 const DEFAULT_MAX_LINE_BYTES: usize = 1024 * 1024;
 
-/// A parsed line of a turn's text, or the notice that the lines so far are void.
+/// A parsed line from a turn's text, or a notice that all lines so far are void.
 #[derive(Clone, Debug, PartialEq)]
 pub enum JsonLine<T> {
-    /// A line that was parsed as an object.
+    /// A line that was successfully parsed.
     Object(T),
     /// A line that cannot be parsed. Later lines are still parsed.
     Invalid(LineError),
-    /// The turn starts again, so every line so far is void, and lines are counted from 1 again.
+    /// The turn is starting again, so all lines so far are void, and lines are counted from 1
+    /// again.
     Retracted,
 }
 
 /// A line that cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LineError {
-    /// The line number within the turn, from 1.
+    /// The line number within the turn, starting at 1.
     pub line: usize,
-    /// The reason why the line cannot be parsed. The error's `text` is the line, and its own line
-    /// number is 1.
+    /// The reason why the line cannot be parsed. The `text` in the error is the line itself, and
+    /// the line number in the error is always 1.
     pub error: ParseError,
 }
 
@@ -52,16 +52,15 @@ impl std::error::Error for LineError {
     }
 }
 
-/// The stream that is returned by the [`json_lines`](crate::stream::TurnStreamExt::json_lines)
-/// method.
+/// The stream returned by the [`json_lines`](crate::stream::TurnStreamExt::json_lines) method.
 #[pin_project]
 #[must_use = "streams do nothing unless polled"]
 pub struct JsonLines<S, T> {
-    /// The stream of events, or `None` after this stream ended.
+    /// The stream of events, or `None` once this stream has ended.
     #[pin]
     events: Option<S>,
     line_parser: LineParser,
-    /// The complete turn, until its last line was parsed.
+    /// The complete turn, until its last line has been parsed.
     completed_turn: Option<Arc<Turn>>,
     object_type: PhantomData<fn() -> T>,
 }
@@ -77,8 +76,8 @@ impl<S, T> JsonLines<S, T> {
         }
     }
 
-    /// Sets the maximum length of a line in bytes, which is 1 MiB by default. A longer line is
-    /// discarded and yielded as [`TooLong`](ParseError::TooLong).
+    /// Sets the maximum length of a line in bytes; 1 MiB by default. A longer line is discarded and
+    /// yielded as [`TooLong`](ParseError::TooLong).
     pub fn with_max_line_bytes(mut self, bytes: usize) -> Self {
         self.line_parser.max_line_bytes = bytes;
         self
@@ -147,11 +146,11 @@ impl<S, T> fmt::Debug for JsonLines<S, T> {
     }
 }
 
-/// Splits pieces of text into lines and parses the lines. A line that lies within a single piece is
-/// not copied.
+/// Splits pieces of text into lines and parses the lines. A line that is contained in a single
+/// piece is not copied.
 #[derive(Default)]
 struct LineParser {
-    /// The piece that is being split, and the byte offset of the unread rest of the piece.
+    /// The piece that is being split, and the byte offset at which its unread part starts.
     current_piece: Option<(Text, usize)>,
     /// The start of the current line, from earlier pieces.
     partial_line: String,
@@ -218,7 +217,7 @@ impl LineParser {
         None
     }
 
-    /// Returns the last line if no line feed ends the line.
+    /// Returns the last line, if it does not end with a line feed.
     fn take_last_line<T: DeserializeOwned>(&mut self) -> Option<JsonLine<T>> {
         let begun = std::mem::take(&mut self.partial_line);
         self.line_number += 1;

@@ -14,9 +14,9 @@ use crate::stream::{IntoStep, LoopEndReason};
 /// Runs `body` once for each item of `input`, with the state that the previous iteration returned.
 ///
 /// `loop_over` is like `scan`, but each input item yields a stream of items. `Next(state)` ends the
-/// body and passes its state to the iteration for the next input item. `Stop`, `StopWith`, an error
-/// and a body that ends without any of these steps end the loop. An input item is pulled only when
-/// the consumer polls and no body is active.
+/// body and passes the state to the iteration for the next input item. The loop ends after a
+/// `Stop`, a `StopWith` or an error, or if a body ends without any of these steps. An input item is
+/// pulled only when the consumer polls and no body is active.
 ///
 /// Dropping the stream drops the active body and the input.
 ///
@@ -39,7 +39,7 @@ where
     LoopOver { input, make_body: body, iteration: Iteration::new(state, LastState(None)) }
 }
 
-/// Provides [`loop_over`] as a method of the input stream.
+/// Provides [`loop_over`] as a method on the input stream.
 pub trait LoopOverExt: Stream + Sized {
     /// Runs `body` once for each item, with the state that the previous iteration returned; see
     /// [`loop_over`].
@@ -55,7 +55,7 @@ pub trait LoopOverExt: Stream + Sized {
 
 impl<I: Stream> LoopOverExt for I {}
 
-/// The stream that is returned by the [`loop_over`] function.
+/// The stream returned by the [`loop_over`] function.
 #[pin_project]
 #[must_use = "streams do nothing unless polled"]
 pub struct LoopOver<I, F, B, S> {

@@ -11,19 +11,19 @@ use pin_project::pin_project;
 use crate::stream::iteration::{Iteration, LoopObserver};
 use crate::stream::{IntoStep, LoopEndReason};
 
-/// Builds a body from the state, streams the body, and repeats with the state of the body's last
-/// step, until a step ends the loop.
+/// Builds a body from the state, streams the body's items, and repeats with the state from the
+/// body's last step, until a step ends the loop.
 ///
 /// `loop_stream` is like `unfold`, but each state yields a stream of items instead of a single
 /// item. `body` is a closure from a state to a stream of [`Step`](crate::stream::Step)s, or of
 /// `Result`s of steps. An `Err` is yielded to the consumer and ends the loop. A body that must
 /// first await a future can be written as `async move { … }.flatten_stream()`.
 ///
-/// - The next body is built only when the consumer polls for an item, and after the previous body
-///   was dropped.
+/// - The next body is built only when the consumer polls for an item, after the previous body has
+///   been dropped.
 /// - Dropping the stream drops the active body, once.
 /// - The loop runs in constant stack space and never allocates or boxes, for any number of
-///   iterations. After many bodies in a row without an item, the loop yields to the executor.
+///   iterations. After many consecutive bodies without an item, the loop yields to the executor.
 /// - A body that ends without a `Next`, `Stop` or `StopWith` ends the loop, too.
 ///   [`end_reason`](LoopStream::end_reason) returns the reason why the loop ended.
 /// - A panic in the body propagates to the caller. The body is dropped, and later polls of the
@@ -50,7 +50,7 @@ where
     LoopStream::with_observer(state, body, ())
 }
 
-/// The stream that is returned by the [`loop_stream`] function.
+/// The stream returned by the [`loop_stream`] function.
 #[pin_project]
 #[must_use = "streams do nothing unless polled"]
 pub struct LoopStream<F, B, S, O = ()> {

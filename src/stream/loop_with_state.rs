@@ -1,4 +1,4 @@
-//! The loop with a state that can be read from outside.
+//! A loop whose state can be read from outside.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -13,7 +13,7 @@ use crate::stream::{IntoStep, LoopEndReason, LoopStream};
 /// which the state can be read.
 ///
 /// The cell contains the state from which the active body was built and, at the end, the final
-/// state of [`Step::StopWith`](crate::stream::Step::StopWith). The cell outlives the stream.
+/// state from [`Step::StopWith`](crate::stream::Step::StopWith). The cell outlives the stream.
 ///
 /// ```
 /// use futures::{StreamExt, executor::block_on, stream};
@@ -40,10 +40,10 @@ where
     (LoopStream::with_observer(state, body, cell.clone()), cell)
 }
 
-/// The stream that is returned by the [`loop_with_state`] function.
+/// The stream returned by the [`loop_with_state`] function.
 pub type LoopWithState<F, B, S> = LoopStream<F, B, S, StateCell<S>>;
 
-/// A cell that reads the state of a loop. Clones of the cell refer to the same loop.
+/// Reads the current state of a loop. Clones of the cell refer to the same loop.
 pub struct StateCell<S>(Arc<Mutex<CellContents<S>>>);
 
 struct CellContents<S> {
@@ -57,7 +57,7 @@ impl<S: Clone> StateCell<S> {
         self.with_contents(|seen| seen.state.clone())
     }
 
-    /// Returns the reason why the loop ended. Returns `None` while the loop runs, and also if its
+    /// Returns the reason why the loop ended. Returns `None` while the loop is running, or if its
     /// stream was dropped early.
     pub fn end_reason(&self) -> Option<LoopEndReason> {
         self.with_contents(|seen| seen.end_reason)

@@ -1,7 +1,8 @@
-//! Loops over your state, and the adapters that connect a streaming turn to the loop's next step.
+//! Loops over your own state, and adapters that connect a streaming turn to the loop's next step.
 //!
-//! No function here spawns a task or keeps a queue. The next body is built when the consumer polls
-//! for the next item, and dropping a stream synchronously drops everything that the stream owns.
+//! The functions in this module spawn no tasks and keep no queues. The next loop body is built when
+//! the consumer polls for the next item, and dropping a stream synchronously drops everything that
+//! the stream owns.
 
 mod into_turn;
 mod iteration;
@@ -32,22 +33,21 @@ pub use text_deltas::TextDeltas;
 use crate::error::Error;
 use crate::turn::{Turn, TurnBuilder, TurnEvent};
 
-/// Provides methods on any stream of turn events.
+/// Provides methods on all streams of turn events.
 pub trait TurnStreamExt: Stream<Item = Result<TurnEvent, Error>> {
-    /// Forwards every event of a turn as a [`Step::Value`], then calls `then` with the finished
-    /// turn to decide how the loop continues.
-    /// `then` runs when the consumer polls again after [`TurnComplete`](TurnEvent::TurnComplete);
-    /// the upstream is dropped before `then` runs. The [`Steps`] that `then` returns follow the
-    /// turn's events.
+    /// Forwards every event from a turn as a [`Step::Value`], then calls `then` with the finished
+    /// turn to decide how the loop continues. `then` runs when the consumer polls again after
+    /// [`TurnComplete`](TurnEvent::TurnComplete); the upstream is dropped before `then` runs. The
+    /// [`Steps`] that `then` returns follow the turn's events.
     ///
-    /// A turn that ends without `TurnComplete` becomes an error of kind
+    /// If a turn ends without `TurnComplete`, the stream yields an error of kind
     /// [`IncompleteTurn`](crate::ErrorKind::IncompleteTurn). The error carries the partial turn if
-    /// the stream was sealed, as every provider's stream is. A panic in `then`, or in its steps, is
-    /// caught and becomes an error of kind [`Panic`](crate::ErrorKind::Panic). After an error, the
-    /// stream yields `None`.
+    /// the upstream was sealed, as every provider's stream is. A panic in `then`, or in its steps,
+    /// is caught and becomes an error of kind [`Panic`](crate::ErrorKind::Panic). After an error,
+    /// the stream yields `None`.
     ///
-    /// Dropping the stream drops the upstream, the running `then` or the steps of `then`, whichever
-    /// is active.
+    /// Dropping the stream drops the upstream, the future from `then` or the steps from `then`,
+    /// whichever is active.
     ///
     /// ```
     /// use futures::TryStreamExt;
@@ -82,8 +82,9 @@ pub trait TurnStreamExt: Stream<Item = Result<TurnEvent, Error>> {
         OnTurnComplete::new(self, then)
     }
 
-    /// Enforces the [`TurnStream`] contract on the stream. The turn answers a
-    /// [`Request`](crate::Request) or follows a [`History`](crate::History); see [`seal`].
+    /// Enforces the [`TurnStream`] contract on the stream. `before` is the
+    /// [`Request`](crate::Request) that the turn answers, or the [`History`](crate::History) that
+    /// the turn follows; see [`seal`].
     fn seal(self, before: impl Into<TurnBuilder>) -> TurnStream
     where
         Self: Sized + Send + 'static,
@@ -91,8 +92,8 @@ pub trait TurnStreamExt: Stream<Item = Result<TurnEvent, Error>> {
         seal(before, self)
     }
 
-    /// Yields only the pieces of text, and errors. All other events are dropped, including refusals
-    /// and the notice that the turn was retracted, which voids the text so far.
+    /// Yields only errors and the pieces of the turn's text. All other events are dropped,
+    /// including refusals and the notice that the turn was retracted, which voids the text so far.
     ///
     /// ```
     /// use futures::TryStreamExt;
@@ -117,17 +118,17 @@ pub trait TurnStreamExt: Stream<Item = Result<TurnEvent, Error>> {
         TextDeltas::new(self)
     }
 
-    /// Parses each line of the turn's text as JSON into a `T` as soon as the line is complete. All
-    /// other events are dropped, but errors are passed on.
+    /// Parses each line of the turn's text as JSON into a `T` as soon as the line is complete.
+    /// Other events are dropped, but errors are passed on.
     ///
     /// A line that cannot be parsed is yielded as [`JsonLine::Invalid`], and parsing continues with
-    /// the next line. An `Err` therefore always ends the stream. The `Err` is the upstream's own
-    /// error, or reports that the list may be incomplete because the model refused or was cut off.
-    /// In the second case, its source is a [`ParseError`](crate::turn::ParseError). A
-    /// [`JsonLine::Retracted`] voids every line before it; the lines of the retry are counted from
-    /// 1 again.
+    /// the next line. An `Err` therefore always ends the stream. The `Err` is either an error from
+    /// the upstream, or reports that the lines may be incomplete because the model refused or was
+    /// cut off. In the latter case, the error's source is a
+    /// [`ParseError`](crate::turn::ParseError). A [`JsonLine::Retracted`] voids every line before
+    /// it; the lines of the retry are counted from 1 again.
     ///
-    /// Only a line feed ends a line; the last line may lack a line feed. Empty lines and lines that
+    /// Only a line feed ends a line; the last line does not need one. Empty lines and lines that
     /// start with three backticks are skipped. Only the current line is buffered. To also get the
     /// turn, observe the events upstream, for example with `inspect_ok` of `TryStreamExt`.
     ///
@@ -169,8 +170,8 @@ pub trait TurnStreamExt: Stream<Item = Result<TurnEvent, Error>> {
     ///
     /// # Errors
     ///
-    /// Returns the errors of the stream, and [`IncompleteTurn`](crate::ErrorKind::IncompleteTurn)
-    /// if the stream ends without `TurnComplete`.
+    /// Returns the stream's errors, and [`IncompleteTurn`](crate::ErrorKind::IncompleteTurn) if the
+    /// stream ends without `TurnComplete`.
     fn into_turn(self) -> IntoTurn<Self>
     where
         Self: Sized,

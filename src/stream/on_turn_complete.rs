@@ -1,4 +1,4 @@
-//! The adapter from a streaming turn to the next step of the loop.
+//! Connects a streaming turn to the loop's next step.
 
 use std::fmt;
 use std::pin::Pin;
@@ -14,8 +14,8 @@ use crate::event::Event;
 use crate::stream::{Step, Steps};
 use crate::turn::{PartialTurn, Turn, TurnEvent};
 
-/// The stream that is returned by the
-/// [`on_turn_complete`](crate::stream::TurnStreamExt::on_turn_complete) method.
+/// The stream returned by the [`on_turn_complete`](crate::stream::TurnStreamExt::on_turn_complete)
+/// method.
 #[pin_project]
 #[must_use = "streams do nothing unless polled"]
 pub struct OnTurnComplete<'a, T, Then, Fut, S> {

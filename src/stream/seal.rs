@@ -12,19 +12,19 @@ use crate::item::History;
 use crate::request::Request;
 use crate::turn::{TurnBuilder, TurnEvent};
 
-/// The result of one poll of a [`TurnSource`].
+/// The result of polling a [`TurnSource`] once.
 ///
-/// `Ready(Some(Ok(())))` means that an event was or may have been pushed into the builder.
+/// `Ready(Some(Ok(())))` means that an event was, or may have been, pushed into the builder.
 /// `Ready(None)` means that the source has ended.
 pub type TurnPoll = Poll<Option<Result<(), Error>>>;
 
-/// A source from which a turn can be read: a stream of turn events, or a driver that decodes a
-/// wire.
+/// A source from which a turn can be read: a stream of turn events, or a driver that decodes a wire
+/// format.
 pub trait TurnSource {
     /// Pushes the next piece of the turn into `turn`.
     ///
-    /// Returns `Ready(Some(Ok(())))` if an event was or may have been pushed, and `Ready(None)` at
-    /// the end. `poll_turn` is not called again after `Ready(None)` or an error.
+    /// Returns `Ready(Some(Ok(())))` if an event was, or may have been, pushed, and `Ready(None)`
+    /// at the end. `poll_turn` is not called again after `Ready(None)` or an error.
     fn poll_turn(self: Pin<&mut Self>, cx: &mut Context<'_>, turn: &mut TurnBuilder) -> TurnPoll;
 }
 
@@ -41,7 +41,7 @@ impl From<&History> for TurnBuilder {
     }
 }
 
-/// Creates a builder for the turn that follows the request's history, with the request's limits on
+/// Creates a builder for the turn that follows the request's history, with the request's limits for
 /// bytes and output tokens.
 impl From<&Request> for TurnBuilder {
     fn from(request: &Request) -> Self {
@@ -54,16 +54,16 @@ impl From<&Request> for TurnBuilder {
     }
 }
 
-/// Creates a stream of one turn's events from `source`, for the turn that answers a [`Request`] or
-/// follows a [`History`]. The stream keeps this contract for any source:
+/// Creates a stream of a turn's events from `source`; the turn answers a [`Request`] or follows a
+/// [`History`]. For any source, the stream keeps this contract:
 ///
 /// - Call ids are unique within the history and the turn; [`TurnBuilder`](crate::turn::TurnBuilder)
 ///   describes how duplicate ids are changed.
 /// - `TurnComplete` is yielded exactly once, as the last event. The source is dropped before
 ///   `TurnComplete` is yielded.
-/// - Only a source that ends without a complete turn results in an error of kind
-///   [`IncompleteTurn`](crate::ErrorKind::IncompleteTurn), which carries the partial turn.
-/// - Any other error carries the partial turn as well, unless the partial turn is empty.
+/// - An error of kind [`IncompleteTurn`](crate::ErrorKind::IncompleteTurn), which carries the
+///   partial turn, is yielded only if the source ends without a complete turn.
+/// - All other errors also carry the partial turn, unless the partial turn is empty.
 /// - A turn that is too large ends with an error of kind [`TooLarge`](crate::ErrorKind::TooLarge);
 ///   see [`Request::max_turn_bytes`]. If only a history is given, the builder's default limit
 ///   applies.
@@ -79,8 +79,8 @@ pub fn seal(
 
 #[pin_project]
 struct Sealed<T> {
-    /// The source, or `None` after the source ended; the source is dropped before the last event is
-    /// yielded.
+    /// The source, or `None` once the source has ended; the source is dropped before the last event
+    /// is yielded.
     #[pin]
     source: Option<T>,
     turn: TurnBuilder,
@@ -138,21 +138,20 @@ impl<T: TurnSource + Send> LimitTurn for Sealed<T> {
     }
 }
 
-/// A boxed stream of one turn's events that keeps the contract listed at [`seal`].
+/// A boxed stream of a turn's events that keeps the contract described at [`seal`].
 ///
 /// Dropping the stream cancels the turn, so that the connection is closed and no work continues.
 #[must_use = "streams do nothing unless polled"]
 pub struct TurnStream(Pin<Box<dyn LimitTurn>>);
 
 impl TurnStream {
-    /// Sets the limits of the turn, even if the provider [sealed](seal) the turn without the
-    /// request.
+    /// Sets the turn's limits, even if the provider [sealed](seal) the turn without the request.
     pub(crate) fn with_limits(mut self, max_bytes: usize, max_output_tokens: Option<u32>) -> Self {
         self.0.as_mut().set_limits(max_bytes, max_output_tokens);
         self
     }
 
-    /// Calls `observe` with each item before the item is yielded.
+    /// Calls `observe` with each item before yielding the item.
     pub fn observed_by(
         self,
         observe: impl FnMut(&Result<TurnEvent, Error>) + Send + Unpin + 'static,

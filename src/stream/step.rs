@@ -1,16 +1,16 @@
-//! The items that the body of a loop yields.
+//! The items that a loop's body yields.
 
 use std::future::{Ready, ready};
 
 use futures::stream::{Once, once};
 
-/// An item of the body of a loop.
+/// An item that a loop's body yields.
 ///
-/// A `Next`, `Stop` or `StopWith` ends the iteration. The body is then dropped, so any item that it
-/// would yield later is lost.
+/// A `Next`, `Stop` or `StopWith` ends the iteration. The body is then dropped, so any items that
+/// it would have yielded later are lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Step<A, S> {
-    /// An item that is yielded to the consumer.
+    /// A value that the loop yields to the consumer.
     Value(A),
     /// Ends this iteration; the next iteration starts with this state.
     Next(S),
@@ -24,14 +24,15 @@ pub enum Step<A, S> {
 ///
 /// An `Err` is yielded to the consumer and ends the loop.
 pub trait IntoStep {
-    /// The type of the value in a [`Step::Value`].
+    /// The type of the values in [`Step::Value`].
     type Value;
     /// The state of the loop.
     type State;
     /// The item type of the loop's stream.
     type Item;
 
-    /// Returns the step. An `Err` contains the item that is yielded last and ends the loop.
+    /// Converts the item into a step. An `Err` contains the last item that the loop yields before
+    /// it ends.
     fn into_step(self) -> Result<Step<Self::Value, Self::State>, Self::Item>;
 
     /// Wraps a value as an item of the loop's stream.

@@ -1,4 +1,4 @@
-//! The boxed stream of steps, with which all arms of a body have the same type.
+//! A boxed stream of steps, which gives all arms of a loop's body the same type.
 
 use std::fmt;
 use std::pin::Pin;
@@ -11,7 +11,8 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::stream::Step;
 
-/// A boxed stream of steps over [`Event`]s, which is the common return type for the arms of a body.
+/// A boxed stream of steps over [`Event`]s, which gives all arms of a loop's body the same return
+/// type.
 ///
 /// Dropping the `Steps` drops the boxed stream.
 #[must_use = "streams do nothing unless polled"]
@@ -38,7 +39,7 @@ impl<'a, S: Send + 'a> Steps<'a, S> {
         Self::from_step(Step::StopWith(state))
     }
 
-    /// Adds `events`, which are yielded to the consumer before the steps of `self`.
+    /// Adds `events` before the existing steps, to be yielded to the consumer first.
     pub fn preceded_by(self, events: impl IntoIterator<Item = Event, IntoIter: Send + 'a>) -> Self {
         let values = stream::iter(events).map(|event| Ok(Step::Value(event)));
         Self::new(values.chain(self))

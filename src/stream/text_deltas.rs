@@ -1,4 +1,4 @@
-//! Yields only the pieces of text of a turn.
+//! Yields only the pieces of a turn's text.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -9,8 +9,7 @@ use pin_project::pin_project;
 use crate::error::Error;
 use crate::turn::{Text, TurnEvent};
 
-/// The stream that is returned by the [`text_deltas`](crate::stream::TurnStreamExt::text_deltas)
-/// method.
+/// The stream returned by the [`text_deltas`](crate::stream::TurnStreamExt::text_deltas) method.
 #[pin_project]
 #[derive(Debug)]
 #[must_use = "streams do nothing unless polled"]

@@ -1,4 +1,4 @@
-//! The stream that the consumer of a task polls.
+//! The stream from which the consumer receives the task's items.
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -14,12 +14,13 @@ use crate::error::Error;
 use crate::task::owned_task::OwnedTask;
 use crate::task::shared_buffer::{FillBuffer, SharedBuffer};
 
-/// The stream returned by the [`in_task`](crate::task::InTaskExt::in_task) method.
+/// Yields the items of a stream that runs in its own task; returned by
+/// [`in_task`](crate::task::InTaskExt::in_task).
 #[must_use = "streams do nothing unless polled"]
 pub struct InTask<T> {
     buffer: Arc<SharedBuffer<T>>,
     task: OwnedTask,
-    /// Whether the task was spawned.
+    /// Whether the task has been spawned.
     is_spawned: bool,
     /// Whether the stream has returned `None`.
     is_terminated: bool,
@@ -45,7 +46,7 @@ impl<T: Send + 'static> Stream for InTask<T> {
             return Poll::Ready(None);
         }
         if !this.is_spawned {
-            // If there is no runtime, this call panics before any state changes.
+            // If there is no runtime, this call panics before any state has changed.
             let runtime = Handle::current();
             this.task.spawn_on(&runtime);
             this.is_spawned = true;

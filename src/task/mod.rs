@@ -1,9 +1,9 @@
-//! Runs a stream in a task of the runtime, for consumers that pause.
+//! Runs a stream in its own task, for consumers that pause.
 //!
-//! Streams of this crate make progress only while they are polled. A consumer that pauses between
-//! two items therefore also pauses the tools and the reading of the model's output. With
-//! [`in_task`](InTaskExt::in_task), a task polls the stream instead. Apart from this module, only a
-//! hub (feature `hub`) spawns tasks.
+//! The streams in this crate make progress only while they are polled. If a consumer pauses between
+//! two items, the tools and the reading of the model's output therefore also pause. With
+//! [`in_task`](InTaskExt::in_task), a separate task polls the stream instead. Apart from this
+//! module, only a hub (feature `hub`) spawns tasks.
 
 mod in_task;
 mod owned_task;
@@ -22,31 +22,33 @@ use crate::error::Error;
 /// Adds the method [`in_task`](Self::in_task) to streams of results, such as a run, a hand-written
 /// loop or a turn.
 pub trait InTaskExt<T>: Stream<Item = Result<T, Error>> + Sized {
-    /// Runs the stream in a tokio task that is at most `n` items ahead of the consumer.
+    /// Runs the stream in a tokio task that gets at most `n` items ahead of the consumer.
     ///
-    /// While the consumer pauses, the stream continues until `n` items are buffered, and then also
-    /// pauses. A tool that yields no events runs to its end even with a small `n`. A tool that
+    /// If the consumer pauses, the stream continues until `n` items are buffered, and then pauses
+    /// as well. A tool that yields no events runs to completion even if `n` is small. A tool that
     /// reports progress may need a larger buffer.
     ///
-    /// The first poll spawns the task. Items arrive in the order of the stream, errors included.
-    /// After the last item, the stream is dropped, and every later poll returns `None`.
+    /// The first poll spawns the task. All items, including errors, arrive in the order in which
+    /// the stream yields them. After the last item, the stream is dropped, and every later poll
+    /// returns `None`.
     ///
     /// # Drop
     ///
     /// Dropping the returned stream synchronously drops the inner stream, with its connection and
     /// its tools, and all buffered items. If the task is polling the inner stream on another thread
-    /// at that moment, the inner stream is dropped when that poll returns, because a poll cannot be
-    /// aborted.
+    /// when the returned stream is dropped, the inner stream is dropped once that poll returns,
+    /// because a poll cannot be aborted.
     ///
     /// # Errors
     ///
-    /// A panic in the stream is yielded as an error of kind [`Panic`](crate::ErrorKind::Panic). If
-    /// the runtime ends before the stream, an error of kind [`Other`](crate::ErrorKind::Other) is
+    /// If the stream panics, an error of kind [`Panic`](crate::ErrorKind::Panic) is yielded. If the
+    /// runtime ends before the stream does, an error of kind [`Other`](crate::ErrorKind::Other) is
     /// yielded. Each of these errors is the last item.
     ///
     /// # Panics
     ///
-    /// The first poll panics outside of a tokio runtime. The poll can be repeated within a runtime.
+    /// The first poll panics if it happens outside of a tokio runtime. The poll can then be
+    /// repeated inside a runtime.
     ///
     /// ```
     /// use std::num::NonZeroUsize;

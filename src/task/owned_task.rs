@@ -1,4 +1,4 @@
-//! A future in its own task, which its owner can drop at any time.
+//! A future that runs in its own task, and that its owner can drop at any time.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -12,17 +12,18 @@ use tokio::runtime::Handle;
 use crate::error::catch_panic;
 use crate::lock::lock_ignoring_poison;
 
-/// A future that a task polls. Dropping the `OwnedTask` drops the future synchronously. If another
-/// thread is polling the future at that moment, the future is dropped when the poll returns.
+/// Owns a future that is polled in its own task. Dropping the `OwnedTask` drops the future
+/// synchronously, or, if another thread is currently polling the future, as soon as that poll
+/// returns.
 ///
 /// The future is also dropped if it panics or if the runtime ends.
 pub(crate) struct OwnedTask(Arc<TaskCell>);
 
 struct TaskCell {
-    /// The state of the future. No user code runs while the lock is held, because the future is
-    /// taken out to be polled or dropped.
+    /// The future's state. No user code runs while the lock is held, because the future is always
+    /// taken out before it is polled or dropped.
     state: Mutex<TaskState>,
-    /// Wakes the task after the future was dropped, so that the task ends.
+    /// Wakes the task after the future is dropped, so that the task ends.
     task_waker: AtomicWaker,
 }
 
@@ -31,12 +32,12 @@ enum TaskState {
     Idle(BoxFuture<'static, ()>),
     /// The task has taken the future and is polling it.
     Polling,
-    /// The future completed or was dropped.
+    /// The future has completed or was dropped.
     Done,
 }
 
 impl OwnedTask {
-    /// Wraps a future that was not polled yet.
+    /// Wraps a future that has not been polled yet.
     pub(crate) fn new(future: impl Future<Output = ()> + Send + 'static) -> Self {
         let state = Mutex::new(TaskState::Idle(future.boxed()));
         Self(Arc::new(TaskCell { state, task_waker: AtomicWaker::new() }))
@@ -47,11 +48,11 @@ impl OwnedTask {
         runtime.spawn(PollTask(Arc::clone(&self.0)));
     }
 
-    /// Drops the future, unless it has completed.
+    /// Drops the future unless it has already completed.
     pub(crate) fn close(&self) {
         let future = self.0.replace(TaskState::Done);
-        // The task is woken so that it sees the state and ends. The wake-up comes before the drop,
-        // which may panic.
+        // The task is woken so that it sees the new state and ends. This happens before the drop,
+        // because the drop may panic.
         self.0.task_waker.wake();
         drop(future);
     }
@@ -68,7 +69,7 @@ impl TaskCell {
         std::mem::replace(&mut *lock_ignoring_poison(&self.state), state)
     }
 
-    /// Takes the future out to be polled; returns `None` if the future is not stored here.
+    /// Takes the future out in order to poll it. Returns `None` if the future is not stored here.
     fn take(&self) -> Option<BoxFuture<'static, ()>> {
         let mut state = lock_ignoring_poison(&self.state);
         match std::mem::replace(&mut *state, TaskState::Polling) {
@@ -107,7 +108,7 @@ impl Future for PollTask {
             Ok(Poll::Pending) => self.0.put_back(future),
             Ok(Poll::Ready(())) | Err(_) => {
                 self.0.replace(TaskState::Done);
-                // A panic in a `Drop` does not affect other code here.
+                // A panic in a `Drop` implementation does not affect other code here.
                 let _ = catch_panic(|| drop(future));
                 Poll::Ready(())
             }
@@ -117,7 +118,7 @@ impl Future for PollTask {
 
 impl Drop for PollTask {
     fn drop(&mut self) {
-        // The future is still present only if the runtime dropped the task.
+        // The future is still stored only if the runtime dropped the task.
         let future = self.0.replace(TaskState::Done);
         let _ = catch_panic(|| drop(future));
     }

@@ -12,17 +12,17 @@ use futures::task::AtomicWaker;
 use crate::error::{Error, ErrorKind, catch_panic};
 use crate::lock::lock_ignoring_poison;
 
-/// The number of items in a row after which the task yields to other tasks.
+/// The number of consecutive items after which the task yields to other tasks.
 const MAX_ITEMS_PER_POLL: usize = 64;
 
-/// The items that the task has polled and the consumer has not received yet. No user code runs
-/// while the lock is held.
+/// The items that the task has received from the stream, but the consumer has not received yet. No
+/// user code runs while the lock is held.
 pub(super) struct SharedBuffer<T> {
     state: Mutex<BufferState<T>>,
     capacity: usize,
-    /// Wakes the consumer when an item is added or the buffer ends.
+    /// Wakes the consumer when an item is added or when the buffer ends.
     consumer_waker: AtomicWaker,
-    /// Wakes the task when the buffer has capacity again.
+    /// Wakes the task when the buffer has free capacity again.
     task_waker: AtomicWaker,
 }
 
@@ -47,7 +47,7 @@ impl<T> SharedBuffer<T> {
         self.with_state(|state| state.buffered.len())
     }
 
-    /// Polls for the next item; called by the consumer.
+    /// Polls for the next item on behalf of the consumer.
     pub(super) fn poll_recv(&self, cx: &mut Context<'_>) -> Poll<Option<Result<T, Error>>> {
         self.consumer_waker.register(cx.waker());
         let (item, was_full) = self.with_state(|state| {
@@ -65,7 +65,7 @@ impl<T> SharedBuffer<T> {
         item
     }
 
-    /// Closes the buffer for the consumer and drops the buffered items.
+    /// Closes the buffer when the consumer is dropped, and drops the buffered items.
     pub(super) fn close(&self) {
         let unwanted = self.with_state(|state| {
             state.has_ended = true;
@@ -78,7 +78,7 @@ impl<T> SharedBuffer<T> {
         self.with_state(|state| state.buffered.len() < self.capacity)
     }
 
-    /// Adds an item. Returns the item as an error if the consumer was dropped.
+    /// Adds an item. If the consumer was dropped, the item is returned as the error.
     fn push(&self, item: Result<T, Error>) -> Result<(), Result<T, Error>> {
         self.with_state(|state| {
             if state.has_ended {
@@ -91,7 +91,7 @@ impl<T> SharedBuffer<T> {
         Ok(())
     }
 
-    /// Ends the buffer, with this error as the last item if `error` is `Some`.
+    /// Ends the buffer. If `error` is `Some`, the error becomes the last item.
     fn end(&self, error: Option<Error>) {
         self.with_state(|state| {
             if !std::mem::replace(&mut state.has_ended, true) {
@@ -106,7 +106,7 @@ impl<T> SharedBuffer<T> {
     }
 }
 
-/// A future that fills the buffer from the stream.
+/// A future that reads the stream and fills the buffer.
 pub(super) struct FillBuffer<T> {
     /// The stream; `None` after its end.
     stream: Option<BoxStream<'static, Result<T, Error>>>,
@@ -121,10 +121,10 @@ impl<T> FillBuffer<T> {
         Self { stream: Some(stream), buffer }
     }
 
-    /// Drops the stream and ends the buffer, with this error as the last item if `error` is `Some`.
+    /// Drops the stream and ends the buffer. If `error` is `Some`, the error becomes the last item.
     fn finish(&mut self, error: Option<Error>) {
         let stream = self.stream.take();
-        // A panic in a `Drop` must not keep the consumer waiting.
+        // A panic in a `Drop` implementation must not leave the consumer waiting.
         let _ = catch_panic(|| drop(stream));
         self.buffer.end(error);
     }
@@ -159,7 +159,7 @@ impl<T> Future for FillBuffer<T> {
 
 impl<T> Drop for FillBuffer<T> {
     fn drop(&mut self) {
-        // The stream is still present only if the runtime ended or the consumer was dropped.
+        // The stream is still stored only if the runtime ended or the consumer was dropped.
         if self.stream.is_some() {
             let message = "the runtime ended before the stream";
             self.finish(Some(Error::new(ErrorKind::Other, message)));

@@ -1,4 +1,4 @@
-//! The answer of a server to one request.
+//! A server's answer to one request.
 
 use bytes::Bytes;
 
@@ -11,11 +11,11 @@ use crate::testing::response_stream::{BodyStep, ResponseBody, StreamResponse};
 use crate::testing::signatures::Signatures;
 use crate::testing::{ReceivedRequest, Wire, error_response, scripted_stream};
 
-/// The answer of a [`ModelServer`](crate::testing::ModelServer) to one request. An answer is a
-/// turn, an error, or a raw body, together with the faults that are injected into it.
+/// The answer that a [`ModelServer`](crate::testing::ModelServer) sends to one request. An answer
+/// is a turn, an error, or a raw body, together with any faults injected into it.
 ///
-/// A [`Reply`] and an `&str` convert into an answer. An [`Error`] converts into an error response
-/// in the vendor's format, with the status and the `retry-after` of the error.
+/// A [`Reply`] or a `&str` converts into an answer. An [`Error`] converts into an error response in
+/// the vendor's format, with the error's status and `retry-after`.
 ///
 /// ```
 /// use serde_json::json;
@@ -50,7 +50,7 @@ pub struct Answer {
 enum ResponseContent {
     Reply(Reply),
     Error(Error),
-    /// A raw body, which is sent as given.
+    /// A raw body, which is sent unchanged.
     Raw {
         content_type: String,
         body: Bytes,
@@ -58,11 +58,11 @@ enum ResponseContent {
 }
 
 impl Answer {
-    /// Creates an answer that is a turn of the model.
+    /// Creates an answer that contains a turn from the model.
     ///
-    /// A reply that starts with an error that has a status becomes an error response; any other
-    /// error is sent in the stream. If the wire cannot express a part of the reply, the server
-    /// answers with status 500 and a message that names this part.
+    /// A reply that starts with an error that has a status becomes an error response. Any other
+    /// error is sent in the stream. If the wire format cannot express a part of the reply, the
+    /// server responds with status 500 and a message that names this part.
     pub fn reply(reply: impl Into<Reply>) -> Self {
         let moves = reply.into();
         match moves.initial_error() {
@@ -71,22 +71,23 @@ impl Answer {
         }
     }
 
-    /// Creates an error response with this status, and with the message that vendors use for this
-    /// status.
+    /// Creates an error response with this status, and with the message that vendors typically use
+    /// for the status.
     ///
-    /// For a custom message, convert an [`Error`] into the answer.
+    /// To use a custom message, convert an [`Error`] into an answer instead.
     pub fn error(status: u16) -> Self {
         Self::from_content(ResponseContent::Error(error_response::error_for_status(status)))
     }
 
-    /// Creates an answer with an HTML page, like those of a gateway in front of the provider.
+    /// Creates an answer that contains an HTML page, like the error pages from a gateway in front
+    /// of the provider.
     pub fn html_page(status: u16) -> Self {
         let page =
             format!("<html>\r\n<head><title>{status}</title></head>\r\n<body></body></html>\r\n");
         Self::raw("text/html", page).with_status(status)
     }
 
-    /// Creates an answer with these bytes and status 200.
+    /// Creates an answer that contains these bytes, with status 200.
     ///
     /// ```
     /// use turnstream::testing::Answer;
@@ -103,13 +104,13 @@ impl Answer {
         })
     }
 
-    /// Sets the status of the answer.
+    /// Sets the answer's status.
     pub fn with_status(mut self, status: u16) -> Self {
         self.status = Some(status);
         self
     }
 
-    /// Adds a header, which is written as given. The header replaces a default header of the same
+    /// Adds a header, which is sent unchanged. The header replaces any default header with the same
     /// name, such as `content-type`.
     pub fn with_header(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));
@@ -122,9 +123,9 @@ impl Answer {
         self
     }
 
-    /// Returns the body on a wire as it is sent, up to its end or to the point where a fault
-    /// interrupts the body. The body can be used to test a decoder, or to find the number of
-    /// positions at which the body can be cut.
+    /// Returns the answer's body as it is sent over a wire, up to its end or to the point where a
+    /// fault interrupts it. Use the returned bytes to test a decoder, or to find out at how many
+    /// positions the body can be cut.
     ///
     /// ```
     /// use turnstream::testing::{Answer, Wire};
@@ -148,7 +149,7 @@ impl Answer {
         bytes.collect::<Vec<_>>().concat()
     }
 
-    /// Converts the answer into a response, and records its signatures in `signatures`.
+    /// Converts the answer into a response, and records the response's signatures in `signatures`.
     pub(super) fn into_response(
         self,
         asked: &ReceivedRequest,
@@ -179,7 +180,7 @@ impl Answer {
         }
     }
 
-    /// Adds the faults that apply to every answer of a server.
+    /// Adds the faults that apply to every answer from a server.
     pub(super) fn with_faults(mut self, faults: &[Fault]) -> Self {
         self.faults.extend_from_slice(faults);
         self
@@ -198,7 +199,7 @@ fn stream(steps: Vec<BodyStep>, asked: &ReceivedRequest) -> StreamResponse {
 }
 
 impl Reply {
-    /// Returns the error that the server answers with before the stream starts.
+    /// Returns the error that the server responds with before the stream starts, if any.
     fn initial_error(&self) -> Option<Error> {
         match self.steps().first() {
             Some(ReplyStep::Error(error)) if error.status().is_some() => Some(error.clone()),

@@ -1,4 +1,4 @@
-//! Errors as error responses of a vendor.
+//! Creates error responses in a vendor's format.
 
 use crate::error::{Error, ErrorKind};
 use crate::testing::Wire;
@@ -21,7 +21,7 @@ pub(super) fn error_for_status(status: u16) -> Error {
     Error::new(kind, message).with_status(status)
 }
 
-/// Creates a response with the status and the body of an error.
+/// Creates a response with an error's status and body.
 pub(super) fn error_response(wire: Wire, error: &Error) -> StreamResponse {
     let server = wire.server_wire();
     let status = error.status().unwrap_or_else(|| (server.status)(error.kind()));
@@ -33,7 +33,7 @@ pub(super) fn error_response(wire: Wire, error: &Error) -> StreamResponse {
     response
 }
 
-/// Creates the response for a script that the server cannot express on the wire.
+/// Creates the response for a script that the server cannot express in the wire format.
 pub(super) fn server_error(wire: Wire, what: &str) -> StreamResponse {
     error_response(wire, &Error::new(ErrorKind::Server, what).with_status(500))
 }

@@ -1,4 +1,4 @@
-//! Compresses the body of a response with gzip.
+//! Compresses a response's body with gzip.
 
 use std::io::Write;
 use std::mem;
@@ -10,7 +10,7 @@ use flate2::write::GzEncoder;
 /// The message for a write error, which cannot happen because writing to memory does not fail.
 const WRITE_INVARIANT: &str = "a vector takes all that is written to it";
 
-/// A body that is compressed while it is sent.
+/// Compresses a body while the body is sent.
 #[derive(Debug)]
 pub(super) struct Gzip(GzEncoder<Vec<u8>>);
 

@@ -1,4 +1,4 @@
-//! Encodes the steps of a response as frames, and injects the faults of the response.
+//! Encodes a response's steps as frames, and injects the response's faults.
 
 use std::time::Duration;
 
@@ -61,8 +61,8 @@ pub(super) fn inject(body: ResponseBody, faults: &[Fault], wire: Wire) -> Vec<Bo
     parts
 }
 
-/// Returns the position at which a fault interrupts a body, and the part that is sent there.
-/// Returns `None` for an error in the stream, since that error is an event.
+/// Returns the position at which a fault interrupts a body, and the part to send at that position.
+/// Returns `None` for an error in the stream, since such an error is an event.
 fn fault_position(fault: &Fault) -> Option<(FaultPosition, Option<BodyPart>)> {
     match fault {
         Fault::Cut(after) => Some((*after, Some(BodyPart::Cut))),
@@ -139,7 +139,7 @@ fn inject_frame_faults(
     steps
 }
 
-/// Keeps the first `n` frames and the steps before the next frame, and removes all later steps.
+/// Keeps the first `n` frames and the steps up to the next frame, and removes all later steps.
 fn truncate_after_frames(steps: &mut Vec<BodyStep>, n: usize) {
     let mut frames = 0;
     let next = steps.iter().position(|step| {
@@ -212,7 +212,7 @@ fn compress(parts: Vec<BodyPart>) -> Vec<BodyPart> {
     parts
 }
 
-/// Keeps the first `n` bytes of the parts, followed by `end`.
+/// Keeps the first `n` bytes of the parts, and appends `end`.
 fn truncate_at(parts: Vec<BodyPart>, n: usize, end: Option<BodyPart>) -> Vec<BodyPart> {
     let mut kept = Vec::new();
     let mut room = n;

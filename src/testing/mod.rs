@@ -1,12 +1,12 @@
-//! Servers on the loopback device that stand in for a provider in tests and examples.
+//! Provides loopback servers that stand in for a provider in tests and examples.
 //!
-//! [`ModelServer`] speaks the real wires from a script, so that tests cover HTTP, frames and
-//! decoding. An [`Answer`] is the response to one request; a [`Fault`] is an error on the way to
-//! the client. [`lint`] checks requests as a strict vendor does, and [`http`] is the underlying
-//! HTTP server. [`provider_suite`] has tests for authors of a provider. [`mcp`] is a server of
-//! tools instead of a model.
+//! [`ModelServer`] sends scripted answers in the providers' real wire formats, so that tests cover
+//! HTTP, frames and decoding. An [`Answer`] is the response to one request, and a [`Fault`] is an
+//! error that happens on the way to the client. [`lint`] checks requests as strictly as a vendor
+//! does, and [`http`] contains the underlying HTTP server. [`provider_suite`] contains tests for
+//! authors of a provider. [`mcp`] contains a server that offers tools instead of a model.
 //!
-//! The following server works over every wire, and injects faults into the answers of its script:
+//! The following server works with every wire format, and injects faults into its scripted answers:
 //!
 //! ```
 //! use std::time::Duration;

@@ -13,17 +13,18 @@ use crate::testing::http::{HttpRequest, HttpResponse, LoopbackServer};
 use crate::testing::signatures::Signatures;
 use crate::testing::{Answer, ReceivedRequest, Wire};
 
-/// A server on 127.0.0.1 that speaks the wires of the providers and answers from a function.
+/// A server on 127.0.0.1 that supports the providers' wire formats and gets its answers from a
+/// function.
 ///
-/// [`start`](Self::start) serves all wires, selected by the path of a request, so that a single
-/// test can cover every wire. Each other constructor serves a single wire. The function returns an
-/// [`Answer`] or a value that converts into an answer, such as a [`Reply`](crate::provider::Reply)
-/// or a text.
+/// [`start`](Self::start) serves all wires. The path of a request selects the wire, so that a
+/// single test can cover every wire. Each of the other constructors serves a single wire. The
+/// function returns an [`Answer`] or a value that converts into one, such as a
+/// [`Reply`](crate::provider::Reply) or a string.
 ///
-/// The server is strict. A request that the vendor would reject with status 400 is rejected in the
-/// vendor's format, and the function is not called; see [`lint`](crate::testing::lint). A request
-/// is also rejected if it has a signature that the server did not issue, or that comes back with a
-/// different text. [`lenient`](Self::lenient) disables these checks.
+/// The server is strict. If the vendor would reject a request with status 400, the server rejects
+/// it in the vendor's format without calling the function; see [`lint`](crate::testing::lint). The
+/// server also rejects a request with a signature that it did not issue, or with a signature whose
+/// text has changed. [`lenient`](Self::lenient) disables these checks.
 ///
 /// The server records every request. Dropping the server closes all connections.
 ///
@@ -53,7 +54,7 @@ pub struct ModelServer {
     state: Arc<ServerState>,
 }
 
-/// The state that the server and its connections share. No lock is held while the script is called.
+/// The state shared by the server and its connections. No lock is held while the script is called.
 #[derive(Default)]
 struct ServerState {
     lenient: AtomicBool,
@@ -68,7 +69,7 @@ impl ModelServer {
     /// `/v1/chat/completions`, `/v1/responses`, `/v1beta/models/{model}:streamGenerateContent` and
     /// `/api/chat`, with any prefix.
     ///
-    /// The function `script` receives each parsed request.
+    /// The function `script` receives each request after it is parsed.
     ///
     /// # Errors
     ///
@@ -84,39 +85,40 @@ impl ModelServer {
         Self::start_for_wire(None, move |asked| script(asked).into()).await
     }
 
-    /// Disables the checks of requests, so that any request whose body is a JSON object is
-    /// accepted.
+    /// Disables the request checks, so that the server accepts any request whose body is a JSON
+    /// object.
     pub fn lenient(self) -> Self {
         self.state.lenient.store(true, Ordering::Relaxed);
         self
     }
 
-    /// Injects a fault into every later answer, including answers with an error.
+    /// Injects a fault into every later answer, including error responses.
     pub fn with_fault(self, fault: Fault) -> Self {
         lock_ignoring_poison(&self.state.faults).push(fault);
         self
     }
 
-    /// Returns the base URL for a provider of any served wire, without a trailing slash. The URL
-    /// also works with `/v1` or any other path appended.
+    /// Returns the base URL for a provider that uses any of the served wires, without a trailing
+    /// slash. The URL also works with `/v1` or any other path appended.
     pub fn url(&self) -> String {
         self.server.url()
     }
 
-    /// Returns the bodies of all requests, in order, including rejected requests. A body that is
-    /// not JSON is returned as `null`.
+    /// Returns the bodies of all requests in order, including rejected requests. A body that is not
+    /// JSON is returned as `null`.
     pub fn requests(&self) -> Vec<Value> {
         let requests = self.server.requests();
         requests.iter().map(|r| serde_json::from_slice(&r.body).unwrap_or_default()).collect()
     }
 
-    /// Returns the violations of all requests that were rejected as invalid. A test can thus detect
-    /// a rejection even if its agent recovers from the rejection.
+    /// Returns the violations in all requests that were rejected as invalid. A test can use this
+    /// method to detect a rejection even if its agent recovers from the rejection.
     pub fn violations(&self) -> Vec<String> {
         lock_ignoring_poison(&self.state.violations).clone()
     }
 
-    /// Returns the underlying HTTP server, with the connections and the raw requests.
+    /// Returns the underlying HTTP server, which gives access to the connections and the raw
+    /// requests.
     pub fn http_server(&self) -> &LoopbackServer {
         &self.server
     }
@@ -137,8 +139,7 @@ macro_rules! servers_of_one_wire {
         impl ModelServer {$(
             #[doc = concat!("Starts a server that speaks ", $what)]
             ///
-            /// The function receives the body of each request, and the number of requests before
-            /// that request.
+            /// The function receives each request's body, and the number of earlier requests.
             ///
             /// # Errors
             ///

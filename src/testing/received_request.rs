@@ -1,28 +1,29 @@
-//! A request that a scripted server has received.
+//! A request that a scripted server received.
 
 use serde_json::Value;
 
 use crate::testing::Wire;
 use crate::testing::http::HttpRequest;
 
-/// A request to a [`ModelServer`](crate::testing::ModelServer), as passed to the server's script.
+/// A request that a [`ModelServer`](crate::testing::ModelServer) received and passes to its script.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ReceivedRequest {
-    /// The number of requests on all wires that the script received before this request.
+    /// The number of requests that the script received before this request, in any wire format.
     pub index: usize,
-    /// The wire of the request.
+    /// The wire format that the request uses.
     pub wire: Wire,
-    /// The name of the requested model.
+    /// The requested model's name.
     pub model: String,
-    /// The body of the request, as JSON.
+    /// The request's body, as JSON.
     pub body: Value,
-    /// The raw request, with its headers.
+    /// The raw request, including its headers.
     pub http: HttpRequest,
 }
 
 impl ReceivedRequest {
-    /// Parses a request to a wire. An `Err` is the reason why the request is invalid.
+    /// Parses a request that arrived on a wire. An `Err` contains the reason why the request is
+    /// invalid.
     pub(super) fn parse(wire: Wire, http: HttpRequest) -> Result<Self, String> {
         let body: Value = match serde_json::from_slice(&http.body) {
             Ok(body @ Value::Object(_)) => body,

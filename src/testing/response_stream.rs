@@ -14,17 +14,17 @@ pub(super) struct StreamResponse {
 }
 
 pub(super) enum ResponseBody {
-    /// A stream in the format of the wire.
+    /// A stream in the wire's format.
     Stream(Vec<BodyStep>, FrameFormat),
-    /// Bytes that are not a stream of a wire.
+    /// Bytes that are not in a wire's stream format.
     Raw(Bytes),
 }
 
-/// A step of a stream, in which bytes are sent or something else happens.
+/// A step in a stream, which either sends bytes or does something else.
 #[derive(Debug)]
 pub(super) enum BodyStep {
     Frame(ServerFrame),
-    /// Bytes without meaning for the client.
+    /// Bytes that have no meaning for the client.
     Noise(Bytes),
     /// A wait, or the end of the body.
     Part(BodyPart),
@@ -36,7 +36,7 @@ impl StreamResponse {
         Self { status, headers, body }
     }
 
-    /// Creates a response with one JSON document.
+    /// Creates a response that consists of one JSON document.
     pub(super) fn json(status: u16, body: &Value) -> Self {
         Self::new(
             status,

@@ -1,4 +1,4 @@
-//! Turns the script of a turn into its stream on a wire.
+//! Converts a turn's script into the stream that a wire sends.
 
 use crate::provider::ReplyStep;
 use crate::provider::content_delta::ContentDelta;
@@ -10,11 +10,11 @@ use crate::testing::signatures::{Signatures, sign_text};
 use crate::usage::Usage;
 
 /// The creation time of every answer, in seconds since 1970. The time is constant, so that the same
-/// script gives the same bytes.
+/// script always produces the same bytes.
 const CREATED_AT: u64 = 1_700_000_000;
 
-/// Returns the stream that answers a request, and records its signatures in `signatures`. An `Err`
-/// is for the author of the script and names content that the wire cannot express.
+/// Returns the stream that answers a request, and records the stream's signatures in `signatures`.
+/// An `Err` is meant for the script's author and names the content that the wire cannot express.
 pub(super) fn script_to_body_steps(
     moves: Vec<ReplyStep>,
     asked: &ReceivedRequest,

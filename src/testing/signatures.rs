@@ -1,15 +1,16 @@
-//! Signatures that a scripted model issues for its reasoning, and that a strict server checks.
+//! Issues signatures for a scripted model's reasoning, and recognizes them when a request sends
+//! them back.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::fnv::fnv1a_64;
 use crate::provider::server::IssuedItem;
 
-/// The prefix of every generated signature, which is "scripted:" in base 64.
+/// The prefix of every generated signature, which is `scripted:` encoded as base64.
 pub(super) const SIGNATURE_PREFIX: &str = "c2NyaXB0ZWQ6";
 
-/// Returns a signature for a text. The signature is valid base 64, like the signatures of vendors.
-/// The signature depends only on the text, so that another server also accepts the signature.
+/// Returns a signature for a text. The signature is valid base64, like vendors' signatures. The
+/// signature depends only on the text, so that other servers also accept it.
 pub(super) fn sign_text(content: &str) -> String {
     // Sixteen hexadecimal digits are also valid base 64.
     format!("{SIGNATURE_PREFIX}{:016x}", fnv1a_64(content.bytes()))
@@ -18,14 +19,14 @@ pub(super) fn sign_text(content: &str) -> String {
 /// The signatures that a server issued in scripted answers.
 #[derive(Debug, Default)]
 pub(super) struct Signatures {
-    /// The texts for which each signature was issued.
+    /// The texts that each signature was issued for.
     issued: HashMap<String, HashSet<String>>,
-    /// For each item on the Responses wire, the reasoning item before it.
+    /// The reasoning item that precedes each item on the Responses wire.
     reasoning_by_item: HashMap<String, String>,
 }
 
 impl Signatures {
-    /// Records the signatures and items that an answer issued.
+    /// Records the signatures and items that an answer contains.
     pub(super) fn record_response(&mut self, issued: impl Iterator<Item = IssuedItem>) {
         for issued in issued {
             match issued {
@@ -50,7 +51,7 @@ impl Signatures {
         self.issued.contains_key(signature)
     }
 
-    /// Returns the reasoning item that a request must send back together with an item.
+    /// Returns the reasoning item that a request must send back together with an item, if any.
     pub(super) fn signed_reasoning_before(&self, item: &str) -> Option<&String> {
         self.reasoning_by_item.get(item)
     }

@@ -1,4 +1,4 @@
-//! The wires, and the data that a test server has about each wire.
+//! The supported wires, and the data that a test server needs for each of them.
 
 use std::fmt;
 
@@ -9,47 +9,48 @@ use crate::provider::{anthropic, gemini, ollama, openai_chat, openai_responses};
 use crate::testing::lint;
 use crate::testing::signatures::Signatures;
 
-/// A wire that a [`ModelServer`](crate::testing::ModelServer) serves.
+/// A wire format that a [`ModelServer`](crate::testing::ModelServer) supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Wire {
-    /// The Anthropic Messages wire, with the path `…/messages`.
+    /// The Anthropic Messages wire format, which uses the path `…/messages`.
     Anthropic,
-    /// The `OpenAI` Chat Completions wire, with the path `…/chat/completions`.
+    /// The `OpenAI` Chat Completions wire format, which uses the path `…/chat/completions`.
     OpenAiChat,
-    /// The `OpenAI` Responses wire, with the path `…/responses`.
+    /// The `OpenAI` Responses wire format, which uses the path `…/responses`.
     OpenAiResponses,
-    /// The Gemini wire, with the path `…/models/{model}:streamGenerateContent`.
+    /// The Gemini wire format, which uses the path `…/models/{model}:streamGenerateContent`.
     Gemini,
-    /// The wire of Ollama's native API, with the path `…/api/chat`.
+    /// The wire format of Ollama's native API, which uses the path `…/api/chat`.
     Ollama,
 }
 
-/// The data that a test server has about a wire. A new wire needs such data, and a lint.
+/// The data that a test server needs for a wire. A new wire also needs a lint.
 pub(super) struct WireProfile {
     /// The server side of the wire.
     pub(super) server_wire: &'static ServerWire,
-    /// A function that returns the vendor's objections to the body of a request to a model.
+    /// A function that returns the objections that the vendor would have to the body of a request
+    /// to a model.
     pub(super) lint: fn(&str, &Value) -> Vec<String>,
-    /// A function that returns the vendor's objections to the signatures in a request.
+    /// A function that returns the objections that the vendor would have to a request's signatures.
     pub(super) check_signatures: fn(&Signatures, &Value) -> Vec<String>,
-    /// The name of a header that every request must have.
+    /// The name of a header that every request must contain.
     pub(super) required_header: Option<&'static str>,
-    /// A frame of an unknown type, as its name and its data.
+    /// A frame of an unknown type, given as its name and its data.
     pub(super) unknown_event: (Option<&'static str>, &'static str),
 }
 
 impl Wire {
-    /// All wires, for a test that covers each wire.
+    /// All wire formats, for tests that cover each of them.
     pub const ALL: [Self; 5] =
         [Self::Anthropic, Self::OpenAiChat, Self::OpenAiResponses, Self::Gemini, Self::Ollama];
 
-    /// Returns the name of the wire, as in provider data.
+    /// Returns the wire format's name, as used in provider data.
     pub fn as_str(self) -> &'static str {
         self.server_wire().name
     }
 
-    /// Returns the wire that a path belongs to, whatever prefix the path has.
+    /// Returns the wire that a path belongs to. The path may have any prefix.
     pub(super) fn from_path(path: &str) -> Option<Self> {
         let (path, _query) = path.split_once('?').unwrap_or((path, ""));
         Self::ALL.into_iter().find(|wire| path.ends_with(wire.server_wire().path_suffix))

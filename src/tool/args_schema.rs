@@ -1,4 +1,4 @@
-//! Checks arguments against the schema of a raw tool.
+//! Checks arguments against a raw tool's schema.
 
 use serde_json::Value;
 
@@ -11,7 +11,7 @@ pub(super) use small::Schema;
 pub(super) use whole::Schema;
 
 impl Schema {
-    /// Parses `arguments` that fit the schema, or returns the reason why the arguments do not fit.
+    /// Parses `arguments` if they match the schema, or returns the reason why they do not match.
     pub(super) fn parse_arguments(
         &self,
         spec: &ToolSpec,
@@ -45,8 +45,8 @@ mod small {
         }
     }
 
-    /// Checks the value up to the first part that does not fit, without an allocation before that
-    /// part.
+    /// Checks a value up to its first mismatch with the schema, without allocating memory before
+    /// the mismatch.
     pub(super) fn check(schema: &Value, value: &Value, path: &str) -> Result<(), String> {
         let schema = match schema {
             Value::Object(schema) => schema,
@@ -180,11 +180,11 @@ mod whole {
     use crate::error::ErrorKind;
 
     /// The maximum number of values in arguments that are diagnosed completely. The validator
-    /// collects the errors of all alternatives of a schema, each with all its locations. The errors
-    /// are not requested for larger arguments.
+    /// collects the errors from all alternatives in a schema, each with all of its locations. For
+    /// larger arguments, the errors are not requested.
     const MAX_DIAGNOSED_VALUES: usize = 1000;
-    /// The number of elements of each list that are checked for errors if the arguments have more
-    /// than [`MAX_DIAGNOSED_VALUES`] values.
+    /// The number of elements checked for errors in each list if the arguments contain more than
+    /// [`MAX_DIAGNOSED_VALUES`] values.
     const MAX_DIAGNOSED_LIST_ELEMENTS: usize = 16;
 
     pub(in crate::tool) struct Schema(jsonschema::Validator);
@@ -205,8 +205,8 @@ mod whole {
             }
         }
 
-        /// Returns the reason why arguments do not fit, with bounded memory for arguments of any
-        /// size.
+        /// Returns the reason why arguments do not match the schema, using bounded memory for
+        /// arguments of any size.
         fn violation_reason(&self, schema: &Value, args: &Value) -> String {
             let unknown = || "they do not fit the schema".to_owned();
             if !has_alternatives(schema)
@@ -234,7 +234,7 @@ mod whole {
         }
     }
 
-    /// Returns whether a schema has keywords for which the validator tries all alternatives.
+    /// Returns whether a schema contains keywords for which the validator tries all alternatives.
     fn has_alternatives(schema: &Value) -> bool {
         match schema {
             Value::Object(fields) => fields.iter().any(|(name, value)| {
@@ -245,7 +245,7 @@ mod whole {
         }
     }
 
-    /// Returns whether an error may be caused by the list elements that were left out.
+    /// Returns whether an error may be caused by omitted list elements.
     fn is_caused_by_truncation(error: &ValidationError<'_>) -> bool {
         matches!(error.kind(), ValidationErrorKind::MinItems { .. } | ValidationErrorKind::Contains)
     }
@@ -282,7 +282,7 @@ mod whole {
         })
     }
 
-    /// Formats a JSON pointer (RFC 6901) like the paths of the built-in check, for example
+    /// Formats a JSON pointer (RFC 6901) in the style of the built-in check's paths, for example
     /// `deep.list[1]`.
     fn format_json_pointer(pointer: &str, args: &Value) -> String {
         let mut place = String::new();

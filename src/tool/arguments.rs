@@ -1,4 +1,4 @@
-//! The types that a tool's arguments can be deserialised into.
+//! The types into which a tool's arguments can be deserialised.
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, BinaryHeap, HashSet, LinkedList, VecDeque};
@@ -11,13 +11,13 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
-/// A type that the arguments of a tool can be deserialised into. Such a type is
-/// [`DeserializeOwned`] and [`JsonSchema`], and its JSON is an object. The type `()` is for a tool
-/// without arguments.
+/// A type into which a tool's arguments can be deserialised. Such a type implements
+/// [`DeserializeOwned`] and [`JsonSchema`], and its JSON representation is an object. Use `()` for
+/// a tool without arguments.
 ///
-/// Types that are never a JSON object, such as numbers, strings and lists, do not compile here. The
-/// compiler reports that `MustBeAnObject` cannot be inferred (E0283). Use a struct with a field for
-/// each argument. The type parameter `MustBeAnObject` serves no other purpose.
+/// Types that never represent a JSON object, such as numbers, strings and lists, cause a compile
+/// error. The compiler reports that `MustBeAnObject` cannot be inferred (E0283). Use a struct with
+/// a field for each argument. The type parameter `MustBeAnObject` serves no other purpose.
 ///
 /// ```compile_fail,E0283
 /// use turnstream::Tool;
@@ -35,12 +35,13 @@ use serde::de::DeserializeOwned;
 )]
 pub trait ToolArguments<MustBeAnObject>: DeserializeOwned + JsonSchema + Send + 'static {}
 
-/// Marker for types whose JSON may be an object. The marker cannot be named outside of this module
-/// and is always inferred.
+/// Marks types whose JSON representation may be an object. The marker cannot be named outside this
+/// module and is always inferred.
 #[derive(Debug)]
 pub struct MayBeAnObject;
 
-/// Marker for types whose JSON is never an object, which therefore cannot be a tool's arguments.
+/// Marks types whose JSON representation is never an object, and which therefore cannot be a tool's
+/// arguments.
 #[derive(Debug)]
 pub struct NotAnObject;
 

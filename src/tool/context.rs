@@ -1,5 +1,5 @@
-//! The context of a call, from which a tool reads values besides its arguments, and in which it
-//! records its effects.
+//! The context of a tool call, which provides the tool with values besides its arguments and
+//! records the tool's effects.
 
 use std::any::Any;
 use std::mem;
@@ -13,11 +13,11 @@ use crate::lock::lock_ignoring_poison;
 use crate::tool::RunData;
 use crate::turn::Turn;
 
-/// The context of the call that a tool answers. The tool also records its effects in the context.
-/// The context is owned, so it can move into a task or a thread.
+/// The context of a tool call, in which the tool also records its effects. The context is owned, so
+/// it can be moved into a task or a thread.
 ///
-/// The recorded effects become the [`report`](crate::item::ToolResult::report) of the result, even
-/// if the tool fails, panics or times out.
+/// The recorded effects become the result's [`report`](crate::item::ToolResult::report), even if
+/// the tool fails, panics or times out.
 #[derive(Clone, Debug)]
 pub struct ToolContext {
     call_id: String,
@@ -57,32 +57,33 @@ impl ToolContext {
     }
 
     /// Returns the key `{history id}/{call id}`, which is the same for every attempt at this call,
-    /// also after a resume.
+    /// including attempts after a resume.
     pub fn idempotency_key(&self) -> &str {
         &self.idempotency_key
     }
 
-    /// Returns whether this call is a dry run, in which the tool reports what it would do and
-    /// changes nothing. Only a tool that [supports dry runs](crate::Tool::with_dry_run_support) is
+    /// Returns whether this call is a dry run, in which the tool reports what it would do without
+    /// changing anything. Only tools that [support dry runs](crate::Tool::with_dry_run_support) are
     /// called in a dry run.
     pub fn is_dry_run(&self) -> bool {
         self.is_dry_run
     }
 
-    /// Returns whether the call has ended, so that its result is not awaited any longer.
+    /// Returns whether the call has ended, which means that its result is no longer awaited.
     ///
-    /// The future of an ended call is dropped. Use `is_cancelled` for work that cannot be dropped.
-    /// A blocking thread should check `is_cancelled` between its steps.
+    /// When a call ends, its future is dropped. Use `is_cancelled` for work that cannot be dropped.
+    /// For example, a blocking thread should check `is_cancelled` between its steps.
     pub fn is_cancelled(&self) -> bool {
         self.call_record.cancelled.load(Ordering::Relaxed)
     }
 
-    /// Returns the run's value of type `T`; see [`Run::with_data`](crate::Run::with_data).
+    /// Returns the value of type `T` from the run's data, if any; see
+    /// [`Run::with_data`](crate::Run::with_data).
     pub fn data<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
         self.data.get()
     }
 
-    /// Returns all data of the run. A tool that runs an agent itself passes this data to that
+    /// Returns all of the run's data. A tool that runs an agent itself passes this data to that
     /// agent's [`Run::with_data`](crate::Run::with_data). Mark such a tool as
     /// [`running_sub_agents`](crate::Tool::running_sub_agents). Otherwise, in a
     /// [pool](crate::agent::Pool) with a limit on concurrency, the agent waits forever for the slot
@@ -91,7 +92,7 @@ impl ToolContext {
         &self.data
     }
 
-    /// Records that the call changed the existing thing `target`: a path, an id or an address.
+    /// Records that the call changed the existing `target`, such as a path, an id or an address.
     pub fn record_change(&self, target: impl Into<String>) {
         self.record_side_effect(SideEffect::of_change(target));
     }
@@ -106,19 +107,19 @@ impl ToolContext {
         self.call_record.with_report(|report| report.side_effects.push(effect));
     }
 
-    /// Records evidence of what the call did. A value that is not JSON is stored as `null`, and
-    /// parts that are nested deeper than 64 levels are stored as strings.
+    /// Records evidence of what the call did. A value that cannot be serialised to JSON is stored
+    /// as `null`, and parts nested more than 64 levels deep are stored as strings.
     pub fn record_evidence(&self, evidence: impl Serialize) {
         let json = RawJson::new(&evidence).unwrap_or_else(|_| serde_json::Value::Null.into());
         self.call_record.with_report(|report| report.evidence.push(json.limit_depth()));
     }
 
-    /// Returns the effects recorded so far that are not part of a result yet.
+    /// Returns the effects recorded so far that are not yet part of a result.
     pub fn effect_report(&self) -> EffectReport {
         self.call_record.with_report(|report| report.clone())
     }
 
-    /// Returns the policy's extension if the extension has type `T`.
+    /// Returns the policy's extension if the extension is of type `T`.
     pub(crate) fn policy_extension<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
         self.policy_extension.clone()?.downcast().ok()
     }

@@ -1,16 +1,16 @@
-//! Tools that run outside of the toolkit.
+//! Tools that run outside the toolkit.
 
 use crate::error::Error;
 use crate::tool::settings::ToolFlag;
 use crate::tool::{Tool, ToolOutput, ToolSpec};
 
 impl Tool {
-    /// Creates a tool that runs outside of the toolkit. Calls of the tool are left pending until
-    /// the application answers them.
+    /// Creates a tool that runs outside the toolkit. Calls to the tool stay pending until the
+    /// application answers them.
     ///
-    /// Arguments are checked as by [`Tool::raw`]. Without a
-    /// [`ToolPolicy`](crate::tool::ToolPolicy), calls of the tool are answered as skipped, since
-    /// the application cannot be notified of the calls.
+    /// Arguments are checked in the same way as for [`Tool::raw`]. Without a
+    /// [`ToolPolicy`](crate::tool::ToolPolicy), calls to the tool get a `Skipped` result, since the
+    /// application cannot be notified of the calls.
     ///
     /// ```
     /// use turnstream::tool::{Tool, ToolSpec};
@@ -28,7 +28,7 @@ impl Tool {
     ///
     /// Returns an error in the same cases as [`Tool::raw`].
     pub fn external(spec: ToolSpec) -> Result<Self, Error> {
-        // Calls of this tool never start, so its closure never runs.
+        // Calls to this tool never start, so its closure never runs.
         let tool = Self::raw(spec, |_, _| async { ToolOutput::error("It runs elsewhere.") })?;
         Ok(tool.with_flag(ToolFlag::External))
     }

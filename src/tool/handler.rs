@@ -1,4 +1,4 @@
-//! The trait that a tool is built on, which turns arguments into a call that is ready to start.
+//! The trait that every tool implements, which turns arguments into a call that is ready to start.
 
 use std::fmt;
 
@@ -12,8 +12,8 @@ use crate::tool::{ToolContext, ToolUpdate};
 /// [`ToolUpdate::Output`].
 pub type UpdateStream = BoxStream<'static, ToolUpdate>;
 
-/// The trait that a [`Tool`](crate::Tool) is built on, for tools that cannot be written as a
-/// closure.
+/// Implements the name, schema and calls of a [`Tool`](crate::Tool) that cannot be written as a
+/// closure. Every `Tool` is based on a `ToolHandler`.
 ///
 /// ```
 /// use futures::StreamExt;
@@ -43,40 +43,40 @@ pub type UpdateStream = BoxStream<'static, ToolUpdate>;
 /// assert_eq!(Tool::from_handler(Shout(spec)).name(), "shout");
 /// ```
 pub trait ToolHandler: Send + Sync {
-    /// Returns the tool's name, description and schema that the model sees.
+    /// Returns the tool's name, description and schema, as shown to the model.
     fn spec(&self) -> &ToolSpec;
 
-    /// Parses the arguments and returns a call that is ready to start with them, without running
-    /// anything. Errors in the arguments are thus found before an approval is requested. The
-    /// returned call is dropped if it may not run.
+    /// Parses the arguments and returns a call that is ready to start with these arguments, without
+    /// running anything. Errors in the arguments are therefore found before an approval is
+    /// requested. The returned call is dropped if it is not allowed to run.
     ///
-    /// `arguments` is a JSON object; missing arguments are `{}`. If a
+    /// `arguments` contains a JSON object, which is `{}` if the model wrote no arguments. If a
     /// [repair](crate::tool::ToolPolicy::repair_arguments) or a
     /// [policy](crate::tool::Permission::arguments) replaces the arguments, the call is prepared
     /// again.
     ///
     /// # Errors
     ///
-    /// Returns an error if the arguments do not fit. The error is a text for the model with the
-    /// path and the reason, and the call does not run.
+    /// Returns an error if the arguments are invalid. The error is a message to the model that
+    /// contains the path and the reason, and the call does not run.
     fn prepare(&self, arguments: &str) -> Result<PreparedCall, String>;
 }
 
-/// A call whose arguments were parsed and which has not started. If the prepared call is dropped,
-/// nothing runs.
+/// A call that has not started yet, and whose arguments have been parsed. If the prepared call is
+/// dropped, nothing runs.
 pub struct PreparedCall(Option<StartCall>);
 
 type StartCall = Box<dyn FnOnce(ToolContext) -> UpdateStream + Send>;
 
 impl PreparedCall {
-    /// Creates a prepared call from the function `begin`, which starts the call and returns the
-    /// stream of its updates. The stream advances only while it is polled, and is dropped with the
-    /// run. No work of the call may continue after that.
+    /// Creates a prepared call from the function `begin`, which starts the call and returns a
+    /// stream of the call's updates. The stream advances only while it is polled, and is dropped
+    /// together with the run. No work for the call may continue after the stream is dropped.
     pub fn new(begin: impl FnOnce(ToolContext) -> UpdateStream + Send + 'static) -> Self {
         Self(Some(Box::new(begin)))
     }
 
-    /// Starts the call. An `Err` has the message of a panic.
+    /// Starts the call. If starting the call panics, the `Err` contains the panic message.
     pub(super) fn start(mut self, cx: ToolContext) -> Result<UpdateStream, String> {
         let begin = self.0.take().expect("a call starts once, by value");
         catch_panic(|| begin(cx))

@@ -1,4 +1,4 @@
-//! A tool that is known from a recorded list and looked up when a call of the tool runs.
+//! A tool that is known from a recorded list and looked up when one of its calls runs.
 
 use std::sync::Arc;
 
@@ -10,13 +10,13 @@ use crate::error::Error;
 use crate::tool::tool_record::ToolRecord;
 use crate::tool::{PreparedCall, Tool, ToolContext, ToolOutput, ToolUpdate, UpdateStream};
 
-/// A function that lists the tools of a source.
+/// A function that lists a source's tools.
 pub(crate) type ListTools = dyn Fn() -> BoxFuture<'static, Result<Vec<Tool>, Error>> + Send + Sync;
 
 impl ToolRecord {
-    /// Creates a tool from a record. A call first lists the tools, then runs the tool with the
-    /// recorded name, if the spec and settings of that tool are as recorded. That tool checks the
-    /// arguments, so arguments are checked only when the call runs.
+    /// Creates a tool from a record. Each call first lists the tools, then runs the tool with the
+    /// recorded name if the spec and settings of the listed tool match the record. The listed tool
+    /// checks the arguments, so arguments are checked only when the call runs.
     pub(crate) fn into_late_bound_tool(self, list: Arc<ListTools>) -> Tool {
         let (spec, settings, runs_agents) =
             (self.spec.clone(), self.settings(), self.runs_sub_agents);
@@ -88,7 +88,7 @@ impl LateBound {
         prepared.start(cx).map_err(|message| format!("Error: the tool panicked: {message}"))
     }
 
-    /// Returns the tool with the recorded name if its spec and settings are as recorded.
+    /// Returns the tool with the recorded name if its spec and settings match the record.
     async fn find(&self) -> Result<Tool, String> {
         let name = &self.record.spec.name;
         let tools = (self.list)().await;

@@ -1,4 +1,4 @@
-//! The updates and the output of a tool.
+//! A tool's updates and output.
 
 use std::error::Error as StdError;
 
@@ -7,24 +7,25 @@ use crate::event::Event;
 use crate::item::{self, Content, Part, ResultKind, ToolCall, ToolResult};
 use crate::tool::Suspension;
 
-/// An update that a running tool streams. A stream has any number of `Progress` and `NestedEvent`,
-/// then one `Output`, or one `Suspended` if the tool is a sub-agent that waits.
+/// An update from a running tool. A stream of updates consists of any number of `Progress` and
+/// `NestedEvent` updates, followed by one `Output`, or by one `Suspended` if the tool is a
+/// sub-agent that is waiting for a verdict.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ToolUpdate {
-    /// Progress of the call, for observers of the run. The model does not see the progress.
+    /// The call's progress, which is visible to observers of the run but not to the model.
     Progress(item::RawJson),
-    /// An event of a sub-agent that runs inside the tool, for observers of the run.
+    /// An event from a sub-agent that runs inside the tool, for observers of the run.
     NestedEvent(Box<Event>),
-    /// The result of the call. The stream of updates is not polled after the result.
+    /// The call's result. The stream of updates is not polled after this update.
     Output(ToolOutput),
-    /// The end of the stream without a result, because calls of the sub-agent wait for a verdict.
+    /// Ends the stream without a result, because the sub-agent's calls are waiting for a verdict.
     /// The call that runs the sub-agent stays open until the run is resumed. The stream is not
     /// polled after this update.
     Suspended(Box<Suspension>),
 }
 
-/// The result of a tool: the content that the model reads, and whether the call failed.
+/// The result of a tool call: the content that the model reads, and whether the call failed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolOutput {
     /// The content that the model reads.
@@ -39,16 +40,16 @@ impl ToolOutput {
         Self { content: content.into(), failed: false }
     }
 
-    /// Creates the output of a failed call. The text should tell the model how to react.
+    /// Creates the output of a failed call. The content should tell the model how to react.
     pub fn error(content: impl Into<Content>) -> Self {
         Self { content: content.into(), failed: true }
     }
 
-    /// Creates the output of a successful call from a value, as JSON text.
+    /// Creates the output of a successful call by serialising a value to JSON text.
     ///
     /// # Errors
     ///
-    /// Returns an error if the value does not serialise to JSON, for example a map whose keys are
+    /// Returns an error if the value cannot be serialised to JSON, for example a map whose keys are
     /// not strings.
     pub fn json<T: serde::Serialize + ?Sized>(value: &T) -> Result<Self, Error> {
         let text = serde_json::to_string(value).map_err(|error| {
@@ -69,24 +70,24 @@ impl ToolOutput {
 }
 
 impl ToolUpdate {
-    /// Creates a progress update from a value. A value that does not serialise to JSON becomes
+    /// Creates a progress update from a value. A value that cannot be serialised to JSON becomes
     /// `null`.
     pub fn progress<T: serde::Serialize + ?Sized>(value: &T) -> Self {
         let null = |_| serde_json::Value::Null.into();
         Self::Progress(item::RawJson::new(value).unwrap_or_else(null))
     }
 
-    /// Creates the final update of a call from its result.
+    /// Creates a call's final update from its result.
     pub fn output(output: impl IntoToolOutput) -> Self {
         Self::Output(output.into_tool_output())
     }
 }
 
-/// A value that a tool's closure may return: text, numbers, JSON, parts, or a `Result` of these
-/// types. Wrap any other type that implements `Serialize` in [`Json`].
+/// A value that a tool's closure can return: a string, a number, JSON, content parts, or a `Result`
+/// that contains one of these types. Wrap any other type that implements `Serialize` in [`Json`].
 ///
-/// For the error of a `Result`, the model reads the messages of the error and of all its sources;
-/// [`IntoToolError`] lists the error types.
+/// If a `Result` is an `Err`, the model reads the messages of the error and all its sources;
+/// [`IntoToolError`] describes the supported error types.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the output of a tool",
     label = "a tool's closure returns this",
@@ -94,7 +95,7 @@ impl ToolUpdate {
     note = "any other type that implements `serde::Serialize` is returned as `turnstream::tool::Json(value)`"
 )]
 pub trait IntoToolOutput {
-    /// Converts the value into the output of a tool.
+    /// Converts the value into a tool's output.
     fn into_tool_output(self) -> ToolOutput;
 }
 
@@ -116,10 +117,10 @@ impl<T: IntoToolOutput, E: IntoToolError> IntoToolOutput for Result<T, E> {
     }
 }
 
-/// The error of a tool. Any type that `?` converts into a `Box<dyn Error + Send + Sync>` can be
-/// used, such as an error type, a string, or an `anyhow::Error`. Convert an error that only
-/// implements `Display`, or a `Box<dyn Error>` that is not `Send`, to a string: `.map_err(|error|
-/// error.to_string())`.
+/// An error that a tool can return. Any type that `?` can convert into a `Box<dyn Error + Send +
+/// Sync>` can be used, such as an error type, a string, or an `anyhow::Error`. Convert an error
+/// that only implements `Display`, or a `Box<dyn Error>` that is not `Send`, to a string:
+/// `.map_err(|error| error.to_string())`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the error of a tool",
     label = "a tool's closure returns this error",
@@ -138,7 +139,7 @@ impl<E: Into<Box<dyn StdError + Send + Sync>>> IntoToolError for E {
     }
 }
 
-/// A wrapper that returns a value from a tool as JSON text.
+/// Wraps a value so that a tool can return the value as JSON text.
 ///
 /// ```
 /// use turnstream::tool::{Json, Tool};
@@ -159,7 +160,7 @@ impl<E: Into<Box<dyn StdError + Send + Sync>>> IntoToolError for E {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Json<T>(pub T);
 
-/// A value that does not serialise to JSON, for example a map whose keys are not strings, becomes
+/// A value that cannot be serialised to JSON, for example a map whose keys are not strings, becomes
 /// an error that the model reads.
 impl<T: serde::Serialize> IntoToolOutput for Json<T> {
     fn into_tool_output(self) -> ToolOutput {

@@ -7,12 +7,12 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize as DeriveDeserialize, Serialize};
 use serde_json::value::RawValue;
 
-/// The argument in which a model states the rationale for a call, if the tool [asks for a
+/// The argument in which a model states its rationale for a call, if the tool [asks for a
 /// rationale](crate::Tool::with_rationale).
 pub(super) const RATIONALE_FIELD: &str = "_why";
 
-/// The rationale that a model gives for a call, besides the arguments. A rationale consists of the
-/// expected outcome, the stop condition and the risk.
+/// The rationale that a model gives for a tool call, in addition to the arguments. A rationale
+/// consists of the expected outcome, the stop condition and the risk.
 ///
 /// ```
 /// use turnstream::tool::{Risk, Rationale};
@@ -32,18 +32,18 @@ pub struct Rationale {
     /// The condition under which the model's work is finished.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop_condition: Option<String>,
-    /// The amount of harm that the call can do, in the model's estimate.
+    /// The model's estimate of how much harm the call can do.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub risk: Option<Risk>,
 }
 
-/// The amount of harm that a call can do, in the model's estimate.
+/// The model's estimate of how much harm a call can do.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, DeriveDeserialize,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Risk {
-    /// No harm, or harm that is undone immediately.
+    /// No harm, or harm that can be undone immediately.
     Low,
     /// Harm that takes work to undo.
     Medium,
@@ -52,9 +52,9 @@ pub enum Risk {
 }
 
 impl Rationale {
-    /// Separates the rationale from the arguments, and returns both. The other arguments are
+    /// Separates the rationale from the other arguments, and returns both. The other arguments are
     /// returned as written, with the same field order and the same digits in numbers. Parts of the
-    /// rationale that cannot be parsed are left out. Arguments that are not a JSON object are
+    /// rationale that cannot be parsed are omitted. Arguments that are not a JSON object are
     /// returned unchanged.
     pub fn split_arguments(arguments: &str) -> (Self, Cow<'_, str>) {
         match RawFields::parse(arguments) {
@@ -64,8 +64,8 @@ impl Rationale {
     }
 
     /// Separates the rationale like `split_arguments`, but only if no part of the rationale is
-    /// lost. No part is lost if the value is an object with no other fields, and every field could
-    /// be parsed.
+    /// lost. No part is lost if the rationale is an object without unknown fields, and every field
+    /// can be parsed.
     pub(crate) fn split_well_formed(arguments: &str) -> (Self, Cow<'_, str>) {
         let Some(fields) = RawFields::parse(arguments) else {
             return (Self::default(), Cow::Borrowed(arguments));
@@ -77,7 +77,7 @@ impl Rationale {
         (fields.rationale(), rest)
     }
 
-    /// Returns whether the rationale has no fields.
+    /// Returns whether the rationale is empty, that is, no field is set.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -131,12 +131,12 @@ impl fmt::Display for Risk {
     }
 }
 
-/// The fields of a JSON object in their order, with each value as raw text.
+/// The fields of a JSON object in their original order, each with its value as raw text.
 struct RawFields<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
 impl<'a> RawFields<'a> {
-    /// Parses the fields of arguments that have a rationale, or returns `None` if the arguments
-    /// have no rationale.
+    /// Parses the fields of arguments that contain a rationale, or returns `None` if the arguments
+    /// contain no rationale.
     fn parse(arguments: &'a str) -> Option<Self> {
         // The name of the rationale field may also be written with escapes.
         if !arguments.contains(RATIONALE_FIELD) && !arguments.contains("\\u") {
@@ -153,8 +153,8 @@ impl<'a> RawFields<'a> {
         last.map_or_else(Rationale::default, |(_, json)| Rationale::from_raw_json(json))
     }
 
-    /// Returns whether [`rationale`](Self::rationale) returns all that the model wrote in the
-    /// field.
+    /// Returns whether [`rationale`](Self::rationale) returns everything that the model wrote in
+    /// the rationale field.
     fn is_well_formed(&self) -> bool {
         let mut rationales = self.0.iter().filter(|(name, _)| name == RATIONALE_FIELD);
         let (Some((_, json)), None) = (rationales.next(), rationales.next()) else { return false };
@@ -195,7 +195,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for RawFields<'a> {
     }
 }
 
-/// The name of a field, which is borrowed if the name has no escapes.
+/// A field name, which is borrowed if it contains no escapes.
 #[derive(DeriveDeserialize)]
 #[serde(transparent)]
 struct FieldName<'a>(#[serde(borrow)] Cow<'a, str>);

@@ -1,15 +1,17 @@
-//! Data that a program passes to the tools of one run.
+//! Data that a program passes to the tools in one run.
 
 use std::any::{Any, TypeId, type_name};
 use std::fmt;
 use std::sync::Arc;
 
-/// Values that belong to a run and not to its agent: the current user, a connection, an output
-/// directory. Has at most one value of each type, and is cheap to clone.
+/// Holds values that belong to a run rather than to its agent, such as the current user, a
+/// connection or an output directory. A `RunData` contains at most one value of each type, and is
+/// cheap to clone.
 ///
 /// [`Run::with_data`](crate::Run::with_data) adds a value, and
-/// [`ToolContext::data`](crate::tool::ToolContext::data) returns it. A sub-agent has the data of
-/// its parent. The data is not part of the history and must be passed again when a run is resumed.
+/// [`ToolContext::data`](crate::tool::ToolContext::data) returns it. A sub-agent receives its
+/// parent's data. The data is not part of the history and must be passed again when a run is
+/// resumed.
 ///
 /// ```
 /// use turnstream::tool::RunData;
@@ -23,7 +25,7 @@ use std::sync::Arc;
 #[derive(Clone, Default)]
 pub struct RunData(Arc<Vec<DataEntry>>);
 
-/// The number of levels by which sub-agents may still be nested below the run with this data.
+/// The number of further levels of sub-agents that may be nested below the run with this data.
 #[derive(Clone, Copy)]
 pub(crate) struct RemainingSubAgentDepth(pub(crate) u32);
 
@@ -35,13 +37,13 @@ struct DataEntry {
 }
 
 impl RunData {
-    /// Creates an empty set of data.
+    /// Creates run data that contains no values.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a value, and replaces a value of the same type. If the value is a `RunData` itself, all
-    /// of its values are added. A tool can thus pass its [own
+    /// Adds a value, replacing any existing value of the same type. If the value is itself a
+    /// `RunData`, all of its values are added. A tool can therefore pass its [own
     /// data](crate::tool::ToolContext::run_data) to a run that the tool starts. Mark such a tool as
     /// [`running_sub_agents`](crate::Tool::running_sub_agents).
     pub fn insert<T: Any + Send + Sync>(mut self, value: T) -> Self {
@@ -55,14 +57,14 @@ impl RunData {
         self
     }
 
-    /// Returns the value of type `T`, or `None` if there is no such value.
+    /// Returns the value of type `T`, if any.
     pub fn get<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
         let entry = self.0.iter().find(|entry| entry.type_id == TypeId::of::<T>())?;
         Arc::clone(&entry.value).downcast().ok()
     }
 }
 
-/// Adds an entry, which replaces an existing entry of the same type.
+/// Adds an entry, replacing any existing entry of the same type.
 fn replace_entry(entries: &mut Vec<DataEntry>, entry: DataEntry) {
     match entries.iter_mut().find(|other| other.type_id == entry.type_id) {
         Some(other) => *other = entry,

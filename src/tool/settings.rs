@@ -1,14 +1,14 @@
-//! Settings of a tool.
+//! A tool's settings.
 
 use std::time::Duration;
 
-/// The default time limit of a call, for tools and toolkits that set no other limit.
+/// The default time limit for a call, which applies to tools and toolkits that set no other limit.
 ///
-/// Sub-agents have no limit by default. External calls and waits for an approval have no limit
-/// either.
+/// By default, sub-agents have no time limit. External calls and waiting for an approval have no
+/// time limit either.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_mins(10);
 
-/// The settings of a tool, which are all parts of the tool except its handler.
+/// A tool's settings, which comprise everything in the tool except its handler.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct ToolSettings {
     pub(super) timeout: Option<Duration>,
@@ -19,15 +19,15 @@ pub(super) struct ToolSettings {
 /// A property that a tool declares.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ToolFlag {
-    /// Each call runs while no other call of the turn is running.
+    /// Each call runs alone: no other call from the same turn runs at the same time.
     Exclusive,
     RequiresApproval,
     SupportsDryRun,
-    /// The tool runs outside of the toolkit.
+    /// The tool runs outside the toolkit.
     External,
     /// Each call runs agents, whose requests and calls are counted instead of the call itself.
     RunsSubAgents,
-    /// An interrupted call of the tool may run again.
+    /// An interrupted call to the tool may run again.
     Idempotent,
     /// Repeating the same call with the same result does not mean that the run is stuck.
     Pollable,

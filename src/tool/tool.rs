@@ -11,10 +11,10 @@ use crate::tool::handler::FnHandler;
 use crate::tool::settings::{ToolFlag, ToolSettings};
 use crate::tool::{PreparedCall, ToolContext, ToolHandler, UpdateStream};
 
-/// A tool, with its name, description and schema for the model, and the code that runs its calls.
-/// Cheap to clone.
+/// A tool that a model can call: its name, description and schema, and the code that runs its
+/// calls. A `Tool` is cheap to clone.
 ///
-/// A failure of a tool, including a panic, becomes a result that the model reads. A failure never
+/// If a tool fails or panics, the failure becomes a result that the model reads. The failure never
 /// ends the run.
 ///
 /// ```
@@ -38,14 +38,14 @@ use crate::tool::{PreparedCall, ToolContext, ToolHandler, UpdateStream};
 pub struct Tool {
     pub(super) handler: Arc<dyn ToolHandler>,
     pub(super) settings: ToolSettings,
-    /// The agent that the tool runs; `None` for tools that run no agent.
+    /// The agent that the tool runs, or `None` for a tool that does not run an agent.
     pub(super) agent: Option<AgentBacking>,
 }
 
 /// A function that resumes a suspended call with these arguments.
 type ResumeFn = dyn Fn(ToolContext, &str) -> UpdateStream + Send + Sync;
 
-/// The parts that only a tool created from an agent has.
+/// The parts that exist only in a tool created from an agent.
 #[derive(Clone)]
 pub(super) struct AgentBacking {
     agent: Arc<dyn Any + Send + Sync>,
@@ -53,12 +53,12 @@ pub(super) struct AgentBacking {
 }
 
 impl Tool {
-    /// Creates a tool from a handler, without checking the name and the schema of the handler.
+    /// Creates a tool from a handler, without checking the handler's name and schema.
     pub fn from_handler(handler: impl ToolHandler + 'static) -> Self {
         Self { handler: Arc::new(handler), settings: ToolSettings::default(), agent: None }
     }
 
-    /// Returns the tool's name, description and schema that the model sees.
+    /// Returns the tool's name, description and schema, as shown to the model.
     pub fn spec(&self) -> &ToolSpec {
         self.handler.spec()
     }
@@ -68,36 +68,36 @@ impl Tool {
         &self.spec().name
     }
 
-    /// Makes each call of the tool run alone, so that no other call of the turn runs at the same
-    /// time.
+    /// Makes each call to the tool run alone, so that no other call from the same turn runs at the
+    /// same time.
     ///
-    /// Earlier calls of the turn end first, and later calls start after the exclusive call has
-    /// ended. Calls of other tools may run concurrently, up to
+    /// Earlier calls in the turn end first, and later calls start after the exclusive call has
+    /// ended. Calls to other tools may run concurrently, up to
     /// [`Toolkit::with_max_concurrency`](crate::Toolkit::with_max_concurrency).
     pub fn exclusive(self) -> Self {
         self.with_flag(ToolFlag::Exclusive)
     }
 
-    /// Sets the time limit of a call. A call that takes longer than `limit` is dropped, and its
-    /// result is of kind [`Timeout`](crate::item::ResultKind::Timeout). The turn's other calls
-    /// continue. By default, the limit is set by
-    /// [`Toolkit::with_timeout`](crate::Toolkit::with_timeout), or is
-    /// [`DEFAULT_TIMEOUT`](crate::tool::DEFAULT_TIMEOUT), 10 minutes.
+    /// Sets the time limit for each call. A call that takes longer than `limit` is dropped and gets
+    /// a [`Timeout`](crate::item::ResultKind::Timeout) result, while the turn's other calls
+    /// continue. By default, the limit is the one set by
+    /// [`Toolkit::with_timeout`](crate::Toolkit::with_timeout), or otherwise
+    /// [`DEFAULT_TIMEOUT`](crate::tool::DEFAULT_TIMEOUT) (10 minutes).
     /// [`Timeouts::NEVER`](crate::http::Timeouts::NEVER) removes the limit.
     ///
-    /// The time starts when the call is first polled. The tool is polled before its timer, so a
-    /// result that is ready is accepted even after the time limit. Tools advance only while the
-    /// [`ToolRun`](crate::tool::ToolRun) is polled, so tools pause when the consumer of the run
-    /// pauses. The time limit therefore does not count the time from an emitted event to the next
-    /// poll.
+    /// The time limit starts when the call is first polled. The tool is polled before its timer, so
+    /// a result that is ready is accepted even after the time limit has passed. Tools advance only
+    /// while the [`ToolRun`](crate::tool::ToolRun) is polled, so tools pause when the consumer of
+    /// the run pauses. Therefore, the time between an emitted event and the next poll does not
+    /// count towards the limit.
     ///
-    /// A thread cannot be dropped. Blocking work should check
+    /// A thread cannot be dropped, so blocking work should check
     /// [`is_cancelled`](crate::tool::ToolContext::is_cancelled) between its steps; a result that
     /// the thread returns after the timeout is discarded.
     ///
-    /// The timer is tokio's. If there is no tokio runtime or its time driver is not enabled, the
-    /// default limit does not apply. A call with an explicit limit then ends with an error unless
-    /// it completes in its first poll.
+    /// Time limits use tokio's timer. Without a tokio runtime whose time driver is enabled, the
+    /// default limit does not apply, and a call with an explicit limit ends with an error unless
+    /// the call completes in its first poll.
     pub fn with_timeout(mut self, limit: Duration) -> Self {
         self.settings.timeout = Some(limit);
         self
@@ -108,30 +108,32 @@ impl Tool {
         self.with_flag(ToolFlag::RequiresApproval)
     }
 
-    /// Marks a tool whose calls run agents of their own, as tools created by
-    /// [`Agent::as_tool`](crate::Agent::as_tool) do. A call of such a tool occupies none of the
-    /// slots that its tree of agents [shares](crate::agent::Pool::with_max_concurrency). The agents
-    /// that the call runs need these slots, and would otherwise wait for them forever. The default
-    /// time limit of tools does not apply to calls that run agents.
+    /// Declares that calls to the tool run agents, as with tools created by
+    /// [`Agent::as_tool`](crate::Agent::as_tool). A call to such a tool occupies none of the
+    /// concurrency slots that its tree of agents
+    /// [shares](crate::agent::Pool::with_max_concurrency). The agents that the call runs need these
+    /// slots, and would otherwise wait forever for a slot. The default time limit for tools does
+    /// not apply to calls that run agents.
     pub fn running_sub_agents(self) -> Self {
         self.with_flag(ToolFlag::RunsSubAgents)
     }
 
-    /// Lets calls also run in a [dry run](crate::Toolkit::with_dry_run). The tool must either check
-    /// [`is_dry_run`](crate::tool::ToolContext::is_dry_run) or never change anything.
+    /// Allows the tool to be called in a [dry run](crate::Toolkit::with_dry_run). The tool must
+    /// either check [`is_dry_run`](crate::tool::ToolContext::is_dry_run) or never change anything.
     pub fn with_dry_run_support(self) -> Self {
         self.with_flag(ToolFlag::SupportsDryRun)
     }
 
-    /// Declares that a call may run again after a crash interrupted it. If the call runs twice with
-    /// the same arguments and the same [idempotency
-    /// key](crate::tool::ToolContext::idempotency_key), the effect must be that of running once.
+    /// Declares that a call may run again after being interrupted by a crash. Running a call twice
+    /// with the same arguments and the same [idempotency
+    /// key](crate::tool::ToolContext::idempotency_key) must have the same effect as running the
+    /// call once.
     ///
-    /// A tool that only reads is idempotent. A tool that passes the key to a service which
-    /// recognises repeated keys is also idempotent. A call of any other tool never runs again if it
-    /// had started and has no result when a [session](crate::session::Session) is opened. The
-    /// result of a call that does not run again tells the model that the call was interrupted. A
-    /// call that runs again passes hooks and approvals again.
+    /// A tool that only reads data is idempotent. A tool that passes the key to a service that
+    /// recognises repeated keys is also idempotent. A call to any other tool never runs again if
+    /// the call had started and has no result when a [session](crate::session::Session) is opened.
+    /// The result of a call that does not run again tells the model that the call was interrupted.
+    /// A call that runs again also goes through hooks and approvals again.
     ///
     /// ```
     /// use turnstream::tool::{Tool, ToolSpec};
@@ -150,18 +152,17 @@ impl Tool {
     }
 
     /// Declares that the model is expected to call the tool repeatedly, for example because the
-    /// tool polls the progress of a job. The result of the tool may then stay the same for a long
-    /// time.
+    /// tool polls the progress of a job. The tool's result may then stay the same for a long time.
     ///
-    /// An agent ignores calls of a pollable tool when it counts [repeated
-    /// turns](crate::agent::RepeatCounter), whatever their results are. The model is not asked to
-    /// try something else, and the run does not end as
+    /// An agent ignores calls to a pollable tool when it counts [repeated
+    /// turns](crate::agent::RepeatCounter), regardless of the results of the calls. The model is
+    /// not asked to try something else, and the run does not end with the reason
     /// [`Repeating`](crate::event::EndReason::Repeating). A turn that only polls is not counted and
     /// does not reset the count, so the turns A, poll, A count as A, A. Polling is therefore
-    /// bounded only by the limit on requests and by [budgets](crate::Agent::with_budget). A tool
-    /// that waits for a while before it answers uses fewer requests and less of the budgets. The
-    /// detector of a [missing termination](crate::agent::detect::MissingTermination) counts polling
-    /// turns like any other turns.
+    /// limited only by the request limit and by [budgets](crate::Agent::with_budget). A tool that
+    /// waits for a while before it answers uses fewer requests and less of the budgets. The
+    /// detector for a [missing termination](crate::agent::detect::MissingTermination) counts
+    /// polling turns like any other turns.
     ///
     /// ```
     /// use turnstream::tool::{Tool, ToolSpec};
@@ -179,7 +180,7 @@ impl Tool {
         self.with_flag(ToolFlag::Pollable)
     }
 
-    /// Returns whether the model may call the tool repeatedly with the same result; see
+    /// Returns whether the model may call the tool repeatedly and get the same result; see
     /// [`pollable`](Self::pollable).
     pub fn is_pollable(&self) -> bool {
         self.settings.has_flag(ToolFlag::Pollable)
@@ -195,7 +196,7 @@ impl Tool {
         self.settings.has_flag(ToolFlag::RunsSubAgents)
     }
 
-    /// Returns whether each call of the tool runs alone; see [`exclusive`](Self::exclusive).
+    /// Returns whether each call to the tool runs alone; see [`exclusive`](Self::exclusive).
     pub fn is_exclusive(&self) -> bool {
         self.settings.has_flag(ToolFlag::Exclusive)
     }
@@ -211,12 +212,12 @@ impl Tool {
         self.settings.has_flag(ToolFlag::RequiresApproval)
     }
 
-    /// Returns whether the tool runs in a dry run.
+    /// Returns whether the tool can be called in a dry run.
     pub fn supports_dry_run(&self) -> bool {
         self.settings.has_flag(ToolFlag::SupportsDryRun)
     }
 
-    /// Returns whether the tool runs outside of the toolkit; see [`external`](Self::external).
+    /// Returns whether the tool runs outside the toolkit; see [`external`](Self::external).
     pub fn is_external(&self) -> bool {
         self.settings.has_flag(ToolFlag::External)
     }
@@ -248,7 +249,7 @@ impl Tool {
         Self { agent: Some(AgentBacking { agent, resume_fn: Arc::new(resume) }), ..self }
     }
 
-    /// Adds a function that is called with the arguments of each call that fit the schema, before
+    /// Adds a function that is called with each call's arguments, if they match the schema, before
     /// any approval is requested.
     #[cfg(feature = "mcp")]
     pub(crate) fn with_prepare_observer(
@@ -265,7 +266,7 @@ impl Tool {
         Self { settings, agent, ..Self::from_prepare_fn(spec, prepare) }
     }
 
-    /// Starts a call within another tool's call, with the context of that outer call.
+    /// Starts a call inside another tool's call, using the outer call's context.
     #[cfg(feature = "mcp")]
     pub(crate) fn begin(&self, arguments: &str, cx: ToolContext) -> Result<UpdateStream, String> {
         self.handler.prepare(arguments)?.start(cx)
@@ -296,7 +297,7 @@ impl fmt::Debug for Tool {
     }
 }
 
-/// Checks the name and the schema of a spec, so that mistakes are found before a request is sent.
+/// Checks a spec's name and schema, so that mistakes are found before a request is sent.
 pub(crate) fn validate_spec(spec: ToolSpec) -> Result<ToolSpec, Error> {
     use crate::error::ErrorKind::InvalidRequest;
 

@@ -1,4 +1,4 @@
-//! Rules, approvals and redaction for the calls of a turn.
+//! Rules, approvals and redaction for the calls in a turn.
 
 use std::any::Any;
 use std::future::ready;
@@ -11,11 +11,10 @@ use crate::error::Error;
 use crate::item::{RawJson, ToolCall, ToolResult};
 use crate::tool::{IntoToolOutput, ToolContext, ToolOutput};
 
-/// A policy for the calls of a turn, which decides which calls run, handles approvals, and can
-/// inspect and change results.
+/// Decides which calls in a turn run, handles approvals, and can inspect and change results.
 ///
-/// Every method has a default. With all defaults, every call that does not require an approval
-/// runs. An error or a panic in a method ends the run; a panic is an error of kind
+/// Every method has a default implementation. With all defaults, every call that does not require
+/// an approval runs. An error or a panic in a method ends the run; a panic becomes an error of kind
 /// [`Hook`](crate::ErrorKind::Hook). See
 /// [`ToolRun::with_policy`](crate::tool::ToolRun::with_policy).
 ///
@@ -39,17 +38,17 @@ use crate::tool::{IntoToolOutput, ToolContext, ToolOutput};
 /// }
 /// ```
 pub trait ToolPolicy: Send {
-    /// Returns replacement arguments, as JSON text, for a call whose arguments are not JSON, not an
-    /// object, or do not fit its tool. `why` is the reason why the arguments are invalid. With
-    /// `None`, the default, the arguments are not repaired.
+    /// Returns replacement arguments, as JSON text, for a call whose arguments are not JSON, are
+    /// not an object, or are invalid for the tool. `why` states why the arguments are invalid. If
+    /// the method returns `None` (the default), the arguments are not repaired.
     ///
-    /// The replacement is checked once. If the replacement fits, the call continues as if the model
-    /// had written it: [`before_call`](Self::before_call), the approver and the tool see the
-    /// repaired arguments. The history keeps the model's arguments, so a resumed call is repaired
-    /// again. If the replacement does not fit either, the model receives `why`, the error in its
-    /// own arguments.
+    /// The replacement is checked once. If the replacement is valid, the call continues as if the
+    /// model had written the replacement: [`before_call`](Self::before_call), the approver and the
+    /// tool see the repaired arguments. The history keeps the model's arguments, so the arguments
+    /// of a resumed call are repaired again. If the replacement is also invalid, the model receives
+    /// `why`, which describes the error in the model's own arguments.
     ///
-    /// `repair_arguments` runs synchronously in the poll that checks the call.
+    /// `repair_arguments` runs synchronously during the poll that checks the call.
     ///
     /// ```
     /// use futures::StreamExt;
@@ -93,29 +92,31 @@ pub trait ToolPolicy: Send {
     ///
     /// # Errors
     ///
-    /// Returns an error to end the run.
+    /// Returning an error ends the run.
     fn repair_arguments(&mut self, call: &ToolCall, why: &str) -> Result<Option<String>, Error> {
         let _ = (call, why);
         Ok(None)
     }
 
-    /// Decides whether a call runs. `before_call` is called once for each call that could run. Such
-    /// a call is complete, its tool is known, and its arguments fit, if necessary after a
+    /// Decides whether a call runs. `before_call` is called once for each call that could run: a
+    /// complete call whose tool is known and whose arguments are valid, if necessary after a
     /// [repair](Self::repair_arguments).
     ///
-    /// Calls are decided sequentially, in call order, and only when the call could start within the
-    /// concurrency limit. A call that needs an approval or an external result anyway is decided as
-    /// soon as it is next in order. Running calls continue while a call is being decided.
+    /// Decisions are requested one at a time, in call order, and only when the call could start
+    /// within the concurrency limit. For a call that needs an approval or an external result
+    /// anyway, the decision is requested as soon as the call is next in order. Running calls
+    /// continue while a decision is pending.
     fn before_call(&mut self, call: &ToolCall) -> BoxFuture<'static, Result<Permission, Error>> {
         let _ = call;
         ready(Ok(Permission::allow())).boxed()
     }
 
-    /// Observes that a call starts to wait for a verdict: for an approval, or for the result of an
-    /// [external](crate::Tool::external) tool. `call` has the arguments that would run.
+    /// Observes that a call starts waiting for a verdict, which is either an approval or the result
+    /// of an [external](crate::Tool::external) tool. `call` contains the arguments that the tool
+    /// would receive.
     ///
     /// If the call needs an approval,
-    /// [`ApprovalRequested`](crate::event::ToolEvent::ApprovalRequested) is the next event.
+    /// [`ApprovalRequested`](crate::event::ToolEvent::ApprovalRequested) is the next event emitted.
     fn on_verdict_requested(&mut self, call: &ToolCall) {
         let _ = call;
     }
@@ -129,16 +130,17 @@ pub trait ToolPolicy: Send {
         None
     }
 
-    /// Returns whether the run waits for calls that need an approval (interactive use), or leaves
-    /// such calls pending when all other calls have ended (the default). `waits_for_verdicts` is
-    /// called when no call is running. External calls are always left pending.
+    /// Returns `true` if the run waits for calls that need an approval (for interactive use), or
+    /// `false` if the run leaves such calls pending once all other calls have ended (the default).
+    /// `waits_for_verdicts` is called when no call is running. External calls are always left
+    /// pending.
     fn waits_for_verdicts(&self) -> bool {
         false
     }
 
-    /// Returns a future that waits for a concurrency slot shared with other runs, before a call
-    /// starts. With `None`, the default, the call starts immediately. The future's output is
-    /// dropped when the call ends.
+    /// Returns a future that waits, before a call starts, for a concurrency slot shared with other
+    /// runs. If the method returns `None` (the default), the call starts immediately. The future's
+    /// output is dropped when the call ends.
     ///
     /// While the future is pending, the call and all later calls wait. The future is dropped if
     /// another call must start first, or if the turn's own concurrency limit leaves no slot for the
@@ -151,76 +153,78 @@ pub trait ToolPolicy: Send {
 
     /// Observes the start of a call, with the call's context. If the call is dropped without a
     /// result, for example because the run is dropped, the context's
-    /// [report](ToolContext::effect_report) has the effects that the call recorded until then.
+    /// [report](ToolContext::effect_report) contains the effects that the call recorded before it
+    /// was dropped.
     fn on_start(&mut self, context: &ToolContext) {
         let _ = context;
     }
 
-    /// Inspects each result, and may change the result, before the consumer sees it. Results of
-    /// calls that did not run are also inspected; the kind of such a result shows why the call did
-    /// not run. `after_call` runs synchronously in the poll in which the result arrives.
+    /// Inspects each result, and may change it, before the consumer of the run sees the result.
+    /// Results of calls that did not run are also inspected; the kind of such a result shows why
+    /// the call did not run. `after_call` runs synchronously during the poll in which the result
+    /// arrives.
     ///
     /// # Errors
     ///
-    /// Returns an error to end the run, after the result was emitted unchanged.
+    /// Returning an error ends the run after the result has been emitted unchanged.
     fn after_call(&mut self, call: &ToolCall, result: &mut ToolResult) -> Result<(), Error> {
         let _ = (call, result);
         Ok(())
     }
 
-    /// Changes the progress data of a running call before it is emitted.
+    /// Redacts or otherwise changes a running call's progress data before the data is emitted.
     ///
     /// # Errors
     ///
-    /// Returns an error to end the run; `null` is emitted instead of the progress.
+    /// Returning an error ends the run, and `null` is emitted instead of the progress data.
     fn redact_progress(&mut self, call: &ToolCall, data: &mut RawJson) -> Result<(), Error> {
         let _ = (call, data);
         Ok(())
     }
 
-    /// Changes each piece of evidence that a call has recorded, before
+    /// Redacts or otherwise changes each piece of evidence that a call has recorded, before
     /// [`after_call`](Self::after_call) is called and before the consumer sees the evidence.
     ///
     /// # Errors
     ///
-    /// Returns an error to end the run; the evidence then becomes `null`.
+    /// Returning an error ends the run, and the evidence becomes `null`.
     fn redact_evidence(&mut self, call: &ToolCall, evidence: &mut RawJson) -> Result<(), Error> {
         let _ = (call, evidence);
         Ok(())
     }
 
-    /// Returns a value that tools of this crate receive through their context.
+    /// Returns a value that tools in this crate receive through their context.
     fn policy_extension(&self) -> Option<Arc<dyn Any + Send + Sync>> {
         None
     }
 }
 
-/// The decision of a policy on a call that could run.
+/// A policy's decision about a call that could run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Permission {
     /// Whether the call runs.
     pub decision: PermissionDecision,
-    /// Arguments that replace the model's, as JSON text. The replacement arguments are checked like
-    /// the model's; if they do not fit, the call is answered with an error.
+    /// Arguments that replace the model's arguments, as JSON text. The replacement arguments are
+    /// checked like the model's arguments; if they are invalid, the call is answered with an error.
     pub arguments: Option<String>,
 }
 
-/// The decision whether a call runs.
+/// Determines whether a call runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PermissionDecision {
     /// The call runs, unless its tool requires an approval.
     Allow,
-    /// The call requires an approval.
+    /// The call requires an approval before it runs.
     RequireApproval,
     /// The call does not run, and the model receives this text as the reason.
     Deny(String),
 }
 
-/// The answer to a call that waits for an approval or an external result.
+/// The answer to a call that is waiting for an approval or an external result.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
-    /// The call runs. An external call stays pending, since only an `Output` or a `Deny` answers
-    /// it.
+    /// The call runs. An external call stays pending, since only an `Output` or a `Deny` can answer
+    /// an external call.
     Approve,
     /// The call does not run, and the model receives this text as the reason.
     Deny(String),
@@ -229,22 +233,22 @@ pub enum Verdict {
 }
 
 impl Permission {
-    /// Creates a decision that the call runs, unless its tool requires an approval.
+    /// Creates a decision to run the call, unless its tool requires an approval.
     pub fn allow() -> Self {
         Self { decision: PermissionDecision::Allow, arguments: None }
     }
 
-    /// Creates a decision that the call requires an approval.
+    /// Creates a decision to require an approval for the call.
     pub fn require_approval() -> Self {
         Self { decision: PermissionDecision::RequireApproval, arguments: None }
     }
 
-    /// Creates a decision that the call does not run. The model receives `why` as the reason.
+    /// Creates a decision not to run the call. The model receives `why` as the reason.
     pub fn deny(why: impl Into<String>) -> Self {
         Self { decision: PermissionDecision::Deny(why.into()), arguments: None }
     }
 
-    /// Sets arguments, as JSON text, that replace those of the call.
+    /// Replaces the call's arguments with `arguments`, which contains JSON text.
     pub fn with_arguments(mut self, arguments: impl Into<String>) -> Self {
         self.arguments = Some(arguments.into());
         self
@@ -252,12 +256,12 @@ impl Permission {
 }
 
 impl Verdict {
-    /// Creates a verdict that the call does not run. The model receives `why` as the reason.
+    /// Creates a verdict that denies the call. The model receives `why` as the reason.
     pub fn deny(why: impl Into<String>) -> Self {
         Self::Deny(why.into())
     }
 
-    /// Creates a verdict that the call does not run, with `output` as its result.
+    /// Creates a verdict that uses `output` as the call's result, without running the call.
     pub fn output(output: impl IntoToolOutput) -> Self {
         Self::Output(output.into_tool_output())
     }

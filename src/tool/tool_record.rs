@@ -8,8 +8,7 @@ use crate::request::ToolSpec;
 use crate::tool::Tool;
 use crate::tool::settings::{ToolFlag, ToolSettings};
 
-/// The spec and the settings of a tool, which are all parts of the tool except the code that runs
-/// it.
+/// A tool's spec and settings, which comprise everything in the tool except the code that runs it.
 #[expect(clippy::struct_excessive_bools, reason = "each is a separate field in a recording")]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ToolRecord {
@@ -49,7 +48,7 @@ impl From<&Tool> for ToolRecord {
 }
 
 impl ToolRecord {
-    /// Returns the settings of the tool.
+    /// Returns the tool's settings.
     pub(super) fn settings(&self) -> ToolSettings {
         let flags = [
             (ToolFlag::Exclusive, self.exclusive),

@@ -7,7 +7,8 @@ use futures::future::BoxFuture;
 use crate::error::Error;
 use crate::tool::Tool;
 
-/// Tools that may change while an agent runs, such as those of an MCP server or of plug-ins.
+/// Provides tools that may change while an agent runs, such as tools from an MCP server or from
+/// plug-ins.
 ///
 /// Pass a source to [`Agent::with_tool_source`](crate::Agent::with_tool_source), whose docs
 /// describe how a run reacts when the tool list changes.
@@ -52,11 +53,12 @@ use crate::tool::Tool;
 /// # }
 /// ```
 pub trait ToolSource: Send + Sync {
-    /// Returns the source's name, such as that of a server, which appears in errors and in messages
-    /// to the model. The name is read once, when the source is passed to an agent.
+    /// Returns the source's name, such as the name of a server, which appears in errors and in
+    /// messages to the model. The name is read once, when the source is passed to an agent.
     fn name(&self) -> &str;
 
-    /// Returns the current tools, in an order that is stable while the tools do not change.
+    /// Returns the current tools, in an order that stays the same as long as the tools do not
+    /// change.
     ///
     /// A run calls `list_tools` before each of its requests, so `list_tools` should be cheap when
     /// nothing has changed. The future does nothing before it is polled, and dropping the future
@@ -64,8 +66,8 @@ pub trait ToolSource: Send + Sync {
     ///
     /// # Errors
     ///
-    /// Returns an error if the tools cannot be listed. A source should not return an empty list in
-    /// that case, since the run would continue without its tools.
+    /// Returns an error if the tools cannot be listed. When listing fails, a source should not
+    /// return an empty list, since the run would then continue without the source's tools.
     fn list_tools(&self) -> BoxFuture<'static, Result<ToolList, Error>>;
 }
 
@@ -79,18 +81,18 @@ impl<S: ToolSource + ?Sized> ToolSource for Arc<S> {
     }
 }
 
-/// The tools of a [`ToolSource`].
+/// A list of tools from a [`ToolSource`].
 #[derive(Clone, Debug, Default)]
 pub struct ToolList {
     /// The tools, in the order in which the model sees them.
     pub tools: Vec<Tool>,
-    /// Texts for the model about tools that were left out, with one text and reason for each such
-    /// tool. The model receives each text once, for as long as the text stays in the list.
+    /// Messages to the model about omitted tools, each of which states why one tool was omitted.
+    /// The model receives each message only once while the message stays in the list.
     pub notes: Vec<String>,
 }
 
 impl ToolList {
-    /// Creates a tool list without notes, for a source that left out no tool.
+    /// Creates a tool list without notes, for a source that did not omit any tools.
     pub fn new(tools: impl IntoIterator<Item = Tool>) -> Self {
         Self { tools: tools.into_iter().collect(), notes: Vec::new() }
     }

@@ -1,4 +1,4 @@
-//! The tools of an agent.
+//! An agent's tools.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -17,7 +17,7 @@ use crate::tool::search::{CALL_TOOL, SearchState, ToolSearch};
 use crate::tool::unwrapped_call;
 use crate::tool::{DEFAULT_TIMEOUT, Tool};
 
-/// The default maximum number of calls of a turn that run concurrently.
+/// The default maximum number of calls in a turn that run concurrently.
 const DEFAULT_MAX_CONCURRENCY: usize = 4;
 
 /// The default maximum length of a result's text in the history, in bytes.
@@ -25,7 +25,8 @@ const DEFAULT_MAX_RESULT_BYTES: usize = 64 * 1024;
 
 type OnTruncate = dyn Fn(&ToolCall, &ToolResult) -> Option<String> + Send + Sync;
 
-/// The tools of an agent, and the settings with which its calls run. Cheap to clone.
+/// An agent's tools, together with the settings for running calls to these tools. A `Toolkit` is
+/// cheap to clone.
 ///
 /// ```
 /// use turnstream::tool::{Tool, ToolSpec, Toolkit};
@@ -59,7 +60,7 @@ impl Default for Toolkit {
 impl Toolkit {
     /// Creates a toolkit from tools.
     ///
-    /// Two tools with the same name are an error. A request that offers both tools fails with
+    /// Tool names must be unique. A request that offers two tools with the same name fails with
     /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest), and nothing is sent. Use
     /// [`with_replaced_tool`](Self::with_replaced_tool) to replace a tool.
     pub fn new(tools: impl IntoIterator<Item = Tool>) -> Self {
@@ -80,17 +81,18 @@ impl Toolkit {
         }
     }
 
-    /// Lets the model search for tools instead of listing all tools in each request. A request then
-    /// lists two tools, whose bytes stay the same for any number of tools and when tools are added.
+    /// Lets the model search for tools instead of listing all tools in each request. Each request
+    /// then lists two tools, whose bytes in the request stay the same regardless of the number of
+    /// tools, even when tools are added.
     ///
-    /// The model finds tools with `search_tools`, whose result has their schemas, and calls them
-    /// with `call_tool`. A call inside of `call_tool` is treated as a call of the inner tool.
+    /// The model finds tools with `search_tools`, whose result contains their schemas, and calls
+    /// them with `call_tool`. A call inside `call_tool` is treated as a call to the inner tool.
     /// Policies, hooks, approvals, limits and events see the inner tool's name and arguments, and
     /// the arguments are checked against the inner tool's schema. Only the history keeps the outer
-    /// call, and the outer name in the result, as written by the model. The model may also call a
-    /// tool directly by its own name.
+    /// call as written by the model, and the outer tool name in the result. The model may also call
+    /// a tool directly by its own name.
     ///
-    /// This method is [`with_search`](Self::with_search) with the default settings.
+    /// This method is equivalent to [`with_search`](Self::with_search) with the default settings.
     ///
     /// ```
     /// use serde_json::json;
@@ -135,9 +137,9 @@ impl Toolkit {
     ///   `call_tool`, or if two tools have the same name.
     /// - [`with_rationale`](Self::with_rationale) adds the rationale to the schemas of the tools
     ///   that can be found. `search_tools` and `call_tool` stay unchanged.
-    /// - [`restricted_to`](Self::restricted_to) keeps the tools that its `specs` name. If
-    ///   `call_tool` is one of these tools, all tools that are not listed are kept too. If
-    ///   `call_tool` is not named, the toolkit is not searchable any more.
+    /// - [`restricted_to`](Self::restricted_to) keeps the tools named in its `specs` argument. If
+    ///   `call_tool` is one of the named tools, all unlisted tools are kept too. Otherwise, the
+    ///   toolkit is no longer searchable.
     /// - [`specs`](Self::specs) returns the listed specs, and [`get`](Self::get) finds all tools.
     ///
     /// A provider with its own [tool search](crate::Provider::has_tool_search) receives the
@@ -154,7 +156,7 @@ impl Toolkit {
         self.rebuild_with_tools(tools)
     }
 
-    /// Replaces the tool of the same name, or adds the tool if its name is new.
+    /// Replaces the tool with the same name, or adds the tool if its name is new.
     ///
     /// ```
     /// use turnstream::{Tool, Toolkit};
@@ -175,7 +177,7 @@ impl Toolkit {
         self.rebuild_with_tools(tools)
     }
 
-    /// Sets the maximum number of calls of a turn that run concurrently, which is 4 by default.
+    /// Sets the maximum number of calls in a turn that run concurrently. The default is 4.
     ///
     /// Sub-agents multiply the number of concurrent calls, because each sub-agent has its own
     /// limit.
@@ -184,22 +186,22 @@ impl Toolkit {
         self
     }
 
-    /// Makes only the first call of each turn run; the other calls are answered as skipped.
+    /// Makes only the first call in each turn run; the other calls get a `Skipped` result.
     pub fn first_call_only(mut self) -> Self {
         self.first_call_only = true;
         self
     }
 
-    /// Sets whether calls run as a dry run, which changes nothing. Only tools that [support dry
-    /// runs](Tool::with_dry_run_support) are called. Calls of other tools are answered with a
-    /// description of what would have been called.
+    /// Sets whether calls run as a dry run, which does not change anything. In a dry run, only
+    /// tools that [support dry runs](Tool::with_dry_run_support) are called. Calls to other tools
+    /// are answered with a description of the call that would have been made.
     pub fn with_dry_run(mut self, dry_run: bool) -> Self {
         self.is_dry_run = dry_run;
         self
     }
 
-    /// Sets the time limit for calls of tools without a [limit of their own](Tool::with_timeout).
-    /// The default limit is [`DEFAULT_TIMEOUT`], 10 minutes.
+    /// Sets the time limit for calls to tools without a [limit of their own](Tool::with_timeout).
+    /// The default limit is [`DEFAULT_TIMEOUT`] (10 minutes).
     /// [`Timeouts::NEVER`](crate::http::Timeouts::NEVER) removes the limit. Sub-agents have no
     /// limit by default.
     pub fn with_timeout(mut self, limit: Duration) -> Self {
@@ -207,10 +209,10 @@ impl Toolkit {
         self
     }
 
-    /// Sets the maximum length of a result's text in bytes, which is 65,536 by default.
+    /// Sets the maximum length of a result's text, in bytes. The default is 65,536.
     ///
-    /// A longer result text is [truncated](crate::item::Content::truncate_middle) before the
-    /// consumer or the model sees it. The start and the end of the text are kept.
+    /// A longer text is [truncated](crate::item::Content::truncate_middle) before the consumer or
+    /// the model sees it. The start and the end of the text are kept.
     pub fn with_max_result_bytes(mut self, max_bytes: usize) -> Self {
         self.max_result_bytes = max_bytes;
         self
@@ -218,10 +220,10 @@ impl Toolkit {
 
     /// Sets a function that stores results elsewhere before they are truncated.
     ///
-    /// `keep` is called with the complete result before the result is truncated, synchronously in
-    /// the poll in which the result arrives. The text that `keep` returns, for example the path of
-    /// a file with the complete result, is added to the marker that the model reads. If `keep`
-    /// panics, no text is added.
+    /// `keep` is called with the complete result before the result is truncated, synchronously
+    /// during the poll in which the result arrives. The string that `keep` returns, for example the
+    /// path to a file with the complete result, is added to the truncation marker that the model
+    /// reads. If `keep` panics, no string is added.
     ///
     /// ```
     /// use turnstream::Toolkit;
@@ -248,7 +250,7 @@ impl Toolkit {
         self.rebuild_with_tools(self.tools.iter().cloned())
     }
 
-    /// Returns the same toolkit with only the tools that `specs` names. The returned toolkit treats
+    /// Returns a copy of the toolkit that contains only the tools named in `specs`. The copy treats
     /// all other tools as unknown.
     pub fn restricted_to(&self, specs: &[ToolSpec]) -> Self {
         let is_named = |name: &str| specs.iter().any(|spec| spec.name == name);
@@ -266,12 +268,12 @@ impl Toolkit {
         self.rebuild_with_tools(self.tools.iter().filter(is_offered).cloned())
     }
 
-    /// Returns the same toolkit with `tools` added after its own tools.
+    /// Returns a copy of the toolkit with `tools` added after the existing tools.
     pub(crate) fn merged_with(&self, tools: impl IntoIterator<Item = Tool>) -> Self {
         self.rebuild_with_tools(self.tools.iter().cloned().chain(tools))
     }
 
-    /// Returns the tool named `name`, or the first such tool if there are several.
+    /// Returns the tool named `name`, or the first such tool if several tools have this name.
     pub fn get(&self, name: &str) -> Option<&Tool> {
         #[cfg(feature = "tool-search")]
         if let Some(tool) = self.search.as_ref().and_then(|search| search.get(name)) {
@@ -280,12 +282,12 @@ impl Toolkit {
         self.tools.iter().find(|tool| tool.name() == name)
     }
 
-    /// Returns whether only the first call of a turn runs.
+    /// Returns whether only the first call in each turn runs.
     pub fn is_first_call_only(&self) -> bool {
         self.first_call_only
     }
 
-    /// Returns whether calls run as a dry run.
+    /// Returns whether calls run as a dry run, which does not change anything.
     pub fn is_dry_run(&self) -> bool {
         self.is_dry_run
     }
@@ -298,16 +300,16 @@ impl Toolkit {
 
     /// Returns the specs that a request lists, in order.
     ///
-    /// For a searchable toolkit, these are the specs of the tools that are always listed, and of
-    /// `search_tools` and `call_tool`.
+    /// For a searchable toolkit, the returned list contains the specs of the tools that are always
+    /// listed, and the specs of `search_tools` and `call_tool`.
     pub fn specs(&self) -> Arc<[ToolSpec]> {
         Arc::clone(&self.specs)
     }
 
     /// Returns the specs of all tools, for a provider with its own [tool
     /// search](crate::Provider::has_tool_search). Tools that are not always listed are marked as
-    /// [deferred](ToolSpec::deferred). If the toolkit is not searchable, these are the
-    /// [`specs`](Self::specs).
+    /// [deferred](ToolSpec::deferred). If the toolkit is not searchable, this method returns the
+    /// same list as [`specs`](Self::specs).
     pub fn deferred_specs(&self) -> Arc<[ToolSpec]> {
         #[cfg(feature = "tool-search")]
         if let Some(search) = &self.search {
@@ -316,7 +318,8 @@ impl Toolkit {
         self.specs()
     }
 
-    /// Returns whether `specs` are all the specs that a request with this toolkit offers.
+    /// Returns whether `specs` is the complete list of specs that a request with this toolkit
+    /// offers.
     pub(crate) fn offers_all(&self, specs: &Arc<[ToolSpec]>) -> bool {
         Arc::ptr_eq(specs, &self.specs) || Arc::ptr_eq(specs, &self.deferred_specs())
     }
@@ -350,7 +353,7 @@ impl Toolkit {
         }
     }
 
-    /// Returns the part of an unknown tool's result that names the available tools.
+    /// Returns the part of the result for a call to an unknown tool that names the available tools.
     pub(super) fn available_tools_message(&self, name: &str) -> String {
         #[cfg(feature = "tool-search")]
         if let Some(search) = &self.search {
@@ -366,7 +369,7 @@ impl Toolkit {
         }
     }
 
-    /// Returns the same toolkit with `tools` instead of its own tools.
+    /// Returns a copy of the toolkit with `tools` instead of the existing tools.
     fn rebuild_with_tools(&self, tools: impl IntoIterator<Item = Tool>) -> Self {
         let audit = |tool: Tool| if self.adds_rationale { tool.with_rationale() } else { tool };
         let tools: Arc<[Tool]> = tools.into_iter().map(audit).collect();
@@ -384,7 +387,7 @@ impl Toolkit {
         self.max_concurrency
     }
 
-    /// Returns the time limit for a call of the tool; `None` means that there is no time limit.
+    /// Returns the time limit for a call to the tool, or `None` if the call has no time limit.
     pub(super) fn time_limit(&self, tool: &Tool) -> Option<TimeLimit> {
         let limit = match (tool.timeout(), self.timeout) {
             (Some(limit), _) => TimeLimit::Explicit(limit),
@@ -396,7 +399,7 @@ impl Toolkit {
         (limit.duration() < Timeouts::NEVER).then_some(limit)
     }
 
-    /// Truncates a result to the length that the history allows.
+    /// Truncates a result to the toolkit's maximum result length.
     pub(super) fn truncate_result(&self, call: &ToolCall, mut result: ToolResult) -> ToolResult {
         if result.content.text_len() <= self.max_result_bytes {
             return result;

@@ -18,12 +18,14 @@ use crate::tool::{args_schema, validate_spec};
 
 impl Tool {
     /// Creates a tool from an async closure. The schema is derived from the closure's argument
-    /// type, which is a struct with a field for each argument, or `()` for no arguments.
+    /// type, which can be a struct with a field for each argument, or `()` for a tool without
+    /// arguments.
     ///
-    /// The closure receives the arguments and a [`ToolContext`], and returns a future. serde
-    /// deserialises the arguments; a mismatch is reported to the model with its path, and the
-    /// closure does not run. The future's output becomes the result. [`IntoToolOutput`] lists the
-    /// output types, and [`Json`](crate::tool::Json) wraps any other type that serialises.
+    /// The closure receives the arguments and a [`ToolContext`], and returns a future. The
+    /// arguments are deserialised with serde; a mismatch is reported to the model along with its
+    /// path, and the closure does not run. The future's output becomes the call's result.
+    /// [`IntoToolOutput`] lists the output types, and [`Json`](crate::tool::Json) wraps any other
+    /// type that implements `Serialize`.
     ///
     /// ```
     /// use turnstream::Tool;
@@ -48,10 +50,11 @@ impl Tool {
     ///
     /// # Panics
     ///
-    /// Panics if the name is invalid for a provider (valid names have 1 to 64 letters, digits, `_`
-    /// and `-`). Also panics if the schema of the argument type is not that of an object, as with
-    /// an enum. Names and argument types are known when the program is written. Types that are
-    /// never an object, such as `String`, do not compile.
+    /// Panics if the name is invalid for a provider (valid names consist of 1 to 64 letters,
+    /// digits, `_` and `-`). Also panics if the argument type's schema does not describe an object,
+    /// as with an enum. These are programming errors, since names and argument types are known when
+    /// the program is written. Types that are never an object, such as `String`, cause a compile
+    /// error.
     #[cfg(feature = "schemars")]
     #[track_caller]
     pub fn new<A, MustBeAnObject, F, Fut, R>(name: &str, description: &str, run: F) -> Self
@@ -181,8 +184,8 @@ impl Tool {
     ///
     /// The arguments are checked against the schema keywords `type`, `properties`, `required`,
     /// `enum`, `const`, `items` and `additionalProperties`. With the feature `validate`, all
-    /// keywords of JSON Schema are checked. A mismatch is reported to the model with its path, and
-    /// the closure does not run.
+    /// keywords of JSON Schema are checked. A mismatch is reported to the model along with its
+    /// path, and the closure does not run.
     ///
     /// # Errors
     ///
@@ -197,8 +200,8 @@ impl Tool {
         Self::raw_streaming(spec, into_update_stream_fn(run))
     }
 
-    /// Creates a streaming tool that takes its arguments as JSON. The arguments are checked as by
-    /// [`raw`](Self::raw).
+    /// Creates a streaming tool that takes its arguments as JSON. The arguments are checked in the
+    /// same way as for [`raw`](Self::raw).
     ///
     /// # Errors
     ///
@@ -229,7 +232,7 @@ impl Tool {
         Self::from_prepare_fn(spec, move |spec, arguments| {
             let (args, run) = (read(spec, arguments)?, Arc::clone(&run));
             // The closure runs in the first poll of the stream, so that its synchronous part counts
-            // as work of the tool.
+            // as the tool's work.
             let begin = move |cx| stream::once(async move { run(args, cx) }).flatten().boxed();
             Ok(PreparedCall::new(begin))
         })
@@ -250,7 +253,8 @@ where
 
 type ToUpdate<R> = fn(R) -> ToolUpdate;
 
-/// Derives the spec of a tool. A type whose JSON is `null`, such as `()`, takes no arguments.
+/// Derives a tool's spec. A type whose JSON is `null`, such as `()`, means that the tool takes no
+/// arguments.
 #[cfg(feature = "schemars")]
 fn derive_spec<A: schemars::JsonSchema>(name: &str, description: &str) -> ToolSpec {
     let mut parameters = schemars::schema_for!(A).to_value();
@@ -258,8 +262,8 @@ fn derive_spec<A: schemars::JsonSchema>(name: &str, description: &str) -> ToolSp
         parameters = serde_json::json!({ "type": "object", "properties": {} });
     }
     if let Some(schema) = parameters.as_object_mut() {
-        // Only people and JSON Schema tools use these keywords, which would only cost tokens for
-        // the model.
+        // Only people and JSON Schema tools use these keywords. For the model, they would only cost
+        // tokens.
         schema.shift_remove("$schema");
         schema.shift_remove("title");
     }

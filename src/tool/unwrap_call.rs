@@ -1,4 +1,4 @@
-//! Calls inside of other calls. With tool search, most tools are called through `call_tool`.
+//! Calls inside other calls. With tool search, most tools are called through `call_tool`.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -16,14 +16,14 @@ pub(crate) fn unwrapped_call(call: &ToolCall) -> Cow<'_, ToolCall> {
     Cow::Borrowed(call)
 }
 
-/// The names of tools that were called inside of other calls, by call id. The history itself
+/// Maps call ids to the names of the tools that were called inside other calls. The history itself
 /// contains the names that the model used.
 #[derive(Debug, Default)]
 pub(crate) struct InnerToolNames<'a>(HashMap<&'a str, String>);
 
 impl<'a> InnerToolNames<'a> {
-    /// Processes the next item of a history. If the item is a result, it is returned with the name
-    /// of the tool that ran.
+    /// Processes the next item in a history. If the item is a result, returns the result with the
+    /// name of the tool that actually ran.
     pub(crate) fn next_result(&mut self, item: &'a Item) -> Option<Cow<'a, ToolResult>> {
         if let Some(call) = item.as_tool_call()
             && let Cow::Owned(inner) = unwrapped_call(call)

@@ -9,14 +9,14 @@ impl Tool {
     /// Asks the model to state the rationale of each call: the expected outcome, the stop condition
     /// and the risk.
     ///
-    /// The schema gets an optional property `_why`. The value of `_why` is removed before the
-    /// arguments are checked. The tool never sees the value of `_why`, and an invalid value does
-    /// not fail the call. A [`ToolPolicy`](crate::tool::ToolPolicy), a hook or an approver sees the
-    /// arguments including the rationale, as the model wrote them and as the history stores them.
-    /// The rationale can be read with [`Rationale::split_arguments`].
+    /// This method adds an optional property `_why` to the schema. The property is removed from the
+    /// arguments before they are checked. The tool never sees the value of `_why`, and an invalid
+    /// value does not cause the call to fail. A [`ToolPolicy`](crate::tool::ToolPolicy), a hook or
+    /// an approver sees the arguments including the rationale, as the model wrote them and as the
+    /// history stores them. The rationale can be read with [`Rationale::split_arguments`].
     ///
-    /// A tool that has a property `_why` of its own, or whose schema does not allow another
-    /// property, is left unchanged.
+    /// A tool whose schema already has a property `_why`, or does not allow another property, is
+    /// left unchanged.
     ///
     /// ```
     /// use serde_json::json;
@@ -42,7 +42,7 @@ impl Tool {
     }
 }
 
-/// Returns the spec with the property `_why`, or `None` if the property cannot be added.
+/// Returns the spec with the property `_why` added, or `None` if the property cannot be added.
 fn spec_with_rationale(spec: &ToolSpec) -> Option<ToolSpec> {
     let mut spec = spec.clone();
     let mut parameters = spec.parameters.to_value();

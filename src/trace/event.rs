@@ -1,4 +1,4 @@
-//! A step of a run, as data.
+//! A step in a run, as data.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,10 +6,11 @@ use crate::item::{Evidence, RawJson, SideEffect};
 use crate::tool::Rationale;
 use crate::trace::{NormalizedError, RemainingBudget, ToolExit};
 
-/// A step of a run: a call and its result, a message after which the run continued, or the end.
+/// A step in a run: a tool call and its result, a message after which the run continued, or the end
+/// of the run.
 ///
-/// An event serialises to one flat JSON object. Unknown values are left out, and readers ignore
-/// unknown fields. The `Display` format of an event is [`Yaml`](crate::trace::Yaml).
+/// An event serialises to one flat JSON object. Unknown values are omitted, and readers ignore
+/// unknown fields. The `Display` implementation formats an event as [`Yaml`](crate::trace::Yaml).
 ///
 /// ```
 /// use turnstream::trace::TraceEvent;
@@ -34,23 +35,25 @@ use crate::trace::{NormalizedError, RemainingBudget, ToolExit};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct TraceEvent {
-    /// The number of the step, starting at 1. Sub-agents count their own steps.
+    /// The number of the step, starting at 1. Sub-agents number their steps separately.
     pub step: u32,
-    /// The number of the request that led to the step, counted in the run from 1; 0 if unknown.
+    /// The number of the request that led to the step, counted from 1 within the run, or 0 if
+    /// unknown.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub turn: u32,
-    /// The model that answered, or to which the request was sent; empty if unknown.
+    /// The name of the model that answered or to which the request was sent. The name is empty if
+    /// unknown.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub model: String,
-    /// The ids of the calls that contain the run, with the outermost call first, if the run is a
-    /// sub-agent's.
+    /// If the run is a sub-agent's, the ids of the calls that contain the run, with the outermost
+    /// call first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub within: Vec<String>,
     /// The inputs that were recorded before the step, such as the context that was selected for the
     /// step's request and the reason for the selection.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inputs: Vec<RawJson>,
-    /// The action of the step.
+    /// The action taken in the step.
     pub action: TraceAction,
     /// The result of the action.
     #[serde(default, skip_serializing_if = "TraceResult::is_empty")]
@@ -60,12 +63,12 @@ pub struct TraceEvent {
     pub budgets: RemainingBudget,
 }
 
-/// The action of a step.
+/// The action taken in a step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum TraceAction {
-    /// A call of a tool.
+    /// A call to a tool.
     Tool {
         /// The name of the tool that was called.
         tool: String,
@@ -77,11 +80,13 @@ pub enum TraceAction {
         /// field is `None` if the call was made before the trace started.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         args: Option<RawJson>,
-        /// The rationale of the call, if its tool has a [rationale](crate::Tool::with_rationale).
+        /// The rationale for the call, if the tool asks for a
+        /// [rationale](crate::Tool::with_rationale).
         #[serde(flatten)]
         why: Rationale,
     },
-    /// A message without a call after which the run continued, such as a plan or a rejected answer.
+    /// A message without a tool call, after which the run continued, such as a plan or a rejected
+    /// answer.
     Say {
         /// The text of the message, shortened to one line.
         text: String,
@@ -91,7 +96,7 @@ pub enum TraceAction {
     },
     /// The end of the run.
     Stop {
-        /// The value `success` if the run was completed with a
+        /// The string `success` if the run completed with a
         /// [proof](TraceResult::verification_evidence). Otherwise, the
         /// [reason](crate::event::EndReason) why the run ended, such as `completed`, `blocked` or
         /// `unproven`.
@@ -116,22 +121,21 @@ pub struct TraceResult {
     /// Other side effects of the tool.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub side_effects: Vec<SideEffect>,
-    /// How a call ended.
+    /// How the call ended, if the step is a call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_exit: Option<ToolExit>,
-    /// The error with which the step failed.
+    /// The error that made the step fail.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub normalized_error: Option<NormalizedError>,
     /// The evidence that the tool recorded, usually an [`Evidence`]. A single piece of evidence is
     /// serialised directly, several pieces as a list.
     #[serde(skip_serializing_if = "Vec::is_empty", with = "one_or_many")]
     pub evidence: Vec<RawJson>,
-    /// The evidence that the run succeeded, which is the [`proof`](crate::Outcome::proof) of the
-    /// run.
+    /// The evidence that the run succeeded, that is, the run's [`proof`](crate::Outcome::proof).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verification_evidence: Option<Evidence>,
-    /// The reason why the run is not a success, which is the requirement that a stop hook reported
-    /// as missing, or the pending calls.
+    /// The reason why the run did not succeed: the requirement that a stop hook reported as
+    /// missing, or the pending calls.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing: Option<String>,
     /// The reason that a stop hook gave for the end of the run, unless `missing` contains the

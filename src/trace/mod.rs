@@ -1,5 +1,4 @@
-//! The trace of a run, with an event for each step, as JSON lines for machines and as YAML for
-//! people.
+//! Traces runs, with one event for each step, as JSON lines for machines and as YAML for people.
 
 mod event;
 mod read_jsonl;

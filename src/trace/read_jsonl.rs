@@ -23,8 +23,8 @@ use crate::trace::TraceEvent;
 ///
 /// # Errors
 ///
-/// Yields [`Store`](ErrorKind::Store) with the line number if a line is not a step, or if reading
-/// fails. After a read error, the iterator ends.
+/// Yields [`Store`](ErrorKind::Store) with the line number if a line is not a valid step, or if
+/// reading fails. After a read error, the iterator ends.
 pub fn read_jsonl(from: impl BufRead) -> impl Iterator<Item = Result<TraceEvent, Error>> {
     json_lines::read_lines(from).filter_map(|read| match read {
         Ok(line) if line.is_blank() => None,

@@ -1,4 +1,4 @@
-//! The remaining budgets of a run.
+//! A run's remaining budgets.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use crate::usage::{Prices, Usage};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RemainingBudget {
-    /// The number of requests that may still be sent. Each request is one step, if every turn has
-    /// one call.
+    /// The number of requests that may still be sent. If every turn contains one call, each request
+    /// corresponds to one step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steps_remaining: Option<u64>,
     /// The number of tokens that may still be used, in requests and answers.
@@ -37,7 +37,7 @@ impl RemainingBudget {
         *self == Self::default()
     }
 
-    /// Returns the budgets that remain after the run used these amounts.
+    /// Returns the budgets that remain after the run has used the given amounts.
     pub(super) fn after_use(&self, used: &UsedBudget, elapsed: Duration) -> Self {
         let left = |limit: Option<u64>, used: u64| limit.map(|limit| limit.saturating_sub(used));
         let elapsed = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);

@@ -1,4 +1,4 @@
-//! How a step ended, as a small set of values.
+//! Describes how a step ended, using a small set of values.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,14 +8,14 @@ use crate::item::{Evidence, ResultKind, ToolResult};
 /// The maximum length of a summary, in characters.
 const MAX_SUMMARY_CHARS: usize = 240;
 
-/// The way in which a call ended.
+/// Describes how a tool call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ToolExit {
     /// The call succeeded.
     Success,
-    /// The call failed, did not run, or a check that it ran did not pass.
+    /// The call failed or did not run, or a check that the call ran did not pass.
     Failure,
     /// The call exceeded its time limit.
     Timeout,
@@ -23,18 +23,18 @@ pub enum ToolExit {
     ValidationError,
 }
 
-/// The error of a step.
+/// The error from a failed step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct NormalizedError {
     /// The kind of the failure.
     pub kind: FailureKind,
-    /// The first line of the error text that the model reads, shortened.
+    /// The first line of the error message that the model reads, shortened if necessary.
     #[serde(default)]
     pub summary: String,
 }
 
-/// The kind of a failure, as a small closed set of values.
+/// The kind of a failure, from a small closed set of values.
 ///
 /// For a call, the exit and the kind depend on its result:
 ///
@@ -78,16 +78,16 @@ pub enum FailureKind {
     Denied,
     /// The run ended before the result arrived.
     Interrupted,
-    /// The call was not started, for reasons outside of the call.
+    /// The call was not started, for reasons unrelated to the call itself.
     NotRun,
-    /// The model could not be reached, or its answer was not usable.
+    /// The model could not be reached, or its answer was unusable.
     Provider,
     /// A kind that was added in a later version.
     #[serde(other)]
     Other,
 }
 
-/// Returns how the call of a result ended, and the error of the result if the call failed.
+/// Returns how the call with this result ended, and the result's error if the call failed.
 pub(super) fn exit_of_result(result: &ToolResult) -> (ToolExit, Option<NormalizedError>) {
     let (exit, kind) = match result.kind {
         // A failed check is a failure even if the tool that ran it reports success.
@@ -145,7 +145,7 @@ pub(super) fn normalize_error(error: &Error) -> NormalizedError {
     NormalizedError { kind, summary: to_single_line(&error.to_string()) }
 }
 
-/// Returns the first line that is not blank, without its `Error: ` prefix.
+/// Returns the first non-blank line, without its `Error: ` prefix.
 fn error_summary(text: &str) -> String {
     let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
     to_single_line(line.strip_prefix("Error: ").unwrap_or(line))

@@ -17,18 +17,18 @@ use crate::trace::trace_writers::TraceWriters;
 use crate::trace::{RemainingBudget, TraceEvent};
 use crate::usage::Prices;
 
-/// The trace of a run, which lists the steps of the run. Clones share the trace.
+/// Lists the steps in a run. Clones share the same trace.
 ///
 /// [`trace_to`](crate::EventStreamExt::trace_to) fills the trace, which can be read at any time. A
 /// step is the result of a call, a turn without calls after which the run continued, or the end of
 /// the run. Results of calls are listed in the order in which they arrive. No end step is recorded
-/// for a run that is dropped. A trace can be used for several runs, one after the other. Steps are
-/// then counted across runs, and budgets start again with each run. A run starts at its input, or
-/// when the previous run has ended.
+/// for a run that is dropped. A trace can be used for several runs, one after the other. In this
+/// case, steps are numbered across runs, and budgets start again with each run. A run starts with
+/// its input, or when the previous run has ended.
 ///
-/// The steps of a sub-agent are listed where they happened. Each step of a sub-agent contains the
-/// id of the call that runs the sub-agent, and has a number of its own. Steps of a sub-agent do not
-/// change the numbers and budgets of the parent's steps.
+/// A sub-agent's steps are listed at the point where they happened. Each sub-agent step contains
+/// the id of the call that runs the sub-agent, and sub-agents number their steps separately. A
+/// sub-agent's steps do not change the numbers and budgets in the parent's steps.
 ///
 /// ```
 /// use futures::StreamExt;
@@ -78,63 +78,63 @@ struct TraceState {
 }
 
 impl Trace {
-    /// Creates a trace of runs without budgets.
+    /// Creates a trace for runs without budgets.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Creates a trace of runs that may send at most `steps` requests each.
+    /// Creates a trace for runs that may send at most `steps` requests each.
     pub fn from_max_steps(steps: u32) -> Self {
         let steps_remaining = Some(u64::from(steps));
         Self::from_budgets(RemainingBudget { steps_remaining, ..RemainingBudget::default() })
     }
 
-    /// Creates a trace of runs that have these budgets at their start.
+    /// Creates a trace for runs that start with the given budgets.
     pub fn from_budgets(budgets: RemainingBudget) -> Self {
         let trace = Self::default();
         trace.lock_state().fold.initial_budget = budgets;
         trace
     }
 
-    /// Sets the prices of tokens, from which [`RemainingBudget::cost_remaining`] is computed.
+    /// Sets the token prices, from which [`RemainingBudget::cost_remaining`] is computed.
     pub fn with_prices(self, prices: Prices) -> Self {
         self.lock_state().fold.prices = prices;
         self
     }
 
-    /// Adds the open calls of a history, so that the trace contains the arguments of these calls
+    /// Adds the open calls from a history, so that the trace contains the arguments of these calls
     /// when a run [resumes](crate::Agent::resume) them.
     pub fn with_resumed_history(self, history: &History) -> Self {
         self.lock_state().fold.resume_from(history);
         self
     }
 
-    /// Writes each step to `out` when the step happens, as one line of JSON. The steps so far are
-    /// written first. Each line is written completely and flushed.
+    /// Writes each step to `out` as one line of JSON when the step happens. Steps that were already
+    /// recorded are written first. Each line is written in full and flushed.
     ///
-    /// An error of a writer never affects the run. Nothing more is written to a failed writer, and
-    /// [`failure`](Self::failure) returns the error.
+    /// A write error never affects the run. After an error, nothing more is written to the failed
+    /// writer, and [`failure`](Self::failure) returns the error.
     pub fn write_to(&self, out: impl Write + Send + 'static) {
         let mut sink = self.lock_writers();
         let so_far = self.events();
         sink.add(Box::new(out), &so_far);
     }
 
-    /// Returns the first error of a writer, if a writer has failed.
+    /// Returns the first write error, if any.
     pub fn failure(&self) -> Option<Error> {
         self.lock_writers().failure.clone()
     }
 
-    /// Records an input of the next step, such as the context that was selected for the step's
-    /// request and the reason for the selection. A value that does not serialise to JSON is stored
-    /// as `null`.
+    /// Records an input for the next step, such as the context that was selected for the step's
+    /// request and the reason for the selection. A value that cannot be serialised to JSON is
+    /// stored as `null`.
     pub fn add_input(&self, input: impl Serialize) {
         let json = RawJson::new(&input).unwrap_or_else(|_| serde_json::Value::Null.into());
         self.lock_state().fold.add_input(json);
     }
 
     /// Processes the next event. [`trace_to`](crate::EventStreamExt::trace_to) calls `observe` for
-    /// each event of its stream, so call `observe` only for other events.
+    /// each event in its stream, so call `observe` only for other events.
     pub fn observe(&self, event: &Event) {
         let mut sink = self.lock_writers();
         let mut steps = Vec::new();
@@ -159,7 +159,7 @@ impl Trace {
         self.lock_state().steps.clone()
     }
 
-    /// Returns the last recorded step, or `None` if there is no step.
+    /// Returns the last recorded step, if any.
     pub fn last_event(&self) -> Option<TraceEvent> {
         self.lock_state().steps.last().cloned()
     }

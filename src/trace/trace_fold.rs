@@ -17,7 +17,7 @@ use crate::usage::Prices;
 /// since JSON parsers stop at about 128 levels, and a step adds some levels of its own.
 const MAX_JSON_DEPTH: usize = 100;
 
-/// The parts of the state after the events so far that the next step needs.
+/// The state accumulated from the events so far, as far as the next step needs it.
 #[derive(Debug, Default)]
 pub(super) struct TraceFold {
     pub(super) initial_budget: RemainingBudget,
@@ -39,9 +39,9 @@ struct RunTrace {
     used_budget: UsedBudget,
     /// The calls that have no result yet.
     open_calls: OpenCalls<OpenToolCall>,
-    /// The text of a turn without calls that may be the last turn.
+    /// The text from a turn without calls that may be the last turn.
     final_text: Option<FinalText>,
-    /// The recorded inputs of the next step.
+    /// The recorded inputs for the next step.
     inputs: Vec<RawJson>,
     /// The folds of the sub-agents, by the ids of the calls that run them.
     nested_folds: Vec<(String, TraceFold)>,
@@ -65,7 +65,7 @@ struct FinalText {
 }
 
 impl TraceFold {
-    /// Adds the open calls of a history.
+    /// Adds the open calls from a history.
     pub(super) fn resume_from(&mut self, history: &History) {
         let open = |call| OpenToolCall { call, turn_number: 0, model: String::new() };
         self.run.open_calls.extend(history.unanswered_calls().into_iter().map(open));
@@ -183,7 +183,7 @@ impl TraceFold {
         run.open_calls.extend(turn.tool_calls().map(open));
     }
 
-    /// Emits the step of a turn that was not the last turn of the run.
+    /// Emits the step for a turn that was not the run's last turn.
     fn emit_message_step(&mut self, elapsed: Duration, steps: &mut Vec<TraceEvent>) {
         let Some(FinalText { text, stop_reason: turn_stopped, turn_number: turn, model }) =
             self.run.final_text.take()
@@ -195,7 +195,7 @@ impl TraceFold {
     }
 
     /// Adds a call whose approval is requested, because the trace may not have processed the turn
-    /// of the call.
+    /// that contains the call.
     fn add_open_call(&mut self, call: &ToolCall) {
         let open = &mut self.run.open_calls;
         if open.find_mut(|open| open.call.call_id == call.call_id).is_none() {
@@ -233,7 +233,7 @@ impl TraceFold {
             self.run.open_calls.take_last_unanswered(|open| open.call.call_id == result.call_id);
         let (turn, model, arguments) = match open {
             Some(OpenToolCall { call, turn_number: turn, model }) => {
-                // The tool may have been called inside of another call.
+                // The tool may have been called inside another call.
                 let inner = unwrapped_call(&call);
                 let called = if inner.name == result.name { &*inner } else { &call };
                 (turn, model, Some(called.arguments.clone()))

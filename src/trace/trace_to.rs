@@ -11,8 +11,7 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::trace::Trace;
 
-/// The stream that is returned by the [`trace_to`](crate::journal::EventStreamExt::trace_to)
-/// method.
+/// The stream returned by the [`trace_to`](crate::journal::EventStreamExt::trace_to) method.
 #[pin_project]
 #[derive(Debug)]
 #[must_use = "streams do nothing unless polled"]

@@ -1,4 +1,4 @@
-//! The writers of a trace.
+//! A trace's writers.
 
 use std::io::{self, Write};
 
@@ -6,7 +6,7 @@ use crate::error::{Error, ErrorKind, catch_panic};
 use crate::json_lines::LineWriter;
 use crate::trace::TraceEvent;
 
-/// The writers of a trace, and the first error of a writer.
+/// A trace's writers, and the first write error.
 #[derive(Debug, Default)]
 pub(super) struct TraceWriters {
     writers: Vec<LineWriter<Error>>,

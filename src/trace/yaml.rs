@@ -1,4 +1,4 @@
-//! The YAML format of steps, for people.
+//! Formats steps as YAML for people.
 
 use std::fmt;
 
@@ -11,12 +11,12 @@ use crate::trace::TraceEvent;
 /// beyond the start of the key", escapes included. <https://yaml.org/spec/1.2.2/#742-flow-mappings>
 const MAX_SIMPLE_KEY_BYTES: usize = 128;
 
-/// A step as block YAML, for people.
+/// Displays a step as block YAML for people.
 ///
-/// Values of fixed sets, tool names and paths are written as plain scalars. Other texts are in
-/// double quotes, so that they are never parsed as YAML syntax. The final text and the values that
-/// serve to repeat the step (arguments, ids, the model) are left out. [All
-/// fields](Self::with_all_fields) can be requested.
+/// Enumerated values, tool names and paths are written as plain scalars. Other strings are written
+/// in double quotes, so that they are never parsed as YAML syntax. The final text and the values
+/// needed to repeat the step (arguments, ids, the model) are omitted unless [all
+/// fields](Self::with_all_fields) are requested.
 #[derive(Clone, Copy, Debug)]
 #[must_use = "it is shown where it is written"]
 pub struct Yaml<'a> {
@@ -49,7 +49,7 @@ impl fmt::Display for Yaml<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let json = serde_json::to_string(self.event).map_err(|_| fmt::Error)?;
         let Ok(mut value) = serde_json::from_str::<Value>(&json) else {
-            // The value is nested too deeply to be parsed. The value is written as JSON in one
+            // The value is nested too deeply to be parsed. The value is written as JSON on one
             // line, which is also valid YAML.
             return writeln!(f, "{json}");
         };
@@ -135,7 +135,7 @@ fn write_after_key(
     write_block(value, f, depth + 2, style)
 }
 
-/// A value that is written in one line.
+/// A value that is written on one line.
 struct InlineYaml<'a>(&'a Value, ScalarStyle);
 
 impl fmt::Display for InlineYaml<'_> {

@@ -1,4 +1,4 @@
-//! The text of a delta.
+//! The text in a delta event.
 
 use std::fmt;
 use std::ops::Deref;
@@ -9,7 +9,7 @@ use smol_str::SmolStr;
 /// A short piece of text that is cheap to create and to clone.
 ///
 /// Up to 23 bytes, the size of most tokens, are stored inline without an allocation. The
-/// representation is private and may change. Read the text as a `&str`.
+/// representation is private and may change. Access the text as a `&str`.
 #[derive(Clone)]
 pub struct Text(SmolStr);
 

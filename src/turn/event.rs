@@ -1,4 +1,4 @@
-//! The events that a turn streams.
+//! The events that are streamed during a turn.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use crate::error::Error;
 use crate::turn::{Text, Turn};
 use crate::usage::Usage;
 
-/// An event of a turn. The last event of a turn is always `TurnComplete`.
+/// An event from a turn. The last event of a complete turn is always `TurnComplete`.
 ///
-/// Folding the other events gives the turn, except for provider data and the provider's own items.
-/// Deltas with the same `index` belong to the same item. Items are in the order of their first
+/// The turn can be assembled from the other events, except for provider data and provider-specific
+/// items. Deltas with the same `index` belong to the same item. Items are ordered by their first
 /// events.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -33,54 +33,57 @@ pub enum TurnEvent {
         /// Whether the piece belongs to the reasoning itself or to a summary of the reasoning.
         kind: ReasoningKind,
     },
-    /// A piece of a refusal, which is text in the finished turn.
+    /// A piece of a refusal, which becomes text in the finished turn.
     RefusalDelta {
         /// The index of the text item that the piece belongs to.
         index: u32,
         /// The piece of the refusal.
         text: Text,
     },
-    /// The start of a tool call by the model.
+    /// The model starts a tool call.
     ToolCallStart {
         /// The id of the call, which is unique within the history.
         call_id: String,
         /// The name of the called tool.
         name: String,
     },
-    /// A piece of a call's arguments, as raw JSON text.
+    /// A piece of a tool call's arguments, as raw JSON text.
     ToolCallArgsDelta {
         /// The id of the call that the piece belongs to.
         call_id: String,
         /// The piece of the arguments.
         delta: Text,
     },
-    /// The end of a call, whose arguments are now complete. The call may run only after the turn is
+    /// A tool call ends, and its arguments are complete. The call may run only after the turn is
     /// complete.
     ToolCallEnd {
         /// The id of the call.
         call_id: String,
     },
-    /// The token usage of this attempt so far, which replaces the previous update.
+    /// The token usage for this attempt so far, which replaces the previous update.
     UsageUpdate {
-        /// The usage of this attempt so far.
+        /// The usage for this attempt so far.
         usage: Usage,
     },
-    /// The request failed before any output, and is sent again after a delay that starts now.
+    /// The request failed before producing any output, and is sent again after a delay that starts
+    /// now.
     ///
-    /// The event is not part of the turn and is ignored by folds.
+    /// This event is not part of the turn, and is ignored when the turn is assembled from its
+    /// events.
     Retrying {
-        /// The number of attempts that failed so far, from 1.
+        /// The number of failed attempts so far, starting at 1.
         attempt: u32,
         /// The length of the delay, in milliseconds.
         delay_ms: u64,
         /// The error of the last attempt that failed.
         error: Arc<Error>,
     },
-    /// Everything of the open turn so far is void, because a retry or a fallback starts again.
+    /// Everything received for the current turn so far is void, because a retry or a fallback
+    /// starts the turn again.
     Retracted {
-        /// The reason for the retraction, for a human reader.
+        /// A human-readable reason for the retraction.
         why: String,
-        /// The token usage of the void attempt, which counts for the run.
+        /// The token usage for the void attempt, which still counts towards the run's usage.
         usage: Usage,
     },
     /// The turn is complete, and no event follows.

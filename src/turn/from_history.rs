@@ -1,12 +1,12 @@
-//! Restores a turn from the history that its items were added to.
+//! Restores a turn from the history to which its items were added.
 
 use crate::item::{History, Item, ItemKind};
 use crate::turn::Turn;
 
 impl Turn {
-    /// Returns the completed turn that a history ends with, not counting results of its calls.
-    /// Tombstones are left out. An `Err` is the reason why the history does not end with a turn as
-    /// the model wrote it.
+    /// Returns the completed turn at the end of a history, not counting the results of the turn's
+    /// calls. Tombstones are left out. An `Err` is the reason why the history does not end with a
+    /// turn as the model wrote it.
     ///
     /// The turn's calls may run if its stop reason allows this, since only a completed turn leaves
     /// its `TurnInfo` in a history. The provider's raw stop reason is not stored in the history.

@@ -1,4 +1,4 @@
-//! A turn of a model, as data: its events, the builder that assembles them, and the finished turn.
+//! A model's turn, as data: its events, the builder that assembles them, and the finished turn.
 
 mod builder;
 mod delta_text;

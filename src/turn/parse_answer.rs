@@ -1,4 +1,4 @@
-//! Parses the answer of a turn into a type.
+//! Parses a turn's answer into a type.
 
 use std::fmt;
 
@@ -11,9 +11,10 @@ use crate::turn::Turn;
 
 /// The reason why an answer could not be parsed into a type.
 ///
-/// A `ParseError` is the source of an error of kind [`Malformed`](ErrorKind::Malformed). The kind
-/// is [`Filtered`](ErrorKind::Filtered) if the model refused or a filter cut the answer off, and
-/// [`TooLarge`](ErrorKind::TooLarge) if the answer is [too long](Self::TooLong).
+/// When a `ParseError` is the source of an [`Error`], the error's kind is
+/// [`Filtered`](ErrorKind::Filtered) if the model refused or a filter cut the answer off,
+/// [`TooLarge`](ErrorKind::TooLarge) if the answer is [too long](Self::TooLong), and
+/// [`Malformed`](ErrorKind::Malformed) otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ParseError {
@@ -45,10 +46,10 @@ pub enum ParseError {
     NotJson {
         /// The syntax error, with its position.
         message: String,
-        /// The line number of the error in `text`, from 1.
+        /// The line number of the error in `text`, starting at 1.
         line: usize,
-        /// The position of the error in the line, as a byte number from 1; 0 means before the first
-        /// byte.
+        /// The position of the error within the line, in bytes, starting at 1; 0 means before the
+        /// first byte.
         column: usize,
         /// The text that was parsed.
         text: String,
@@ -57,13 +58,13 @@ pub enum ParseError {
     TypeMismatch {
         /// The mismatch, with its position.
         message: String,
-        /// The path of the value that does not match, for example `steps[2].title`; `.` is the
-        /// whole value.
+        /// The path to the value that does not match, for example `steps[2].title`; `.` stands for
+        /// the whole value.
         path: String,
         /// The text that was parsed.
         text: String,
     },
-    /// The answer is longer than a limit of this crate.
+    /// The answer is longer than the crate allows.
     TooLong {
         /// The maximum length of the answer, in bytes.
         limit: usize,
@@ -74,14 +75,14 @@ impl Turn {
     /// Parses the answer as JSON into a type.
     ///
     /// The parsed text is the turn's [`answer`](Self::answer). White space and a byte order mark
-    /// around the answer are ignored. A fence of three backticks around the answer, with or without
-    /// the language `json`, is also ignored, since some models add a fence. All other text must be
-    /// JSON: the parser does not search for JSON within other text, because it might find a
-    /// quotation or an example.
+    /// around the answer are ignored. A code fence of three backticks around the answer, with or
+    /// without the language `json`, is also ignored, since some models add such a fence. All other
+    /// text must be JSON: the parser does not search for JSON within other text, because that JSON
+    /// might be a quotation or an example.
     ///
     /// # Errors
     ///
-    /// Returns a [`ParseError`], whose variant suggests the reaction: ask the model again
+    /// Returns a [`ParseError`], whose variant suggests how to react: ask the model again
     /// ([`NotJson`](ParseError::NotJson), [`TypeMismatch`](ParseError::TypeMismatch)), raise a
     /// limit ([`Truncated`](ParseError::Truncated)) or give up ([`Refused`](ParseError::Refused)).
     ///
@@ -122,8 +123,8 @@ impl Turn {
 }
 
 impl ParseError {
-    /// Returns the reason why the turn's answer must not be parsed, whatever its text is. The
-    /// reason depends only on the turn's stop reason.
+    /// Returns the reason why the turn's answer must not be parsed, regardless of its text. The
+    /// result depends only on the turn's stop reason.
     pub(crate) fn from_stop_reason(turn: &Turn) -> Option<Self> {
         match turn.stop_reason() {
             StopReason::Refusal => Some(Self::Refused { text: turn.text() }),

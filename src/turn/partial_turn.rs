@@ -1,4 +1,4 @@
-//! An incomplete turn, which is the fold of its events so far.
+//! An incomplete turn, assembled from its events so far.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -10,14 +10,14 @@ use crate::small_map::SmallMap;
 use crate::turn::TurnEvent;
 use crate::usage::Usage;
 
-/// A turn that did not complete, with all known parts of the turn.
+/// A turn that did not complete, with all of its parts that arrived.
 ///
-/// A partial turn is the source of an [`ErrorKind::IncompleteTurn`], and of any other error that
-/// ends a turn after a part of it arrived. [`PartialTurn::from_error`] finds the partial turn in an
-/// error. The type has no `calls()`, because none of the calls may run.
+/// A partial turn is the source of an [`ErrorKind::IncompleteTurn`] error, and of any other error
+/// that ends a turn after part of it has arrived. [`PartialTurn::from_error`] finds the partial
+/// turn in an error. This type has no `calls()` method, because none of the calls may run.
 ///
-/// A partial turn is also the plain fold of turn events, where [`absorb`](Self::absorb) adds one
-/// event at a time.
+/// A partial turn can also be assembled directly from turn events: [`absorb`](Self::absorb) adds
+/// one event at a time.
 #[derive(Clone, Debug, Default)]
 pub struct PartialTurn {
     pub(super) blocks: Vec<Block>,
@@ -38,7 +38,7 @@ pub(super) struct Block {
     pub(super) has_ended: bool,
 }
 
-/// Identifies the block that an event belongs to.
+/// Identifies the block to which an event belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum BlockKey {
     Text(u32),
@@ -54,13 +54,13 @@ fn limit_data_depth(data: ProviderData) -> ProviderData {
 }
 
 impl PartialTurn {
-    /// Returns the partial turn that an error carries.
+    /// Returns the partial turn that an error carries, if any.
     pub fn from_error(error: &Error) -> Option<&Self> {
         error.find_source()
     }
 
-    /// Adds the next event of the turn. A retraction clears the turn and its usage; a complete turn
-    /// has no effect.
+    /// Adds the turn's next event. A retraction clears the turn and its usage; a `TurnComplete`
+    /// event has no effect.
     pub fn absorb(&mut self, event: &TurnEvent) {
         match event {
             TurnEvent::TextDelta { index, text } | TurnEvent::RefusalDelta { index, text } => {
@@ -95,34 +95,34 @@ impl PartialTurn {
         self.blocks.is_empty() && self.usage == Usage::default()
     }
 
-    /// Returns the items so far, as they are added to a history, where each item is marked as
+    /// Returns the items so far, in the form in which they are added to a history, each marked as
     /// interrupted.
     pub fn items(&self) -> Vec<Item> {
         let items = self.blocks.iter().map(|block| &block.item);
         items.map(|item| item.clone().with_mark(Mark::Interrupted)).collect()
     }
 
-    /// Returns the text of the turn so far.
+    /// Returns the turn's text so far.
     pub fn text(&self) -> String {
         self.blocks.iter().filter_map(|block| block.item.as_text()).collect()
     }
 
-    /// Returns the token usage of the turn so far.
+    /// Returns the turn's token usage so far.
     pub fn usage(&self) -> Usage {
         self.usage
     }
 
-    /// Returns the model that answers, by the name that the provider reports.
+    /// Returns the name of the model that answers, as reported by the provider.
     pub fn model(&self) -> Option<&str> {
         self.model.as_deref()
     }
 
-    /// Returns the provider's id of the response.
+    /// Returns the provider's id for the response.
     pub fn response_id(&self) -> Option<&str> {
         self.response_id.as_deref()
     }
 
-    /// Creates the error of a turn that ended without its terminal marker.
+    /// Creates the error for a turn that ended without its terminal marker.
     pub fn into_error(mut self, cause: Option<Error>) -> Error {
         let message = match &cause {
             None => "the answer broke off before it was complete".to_owned(),
@@ -137,7 +137,7 @@ impl PartialTurn {
         }
     }
 
-    /// Sets the source to the error that cut the turn off.
+    /// Sets the error that cut the turn off as the source.
     pub(super) fn with_cause(mut self, cause: Option<Arc<dyn StdError + Send + Sync>>) -> Self {
         self.cause = cause;
         self
@@ -202,8 +202,8 @@ impl PartialTurn {
         found
     }
 
-    /// Finds the block with this key, or adds a new block. The newest block is checked first,
-    /// because consecutive deltas usually belong to the same block.
+    /// Finds the block with this key, or adds a new one. The newest block is checked first, because
+    /// consecutive deltas usually belong to the same block.
     pub(super) fn open_block(
         &mut self,
         key: BlockKey,

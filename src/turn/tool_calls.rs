@@ -1,4 +1,4 @@
-//! The calls of a turn, with the decision whether they may run.
+//! The tool calls in a turn, and the decision whether they may run.
 
 use std::iter::FilterMap;
 use std::slice;
@@ -6,23 +6,23 @@ use std::slice;
 use crate::item::{Item, ResultKind, StopReason, ToolCall};
 use crate::turn::Turn;
 
-/// The calls of a complete turn.
+/// The tool calls in a complete turn.
 ///
 /// Only [`Turn::calls`] creates a `Calls`. The calls may run only if a
 /// [`TurnBuilder`](crate::turn::TurnBuilder) finished the turn after its terminal marker. The calls
-/// of a turn that was deserialized are vetoed.
+/// in a deserialized turn must not run.
 #[derive(Clone, Copy, Debug)]
 pub struct Calls<'a> {
     turn: &'a Turn,
     veto: Option<Veto>,
 }
 
-/// The reason why no call of a turn may run, and the result that each call gets instead.
+/// The reason why none of a turn's calls may run, and the result that each call gets instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Veto {
-    /// The kind of the results that the calls get.
+    /// The kind of result that the calls get.
     pub result_kind: ResultKind,
-    /// The text of the results, which states what happened and what the model should do.
+    /// The text in the results, which states what happened and what the model should do.
     pub message: &'static str,
 }
 

@@ -12,7 +12,7 @@ use crate::usage::Usage;
 ///
 /// A `Turn` is read-only, because the decision whether its [`calls`](Self::calls) may run depends
 /// on how the turn was created. A turn deserialized from JSON is equal to the turn that was
-/// serialized, but none of its calls can run.
+/// serialized, but none of its calls may run.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Turn {
     pub(super) items: Vec<Item>,
@@ -25,8 +25,8 @@ pub struct Turn {
     pub(super) model: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) response_id: Option<String>,
-    /// Whether a builder created the turn. The field `built` is never deserialized, so that no file
-    /// can forge the value.
+    /// Whether a builder created the turn. This field is never deserialized, so that no file can
+    /// forge it.
     #[serde(skip)]
     pub(super) built: bool,
 }
@@ -48,28 +48,28 @@ impl Turn {
         self.raw_stop_reason.as_deref()
     }
 
-    /// Returns the token usage of the turn.
+    /// Returns the turn's token usage.
     pub fn usage(&self) -> Usage {
         self.usage
     }
 
-    /// Returns the model that answered, by the name that the provider reports.
+    /// Returns the name of the model that answered, as reported by the provider.
     pub fn model(&self) -> Option<&str> {
         self.model.as_deref()
     }
 
-    /// Returns the provider's id of the response.
+    /// Returns the provider's id for the response.
     pub fn response_id(&self) -> Option<&str> {
         self.response_id.as_deref()
     }
 
-    /// Returns the model's text, which is all text items, concatenated.
+    /// Returns the model's text, by concatenating all text items.
     pub fn text(&self) -> String {
         self.items.iter().filter_map(Item::as_text).collect()
     }
 
-    /// Returns the model's answer, which is its text without the items that the provider marks as
-    /// commentary. If every text item is commentary, the answer is all of the text.
+    /// Returns the model's answer: its text without the items that the provider marks as
+    /// commentary. If every text item is commentary, all of the text is returned.
     pub fn answer(&self) -> String {
         let answer_items = self.items.iter().filter(|item| !item.commentary);
         let answer: String = answer_items.filter_map(Item::as_text).collect();
@@ -91,8 +91,8 @@ impl Turn {
         self.items.iter().filter_map(Item::as_tool_call)
     }
 
-    /// Returns the items as they are added to a history, where the last item carries the turn's
-    /// metadata.
+    /// Returns the items in the form in which they are added to a history, with the turn's metadata
+    /// on the last item.
     pub fn to_history_items(&self) -> Vec<Item> {
         let mut items = self.items.clone();
         if let Some(last) = items.last_mut() {
@@ -107,7 +107,7 @@ impl Turn {
     }
 }
 
-/// Compares the contents of turns, but not whether their calls may run.
+/// Compares the turns' contents, but not whether their calls may run.
 impl PartialEq for Turn {
     fn eq(&self, other: &Self) -> bool {
         self.items == other.items

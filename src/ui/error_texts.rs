@@ -11,11 +11,12 @@ use crate::turn::TurnEvent;
 
 type LogFn = dyn Fn(&str, &str) + Send + Sync;
 
-/// Whether error messages of models and tools are sent to a front end.
+/// Decides whether error messages from models and tools are sent to a front end.
 ///
 /// An error message may contain a path, a query or an address that the user should not see. By
-/// default, each message is replaced with the kind of the error and an id. For a failed tool, this
-/// id is the id of the call. [`log`](Self::log) receives the id together with the original message.
+/// default, each message is replaced with the error's kind and an id. For a failed tool, this id is
+/// the call's id. The function passed to [`log`](Self::log) receives the id together with the
+/// original message.
 ///
 /// ```
 /// use turnstream::ui::ErrorTexts;
@@ -31,8 +32,8 @@ pub struct ErrorTexts {
 }
 
 impl ErrorTexts {
-    /// Creates settings that replace messages with the kind of the error and an id. Hiding error
-    /// messages is the default.
+    /// Creates settings that replace each message with the error's kind and an id. These settings
+    /// are the default.
     pub fn hidden() -> Self {
         Self { is_shown: false, ids: Arc::new(SystemIds), log: None }
     }
@@ -48,13 +49,13 @@ impl ErrorTexts {
         self
     }
 
-    /// Sets the source of the ids of hidden errors.
+    /// Sets the source of the ids for hidden errors.
     pub fn with_ids(mut self, ids: impl Ids + 'static) -> Self {
         self.ids = Arc::new(ids);
         self
     }
 
-    /// Returns the error in the form in which it is sent.
+    /// Returns the error in the form to send.
     pub(super) fn error(&self, error: &Error) -> Error {
         if self.is_shown {
             return error.clone();
@@ -62,13 +63,12 @@ impl ErrorTexts {
         Error::new(error.kind(), self.replacement(error.kind().as_str(), &error.to_string()))
     }
 
-    /// Returns the result in the form in which it is sent; `None` if no part of the result is
-    /// hidden.
+    /// Returns the result in the form to send, or `None` if nothing in the result is hidden.
     pub(super) fn result(&self, result: &ToolResult) -> Option<ToolResult> {
         if self.is_shown { None } else { hide_result(result) }
     }
 
-    /// Returns the event in the form in which it is sent; `None` if no part of the event is hidden.
+    /// Returns the event in the form to send, or `None` if nothing in the event is hidden.
     pub(super) fn event(&self, event: &Event) -> Option<Event> {
         if self.is_shown {
             return None;
@@ -153,7 +153,7 @@ impl ErrorTexts {
     }
 }
 
-/// Hides the messages of results that are errors. Returns `None` if no result is an error.
+/// Hides the messages in error results. Returns `None` if no result is an error.
 fn hide_results(items: &[Item]) -> Option<Vec<Item>> {
     let shown = |item: &Item| item.as_tool_result().and_then(hide_result);
     if !items.iter().any(|item| shown(item).is_some()) {
@@ -169,14 +169,14 @@ fn hide_results(items: &[Item]) -> Option<Vec<Item>> {
     Some(items.iter().map(hide).collect())
 }
 
-/// Replaces the text of an error result with the kind of the error and the id of its call.
+/// Replaces the text of an error result with the error's kind and the id of the call.
 fn hide_result(result: &ToolResult) -> Option<ToolResult> {
     let text = format!("{} ({})", result.kind.as_str(), result.call_id);
     let shown = || ToolResult { content: text.into(), report: None, ..result.clone() };
     result.is_error().then(shown)
 }
 
-/// The default is [`ErrorTexts::hidden`].
+/// Hides error messages by default, like [`ErrorTexts::hidden`].
 impl Default for ErrorTexts {
     fn default() -> Self {
         Self::hidden()

@@ -1,11 +1,11 @@
-//! Writes the lines of server-sent events.
+//! Writes server-sent events as lines.
 
 use std::io::Write;
 
 use serde::Serialize;
 
-/// Writes an event that has only data. The data is one line, because serialized values contain line
-/// breaks only within strings, where the line breaks are escaped.
+/// Writes an event that contains only data. The data is a single line, because serialized values
+/// contain line breaks only within strings, where they are escaped.
 pub(super) fn write_data(out: &mut Vec<u8>, data: &impl Serialize) {
     out.extend_from_slice(b"data: ");
     let begin = out.len();

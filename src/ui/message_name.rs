@@ -1,13 +1,13 @@
-//! The id of the message that a run produces.
+//! Determines the id of the message that a run produces.
 
 use crate::event::Event;
 use crate::session::Session;
 
-/// The source of a message's id.
+/// Where a message's id comes from.
 ///
-/// The id of a session's message is `{session}:{number}`, where the number is the number of entries
-/// that the session had at the start of the message. Entries are never removed, so the id stays the
-/// same when a client reconnects, when the history is compacted, and after a restart.
+/// A message in a session has the id `{session}:{number}`. The number is the number of entries in
+/// the session at the start of the message. Entries are never removed, so the id stays the same
+/// when a client reconnects, when the history is compacted, and after a restart.
 #[derive(Clone, Debug, Default)]
 pub(super) enum MessageName {
     /// The client generates the id.
@@ -25,7 +25,7 @@ impl MessageName {
         Self::OfSession { session: session.clone(), begins_at: session.version() }
     }
 
-    /// Observes an event before the message, which starts after the run's input.
+    /// Observes an event before the message starts. The message starts after the run's input.
     pub(super) fn observe(&mut self, event: &Event) {
         if let (Self::OfSession { session, begins_at }, Event::Appended { .. }) = (self, event) {
             *begins_at = session.version();
@@ -41,12 +41,12 @@ impl MessageName {
     }
 }
 
-/// Returns the id of the message that starts with entry `entry`.
+/// Returns the id of the message that starts with this entry.
 pub(super) fn message_id(session_id: &str, entry: u64) -> String {
     format!("{session_id}:{entry}")
 }
 
-/// Returns the number of the entry that a message starts with, if the id belongs to this session.
+/// Returns the number of a message's first entry, if the message's id belongs to this session.
 pub(super) fn entry_of_message(id: &str, session_id: &str) -> Option<u64> {
     let number = id.strip_prefix(session_id)?.strip_prefix(':')?;
     let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());

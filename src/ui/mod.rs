@@ -1,23 +1,23 @@
-//! Sends runs to front ends, as responses of a web server.
+//! Sends runs to front ends, as responses from a web server.
 //!
-//! Each protocol has a module of pure functions and streams, which do not depend on a web
-//! framework. A [`Response`] has a status, headers and a body, and any server can send it. Dropping
-//! the body drops the stream from which the body was created. Dropping the stream of a run cancels
-//! the run, whereas dropping a reader of a hub only stops reading.
+//! Each protocol has a module that consists of pure functions and streams and does not depend on a
+//! web framework. A [`Response`] contains a status, headers and a body, and any server can send it.
+//! Dropping the body drops the stream from which the body was created. Dropping a run's stream
+//! cancels the run, whereas dropping a hub's reader only stops reading.
 //!
 //! | module | clients |
 //! |---|---|
-//! | [`sse`] | your own page, with `EventSource` or `fetch`: the events of this crate, unchanged |
-//! | [`ag_ui`] | `CopilotKit`, `assistant-ui` and all others that support AG-UI |
-//! | [`ai_sdk`] | `useChat` and everything else that is based on the AI SDK |
+//! | [`sse`] | your own page, with `EventSource` or `fetch`: this crate's events, unchanged |
+//! | [`ag_ui`] | `CopilotKit`, `assistant-ui` and all other clients that support AG-UI |
+//! | [`ai_sdk`] | `useChat` and any other client that is based on the AI SDK |
 //!
 //! Three rules apply to all protocols:
 //!
-//! - The body ends with the protocol's end marker, even after an error, a panic or a stream that
+//! - The body ends with the protocol's end marker, even after an error or a panic, or if the stream
 //!   ended early. No data follows the end marker.
 //! - Error messages are [hidden](ErrorTexts) by default.
 //! - The data that a client posts is [bounded](ClientLimits) and never used as the history, because
-//!   the history is in a [session](crate::session).
+//!   the [session](crate::session) stores the history.
 
 pub mod ag_ui;
 pub mod ai_sdk;

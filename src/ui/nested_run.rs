@@ -1,21 +1,21 @@
-//! The state of a sub-agent's run, for a protocol that shows it as one part.
+//! The state of a sub-agent's run, for a protocol that shows the run as one part.
 
 use serde::Serialize;
 
 use crate::event::{Event, ToolEvent};
 use crate::turn::TurnEvent;
 
-/// The state of a sub-agent's run, in the form in which it is sent.
+/// The state of a sub-agent's run, in the form to send.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct NestedRun {
     /// The name of the sub-agent's tool.
     name: String,
-    /// The state of the run: `running`, or the reason why it ended.
+    /// The run's state: `running`, or the reason why it ended.
     state: &'static str,
-    /// The number of turns that were started.
+    /// The number of turns that have started.
     turn: u32,
-    /// The text of the sub-agent's last turn.
+    /// The text from the sub-agent's last turn.
     text: String,
     calls: Vec<NestedCall>,
 }
@@ -25,7 +25,7 @@ pub(super) struct NestedRun {
 struct NestedCall {
     tool_call_id: String,
     tool_name: String,
-    /// The state of the call: `waiting`, `running`, or the kind of its result.
+    /// The call's state: `waiting`, `running`, or the kind of its result.
     state: &'static str,
 }
 
@@ -35,7 +35,7 @@ impl NestedRun {
         Self { name, state: "running", turn: 0, text, calls: Vec::new() }
     }
 
-    /// Observes an event. Returns whether the state of the run has changed.
+    /// Observes an event. Returns whether the run's state has changed.
     pub(super) fn observe(&mut self, event: &Event) -> bool {
         match event {
             Event::TurnStarted { .. } => {
@@ -70,7 +70,8 @@ impl NestedRun {
     }
 }
 
-/// Returns the id of a sub-agent's call, prefixed with the ids of the calls that lead to it.
+/// Returns the id of a sub-agent's call, prefixed with the ids of the calls that lead to the
+/// sub-agent.
 pub(super) fn call_path<S: AsRef<str>>(parents: &[S], call_id: &str) -> String {
     let mut path = String::new();
     for parent in parents {

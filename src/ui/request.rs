@@ -1,11 +1,11 @@
-//! Requests of clients: their limits and their errors.
+//! Limits on requests from clients, and errors for rejected requests.
 
 use serde::de::DeserializeOwned;
 
 use crate::error::{Error, ErrorKind};
 use crate::item::{Media, MediaSource, Part};
 
-/// Limits on the requests of clients.
+/// Limits on requests from clients.
 ///
 /// ```
 /// use turnstream::ui::ClientLimits;
@@ -15,20 +15,20 @@ use crate::item::{Media, MediaSource, Part};
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientLimits {
-    /// The maximum size of a request in bytes; the default is 8 MiB.
+    /// The maximum size of a request in bytes. The default is 8 MiB.
     pub max_bytes: usize,
-    /// The maximum number of messages in a request; the default is 1,000.
+    /// The maximum number of messages in a request. The default is 1,000.
     pub max_messages: usize,
-    /// The maximum number of parts in a message; the default is 1,000.
+    /// The maximum number of parts in a message. The default is 1,000.
     pub max_parts: usize,
-    /// The maximum number of tools that a client may add; the default is 64.
+    /// The maximum number of tools that a client may add. The default is 64.
     pub max_tools: usize,
-    /// The maximum size of an attached file in bytes; the default is 4 MiB.
+    /// The maximum size of an attached file in bytes. The default is 4 MiB.
     pub max_file_bytes: usize,
-    /// Whether a file may be given as a URL; the default is `false`. The provider fetches such a
-    /// URL; this crate does not.
+    /// Whether a file may be given as a URL. The default is `false`. The provider, not this crate,
+    /// fetches the URL.
     pub allow_urls: bool,
-    /// Whether a client may send messages with the roles `system` and `developer`; the default is
+    /// Whether a client may send messages with the roles `system` and `developer`. The default is
     /// `false`.
     pub allow_instructions: bool,
 }
@@ -47,19 +47,19 @@ impl Default for ClientLimits {
     }
 }
 
-/// The reason why a request is rejected, with the HTTP status to respond with.
+/// The reason why a request is rejected, with the HTTP status for the response.
 ///
 /// | status | meaning |
 /// |---|---|
-/// | 400 | the request is not JSON, or asks for something that the client may not do |
-/// | 409 | the conversation is in another state than the client assumes |
+/// | 400 | the request is not JSON, or asks for something that the client is not allowed to do |
+/// | 409 | the conversation is in a different state than the client assumes |
 /// | 413 | the request is too large |
-/// | 415 | the content type of the request is not JSON |
+/// | 415 | the request's content type is not JSON |
 /// | 422 | the request is JSON with a wrong structure |
 ///
-/// An [`Error`] of a session converts into a `RequestError` with the status 409 for a
-/// [conflict](ErrorKind::Conflict). Any other error converts with the status 500 and a message that
-/// contains only the kind.
+/// A session's [`Error`] converts into a `RequestError`. A [conflict](ErrorKind::Conflict) gets the
+/// status 409. Any other error gets the status 500 and a message that contains only the error's
+/// kind.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct RequestError {
@@ -73,7 +73,7 @@ impl RequestError {
         Self { status, message: message.into() }
     }
 
-    /// Returns the HTTP status to respond with.
+    /// Returns the HTTP status for the response.
     pub fn status(&self) -> u16 {
         self.status
     }
@@ -89,7 +89,7 @@ impl From<Error> for RequestError {
 }
 
 impl ClientLimits {
-    /// Parses a body as JSON. `content_type` is the value of the header `content-type`.
+    /// Parses a body as JSON. `content_type` is the value of the `content-type` header.
     pub(super) fn parse_json<T: DeserializeOwned>(
         &self,
         content_type: Option<&str>,
@@ -116,7 +116,7 @@ impl ClientLimits {
         Err(RequestError::new(400, format!("messages of the role `{role}` are not allowed")))
     }
 
-    /// Creates a part from a file. `url` is a `data:` URL, or another URL if other URLs are
+    /// Creates a part from a file. `url` is a `data:` URL, or another kind of URL if such URLs are
     /// allowed.
     pub(super) fn file(&self, media_type: &str, url: &str) -> Result<Part, RequestError> {
         let Some(data) = url.strip_prefix("data:") else {
@@ -133,7 +133,7 @@ impl ClientLimits {
         self.file_data(media_type, data)
     }
 
-    /// Creates a part from a file's bytes, which are base64.
+    /// Creates a part from a file's bytes, encoded as base64.
     pub(super) fn file_data(&self, media_type: &str, base64: &str) -> Result<Part, RequestError> {
         let max = self.max_file_bytes;
         if base64.len() / 4 * 3 > max.saturating_add(2) {
@@ -145,7 +145,7 @@ impl ClientLimits {
         part(media_type, MediaSource::Data(base64.to_owned()))
     }
 
-    /// Creates a part from the URL of a file.
+    /// Creates a part from a file's URL.
     pub(super) fn file_at(&self, media_type: &str, url: &str) -> Result<Part, RequestError> {
         if !self.allow_urls {
             return Err(RequestError::new(400, "files must be sent as `data:` URLs"));
@@ -174,7 +174,7 @@ fn part(media_type: &str, source: MediaSource) -> Result<Part, RequestError> {
     Ok(if media.media_type.starts_with("image/") { Part::Image(media) } else { Part::File(media) })
 }
 
-/// Returns whether the text is padded base64 in the standard alphabet.
+/// Returns whether the string is padded base64 in the standard alphabet.
 fn is_base64(text: &str) -> bool {
     let data = text.trim_end_matches('=');
     let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');

@@ -1,4 +1,4 @@
-//! A response of a web server, and its body.
+//! A web server's response, and its body.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -14,26 +14,26 @@ use crate::env::Deadline;
 use crate::error::{Error, ErrorKind, panic_to_error};
 use crate::event::Event;
 
-/// The time without data after which a comment is sent. Proxies close connections without traffic,
-/// often after 30 or 60 seconds.
+/// The default time without data before a comment is sent. Proxies close connections without
+/// traffic, often after 30 or 60 seconds.
 pub(super) const DEFAULT_KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// A response for a web server: a status, headers, and a body that is streamed.
+/// A response that a web server can send: a status, headers, and a streamed body.
 ///
-/// `B` is a [`ResponseBody`], or any other body type of a server.
+/// `B` is a [`ResponseBody`], or any other body type that a server supports.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Response<B> {
-    /// The HTTP status of the response.
+    /// The response's HTTP status.
     pub status: u16,
     /// The headers, with lower-case names.
     pub headers: Vec<(&'static str, &'static str)>,
-    /// The body of the response. Dropping the body drops the stream from which it was created.
+    /// The response's body. Dropping the body drops the stream from which it was created.
     pub body: B,
 }
 
 impl<B> Response<B> {
-    /// Creates a response with a stream of server-sent events.
+    /// Creates a response that contains a stream of server-sent events.
     pub(super) fn of_stream(body: B, header: Option<(&'static str, &'static str)>) -> Self {
         let mut headers = vec![
             ("content-type", "text/event-stream"),
@@ -47,21 +47,22 @@ impl<B> Response<B> {
 }
 
 impl Response<String> {
-    /// Creates a response with a complete text.
+    /// Creates a response that contains a complete text.
     pub(super) fn of_text(status: u16, media_type: &'static str, body: String) -> Self {
         Self { status, headers: vec![("content-type", media_type)], body }
     }
 }
 
-/// The body of a streamed [`Response`]. Each item has the bytes of one event.
+/// The body of a streamed [`Response`]. Each item contains the bytes of one event.
 ///
-/// The body pulls an event when the server polls for bytes, so that a slow client slows a run.
-/// Dropping the body drops the stream of events. For a run, the running tools and the request to
-/// the model are also dropped. A body that reads a run in a hub neither slows nor ends the run.
+/// The body pulls an event when the server polls for bytes, so that a slow client slows down a run.
+/// Dropping the body drops the stream of events. If that stream is a run, dropping the body also
+/// drops the running tools and the request to the model. A body that reads a run in a hub neither
+/// slows down nor ends the run.
 #[pin_project]
 #[must_use = "streams do nothing unless polled"]
 pub struct ResponseBody<S, E = Event> {
-    /// The stream of events; `None` after the last event was sent.
+    /// The stream of events, or `None` after the last event was sent.
     #[pin]
     events: Option<S>,
     encoder: Box<dyn EncodeEvents<E> + Send>,
@@ -77,10 +78,10 @@ pub(super) trait EncodeEvents<E = Event> {
     /// Writes an event.
     fn encode(&mut self, event: &E, out: &mut Vec<u8>);
 
-    /// Returns whether an event is the last event of the response.
+    /// Returns whether an event is the last event in the response.
     fn is_last(&self, event: &E) -> bool;
 
-    /// Returns whether a stream that ends without a last event has ended normally.
+    /// Returns whether a stream may end normally without a last event.
     fn may_end_without_last(&self) -> bool {
         false
     }
@@ -167,12 +168,12 @@ impl<S, E> fmt::Debug for ResponseBody<S, E> {
     }
 }
 
-/// Detects when no data was sent for a time. The timer runs for half that time, and no clock is
-/// read.
+/// Detects that no data was sent for a certain time. The timer runs for half that time, so that no
+/// clock needs to be read.
 struct KeepAlive {
     half: Option<Duration>,
     timer: Option<Deadline>,
-    /// Whether data was sent since the timer started.
+    /// Whether data has been sent since the timer started.
     has_sent: bool,
 }
 
@@ -181,8 +182,8 @@ impl KeepAlive {
         Self { half: every.map(|every| every / 2), timer: None, has_sent: false }
     }
 
-    /// Returns whether a comment is due. If no comment is due, the task is woken when a comment may
-    /// be due. Without tokio timers, no comment is ever due.
+    /// Returns whether a comment is due. If not, the task is woken when a comment might be due.
+    /// Without tokio timers, no comment is ever due.
     fn is_due(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(half) = self.half else { return false };
         loop {

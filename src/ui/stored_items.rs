@@ -1,11 +1,11 @@
-//! The items of a session as they are shown: compacted items are included, and void items are left
-//! out.
+//! Collects a session's items as they are shown: compacted items are included, and void items are
+//! left out.
 
 use crate::event::RewriteReason;
 use crate::item::Item;
 use crate::session::Entry;
 
-/// The items of a session, with the numbers of their entries.
+/// A session's items, with the numbers of their entries.
 pub(super) struct StoredItems {
     items: Vec<(u64, Item)>,
     /// The entries that marked other items as void.

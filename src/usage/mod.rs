@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 pub use price::{Price, Prices};
 
-/// The tokens of one turn, or the sum of several turns.
+/// The tokens used by a single turn, or by several turns in total.
 ///
 /// `input_tokens` includes cache reads and writes, and `output_tokens` includes reasoning tokens,
 /// regardless of how the provider counts.
@@ -24,9 +24,9 @@ pub use price::{Price, Prices};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Usage {
-    /// The number of all input tokens, including cached tokens.
+    /// The total number of input tokens, including cached tokens.
     pub input_tokens: u64,
-    /// The number of all output tokens, including reasoning tokens.
+    /// The total number of output tokens, including reasoning tokens.
     pub output_tokens: u64,
     /// The number of input tokens that were read from a cache.
     pub cache_read_input_tokens: u64,
@@ -37,12 +37,13 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Returns the sum of input and output tokens.
+    /// Returns the sum of the input and output tokens.
     pub fn total(&self) -> u64 {
         self.input_tokens.saturating_add(self.output_tokens)
     }
 
-    /// Returns the increase since an earlier count. A number that decreased counts as unchanged.
+    /// Returns how much each number has increased since `earlier`. The increase of a number that
+    /// decreased is 0.
     pub fn increase_since(&self, earlier: Self) -> Self {
         Self {
             input_tokens: self.input_tokens.saturating_sub(earlier.input_tokens),
@@ -61,7 +62,7 @@ impl Usage {
 impl Add for Usage {
     type Output = Self;
 
-    // The sum saturates, because the numbers come from the network.
+    // The sum saturates instead of overflowing, because the numbers come from the network.
     fn add(self, other: Self) -> Self {
         Self {
             input_tokens: self.input_tokens.saturating_add(other.input_tokens),

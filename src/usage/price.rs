@@ -1,13 +1,13 @@
-//! The cost of tokens, from a table that the user supplies.
+//! Calculates the cost of tokens from a price table that the user supplies.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::usage::Usage;
 
-/// The prices of a model's tokens, in currency units per million tokens.
+/// The token prices for a model, in currency units per million tokens.
 ///
-/// The user supplies the numbers, because vendors change their prices. This crate contains no
+/// The user supplies the prices, because vendors change them over time. This crate contains no
 /// prices.
 ///
 /// ```
@@ -36,14 +36,14 @@ pub struct Price {
 }
 
 impl Price {
-    /// Returns the cost of the tokens, in millionths of the currency unit, rounded to the nearest
-    /// integer.
+    /// Returns the cost of the given usage, in millionths of the currency unit, rounded to the
+    /// nearest integer.
     ///
-    /// A price that is negative or NaN counts as 0; to check the prices, use
+    /// A price that is negative or NaN is treated as 0; to check the prices, use
     /// [`is_valid`](Self::is_valid). The result saturates at `u64::MAX`.
     pub fn cost(&self, usage: &Usage) -> u64 {
         let cached = usage.cache_read_input_tokens.saturating_add(usage.cache_write_input_tokens);
-        // A price in units per million tokens is equal to a price in millionths per token.
+        // A price in units per million tokens equals the same number of millionths per token.
         let cost = token_cost(usage.input_tokens.saturating_sub(cached), self.input)
             + token_cost(usage.cache_read_input_tokens, self.cache_read)
             + token_cost(usage.cache_write_input_tokens, self.cache_write)
@@ -67,7 +67,7 @@ fn token_cost(tokens: u64, price: f64) -> f64 {
     }
 }
 
-/// Returns the nearest integer; 0 for negative numbers and NaN.
+/// Rounds to the nearest integer. Returns 0 for negative numbers and NaN.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -77,7 +77,7 @@ fn round_to_u64(number: f64) -> u64 {
     number.round() as u64
 }
 
-/// A table of prices by model name. The table is cheap to clone.
+/// A price table that maps model names to prices. The table is cheap to clone.
 ///
 /// ```
 /// use turnstream::usage::{Price, Prices};
@@ -94,30 +94,32 @@ fn round_to_u64(number: f64) -> u64 {
 pub struct Prices(Arc<BTreeMap<String, Price>>);
 
 impl Prices {
-    /// Creates an empty table.
+    /// Creates an empty price table.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds the price of a model, and of models whose names continue this name after a `-`, `@`,
-    /// `:` or `.`. If a name is added twice, the later price is used.
+    /// Adds the price for a model. The price also applies to models whose names start with this
+    /// name, followed by a `-`, `@`, `:` or `.`. If a name is added twice, the later price is used.
     pub fn with_price(mut self, model: impl Into<String>, price: Price) -> Self {
         Arc::make_mut(&mut self.0).insert(model.into(), price);
         self
     }
 
-    /// Returns the price of a model. The price is the entry with that name, or else the longest
-    /// entry that the name continues after a `-`, `@`, `:` or `.`.
+    /// Returns the price for a model, if any. If no entry has exactly this name, the table uses the
+    /// longest entry name that is a prefix of the model name and is followed there by a `-`, `@`,
+    /// `:` or `.`.
     ///
-    /// Note that the name `gpt-4.1` continues `gpt-4`, so add both models if their prices differ.
+    /// Note that an entry for `gpt-4` also matches the name `gpt-4.1`, so add both models if their
+    /// prices differ.
     pub fn get(&self, model: &str) -> Option<&Price> {
         let ends = model.char_indices().rev().filter(|(_, c)| matches!(c, '-' | '@' | ':' | '.'));
         let starts = ends.filter(|(at, _)| *at > 0).map(|(at, _)| &model[..at]);
         std::iter::once(model).chain(starts).find_map(|name| self.0.get(name))
     }
 
-    /// Converts an amount in currency units to millionths; returns 0 if the amount is negative or
-    /// NaN.
+    /// Converts an amount in currency units to millionths of the unit. Returns 0 if the amount is
+    /// negative or NaN.
     pub(crate) fn to_micros(sum: f64) -> u64 {
         round_to_u64(sum * 1_000_000.0)
     }

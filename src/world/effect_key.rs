@@ -5,70 +5,72 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// The key of an effect or of a drawn value. The key is the same in every attempt at a run.
+/// Identifies an effect or a recorded nondeterministic value. The key is the same in every attempt
+/// at a run.
 ///
-/// The key is displayed as `run/iteration/kind/nth`, or as `run/iteration/kind:name/nth` if it has
-/// a name.
+/// A key is displayed as `run/iteration/kind/nth`, or as `run/iteration/kind:name/nth` if it
+/// contains a name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct EffectKey {
-    /// The run, identified by the id of its starting history and the number of items in that
-    /// history. Two runs on clones of one history have the same value; [fork](crate::History::fork)
-    /// the history to distinguish the runs.
+    /// The run, identified by the id of the run's starting history and the number of items in that
+    /// history. Two runs that start from clones of the same history have the same value;
+    /// [fork](crate::History::fork) the history to distinguish the runs.
     pub run: Arc<str>,
-    /// The number of iterations of the loop's body so far; 0 before the first iteration.
+    /// The number of iterations that the run's loop has started so far; 0 before the first
+    /// iteration.
     pub iteration: u32,
-    /// The kind of effect or value.
+    /// The kind of effect or recorded value.
     pub kind: EffectKind,
-    /// The name that your own loop body gave to a step; empty for all other effects.
+    /// The name that a custom loop body gave to a step; empty for all other effects.
     #[serde(default, skip_serializing_if = "str::is_empty")]
     pub name: Arc<str>,
-    /// The number of this effect among the effects of this kind and name in the iteration, counted
-    /// from 1.
+    /// The position of this effect among the effects of the same kind and name in the iteration,
+    /// counted from 1.
     pub nth: u32,
 }
 
-/// The kind of an effect or of a drawn value.
+/// The kind of an effect or of a recorded nondeterministic value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum EffectKind {
-    /// An effect in which hooks prepare a request.
+    /// Effect: hooks prepare a request.
     Prepared,
-    /// An effect in which the run waits for its pool. The value is whether the run had to stop
-    /// waiting without sending the request.
+    /// Effect: the run waits for its shared token pool. The value states whether the run had to
+    /// stop waiting without sending the request.
     GaveWay,
-    /// An effect that consists of a request and its turn.
+    /// Effect: a request is sent, and the turn is received.
     Turn,
-    /// An effect in which the tool calls of a turn run.
+    /// Effect: a turn's tool calls run.
     Tools,
-    /// An effect in which a history is compacted.
+    /// Effect: the history is compacted.
     Compacted,
-    /// An effect in which validations and stop hooks run after the model has stopped.
+    /// Effect: validations and stop hooks run after the model has stopped.
     AtStop,
-    /// An effect in which hooks decide whether the run stops after this turn.
+    /// Effect: hooks decide whether the run stops after this turn.
     ShouldStop,
-    /// An effect in which the agent's [tool sources](crate::tool::ToolSource) list their tools. The
-    /// value contains the tool lists that changed.
+    /// Effect: the agent's [tool sources](crate::tool::ToolSource) list their tools. The value
+    /// contains the tool lists that changed.
     ToolsListed,
-    /// An effect that is a step of your own loop body.
+    /// Effect: a step in a custom loop body runs.
     Step,
-    /// An effect in which the run waits for verdicts.
+    /// Effect: the run waits for verdicts.
     Suspended,
-    /// A drawn value: an id.
+    /// Recorded value: a generated id.
     Id,
-    /// A drawn value: requests of the run's owner, such as an interrupt, and the limits that are
+    /// Recorded value: requests from the run's owner, such as an interrupt, and limits that were
     /// reached.
     Facts,
-    /// A drawn value: messages of observing hooks for the next request.
+    /// Recorded value: messages from observing hooks, to be added to the next request.
     Notes,
-    /// A drawn value: input that the run's owner sent for the next request.
+    /// Recorded value: input that the run's owner sent for the next request.
     Said,
-    /// A drawn value: items that the run's owner marks as void.
+    /// Recorded value: items that the run's owner marked as tombstones.
     Tombstones,
-    /// A drawn value: reports that tool calls had recorded before they were dropped.
+    /// Recorded value: effect reports from tool calls that were later dropped.
     Reports,
-    /// A drawn value: input that arrived too late to be used.
+    /// Recorded value: input that arrived too late to be used.
     Undelivered,
 }
 

@@ -9,8 +9,8 @@ use serde::de::DeserializeOwned;
 use crate::error::{Error, ErrorKind};
 use crate::item::RawJson;
 
-/// The value of an effect, either as it was produced or as stored JSON. The value is only converted
-/// to JSON if a world needs JSON.
+/// The value of an effect, held either in its original type or as stored JSON. A typed value is
+/// converted to JSON only if a world needs the JSON.
 pub struct EffectValue(ValueRepr);
 
 enum ValueRepr {
@@ -36,26 +36,27 @@ impl<T: Serialize + Send + 'static> ErasedValue for T {
 }
 
 impl EffectValue {
-    /// Creates an effect value from a value that was just produced.
+    /// Creates an effect value from a typed value.
     pub fn new<T: Serialize + Send + 'static>(value: T) -> Self {
         Self(ValueRepr::Typed(Box::new(value)))
     }
 
-    /// Creates an effect value from a value that was stored as JSON.
+    /// Creates an effect value from stored JSON.
     pub fn from_json(json: RawJson) -> Self {
         Self(ValueRepr::Json(json))
     }
 
-    /// Creates the empty value, which stands for the default of the value's type.
+    /// Creates the empty value, which stands for the default value of the effect's type.
     pub fn empty() -> Self {
         Self(ValueRepr::None)
     }
 
-    /// Returns the value as JSON, to be stored; `null` for [`empty`](Self::empty).
+    /// Converts the value to JSON so that it can be stored. The [`empty`](Self::empty) value
+    /// becomes `null`.
     ///
     /// # Errors
     ///
-    /// [`Store`](ErrorKind::Store) if the value cannot be serialized as JSON.
+    /// Returns a [`Store`](ErrorKind::Store) error if the value cannot be serialized as JSON.
     pub fn to_json(&self) -> Result<RawJson, Error> {
         match &self.0 {
             ValueRepr::None => Ok(serde_json::Value::Null.into()),
@@ -66,18 +67,18 @@ impl EffectValue {
         }
     }
 
-    /// Returns the value with its type; `None` for [`empty`](Self::empty).
+    /// Converts the value to the type `T`. Returns `None` if the value is [`empty`](Self::empty).
     ///
     /// # Errors
     ///
-    /// [`Store`](ErrorKind::Store) if the stored JSON does not match the type.
+    /// Returns a [`Store`](ErrorKind::Store) error if the stored JSON does not match the type.
     pub fn into_typed<T: DeserializeOwned + 'static>(self) -> Result<Option<T>, Error> {
         match self.0 {
             ValueRepr::None => Ok(None),
             ValueRepr::Json(json) => {
                 json.deserialize_as().map(Some).map_err(|error| value_error("read", error))
             }
-            // A value that was produced for a key always has the type that is requested for that
+            // The value produced for a key always has the same type as the value requested for that
             // key.
             ValueRepr::Typed(made) => Ok(made.into_any().downcast().ok().map(|made| *made)),
         }

@@ -1,4 +1,4 @@
-//! The effects of one run.
+//! Passes the effects of a run to its world.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -17,8 +17,8 @@ use crate::stream::TurnStream;
 use crate::tool::{ToolRun, Verdict};
 use crate::world::{EffectKey, EffectKind, EffectValue, SendRequest, World};
 
-/// The effects of one run. This type creates the key of each effect, and passes the effect to the
-/// world. Clones share the counters.
+/// Creates a key for each effect in a run, and passes the effect to the run's world. Clones share
+/// the counters.
 #[derive(Clone)]
 pub(crate) struct Effects {
     world: Arc<dyn World>,
@@ -29,12 +29,12 @@ pub(crate) struct Effects {
 #[derive(Default)]
 struct EffectCounts {
     iteration: u32,
-    /// The number of effects so far in the iteration, by kind and name.
+    /// The number of effects so far in the current iteration, by kind and name.
     effects: Vec<(EffectKind, Arc<str>, u32)>,
 }
 
 impl Effects {
-    /// Creates the effects of the run that starts with this history.
+    /// Creates the `Effects` for a run that starts with this history.
     pub(crate) fn new(world: Arc<dyn World>, history: &History) -> Self {
         let run = format!("{}#{}", history.id(), history.len()).into();
         Self { world, run_id: run, counts: Arc::default() }
@@ -57,8 +57,8 @@ impl Effects {
         lock_ignoring_poison(&self.counts).iteration
     }
 
-    /// Draws a value without waiting. A stored value that cannot be deserialized becomes the
-    /// default of its type.
+    /// Obtains a nondeterministic value from the world without waiting. If a stored value cannot be
+    /// deserialized, the default of its type is returned.
     pub(crate) fn draw<T>(&self, kind: EffectKind, live: impl FnOnce() -> T) -> T
     where
         T: Default + Serialize + DeserializeOwned + Send + 'static,
@@ -70,7 +70,7 @@ impl Effects {
         drawn.into_typed().ok().flatten().unwrap_or_default()
     }
 
-    /// Performs an effect of the loop.
+    /// Performs an effect that the loop requested.
     pub(crate) fn perform<T, F>(
         &self,
         kind: EffectKind,
@@ -85,7 +85,7 @@ impl Effects {
         async move { Ok(performed.await?.into_typed()?.unwrap_or_default()) }
     }
 
-    /// Performs a step of a user-defined loop body.
+    /// Performs a step in a custom loop body.
     pub(crate) fn step<T, F>(
         &self,
         name: &str,
@@ -111,7 +111,7 @@ impl Effects {
         self.world.turn(&self.next_key(EffectKind::Turn, ""), request, ask)
     }
 
-    /// Runs the calls of a turn through the world.
+    /// Runs a turn's tool calls through the world.
     pub(crate) fn fan_out(&self, calls: ToolRun) -> ToolRun {
         self.world.fan_out(&self.next_key(EffectKind::Tools, ""), calls)
     }

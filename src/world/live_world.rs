@@ -1,11 +1,11 @@
-//! The world of an ordinary run.
+//! The world for an ordinary run.
 
 use crate::request::Request;
 use crate::stream::TurnStream;
 use crate::tool::ToolRun;
 use crate::world::{Effect, EffectKey, EffectValue, SendRequest, World};
 
-/// The world of an ordinary run, which performs every effect and stores nothing.
+/// The world for an ordinary run: performs every effect and stores nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LiveWorld;
 

@@ -1,9 +1,10 @@
 //! The interface between a run and its environment.
 //!
-//! A run calls the model and the tools, waits, and reads the clock through its [`World`]. The world of an ordinary run
-//! is [`LiveWorld`], which performs each effect. A recording wraps another world and stores the answers of that world.
-//! A replay answers from a recording and performs no effect. A durable engine performs each effect once and stores its
-//! value. When the run is repeated on another machine, the engine answers with the stored value.
+//! A run calls the model and the tools, waits, and reads the clock through its [`World`]. An ordinary run uses
+//! [`LiveWorld`], which performs each effect. A recording wraps another world and stores the values that the other
+//! world returns. A replay returns the values from a recording and performs no effects. A durable engine performs each
+//! effect once and stores the effect's value. When the run is repeated on another machine, the engine returns the
+//! stored value.
 //!
 //! # The methods
 //!
@@ -13,32 +14,33 @@
 //! | | [`turn`](World::turn) | a request to the model, and its stream of events |
 //! | | [`fan_out`](World::fan_out) | the tool calls of one turn |
 //! | | [`suspend`](World::suspend) | a wait for verdicts from outside |
-//! | drawn value | [`draw`](World::draw) | a value that needs no waiting, such as an id or a reached limit |
+//! | recorded value | [`draw`](World::draw) | a value that needs no waiting, such as an id or a reached limit |
 //! | notice | [`observe`](World::observe), [`on_end`](World::on_end) | a yielded event; a forced end of the loop |
 //!
 //! # The contract
 //!
-//! - **Keys.** Each effect has an [`EffectKey`]: the run, the iteration, the kind, a name, and a count. A run that is
-//!   repeated from the same history and input requests the same keys in the same order, as long as it gets the same
-//!   answers.
-//! - **Effects are lazy.** An effect does nothing before it is polled. A world that has stored the value of a key drops
-//!   the effect without polling it.
-//! - **Effects that may run twice.** If an effect was started and its value was not stored, the next attempt performs
-//!   the effect again. Tools can detect such a repetition by their [idempotency
+//! - **Keys.** Each effect is identified by an [`EffectKey`], which consists of the run, the iteration, the kind, a
+//!   name, and a count. If a run is repeated with the same history and input, it requests the same keys in the same
+//!   order, as long as it gets the same values.
+//! - **Effects are lazy.** An effect does nothing until it is polled. If a world has a stored value for a key, the
+//!   world drops the effect without polling it.
+//! - **Effects that may run twice.** If an effect was started but its value was not stored, the next attempt performs
+//!   the effect again. Tools can detect such a repetition by the [idempotency
 //!   key](crate::tool::ToolContext::idempotency_key), which is the same in each attempt.
-//! - **The loop is deterministic between effects.** The loop decides only from its state and from the values of its
-//!   effects. Your own loop body must follow the same rule, because any other value that the body reads is not stored.
-//!   Read such a value in a step instead.
-//! - **Drawn values** are never separate effects. An engine stores drawn values with the next effect whose value it
-//!   stores. Values that were drawn after the last stored effect are drawn again.
-//! - **One effect at a time.** The loop waits for an effect before it requests the next effect. All calls of a turn
-//!   together are one effect.
+//! - **The loop is deterministic between effects.** The loop's decisions depend only on its state and on the values of
+//!   its effects. A custom loop body must follow the same rule, because any other value that the body reads is not
+//!   stored. Read such values in a step instead.
+//! - **Recorded nondeterministic values** are returned by [`draw`](World::draw) and are never separate effects. An
+//!   engine stores these values together with the next effect whose value it stores. Values that were drawn after the
+//!   last stored effect are drawn again in the next attempt.
+//! - **One effect at a time.** The loop waits for an effect to complete before it requests the next one. All tool calls
+//!   in a turn together are a single effect.
 //! - **Suspension.** Only `suspend` may suspend the run; every other effect ends on its own or is dropped.
-//! - **Observing hooks** run in each attempt, even for a turn whose value was stored.
-//! - **Values and events.** A durable world stores only the final value of a turn ([`SavedTurn`]) or of calls
-//!   ([`SavedCalls`](crate::tool::SavedCalls)), and yields no deltas when it answers with the stored value. A recording
-//!   stores the events as well, and its replay yields every delta.
-//! - **Cancellation by drop.** Dropping the run drops the active effect.
+//! - **Observing hooks** run in each attempt, even for a turn that was loaded from storage.
+//! - **Values and events.** A durable world stores only the final value of a turn ([`SavedTurn`]) or of its tool calls
+//!   ([`SavedCalls`](crate::tool::SavedCalls)), and yields no deltas when it returns a stored value. A recording also
+//!   stores the events, so that its replay yields every delta.
+//! - **Cancellation by drop.** Dropping the run also drops the active effect.
 
 mod effect_key;
 mod effect_value;
@@ -65,10 +67,10 @@ use crate::request::Request;
 use crate::stream::TurnStream;
 use crate::tool::{ToolRun, Verdict};
 
-/// An effect whose value can be stored. The future does nothing before it is polled.
+/// An effect whose value can be stored. The future does nothing until it is polled.
 pub type Effect = BoxFuture<'static, Result<EffectValue, Error>>;
 
-/// A function that sends the given request, and returns the stream of the request's turn.
+/// A function that sends the given request and returns the stream for the resulting turn.
 pub type SendRequest = Box<dyn FnOnce(Request) -> TurnStream + Send>;
 
 /// The environment of a run; see the [module](self) for the contract.
@@ -113,39 +115,39 @@ pub type SendRequest = Box<dyn FnOnce(Request) -> TurnStream + Send>;
 /// # }
 /// ```
 pub trait World: fmt::Debug + Send + Sync {
-    /// Returns a value that is available without waiting, by calling `live`. A world that stored the value of this key
-    /// in an earlier attempt returns the stored value instead, and does not call `live`.
+    /// Returns a nondeterministic value that is available without waiting, by calling `live`. If the world stored a
+    /// value for this key in an earlier attempt, it returns the stored value instead and does not call `live`.
     ///
-    /// [`EffectValue::empty`] stands for the default of the value, such as no id, no note or no limit.
+    /// [`EffectValue::empty`] stands for the default value, such as no id, no note or no limit.
     fn draw(&self, key: &EffectKey, live: &mut dyn FnMut() -> EffectValue) -> EffectValue;
 
-    /// Performs an effect, or drops the effect without a poll and returns its stored value.
+    /// Performs an effect, or drops the effect without polling it and returns the effect's stored value.
     ///
-    /// [`EffectValue::empty`] stands for the default of the value, such as no change or no objection.
+    /// [`EffectValue::empty`] stands for the default value, such as no change or no objection.
     fn step(&self, key: &EffectKey, effect: Effect) -> Effect;
 
     /// Sends a request by calling `ask` with the request, or returns the stored turn. The stream is
     /// [sealed](crate::stream::seal) for the request.
     ///
-    /// Calling `ask` sends nothing; the first poll of the returned stream sends the request. The stream includes the
-    /// retries of a provider and the deadlines of a request.
+    /// Calling `ask` sends nothing; the request is sent when the returned stream is first polled. Retries by a provider
+    /// and the request's deadlines happen within this stream.
     fn turn(&self, key: &EffectKey, request: Request, ask: SendRequest) -> TurnStream;
 
-    /// Runs the calls of one turn, or returns [their stored results](ToolRun::with_saved_calls).
+    /// Runs a turn's tool calls, or returns [their stored results](ToolRun::with_saved_calls).
     ///
-    /// No call starts before the first poll. The stream includes the hooks on calls and the sub-agents that run as
-    /// calls.
+    /// No call starts before the first poll. Hooks on the calls, and sub-agents that run as calls, run within this
+    /// stream.
     fn fan_out(&self, key: &EffectKey, calls: ToolRun) -> ToolRun;
 
-    /// Returns whether [`suspend`](Self::suspend) waits for verdicts. If the result is `false`, an interactive run
-    /// waits for verdicts that are sent through its handle, while its other calls run.
+    /// Returns whether [`suspend`](Self::suspend) waits for verdicts. If this method returns `false`, an interactive
+    /// run instead waits for verdicts sent through its handle, while its other calls run.
     fn can_suspend(&self) -> bool {
         false
     }
 
-    /// Waits for a verdict on each of these calls, for at most `limit`. Calls without a verdict after that time stay
-    /// pending, and the run ends as `pending`. This method is called only if [`can_suspend`](Self::can_suspend) returns
-    /// `true`, for [interactive](crate::Agent::interactive) agents.
+    /// Waits for a verdict on each of these calls, for at most `limit`. Any call without a verdict after that time
+    /// stays pending, and the run ends with the reason `pending`. This method is called only if
+    /// [`can_suspend`](Self::can_suspend) returns `true`, for [interactive](crate::Agent::interactive) agents.
     fn suspend(
         &self,
         _key: &EffectKey,
@@ -155,47 +157,49 @@ pub trait World: fmt::Debug + Send + Sync {
         Box::pin(async { Ok(Vec::new()) })
     }
 
-    /// Observes an event. A run calls this method for each event that it yields.
+    /// Observes an event. This method is called for each event that the run yields.
     fn observe(&self, _event: &Event) {}
 
-    /// Returns whether a stored value exists that the loop has not taken yet. As long as such a value exists, neither
-    /// an interrupt nor a time limit ends the loop.
+    /// Returns whether the world has a stored value that the loop has not yet requested. As long as such a value
+    /// exists, neither an interrupt nor a time limit ends the loop.
     fn has_untaken_value(&self) -> bool {
         false
     }
 
-    /// Returns how the loop must end now; `None` if the loop may continue. A run calls this method before each poll of
+    /// Returns how the loop must end now, or `None` if the loop may continue. This method is called before each poll of
     /// the loop.
     fn forced_end(&self) -> Option<LoopEnd> {
         None
     }
 
-    /// Observes the end of the loop. A run calls this method when its loop was ended from outside, or by its own error.
+    /// Observes the end of the loop. This method is called if the loop was ended from outside or by an error of its
+    /// own.
     fn on_end(&self, _ending: &LoopEnd) {}
 
-    /// Observes that the run is dropped.
+    /// Called when the run is dropped.
     fn on_drop(&self) {}
 }
 
-/// The way in which the loop of a run was ended from outside, or by its own error.
+/// Describes how a run's loop was ended, either from outside or by an error of its own.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LoopEnd {
-    /// Whether the loop was polled since the last event.
+    /// Whether the loop was polled after its last event.
     pub polled_since_last_event: bool,
-    /// The error of the loop; `None` if the run was interrupted or reached its time limit.
+    /// The loop's error; `None` if the run was interrupted or reached its time limit.
     pub error: Option<Error>,
-    /// The effect of the time limit; `None` if the loop was ended by an interrupt or an error.
+    /// The consequence of the time limit, if the run has reached it; `None` if the loop was ended by an interrupt or an
+    /// error.
     pub time_limit_reached: Option<TimeLimitReached>,
 }
 
-/// The effect of a run's time limit on its loop.
+/// The consequence for a run that has reached its time limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum TimeLimitReached {
-    /// The run starts its last turn, because this budget was exceeded.
+    /// The run starts its last turn because this budget was exceeded.
     WrapUp(BudgetExceeded),
-    /// The run ends, because this budget was exceeded.
+    /// The run ends because this budget was exceeded.
     End(BudgetExceeded),
 }

@@ -1,4 +1,4 @@
-//! The stored value of a turn.
+//! The stored form of a turn.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,17 +8,18 @@ use crate::request::Request;
 use crate::stream::{TurnStream, seal};
 use crate::turn::TurnEvent;
 
-/// The result of a request, for storage: the turn, or the partial turn and the error.
+/// The result of a request in a form that can be stored: the complete turn, or the partial turn and
+/// the error.
 ///
-/// Call [`observe`](Self::observe) with each item of the stream of the turn.
-/// [`into_stream`](Self::into_stream) returns the same turn again, without its deltas.
+/// Call [`observe`](Self::observe) with each item from the turn's stream. Later,
+/// [`into_stream`](Self::into_stream) yields the same turn again, without its deltas.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SavedTurn {
-    /// The stored events: for a complete turn, its last event and the retractions before it; for a
-    /// failed turn, all of its events.
+    /// The stored events. A complete turn is stored as its last event and any earlier retractions;
+    /// a failed turn is stored with all of its events.
     events: Vec<TurnEvent>,
-    /// Whether the calls of the turn were not allowed to run when the turn arrived.
+    /// Whether the turn's calls were forbidden to run when the turn arrived.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     vetoed: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -26,12 +27,12 @@ pub struct SavedTurn {
 }
 
 impl SavedTurn {
-    /// Adds the next item of the stream.
+    /// Records the next item from the turn's stream.
     pub fn observe(&mut self, item: &Result<TurnEvent, Error>) {
         match item {
             Ok(event) => {
                 if let TurnEvent::TurnComplete { .. } = event {
-                    // The retractions contain the usage of the void attempts.
+                    // The retractions contain the usage of the discarded attempts.
                     self.events.retain(|event| matches!(event, TurnEvent::Retracted { .. }));
                     self.vetoed = is_vetoed_event(event);
                 }
@@ -41,28 +42,28 @@ impl SavedTurn {
         }
     }
 
-    /// Returns whether the turn is complete or has failed, so that no item follows.
+    /// Returns whether the turn is complete or has failed, so that no more items follow.
     pub fn is_complete(&self) -> bool {
         let last = self.events.last();
         self.error.is_some() || matches!(last, Some(TurnEvent::TurnComplete { .. }))
     }
 
-    /// Converts the value into the last event of the turn, for a turn whose other events were
-    /// already yielded.
+    /// Converts the stored turn to only its last event, for use after all other events of the turn
+    /// were yielded.
     #[cfg(feature = "durable")]
     pub(crate) fn into_end(mut self) -> ReplayedTurn {
         self.events.retain(|event| matches!(event, TurnEvent::TurnComplete { .. }));
         self.into_replay()
     }
 
-    /// Converts the value back into the turn, which is then to be sealed.
+    /// Converts the stored turn back to a replayed turn, which the caller must then seal.
     pub(crate) fn into_replay(self) -> ReplayedTurn {
         let Self { events, vetoed, error } = self;
         let events = events.into_iter().map(|event| ReplayedEvent { event, is_vetoed: vetoed });
         ReplayedTurn::new(events.collect(), error)
     }
 
-    /// Converts the value back into the turn, as the answer to its request.
+    /// Converts the stored turn back to a stream, as the answer to `request`.
     pub fn into_stream(self, request: &Request) -> TurnStream {
         seal(request, self.into_replay())
     }

@@ -1,4 +1,4 @@
-//! Limits on the usage of a run that end the run.
+//! The limits that end a run once it has used too much.
 
 use std::time::Duration;
 
@@ -8,17 +8,17 @@ use crate::event::{BudgetExceeded, BudgetKind};
 use crate::trace::RemainingBudget;
 use crate::usage::{Price, Prices, Usage};
 
-/// Limits on the tokens, cost, time and calls of a run. Cheap to clone. By default, a budget has no
-/// limits.
+/// Limits the tokens, cost, time and tool calls of a run. Cheap to clone. By default, a budget sets
+/// no limits.
 ///
-/// All limits apply to one run. The usage of sub-agents does not count, since sub-agents have
-/// budgets of their own. Only a [`Pool`] limits the total usage of a tree of agents.
+/// All limits apply to a single run. The usage of sub-agents does not count, since sub-agents have
+/// their own budgets. Only a [`Pool`] limits the total usage of an agent and all of its sub-agents.
 ///
 /// Limits are enforced between turns and before tools are started, never within a turn. A response
-/// that exceeds a limit is kept, since it was paid for; its calls are answered without being run,
-/// and the run ends. Only [`with_time_limit`](Self::with_time_limit) is enforced by a timer. A
-/// limit of 0 is reached before the first request. A limit of 0 [tool calls](Self::with_tool_calls)
-/// is an exception, since a model may answer without calls.
+/// that exceeds a limit is kept, since it was paid for; its tool calls get a result without being
+/// run, and the run ends. Only [`with_time_limit`](Self::with_time_limit) is enforced by a timer. A
+/// limit of 0 is reached before the first request, except for a limit of 0 [tool
+/// calls](Self::with_tool_calls), since a model may answer without calling a tool.
 ///
 /// ```
 /// use std::time::Duration;
@@ -51,27 +51,27 @@ pub struct Budget {
     has_wrap_up: bool,
     wrap_up_tokens: u64,
     wrap_up_time: Duration,
-    /// Whether no timer is created and nothing is charged to the pool.
+    /// Whether the budget works without a timer and without charging the pool.
     is_offline: bool,
 }
 
 #[derive(Clone, Debug)]
 struct CostLimit {
-    /// The maximum cost in millionths of the prices' unit.
+    /// The maximum cost, in millionths of the unit in which the prices are given.
     max_cost_millionths: u64,
     prices: Prices,
 }
 
-/// The amounts of tokens, money, time and tool calls that a run has used so far.
+/// The tokens, money, time and tool calls that a run has used so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct BudgetUsage {
-    /// All tokens of the run, including the tokens of retracted attempts.
+    /// All tokens that the run has used, including those for discarded attempts.
     pub usage: Usage,
-    /// The cost of the tokens, in millionths of the prices' unit.
+    /// The cost of the tokens, in millionths of the unit in which the prices are given.
     pub cost: u64,
-    /// The time since the first poll of the run.
+    /// The time since the run was first polled.
     pub elapsed: Duration,
-    /// The number of tool calls that were started.
+    /// The number of tool calls that the run has started.
     pub tool_calls: u32,
 }
 
@@ -81,28 +81,27 @@ impl Budget {
         Self::default()
     }
 
-    /// Sets the maximum number of output tokens of a run, including reasoning tokens.
+    /// Sets the maximum number of output tokens for a run, including reasoning tokens.
     pub fn with_output_tokens(mut self, limit: u64) -> Self {
         self.max_output_tokens = Some(limit);
         self
     }
 
-    /// Sets the maximum number of tokens in all requests and responses of a run, including cached
-    /// tokens.
+    /// Sets the maximum number of input and output tokens for a run, including cached tokens.
     pub fn with_total_tokens(mut self, limit: u64) -> Self {
         self.max_total_tokens = Some(limit);
         self
     }
 
-    /// Sets the pool that all tokens of a run are charged to, and that other runs may share. A run
-    /// waits for the pool before each request; see [`Pool`].
+    /// Sets the pool to which all of a run's tokens are charged. Several runs may share a pool. A
+    /// run waits for the pool before each request; see [`Pool`].
     pub fn with_pool(mut self, pool: &Pool) -> Self {
         self.pool = Some(pool.clone());
         self
     }
 
-    /// Sets the maximum cost of the tokens, in the unit of the prices. A limit that is negative or
-    /// NaN counts as 0.
+    /// Sets the maximum cost of a run's tokens, in the unit in which the prices are given. A
+    /// negative or NaN limit counts as 0.
     ///
     /// A turn is charged at the price of the model that answered, or at the price of the requested
     /// model if the answering model has no price. If the requested model has no price, the run ends
@@ -112,38 +111,38 @@ impl Budget {
         self
     }
 
-    /// Sets the time limit of a run. The wall-clock time counts from the first poll of the run,
-    /// including waits for approvals and pauses of the consumer.
+    /// Sets the time limit for a run. The limit applies to the wall-clock time since the first
+    /// poll, including the time that the run waits for approvals or is not polled.
     ///
-    /// When the time is over, the open turn is dropped. Its tokens count, and its text is kept,
-    /// marked as interrupted. Running tools are dropped and answered as
-    /// [`Timeout`](crate::item::ResultKind::Timeout). Calls that have not started are answered as
-    /// [`Budget`](crate::item::ResultKind::Budget). The run ends as `budget`, and no request is
-    /// sent afterwards. The wrap-up turn of [`with_wrap_up`](Self::with_wrap_up) is sent only if
-    /// [time is reserved](Self::with_wrap_up_time) for it. The time limit applies to all attempts
-    /// of a request together; [`Timeouts`](crate::http::Timeouts) limit each attempt.
+    /// When the time is up, the turn in progress is dropped. Its tokens count, and its text is
+    /// kept, marked as interrupted. Running tools are dropped, and their calls get a
+    /// [`Timeout`](crate::item::ResultKind::Timeout) result. Calls that have not started get a
+    /// [`Budget`](crate::item::ResultKind::Budget) result. The run ends with the reason `budget`,
+    /// and no further request is sent. The wrap-up turn of [`with_wrap_up`](Self::with_wrap_up) is
+    /// sent only if [time is reserved](Self::with_wrap_up_time) for it. The time limit applies to
+    /// all attempts at a request together; [`Timeouts`](crate::http::Timeouts) limit each attempt.
     ///
     /// The time limit uses tokio's timer. In a tokio runtime without the time driver, or outside a
-    /// tokio runtime, a run that has to wait for anything ends with an
+    /// tokio runtime, any run that has to wait ends with an
     /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error.
     pub fn with_time_limit(mut self, limit: Duration) -> Self {
         self.time_limit = Some(limit);
         self
     }
 
-    /// Sets the maximum number of tool calls that a run may start. If the calls of a turn exceed
-    /// the limit, the first calls run, in call order. The remaining calls are answered as
-    /// [`Budget`](crate::item::ResultKind::Budget), and the run ends. A call that is denied, or
-    /// that cannot run for another reason, does not count. While a call waits for a verdict, later
-    /// calls that might exceed the limit wait as well. Calls of [external](crate::Tool::external)
-    /// tools do not count, since they are not started in this process.
+    /// Sets the maximum number of tool calls that a run may start. If a turn has more calls than
+    /// the limit allows, the first calls run, in call order. The remaining calls get a
+    /// [`Budget`](crate::item::ResultKind::Budget) result, and the run ends. A call that is denied,
+    /// or that cannot run for another reason, does not count. While a call waits for a decision on
+    /// whether it may run, later calls that might exceed the limit wait as well. Calls to
+    /// [external](crate::Tool::external) tools do not count, since they are not started in this
+    /// process.
     pub fn with_tool_calls(mut self, limit: u32) -> Self {
         self.max_tool_calls = Some(limit);
         self
     }
 
-    /// Sets a target, which is the number of output tokens that the model should use before the run
-    /// ends.
+    /// Sets a target: the number of output tokens that the model should use before the run ends.
     pub fn with_target(mut self, target: Target) -> Self {
         self.target = Some(target);
         self
@@ -151,8 +150,8 @@ impl Budget {
 
     /// Enables a wrap-up turn. If a limit or the maximum number of requests is reached before the
     /// model has stopped on its own, the model gets one more turn with tools disabled, so that the
-    /// run ends with a text. If the [pool](Self::pool) is exhausted or the
-    /// [time](Self::with_time_limit) is over, the run ends without a wrap-up turn, unless
+    /// run ends with text. If the [pool](Self::pool) is exhausted or the
+    /// [time](Self::with_time_limit) is up, the run ends without a wrap-up turn, unless
     /// [tokens](Self::with_wrap_up_tokens) or [time](Self::with_wrap_up_time) are reserved for that
     /// turn.
     pub fn with_wrap_up(mut self) -> Self {
@@ -161,9 +160,9 @@ impl Budget {
     }
 
     /// Enables a wrap-up turn like [`with_wrap_up`](Self::with_wrap_up), and reserves tokens for
-    /// that turn. The limits on output tokens and total tokens and the limit of the pool count as
-    /// reached `tokens` tokens earlier. If `tokens` is at least as large as a limit, that limit is
-    /// reached before the first request.
+    /// that turn. The limits on output tokens and total tokens, as well as the pool's limit, count
+    /// as reached `tokens` tokens earlier. If `tokens` is at least as large as a limit, that limit
+    /// is reached before the first request.
     pub fn with_wrap_up_tokens(mut self, tokens: u64) -> Self {
         self.wrap_up_tokens = tokens;
         self.with_wrap_up()
@@ -172,16 +171,17 @@ impl Budget {
     /// Enables a wrap-up turn like [`with_wrap_up`](Self::with_wrap_up), and reserves time for that
     /// turn. When only `time` is left of the [time limit](Self::with_time_limit), the running work
     /// is dropped and the wrap-up turn starts. If the wrap-up turn is not complete when the time
-    /// limit is over, it is dropped as well. If `time` is at least as long as the time limit, no
-    /// time is reserved.
+    /// limit is reached, the wrap-up turn is dropped as well. If `time` is at least as long as the
+    /// time limit, no time is reserved.
     pub fn with_wrap_up_time(mut self, time: Duration) -> Self {
         self.wrap_up_time = time;
         self.with_wrap_up()
     }
 
-    /// Returns the first limit that is reached, in the order of [`BudgetKind`]: output tokens,
-    /// total tokens, pool, cost, time. The limit on tool calls is not included, since the model may
-    /// still answer after the last call; see [`remaining_calls`](Self::remaining_calls).
+    /// Returns the first limit that has been reached, checking the limits in the order of
+    /// [`BudgetKind`]: output tokens, total tokens, pool, cost, time. The limit on tool calls is
+    /// not included, since the model may still answer after the last call; see
+    /// [`remaining_calls`](Self::remaining_calls).
     ///
     /// The `limit` field of the returned [`BudgetExceeded`] is the configured limit, even if the
     /// limit counts as reached earlier because tokens or time are reserved for a wrap-up turn.
@@ -189,8 +189,8 @@ impl Budget {
         self.exceeded_limit_with_time(spent, self.time_before_wrap_up().or(self.time_limit))
     }
 
-    /// Returns the first limit that is reached if no wrap-up turn can follow. The time reserved for
-    /// a wrap-up turn does not make the time limit count as reached earlier.
+    /// Returns the first limit that has been reached when no wrap-up turn can follow. The time
+    /// reserved for a wrap-up turn does not make the time limit count as reached earlier.
     pub(in crate::agent) fn exceeded_limit_ignoring_reserve(
         &self,
         spent: &BudgetUsage,
@@ -225,9 +225,9 @@ impl Budget {
             })
     }
 
-    /// Returns the remaining amount for each limit of the run itself. The pool is not included,
-    /// since other runs share it. The number of requests is not included, since
-    /// [`Limits::max_turns`](crate::agent::Limits::max_turns) limits that number.
+    /// Returns how much remains of each of the run's own limits. The pool is not included, since
+    /// other runs share it. The number of requests is not included either, since that number is
+    /// limited by [`Limits::max_turns`](crate::agent::Limits::max_turns).
     pub fn remaining(&self, spent: &BudgetUsage) -> RemainingBudget {
         let left = |limit: Option<u64>, used: u64| limit.map(|limit| limit.saturating_sub(used));
         let tool_calls = left(self.max_tool_calls.map(u64::from), u64::from(spent.tool_calls));
@@ -247,24 +247,25 @@ impl Budget {
         }
     }
 
-    /// Returns the prices of the cost limit, if a cost limit is set.
+    /// Returns the prices from which the cost is calculated, if a cost limit is set.
     pub fn prices(&self) -> Option<&Prices> {
         self.cost_limit.as_ref().map(|money| &money.prices)
     }
 
-    /// Returns the number of tool calls that may still be started, or `None` if the number of calls
-    /// is not limited.
+    /// Returns the number of tool calls that the run may still start, or `None` if there is no
+    /// limit on tool calls.
     pub fn remaining_calls(&self, spent: &BudgetUsage) -> Option<u32> {
         Some(self.max_tool_calls?.saturating_sub(spent.tool_calls))
     }
 
-    /// Returns the limit that a tool call exceeds when no more calls may be started.
+    /// Returns the limit on tool calls as exceeded, for a call that the limit does not allow to
+    /// start.
     pub(in crate::agent) fn call_limit_exceeded(&self) -> Option<BudgetExceeded> {
         let limit = u64::from(self.max_tool_calls?);
         Some(budget_exceeded(BudgetKind::ToolCalls, limit, limit))
     }
 
-    /// Returns the number of a pool's tokens that are reserved for a wrap-up turn.
+    /// Returns the number of the pool's tokens that are reserved for a wrap-up turn.
     pub(in crate::agent) fn wrap_up_tokens(&self) -> u64 {
         self.wrap_up_tokens
     }
@@ -278,9 +279,8 @@ impl Budget {
     ///
     /// # Errors
     ///
-    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if a cost limit is set and
-    /// the model has no price, or a price that is negative or NaN, since the limit cannot be
-    /// enforced.
+    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if a cost limit is set but
+    /// cannot be enforced because the model's price is missing, negative or NaN.
     pub fn price_of(&self, model: &str) -> Result<Option<Price>, Error> {
         let Some(money) = &self.cost_limit else { return Ok(None) };
         let refused = |what: &str| {
@@ -293,7 +293,7 @@ impl Budget {
         }
     }
 
-    /// Charges tokens to the pool, if the budget has a pool.
+    /// Charges tokens to the budget's pool, if any.
     pub fn charge(&self, usage_delta: Usage) {
         if let (Some(pool), false) = (&self.pool, self.is_offline) {
             pool.charge(usage_delta);
@@ -305,29 +305,29 @@ impl Budget {
         self.cost_limit.is_some()
     }
 
-    /// Returns the pool that the run charges its tokens to.
+    /// Returns the pool to which the run's tokens are charged, if any.
     pub fn pool(&self) -> Option<&Pool> {
         self.pool.as_ref()
     }
 
-    /// Returns the target for output tokens, if a target is set.
+    /// Returns the target for output tokens, if any.
     pub fn target(&self) -> Option<&Target> {
         self.target.as_ref()
     }
 
-    /// Returns the same limits for a run without side effects, for which no timer is created and
-    /// nothing is charged to the pool.
+    /// Returns the same limits for a run without side effects: no timer is created, and nothing is
+    /// charged to the pool.
     pub(in crate::agent) fn into_offline(mut self) -> Self {
         self.is_offline = true;
         self
     }
 
-    /// Returns the duration of the run's timer, if the run has a timer.
+    /// Returns the duration of the run's timer, if any.
     pub(in crate::agent) fn effective_time_limit(&self) -> Option<Duration> {
         self.time_limit.filter(|_| !self.is_offline)
     }
 
-    /// Returns the time limit of the run.
+    /// Returns the run's time limit, if any.
     pub fn time_limit(&self) -> Option<Duration> {
         self.time_limit
     }
@@ -338,12 +338,13 @@ impl Budget {
         (self.has_wrap_up && !self.wrap_up_time.is_zero() && !before.is_zero()).then_some(before)
     }
 
-    /// Returns whether all of the time was used, including the time reserved for a wrap-up turn.
+    /// Returns whether all of the time has been used, including the time reserved for a wrap-up
+    /// turn.
     pub(in crate::agent) fn is_time_up(&self, elapsed: Duration) -> bool {
         self.time_limit.is_some_and(|limit| elapsed >= limit)
     }
 
-    /// Returns the exceeded time limit after its timer has fired, without comparing the elapsed
+    /// Returns the time limit as exceeded after its timer has fired, without comparing the elapsed
     /// time with the limit.
     pub(in crate::agent) fn time_limit_exceeded(
         &self,

@@ -1,4 +1,4 @@
-//! A pool of tokens that several runs share, with a limit on concurrency.
+//! A token pool that several runs share, with a limit on concurrency.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -14,27 +14,26 @@ use crate::usage::Usage;
 /// The default number of tokens that are reserved for a response if `max_output_tokens` is not set.
 const DEFAULT_TOKENS_PER_RESPONSE: u64 = 4_096;
 
-/// A shared budget of tokens with a limit on concurrency, for a tree of agents. A clone refers to
-/// the same pool.
+/// Limits the tokens and the concurrency of several runs together, such as an agent and its
+/// sub-agents. Clones refer to the same pool.
 ///
 /// # Tokens
 ///
-/// - Before a run sends a request, it reserves the estimated number of tokens of the request and of
-///   the longest response that its options allow. The longest response has `max_output_tokens`
-///   tokens or, if that is not set, 4,096 tokens
-///   ([`with_tokens_per_response`](Self::with_tokens_per_response)).
-/// - A request for which too few unreserved tokens are left waits in a queue. If no tokens are
-///   reserved, the first request in the queue is sent as long as any tokens are left. A pool that
-///   is smaller than a reservation therefore allows one request at a time.
-/// - At the end of a turn, the used tokens are charged to the pool, and the rest of the reservation
-///   is returned. If a turn is dropped, its reservation is returned as well.
-/// - A run ends as `budget` if its pool is exhausted. A [wrap-up
+/// - Before a run sends a request, it reserves the estimated number of tokens for the request and
+///   for the longest response that the options allow: `max_output_tokens` tokens or, if that option
+///   is not set, 4,096 tokens ([`with_tokens_per_response`](Self::with_tokens_per_response)).
+/// - If too few unreserved tokens are left for a request, the request waits in a queue. If no
+///   tokens are reserved, the first request in the queue is sent as long as any tokens are left. A
+///   pool that is smaller than a reservation therefore allows one request at a time.
+/// - At the end of a turn, the tokens that were used are charged to the pool, and the rest of the
+///   reservation is returned. If a turn is dropped, its reservation is returned as well.
+/// - A run ends with the reason `budget` if its pool is exhausted. A [wrap-up
 ///   turn](crate::agent::Budget::with_wrap_up) reserves its tokens like any other turn, so no
 ///   wrap-up turn follows when the pool is exhausted.
-/// - If `max_output_tokens` is set and the estimates are right, the limit of a pool is exceeded by
-///   at most one request and its response. If `max_output_tokens` is not set, the limit may also be
-///   exceeded by the part of each response that is longer than its reservation.
-/// - Requests of a compactor do not wait for the pool, and are charged afterwards.
+/// - If `max_output_tokens` is set and the estimates are right, the pool's limit is exceeded by at
+///   most one request and its response. If `max_output_tokens` is not set, each response that is
+///   longer than its reservation may also exceed the limit by the difference.
+/// - Requests from a compactor do not wait for the pool; their tokens are charged afterwards.
 ///
 /// # Concurrency
 ///
@@ -42,11 +41,11 @@ const DEFAULT_TOKENS_PER_RESPONSE: u64 = 4_096;
 /// running tool calls. A call that runs a sub-agent takes no slot, so that parents cannot prevent
 /// their sub-agents from running. A tool whose own code runs an agent with the same pool must be
 /// marked as [`running_sub_agents`](crate::Tool::running_sub_agents). Otherwise, the agent may wait
-/// forever for the slot of the tool.
+/// forever for the slot that the tool occupies.
 ///
-/// Set the pool in the [`Budget`](crate::agent::Budget::with_pool) of every agent of the tree. No
-/// task is spawned for waiting: polling a run that waits returns `Poll::Pending`, and the run is
-/// woken when it can continue.
+/// Set the pool in the [`Budget`](crate::agent::Budget::with_pool) of every agent that shares the
+/// pool. No task is spawned for waiting: polling a waiting run returns `Poll::Pending`, and the run
+/// is woken when it can continue.
 ///
 /// ```
 /// use turnstream::Usage;
@@ -64,17 +63,17 @@ pub struct Pool {
     state: Arc<Mutex<PoolState>>,
 }
 
-/// The counts and the queues of a pool. The lock is never held while user code runs.
+/// The counts and queues of a pool. The lock is never held while user code runs.
 #[derive(Debug)]
 struct PoolState {
     tokens_per_response: u64,
     max_concurrency: usize,
     used_tokens: u64,
     reserved_tokens: u64,
-    /// The number of reservations that have not been returned.
+    /// The number of reservations that are still held.
     reservation_count: usize,
     token_queue: WaitQueue,
-    /// The number of slots that are taken.
+    /// The number of slots in use.
     slots_in_use: usize,
     slot_queue: WaitQueue,
 }
@@ -97,14 +96,15 @@ struct Waiter {
 #[derive(Clone, Copy, Debug)]
 struct WaitRequest {
     amount: u64,
-    /// The number of tokens that must be left in the pool after the requested tokens are reserved.
+    /// The number of tokens that must remain in the pool after the requested tokens are reserved.
     min_remaining: u64,
-    /// Whether the future is placed at the front of the queue, because its run reached the front
-    /// before and gave way.
+    /// Whether the future goes to the front of the queue, because its run had already reached the
+    /// front once and gave way.
     at_front: bool,
 }
 
-/// The wakers to wake or drop after the pool is unlocked, since waking and dropping run user code.
+/// Collects the wakers to wake or drop once the pool is unlocked, since waking and dropping run
+/// user code.
 #[derive(Default)]
 struct DeferredWakers {
     to_wake: Vec<Waker>,
@@ -112,9 +112,9 @@ struct DeferredWakers {
 }
 
 impl WaitQueue {
-    /// Returns the number of waiters before this ticket, or before a new waiter, and the sum of the
-    /// amounts that these waiters need. The amounts are not available to later waiters, since a
-    /// paused waiter may be polled at any time.
+    /// Returns the number of waiters ahead of this ticket (or of a new waiter), and the total
+    /// amount that these waiters need. Later waiters cannot use this amount, since a paused waiter
+    /// may be polled at any time.
     fn waiters_ahead(&self, ticket: Option<u64>, wants: WaitRequest) -> (usize, u64) {
         if ticket.is_none() && wants.at_front {
             return (0, 0);
@@ -160,8 +160,8 @@ impl WaitQueue {
 }
 
 impl PoolState {
-    /// Collects the wakers of the waiters that can now reserve tokens, or that must be notified
-    /// that the pool is exhausted.
+    /// Collects the wakers of the waiters that can now reserve tokens, or that must learn that the
+    /// pool is exhausted.
     fn collect_token_wakers(&self, limit: u64, wakers: &mut DeferredWakers) {
         let unused = limit.saturating_sub(self.used_tokens);
         let mut free = unused.saturating_sub(self.reserved_tokens);
@@ -187,7 +187,7 @@ impl PoolState {
 }
 
 impl Pool {
-    /// Creates a pool of `limit` tokens.
+    /// Creates a pool that contains `limit` tokens.
     pub fn new(limit: u64) -> Self {
         let shared = PoolState {
             tokens_per_response: DEFAULT_TOKENS_PER_RESPONSE,
@@ -217,10 +217,10 @@ impl Pool {
     /// Sets the maximum total number of open requests and running tool calls, which is unlimited by
     /// default.
     ///
-    /// Slots are granted in queue order. If a run is not polled within a turn or a call, it keeps
-    /// its slot. If a run is not polled while it waits for a slot, it keeps its position in the
-    /// queue, and later runs wait until the run is polled again or dropped. A request keeps its
-    /// slot while it waits for a retry.
+    /// Slots are granted in queue order. A run that is not polled during a turn or a call keeps its
+    /// slot. A run that is not polled while it waits for a slot keeps its position in the queue,
+    /// and later runs wait until that run is polled again or dropped. A request keeps its slot
+    /// while it waits for a retry.
     pub fn with_max_concurrency(self, leaves: NonZeroUsize) -> Self {
         self.with_state_mut(|shared, wakers| {
             shared.max_concurrency = leaves.get();
@@ -229,8 +229,9 @@ impl Pool {
         self
     }
 
-    /// Charges the [total](Usage::total) of `usage_delta`, the tokens that were used since the last
-    /// call. This method never waits, and may charge more tokens than the pool has left.
+    /// Charges the [total](Usage::total) of `usage_delta` to the pool. Pass the tokens that were
+    /// used since the last call. This method never waits, and may charge more tokens than are left
+    /// in the pool.
     pub fn charge(&self, usage_delta: Usage) {
         let limit = self.token_limit;
         self.with_state_mut(|shared, wakers| {
@@ -240,11 +241,11 @@ impl Pool {
     }
 
     /// Waits in queue order until the tokens for a request and its response are available, and
-    /// reserves them. Dropping the future gives up the position in the queue, and dropping the
+    /// reserves them. Dropping the returned future gives up its position in the queue. Dropping the
     /// [`TokenReservation`] returns the tokens to the pool.
     ///
-    /// An agent with this pool in its budget reserves tokens on its own. A hand-written loop must
-    /// call this method before each request, before the loop waits for a
+    /// An agent whose budget contains this pool reserves tokens on its own. A hand-written loop
+    /// must call this method before each request, before the loop waits for a
     /// [slot](Self::acquire_slot). The loop must [charge](Self::charge) the used tokens before it
     /// drops the reservation.
     ///
@@ -269,14 +270,14 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// If the pool is exhausted, the future returns the number of used tokens and the limit as the
-    /// error.
+    /// If the pool is exhausted, the future returns an error with the number of used tokens and the
+    /// limit.
     pub fn reserve(&self, tokens: u64) -> ReserveTokens {
         self.reserve_with_min_remaining(tokens, 0)
     }
 
-    /// Reserves tokens like [`reserve`](Self::reserve), with a number of tokens that must be left
-    /// in the pool. The pool counts as exhausted this number of tokens earlier.
+    /// Reserves tokens like [`reserve`](Self::reserve), but leaves at least the given number of
+    /// tokens in the pool. The pool counts as exhausted that number of tokens earlier.
     pub(in crate::agent) fn reserve_with_min_remaining(
         &self,
         tokens: u64,
@@ -287,8 +288,8 @@ impl Pool {
     }
 
     /// Waits in queue order for a slot; [`with_max_concurrency`](Self::with_max_concurrency) sets
-    /// the number of slots. Dropping the future gives up the position in the queue, and dropping
-    /// the [`PoolSlot`] passes the slot to the next waiter. If you need tokens as well,
+    /// the number of slots. Dropping the returned future gives up its position in the queue.
+    /// Dropping the [`PoolSlot`] passes the slot to the next waiter. If you need tokens as well,
     /// [reserve](Self::reserve) the tokens first.
     pub fn acquire_slot(&self) -> AcquireSlot {
         let wants = WaitRequest { amount: 1, min_remaining: 0, at_front: false };
@@ -305,7 +306,7 @@ impl Pool {
         self.with_state(|shared| shared.reserved_tokens)
     }
 
-    /// Returns the token limit of the pool.
+    /// Returns the pool's token limit.
     pub fn token_limit(&self) -> u64 {
         self.token_limit
     }
@@ -316,7 +317,7 @@ impl Pool {
         self.with_state(|shared| shared.tokens_per_response)
     }
 
-    /// Returns whether all tokens of the pool have been used.
+    /// Returns whether all of the pool's tokens have been used.
     pub fn is_exhausted(&self) -> bool {
         self.used_tokens() >= self.token_limit()
     }
@@ -325,7 +326,7 @@ impl Pool {
         f(&lock_ignoring_poison(&self.state))
     }
 
-    /// Changes the counts of the pool, and then wakes the waiters that can continue.
+    /// Changes the pool's state, and then wakes the waiters that can continue.
     fn with_state_mut<T>(&self, f: impl FnOnce(&mut PoolState, &mut DeferredWakers) -> T) -> T {
         let mut wakers = DeferredWakers::default();
         let value = f(&mut lock_ignoring_poison(&self.state), &mut wakers);
@@ -345,7 +346,7 @@ impl fmt::Debug for Pool {
     }
 }
 
-/// The future that [`Pool::reserve`] returns.
+/// The future returned by [`Pool::reserve`].
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
 pub struct ReserveTokens {
@@ -355,7 +356,7 @@ pub struct ReserveTokens {
 }
 
 impl ReserveTokens {
-    /// Sets whether the future is placed at the front of the queue.
+    /// Sets whether the future goes to the front of the queue.
     pub(in crate::agent) fn at_front(mut self, first: bool) -> Self {
         self.request.at_front = first;
         self
@@ -411,7 +412,7 @@ impl Drop for ReserveTokens {
     }
 }
 
-/// Tokens of a [`Pool`] that are reserved for a request and its response. Dropping the reservation
+/// Reserves some of a [`Pool`]'s tokens for a request and its response. Dropping the reservation
 /// returns the tokens to the pool.
 #[derive(Debug)]
 #[must_use = "dropping it returns the tokens"]
@@ -438,7 +439,7 @@ impl Drop for TokenReservation {
     }
 }
 
-/// The future that [`Pool::acquire_slot`] returns.
+/// The future returned by [`Pool::acquire_slot`].
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
 pub struct AcquireSlot {
@@ -448,7 +449,7 @@ pub struct AcquireSlot {
 }
 
 impl AcquireSlot {
-    /// Sets whether the future is placed at the front of the queue.
+    /// Sets whether the future goes to the front of the queue.
     pub(in crate::agent) fn at_front(mut self, first: bool) -> Self {
         self.request.at_front = first;
         self
@@ -486,8 +487,8 @@ impl Drop for AcquireSlot {
     }
 }
 
-/// A slot of a [`Pool`] for one open request or running tool call. Dropping the slot passes it to
-/// the next waiter.
+/// Occupies a slot in a [`Pool`] for one open request or running tool call. Dropping the slot
+/// passes it to the next waiter.
 #[derive(Debug)]
 #[must_use = "dropping it releases the slot"]
 pub struct PoolSlot {

@@ -1,11 +1,10 @@
-//! A target for output tokens, and the decision when a run gives up the target.
+//! A target for output tokens, and the decision when a run gives up on the target.
 
 /// The number of output tokens that the model should use before the run ends.
 ///
-/// If the model stops on its own before it has used nine tenths of the target, the model is sent a
-/// message that tells it to continue, as long as it makes progress. A target never stops a model
-/// that has not stopped on its own; use the limits of a [`Budget`](crate::agent::Budget) for that
-/// purpose.
+/// If the model stops on its own before it has used nine tenths of the target, a message tells the
+/// model to continue, as long as the model makes progress. A target never stops a model that has
+/// not stopped on its own; to stop a model, use the limits in a [`Budget`](crate::agent::Budget).
 ///
 /// ```
 /// use turnstream::agent::{TargetDecision, Target, TargetProgress};
@@ -29,25 +28,25 @@ pub struct Target {
     min_nudges: u32,
 }
 
-/// The progress of a run towards its target.
+/// A run's progress towards its token target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct TargetProgress {
     /// The number of times that the model was prompted to continue.
     pub continuations: u32,
     /// The number of output tokens between the last two prompts to continue.
     pub last_delta_tokens: u64,
-    /// The total number of the run's output tokens at the last prompt to continue.
+    /// The run's total number of output tokens at the last prompt to continue.
     pub last_total_tokens: u64,
 }
 
-/// The decision whether a model with a token target that has stopped on its own must continue.
+/// Whether a model that has a token target must continue after it has stopped on its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TargetDecision {
     /// The model is prompted to continue.
     Continue {
         /// The message for the model.
         text: String,
-        /// The updated progress, which is passed to the next decision.
+        /// The updated progress, to be passed to the next decision.
         progress: TargetProgress,
     },
     /// The run may end.
@@ -63,22 +62,22 @@ impl Target {
         Self { tokens, threshold_fraction: 0.9, min_delta_tokens: 500, min_nudges: 3 }
     }
 
-    /// Sets the fraction of the target at which the model may stop, which is 0.9 by default. Values
-    /// above 1 count as 1. NaN counts as 0, and the model is then never prompted to continue.
+    /// Sets the fraction of the target at which the model may stop; 0.9 by default. Values above 1
+    /// count as 1. NaN counts as 0, so that the model is never prompted to continue.
     pub fn with_threshold(mut self, part: f64) -> Self {
         self.threshold_fraction = part;
         self
     }
 
-    /// Sets the minimum number of output tokens between two prompts that counts as progress, which
-    /// is 500 by default. Even if the minimum is 0, no output does not count as progress.
+    /// Sets the minimum number of output tokens between two prompts that counts as progress; 500 by
+    /// default. A lack of any output never counts as progress, even if the minimum is 0.
     pub fn with_min_delta(mut self, tokens: u64) -> Self {
         self.min_delta_tokens = tokens;
         self
     }
 
-    /// Sets the number of prompts to continue after which missing progress ends the run, which is 3
-    /// by default.
+    /// Sets the number of prompts to continue after which a lack of progress ends the run; 3 by
+    /// default.
     pub fn with_min_nudges(mut self, nudges: u32) -> Self {
         self.min_nudges = nudges;
         self
@@ -90,11 +89,11 @@ impl Target {
     }
 
     /// Decides whether a model that has stopped on its own is prompted to continue. `output_tokens`
-    /// is the number of output tokens of the whole run.
+    /// is the number of output tokens that the whole run has used.
     ///
     /// The model is prompted to continue below the threshold, unless it has stopped making
-    /// progress. A model has stopped making progress if the minimum number of prompts was sent, and
-    /// the model made no progress after the last prompt nor between the last two prompts.
+    /// progress. A model has stopped making progress if the minimum number of prompts has been
+    /// sent, and the model made no progress after the last prompt or between the last two prompts.
     pub fn decide(&self, tracker: TargetProgress, output_tokens: u64) -> TargetDecision {
         let delta = output_tokens.saturating_sub(tracker.last_total_tokens);
         let little = self.min_delta_tokens.max(1);

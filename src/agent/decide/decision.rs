@@ -1,40 +1,40 @@
-//! The decisions of the loop.
+//! The decisions that the agent's loop makes.
 
 use std::borrow::Cow;
 
 use crate::event::{AppendReason, EndReason, Transition};
 use crate::item::ResultKind;
 
-/// The decision after a complete turn.
+/// The action to take after a complete turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Run the turn's calls, and then decide with [`after_tools`](super::after_tools).
+    /// Run the turn's tool calls, and then decide with [`after_tools`](super::after_tools).
     RunTools,
-    /// Answer all of the turn's calls with this result, without running any of the calls, and then
-    /// apply `next`.
+    /// Give all of the turn's tool calls the result described here, without running any of them,
+    /// and then apply `next`.
     RefuseTools {
-        /// The kind of the calls' results.
+        /// The kind of result that the calls get.
         result_kind: ResultKind,
-        /// The text of the calls' results.
+        /// The text of the result that the calls get.
         reason: Cow<'static, str>,
-        /// The action that follows after the calls are answered.
+        /// The action to take once the calls have their results.
         next: NextAction,
     },
-    /// Answer the turn's calls without running them, since the stop reason does not allow calls to
-    /// run, and then apply the action.
+    /// Give the turn's tool calls a result without running them, since the stop reason does not
+    /// allow tool calls to run, and then apply the action.
     Continue(NextAction),
     /// The model has stopped on its own; decide with [`at_stop`](super::at_stop).
     Stop,
 }
 
-/// The next action of a run, which continues or ends the run.
+/// The next action of a run, either to continue or to end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NextAction {
     /// The run ends for this reason.
     Finish(EndReason),
-    /// The model is asked again, with this transition.
+    /// The run sends another request, for this reason.
     Continue(Transition),
-    /// A message is appended, and the model is asked again.
+    /// The run appends a user message and sends another request.
     SendMessage {
         /// The reason why the run continues.
         transition: Transition,
@@ -43,7 +43,7 @@ pub enum NextAction {
         /// The text of the user message.
         text: Cow<'static, str>,
     },
-    /// The history is compacted, and the model is asked again.
+    /// The run compacts the history and sends another request.
     Compact,
     /// One more turn without tools follows, and then the run ends for this reason.
     WrapUp(EndReason),

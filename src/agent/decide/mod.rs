@@ -1,7 +1,7 @@
 //! Decides the next action after a turn, with pure functions.
 //!
 //! The functions have no side effects: each takes the state and the facts that the state does not
-//! have, and returns a decision. The body of the loop carries out the decision.
+//! contain, and returns a decision. The body of the loop carries out the decision.
 
 mod decision;
 #[cfg(test)]
@@ -22,29 +22,29 @@ use crate::turn::{PartialTurn, Turn};
 #[expect(clippy::struct_excessive_bools, reason = "each is an independent fact")]
 #[non_exhaustive]
 pub struct Facts {
-    /// The numeric limits of the run.
+    /// The run's numeric limits.
     pub limits: Limits,
-    /// Whether steered input is queued for the next request.
+    /// Whether steering input is queued for the next request.
     pub has_steering: bool,
-    /// Whether a follow-up is queued for when the model stops on its own.
+    /// Whether follow-up input is queued, to be sent when the model stops on its own.
     pub has_follow_up: bool,
     /// Whether the owner of the run or a handle has called `stop_after_turn`.
     pub stop_requested: bool,
-    /// The limit of the budget that is exceeded, if any.
+    /// The budget limit that has been exceeded, if any.
     pub exceeded_budget: Option<BudgetExceeded>,
-    /// The limit on tool calls, if the calls of the last turn exceeded it, so that only the first
-    /// calls were run.
+    /// The limit on tool calls, if the last turn's calls exceeded that limit, so that only the
+    /// first of them were run.
     pub call_limit_exceeded: Option<BudgetExceeded>,
     /// Whether the last failed turn was incomplete, so that another attempt may succeed, and no
-    /// provider has made another attempt yet.
+    /// provider has retried it yet.
     pub has_incomplete_turn: bool,
-    /// Whether no further request may be sent, even for a wrap-up turn, because the time is over or
+    /// Whether no further request may be sent, even for a wrap-up turn, because the time is up or
     /// the pool is exhausted.
     pub budget_exhausted: bool,
-    /// Whether the history can be compacted, and was not compacted before because a request did not
-    /// fit.
+    /// Whether the history can be compacted, and has not already been compacted because a request
+    /// did not fit.
     pub can_compact: bool,
-    /// The number of the agent's fallback providers.
+    /// The number of fallback providers that the agent has.
     pub fallback_count: usize,
     /// Whether a wrap-up turn without tools follows when a limit is reached.
     pub has_wrap_up: bool,
@@ -52,7 +52,7 @@ pub struct Facts {
 
 /// Decides what follows a complete turn.
 ///
-/// Calls are run if the turn has calls, unless the stop reason does not allow them to run.
+/// If the turn has tool calls, they are run, unless the stop reason does not allow this.
 pub fn decide(state: &State, turn: &Turn, facts: &Facts) -> Decision {
     use StopReason::{
         ContentFilter, ContextWindow, MaxTokens, Other, Pause, Refusal, Stop, ToolCalls,
@@ -140,8 +140,7 @@ pub(in crate::agent) fn is_incomplete_turn(error: &Error) -> bool {
         && !error.are_retries_exhausted()
 }
 
-/// Decides what follows after the calls of a turn have been answered. `state` must include the
-/// results of the calls.
+/// Decides what follows once a turn's tool calls have results. `state` must include these results.
 pub fn after_tools(state: &State, pending: bool, facts: &Facts) -> NextAction {
     let limits = &facts.limits;
     let times = state.streaks.repeats.count();
@@ -166,17 +165,16 @@ pub fn after_tools(state: &State, pending: bool, facts: &Facts) -> NextAction {
     facts.apply_limit(state, next)
 }
 
-/// The result of the checks after the model has stopped on its own, which is the first objection of
-/// a check.
+/// The result of the checks after the model has stopped on its own: the first objection, if any.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StopReview {
-    /// A validation has rejected the answer.
+    /// A validation rejected the answer.
     ValidationFailed(String),
-    /// The decision of the stop hooks or of the policy on evidence.
+    /// The stop hooks or the evidence policy made this decision.
     HookDecision(StopDecision),
-    /// The token target is not reached, and the model is sent this text.
+    /// The token target has not been reached, and this text is sent to the model.
     Nudge(String),
-    /// All checks have passed.
+    /// All checks passed.
     Accept,
 }
 
@@ -184,7 +182,7 @@ pub enum StopReview {
 pub fn at_stop(state: &State, review: StopReview, facts: &Facts) -> NextAction {
     let room = facts.can_send_request(state);
     let next = match review {
-        // Steered input is delivered before any objection is considered.
+        // Steering input is delivered before any objection is considered.
         _ if facts.has_steering && room => NextAction::Continue(Transition::Steering),
         StopReview::ValidationFailed(what) => {
             correct_or_finish(state, &facts.limits, prompts::rejected_answer_prompt(&what))
@@ -249,8 +247,8 @@ impl Facts {
         }
     }
 
-    /// Returns the action in place of a request that may not be sent, which is the end of the run
-    /// or a wrap-up turn. Returns `None` if a request may be sent.
+    /// Returns the action to take instead of a request that may not be sent: ending the run or
+    /// starting a wrap-up turn. Returns `None` if a request may be sent.
     pub fn instead_of_request(&self, state: &State) -> Option<NextAction> {
         let end = NextAction::Finish(self.limit_end_reason(state)?);
         // A wrap-up turn needs a turn of this run or answered calls of an earlier run.
@@ -270,8 +268,8 @@ impl Facts {
         }
     }
 
-    /// Replaces the end of the run by a wrap-up turn, if the wrap-up turn is enabled and a request
-    /// is left.
+    /// Replaces the end of the run with a wrap-up turn, if wrap-up turns are enabled and another
+    /// request is allowed.
     fn or_wrap_up(&self, state: &State, next: NextAction) -> NextAction {
         match next {
             NextAction::Finish(reason @ (EndReason::Budget | EndReason::MaxTurns))
@@ -291,8 +289,8 @@ impl Facts {
     }
 }
 
-/// Returns the action that corrects an unusable reply, or that ends the run if there were too many
-/// unusable replies.
+/// Returns the action that asks the model to correct an unusable reply, or that ends the run after
+/// too many unusable replies.
 fn correct_or_finish(state: &State, limits: &Limits, what: String) -> NextAction {
     match state.streaks.malformed_replies < limits.max_corrections {
         true => NextAction::SendMessage {
@@ -304,7 +302,7 @@ fn correct_or_finish(state: &State, limits: &Limits, what: String) -> NextAction
     }
 }
 
-/// Returns whether the turn has content that a reader can see.
+/// Returns whether the turn contains anything that is visible to a reader.
 fn has_visible_content(turn: &Turn) -> bool {
     turn.items().iter().any(|item| match &item.kind {
         ItemKind::Text { text } => !text.is_empty(),

@@ -7,7 +7,7 @@ use crate::agent::detect::detection_input::{DetectionInput, Finding, result_chec
 use crate::item::{ResultKind, ToolResult};
 use crate::turn::Turn;
 
-/// The words that show that an answer mentions a failure.
+/// The words that indicate that an answer mentions a failure.
 const FAILURE_WORDS: &[&str] = &[
     "fail",
     "error",
@@ -35,18 +35,19 @@ type AcknowledgementCheck = dyn Fn(&Turn, &ToolResult) -> bool + Send + Sync;
 
 /// Detects a failure that is recorded as a success, or that the model ignores.
 ///
-/// - A result of kind `ok` contains a check that failed. This problem is reported once per run and
+/// - A result of kind `ok` reports a check that failed. This problem is reported once per run and
 ///   tool.
-/// - A call failed, timed out, panicked or was interrupted in the last turn before the model stops,
-///   no other call of the same tool in that turn succeeded, and the answer does not mention the
-///   failure. A model that makes another call instead of stopping is assumed to handle the failure.
+/// - A tool call failed, timed out, panicked or was interrupted in the last turn before the model
+///   stops, no other call to the same tool in that turn succeeded, and the answer does not mention
+///   the failure. A model that makes another call instead of stopping is assumed to handle the
+///   failure.
 #[derive(Clone, Default)]
 pub struct AmbiguousFailure {
     acknowledgement_check: Option<Arc<AcknowledgementCheck>>,
 }
 
 impl AmbiguousFailure {
-    /// Sets the function that decides whether an answer acknowledges a failed result. By default
+    /// Sets the function that decides whether an answer acknowledges a failed result. By default,
     /// the answer must contain one of several English words, such as "fail", "error" or "could
     /// not".
     pub fn with_acknowledgement_check(

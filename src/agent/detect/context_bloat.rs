@@ -6,12 +6,14 @@ use crate::item::Evidence;
 /// Detects requests that become too long, using the token counts that providers report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContextBloat {
-    /// The number of input tokens at which a request is too long; 150,000 by default, 0 for never.
+    /// The number of input tokens at which a request counts as too long; 150,000 by default, 0 for
+    /// never.
     pub max_input_tokens: u64,
-    /// The factor by which a request's input tokens may grow within `growth_window_turns` while
-    /// nothing is changed and no check has a new result; 4 by default, 0 for never.
+    /// The factor by which the number of input tokens may grow within `growth_window_turns` turns
+    /// while nothing is changed and no check gives a new result; 4 by default, 0 for never.
     pub growth_factor: u64,
-    /// The number of turns with calls over which growth is measured; 8 by default.
+    /// The number of turns over which growth is measured, counting only turns with tool calls; 8 by
+    /// default.
     pub growth_window_turns: usize,
     /// The number of input tokens below which growth is not reported; 60,000 by default.
     pub min_input_tokens: u64,
@@ -66,7 +68,8 @@ impl ContextBloat {
     }
 }
 
-/// Returns whether the iterations `from..to` have recorded a change, or a check with a new result.
+/// Returns whether a change, or a check with a new result, was recorded in the iterations
+/// `from..to`.
 fn has_progress(seen: &DetectionInput<'_>, from: usize, to: usize) -> bool {
     let known: Vec<Evidence> = seen.iterations[..from]
         .iter()

@@ -1,4 +1,4 @@
-//! The input of the detectors, which describes what a run has done so far.
+//! The input for the detectors, which describes what a run has done so far.
 
 use std::borrow::Cow;
 
@@ -7,9 +7,9 @@ use crate::item::{Evidence, SideEffect, ToolCall, ToolResult};
 use crate::tool::unwrapped_call;
 use crate::turn::Turn;
 
-/// The input of the detectors after a turn, before its calls run.
+/// The input for the detectors after a turn, before the turn's calls run.
 pub(super) struct DetectionInput<'a> {
-    /// The turns of this run whose calls were answered, oldest first.
+    /// The turns in this run whose calls have results, oldest first.
     pub(super) iterations: Vec<CompletedIteration<'a>>,
     /// The latest turn.
     pub(super) turn: &'a Turn,
@@ -18,12 +18,12 @@ pub(super) struct DetectionInput<'a> {
     pub(super) state: &'a State,
 }
 
-/// A turn whose calls were answered.
+/// A turn whose calls have results.
 #[derive(Default)]
 pub(super) struct CompletedIteration<'a> {
     /// The calls with their results, in call order.
     pub(super) calls: Vec<(Cow<'a, ToolCall>, &'a ToolResult)>,
-    /// The number of input tokens of the turn's request.
+    /// The number of input tokens in the turn's request.
     pub(super) input_tokens: u64,
 }
 
@@ -42,8 +42,8 @@ impl<'a> DetectionInput<'a> {
         Self { iterations, turn, has_new_iteration: is_fresh, state }
     }
 
-    /// Returns the latest iteration, if this turn directly follows it, and the iterations before
-    /// that iteration.
+    /// Returns the latest iteration and all earlier iterations, if this turn directly follows the
+    /// latest iteration.
     pub(super) fn newest_and_earlier_iterations(
         &self,
     ) -> Option<(&CompletedIteration<'a>, &[CompletedIteration<'a>])> {
@@ -51,7 +51,7 @@ impl<'a> DetectionInput<'a> {
     }
 }
 
-/// Returns the iterations of this run, which are the latest iterations in the history.
+/// Returns this run's iterations, which are the latest iterations in the history.
 fn completed_iterations(state: &State) -> Vec<CompletedIteration<'_>> {
     let mut iterations: Vec<CompletedIteration<'_>> = Vec::new();
     let mut results: Vec<&ToolResult> = Vec::new();
@@ -64,7 +64,7 @@ fn completed_iterations(state: &State) -> Vec<CompletedIteration<'_>> {
                 }
                 (in_results, is_void, count) = (true, true, count + 1);
             }
-            // Iterations of tombstones are counted but not returned.
+            // Iterations that consist of tombstones are counted but not returned.
             if item.tombstone {
                 continue;
             }

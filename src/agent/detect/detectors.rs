@@ -16,14 +16,15 @@ use crate::event::Outcome;
 use crate::item::Item;
 use crate::turn::Turn;
 
-/// Detects six ways in which a run can go wrong, and records a [`Signal`] for each.
+/// Detects six ways in which a run can go wrong, and records a [`Signal`] for each problem that it
+/// finds.
 ///
-/// The detectors run after each complete turn of the model, and examine the results of the previous
-/// calls. A problem is reported when it starts, and is not reported again while it lasts. Detectors
-/// never end a run. To end a run, use budgets, limits, or hooks of your own that read the signals.
+/// The detectors run after each complete turn, and examine the results of the earlier tool calls. A
+/// problem is reported when it first appears, and not again while it persists. Detectors never end
+/// a run. To end a run, use budgets, limits, or your own hooks that read the signals.
 ///
-/// The default thresholds are chosen so that an ordinary run causes no signal. [`SilentSideEffect`]
-/// detects nothing until it is configured.
+/// The default thresholds are chosen so that an ordinary run causes no signals.
+/// [`SilentSideEffect`] detects nothing until it is configured.
 ///
 /// ```
 /// use serde_json::json;
@@ -66,7 +67,7 @@ pub struct Detectors {
 }
 
 impl Detectors {
-    /// Creates a hook with all six detectors and their default thresholds.
+    /// Creates a hook with all six detectors, each with its default thresholds.
     pub fn all() -> Self {
         Self::none()
             .with_missing_termination(MissingTermination::default())
@@ -82,51 +83,51 @@ impl Detectors {
         Self::default()
     }
 
-    /// Sets the detector of runs that continue without an end.
+    /// Sets the detector for runs that continue without reaching an end.
     pub fn with_missing_termination(mut self, detector: MissingTermination) -> Self {
         self.missing_termination = Some(detector);
         self
     }
 
-    /// Sets the detector of failures that are treated as a success.
+    /// Sets the detector for failures that are treated as successes.
     pub fn with_ambiguous_failure(mut self, detector: AmbiguousFailure) -> Self {
         self.ambiguous_failure = Some(detector);
         self
     }
 
-    /// Sets the detector of calls that change something without reporting it.
+    /// Sets the detector for tool calls that make a change without reporting it.
     pub fn with_silent_side_effect(mut self, detector: SilentSideEffect) -> Self {
         self.silent_side_effect = Some(detector);
         self
     }
 
-    /// Sets the detector of calls that do their work twice.
+    /// Sets the detector for tool calls that repeat work that was already done.
     pub fn with_non_idempotent_retry(mut self, detector: NonIdempotentRetry) -> Self {
         self.non_idempotent_retry = Some(detector);
         self
     }
 
-    /// Sets the detector of a context that grows too long.
+    /// Sets the detector for contexts that grow too long.
     pub fn with_context_bloat(mut self, detector: ContextBloat) -> Self {
         self.context_bloat = Some(detector);
         self
     }
 
-    /// Sets the detector of models that plan and call no tool.
+    /// Sets the detector for models that plan but call no tools.
     pub fn with_planning_without_execution(mut self, detector: PlanningWithoutExecution) -> Self {
         self.planning_without_execution = Some(detector);
         self
     }
 
     /// Sends the model a message about each signal before the next request. The message is the
-    /// [mitigation](FailureMode::mitigation) of the signal's mode. If the run ends with the turn,
-    /// the message is not sent.
+    /// [mitigation](FailureMode::mitigation) for the signal's failure mode. If the run ends after
+    /// the turn, the message is not sent.
     pub fn with_nudges(mut self) -> Self {
         self.sends_nudges = true;
         self
     }
 
-    /// Sets a function that is called with each signal, within the poll in which the signal is
+    /// Sets a function that is called with each signal, within the poll in which the problem is
     /// detected, so the function must be quick. The signals are also stored in the
     /// [`signal_log`](Self::signal_log).
     pub fn on_signal(mut self, f: impl Fn(&Signal) + Send + Sync + 'static) -> Self {
@@ -134,8 +135,7 @@ impl Detectors {
         self
     }
 
-    /// Returns the log of the signals, which is shared by all clones of the detectors and therefore
-    /// by all runs.
+    /// Returns the signal log, which all clones of the detectors, and therefore all runs, share.
     pub fn signal_log(&self) -> SignalLog {
         self.signal_log.clone()
     }

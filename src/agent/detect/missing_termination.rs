@@ -5,17 +5,17 @@ use std::collections::HashMap;
 use crate::agent::detect::detection_input::{CompletedIteration, DetectionInput, Finding};
 use crate::item::Evidence;
 
-/// Detects that tools keep running while the results of the checks stay the same.
+/// Detects runs that keep calling tools while the results of their checks stay the same.
 ///
 /// A run that has not recorded a check yet is not examined, since the model may still be reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MissingTermination {
-    /// The number of failures in a row of a check, with the same exit code and the same error
-    /// output, that are reported as a problem; 3 by default, 0 for never. Changes between the
-    /// failures do not reset the number.
+    /// The number of consecutive failures of the same check, with the same exit code and the same
+    /// error output, at which a problem is reported; 3 by default, 0 for never. Changes made
+    /// between the failures do not reset the count.
     pub max_same_failures: u32,
-    /// The number of turns with calls, after a check, without a new check result and without a
-    /// change, that is reported as a problem; 10 by default, 0 for never.
+    /// The number of turns after a check, with tool calls but without a new check result or a
+    /// change, at which a problem is reported; 10 by default, 0 for never.
     pub max_turns_without_progress: u32,
 }
 
@@ -49,8 +49,8 @@ impl MissingTermination {
         found
     }
 
-    /// Counts the checks of an iteration. Returns whether a check has a new result, and a finding
-    /// if a check has failed in the same way `max_same_failures` times.
+    /// Counts the checks in an iteration. Returns whether any check gave a new result, and a
+    /// finding if a check has failed in the same way `max_same_failures` times.
     fn count_checks(
         self,
         iteration: &CompletedIteration<'_>,

@@ -1,7 +1,7 @@
-//! Detectors: hooks that report six ways in which runs go wrong.
+//! Detectors: a hook that reports six ways in which runs go wrong.
 //!
-//! [`Detectors`] is one hook that contains all of them. Each detector is a pure function of what
-//! the run has done so far, and has a struct with its thresholds.
+//! [`Detectors`] is the hook that contains all of the detectors. Each detector is a pure function
+//! of what the run has done so far, and a struct holds its thresholds.
 
 mod ambiguous_failure;
 mod context_bloat;

@@ -1,4 +1,4 @@
-//! Detects a repeated call that has done its work twice.
+//! Detects a repeated tool call that has done its work twice.
 
 use std::sync::Arc;
 
@@ -8,16 +8,16 @@ use crate::agent::detect::detection_input::{DetectionInput, Finding, result_side
 use crate::item::{SideEffect, ToolCall, ToolResult};
 use crate::tool::Rationale;
 
-/// The maximum number of a tool's earlier calls that are compared, which limits the work per turn.
+/// The maximum number of earlier calls to a tool that are compared, to limit the work per turn.
 const MAX_COMPARED_CALLS: usize = 32;
 
-/// Detects a call that does its work a second time, in two cases.
+/// Detects a tool call that does the same work a second time, in two cases:
 ///
-/// - A tool has `created` or `sent` something, and a later call with the same arguments has created
-///   or sent something else, such as a second ticket or mail. Creating the same thing again does
-///   not count. Only the tool's latest 32 calls that created something are compared.
-/// - Two calls with the same arguments have `changed` the same thing, and no call between them has
-///   recorded a change.
+/// - A tool `created` or `sent` something, and a later call with the same arguments created or sent
+///   something else, such as a second ticket or email. Creating the same thing again does not
+///   count. Only the tool's latest 32 calls that created something are compared.
+/// - Two calls with the same arguments `changed` the same thing, and no call between them recorded
+///   a change.
 ///
 /// The problem is reported only for the second call, not for further calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,8 +26,7 @@ pub struct NonIdempotentRetry {
 }
 
 impl NonIdempotentRetry {
-    /// Sets the names of tools that are meant to be repeated, for example a tool that rotates a
-    /// log.
+    /// Sets the names of tools that are meant to be repeated, for example a tool that rotates logs.
     pub fn with_repeatable_tools<N: Into<String>>(
         mut self,
         tools: impl IntoIterator<Item = N>,
@@ -111,8 +110,7 @@ fn is_same_call(one: &ToolCall, other: &ToolCall) -> bool {
     one.name == other.name && ParsedArgs::from_call(one).equals_args_of(other)
 }
 
-/// The arguments of a call, without the model's rationale, which is ignored when calls are
-/// compared.
+/// A call's arguments without the model's rationale, which is ignored when calls are compared.
 struct ParsedArgs<'a> {
     raw_json: &'a str,
     parsed: Option<Value>,

@@ -1,16 +1,17 @@
-//! Detects a model that plans but calls no tool.
+//! Detects a model that plans but calls no tools.
 
 use crate::agent::detect::detection_input::{DetectionInput, Finding};
 
-/// Detects a model that repeatedly answers without a call although it is prompted to continue.
+/// Detects a model that repeatedly answers without calling a tool, although it is prompted to
+/// continue.
 ///
-/// The detector counts turns after which a stop hook, the evidence policy or the token target has
-/// made the run continue. Steered input and follow-ups reset the count, since an answer to new
+/// The detector counts the turns after which a stop hook, the evidence policy or the token target
+/// made the run continue. Steering input and follow-ups reset the count, since an answer to new
 /// input is not a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlanningWithoutExecution {
-    /// The number of turns in a row without a call that is reported as a problem; 3 by default, 0
-    /// for never.
+    /// The number of consecutive turns without a tool call at which a problem is reported; 3 by
+    /// default, 0 for never.
     pub max_planning_turns: u32,
 }
 

@@ -1,4 +1,4 @@
-//! The signals of detectors, and their log.
+//! The signals that detectors record, and the log that contains them.
 
 use std::fmt;
 use std::mem;
@@ -15,15 +15,15 @@ use crate::lock::lock_ignoring_poison;
 pub enum FailureMode {
     /// The run continues while the results of its checks do not change.
     MissingTermination,
-    /// A failure is treated as a success.
+    /// The run treats a failure as a success.
     AmbiguousFailure,
-    /// A call changes something and does not report it.
+    /// A tool call makes a change without reporting it.
     SilentSideEffect,
-    /// A repeated call has done its work twice.
+    /// A repeated tool call has done the same work twice.
     NonIdempotentRetry,
     /// The context grows without progress.
     ContextBloat,
-    /// The model plans, but calls no tool.
+    /// The model plans, but calls no tools.
     PlanningWithoutExecution,
 }
 
@@ -35,18 +35,19 @@ pub struct Signal {
     pub mode: FailureMode,
     /// The id of the history in which the problem was detected.
     pub history_id: String,
-    /// The number of the run's request, counted from 1, after whose turn the problem was detected.
+    /// The number of the turn after which the problem was detected, counting the run's requests
+    /// from 1.
     pub turn: u32,
-    /// The id of the call that shows the problem, if a single call shows it.
+    /// The id of the tool call that shows the problem, if the problem concerns a single call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call_id: Option<String>,
-    /// A description of the problem for people.
+    /// A human-readable description of the problem.
     pub what: String,
 }
 
 type OnSignal = dyn Fn(&Signal) + Send + Sync;
 
-/// The signals of all runs that share the log, oldest first. Cheap to clone.
+/// Collects the signals from all runs that share the log, oldest first. Cheap to clone.
 ///
 /// The log grows until the signals are [drained](Self::drain).
 #[derive(Clone, Default)]

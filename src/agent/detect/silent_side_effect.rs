@@ -1,4 +1,4 @@
-//! Detects a call that changes something and does not report the change.
+//! Detects a tool call that makes a change without reporting it.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,8 +10,8 @@ use crate::lock::lock_ignoring_poison;
 
 type SnapshotFn = dyn Fn() -> u64 + Send + Sync;
 
-/// Detects calls that change something and do not report the change. The detector detects nothing
-/// until it is configured with tools or a snapshot function.
+/// Detects tool calls that make a change without reporting it. Nothing is detected until the
+/// detector is configured with tools or a snapshot function.
 #[derive(Clone, Default)]
 pub struct SilentSideEffect {
     mutating_tools: Arc<[String]>,
@@ -22,8 +22,9 @@ pub struct SilentSideEffect {
 }
 
 impl SilentSideEffect {
-    /// Sets the names of tools that change something in each call. A successful call of such a tool
-    /// that has recorded neither a side effect nor evidence is reported, once per run and tool.
+    /// Sets the names of tools that make a change on every call. If a successful call to such a
+    /// tool has recorded neither a side effect nor evidence, a problem is reported, once per run
+    /// and tool.
     pub fn with_mutating_tools<N: Into<String>>(
         mut self,
         tools: impl IntoIterator<Item = N>,
@@ -33,13 +34,13 @@ impl SilentSideEffect {
     }
 
     /// Sets a function that returns a fingerprint of the environment, for example a hash of the
-    /// sizes and modification times of files. If the fingerprint has changed after the calls of a
-    /// turn, and no call has recorded a side effect, a signal is reported. Several turns in a row
-    /// with unreported changes are reported once.
+    /// sizes and modification times of files. If the fingerprint has changed after a turn's calls,
+    /// and none of the calls has recorded a side effect, a problem is reported. Several consecutive
+    /// turns with unreported changes are reported once.
     ///
-    /// The function runs within a poll of the run, after each turn of the model, so it must be
-    /// quick. The detector cannot determine which program caused a change, so other programs should
-    /// not change the environment that the fingerprint covers.
+    /// The function runs within a poll of the run, after each turn, so it must be quick. The
+    /// detector cannot determine which program caused a change, so other programs should not change
+    /// the environment that the fingerprint covers.
     pub fn with_snapshot(mut self, snapshot: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
         self.snapshot = Some(Arc::new(snapshot));
         self
@@ -79,8 +80,8 @@ impl SilentSideEffect {
         })
     }
 
-    /// Returns whether the latest iteration is the first of several iterations in a row with
-    /// unreported changes.
+    /// Returns whether the latest iteration is the first in a series of iterations with unreported
+    /// changes.
     fn has_silent_change(&self, seen: &DetectionInput<'_>) -> bool {
         let Some(snapshot) = &self.snapshot else { return false };
         let now = snapshot();

@@ -1,9 +1,10 @@
 //! The prefix with which a model reports that it is blocked.
 
-/// The prefix of a blocked model's last text, which is matched case-insensitively.
+/// The prefix with which a model's last text reports that the model is blocked, matched
+/// case-insensitively.
 pub const BLOCKED_PREFIX: &str = "BLOCKED:";
 
-/// Returns the rest of a text's first line after `BLOCKED:`, which says what is missing, or `None`
+/// Returns what follows `BLOCKED:` in a text's first line, which names what is missing, or `None`
 /// if the text does not start with that prefix.
 ///
 /// If the returned text is empty, the model has not named what is missing.

@@ -1,14 +1,14 @@
-//! The results of a run that count as changes or checks.
+//! The tool results of a run that count as changes or checks.
 
 use std::sync::Arc;
 
 use crate::item::{EffectReport, Item, RawJson, ResultKind, SideEffect, ToolCall, ToolResult};
 use crate::tool::InnerToolNames;
 
-/// The results of a run that report changes or checks, in order. Cheap to clone.
+/// Records a run's tool results that report changes or checks, in order. Cheap to clone.
 ///
-/// The log is separate from the history, and results are added to the log as they arrive, so a
-/// compaction of the history does not remove entries from the log.
+/// The log is separate from the history, and results are added to the log as they arrive, so
+/// compacting the history does not remove entries from the log.
 ///
 /// ```
 /// use turnstream::agent::evidence::{EvidenceLog, EvidenceVerdict};
@@ -35,19 +35,19 @@ pub struct EvidenceLog {
     batch_count: u32,
 }
 
-/// A result that reports changes or checks, or whose effects are unknown.
+/// A tool result that reports changes or checks, or whose effects are unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EvidenceEntry {
-    /// The id of the call that the result answers.
+    /// The id of the tool call to which the result belongs.
     pub call_id: String,
     /// The name of the tool.
     pub tool: String,
-    /// The kind of the result.
+    /// The kind of result.
     pub kind: ResultKind,
-    /// The side effects and the evidence that the tool has recorded.
+    /// The side effects and evidence that the tool recorded.
     pub report: Option<Arc<EffectReport>>,
-    /// The number of the batch of calls that the result belongs to. The order of the calls within a
+    /// The number of the batch of calls to which the result belongs. The order of calls within a
     /// batch is unknown.
     pub batch: u32,
 }
@@ -55,7 +55,7 @@ pub struct EvidenceEntry {
 impl EvidenceLog {
     /// Creates a log from the tool results among `items`. Consecutive results form one batch.
     ///
-    /// A summary that replaced results counts as a change, since the results may have reported a
+    /// A summary that replaced results counts as a change, since those results may have reported a
     /// change.
     pub fn from_items<'a>(items: impl IntoIterator<Item = &'a Item>) -> Self {
         let mut standing = Self::default();
@@ -91,13 +91,13 @@ impl EvidenceLog {
         }
     }
 
-    /// Returns the entries of the log, in order.
+    /// Returns the log's entries, in order.
     pub fn entries(&self) -> &[EvidenceEntry] {
         &self.entries
     }
 }
 
-/// Creates the result that represents the calls that a summary replaced.
+/// Creates a result that stands for the calls that a summary replaced.
 fn compaction_placeholder_result() -> ToolResult {
     let target = "something in the summarized part of the history".to_owned();
     let effect = SideEffect { kind: "forgotten".to_owned(), target };
@@ -114,8 +114,8 @@ fn has_relevant_effects(result: &ToolResult) -> bool {
     result.report.is_some() || has_unknown_effects(result.kind)
 }
 
-/// Returns whether a tool whose result has this kind may have had effects that the result does not
-/// report.
+/// Returns whether a call that ended with this kind of result may have had effects that the result
+/// does not report.
 pub(in crate::agent) fn has_unknown_effects(kind: ResultKind) -> bool {
     match kind {
         ResultKind::Timeout | ResultKind::Panic | ResultKind::Interrupted => true,

@@ -1,6 +1,7 @@
-//! Evidence that a run needs to complete: its changes, its checks, and what the checks prove.
+//! The evidence that a run needs in order to complete: its changes, its checks, and what the checks
+//! prove.
 //!
-//! [`EvidenceLog`] has the results of a run that count as evidence, [`EvidenceLog::verdict`]
+//! [`EvidenceLog`] contains the tool results that count as evidence, [`EvidenceLog::verdict`]
 //! returns what the results prove, and [`RequireEvidence`] is the policy that
 //! [`Agent::with_evidence`](crate::Agent::with_evidence) sets.
 

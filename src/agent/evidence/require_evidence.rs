@@ -1,4 +1,4 @@
-//! The evidence policy, which defines the evidence that a claim needs and what happens to a claim
+//! The evidence policy, which defines what evidence a claim needs and what happens to a claim
 //! without evidence.
 
 use std::borrow::Cow;
@@ -23,12 +23,11 @@ smallest thing that is missing, for example a permission, a file or a decision."
 type BlockedDetector = dyn Fn(&Turn) -> Option<String> + Send + Sync;
 type EvidenceParser = dyn Fn(&RawJson) -> Option<Evidence> + Send + Sync;
 
-/// The policy for the evidence that must have been recorded when a model claims to be done. Cheap
-/// to clone.
+/// Defines what evidence must have been recorded when a model claims to be done. Cheap to clone.
 ///
 /// [`Agent::with_evidence`](crate::Agent::with_evidence) describes what happens to a claim without
-/// evidence. Every text with which the model stops is a claim, including "I could not do it",
-/// unless it states that the model is blocked.
+/// evidence. Every final text from the model counts as a claim, even "I could not do it", unless
+/// the text states that the model is blocked.
 #[derive(Clone)]
 pub struct RequireEvidence {
     only_after_changes: bool,
@@ -53,8 +52,8 @@ impl Default for RequireEvidence {
 }
 
 impl RequireEvidence {
-    /// Creates a policy in which every claim needs a check that passed, even if the run changed
-    /// nothing. A successful run therefore always has a check as its proof.
+    /// Creates a policy that requires a passed check for every claim, even if the run changed
+    /// nothing. Every successful run is therefore proven by a check.
     pub fn new() -> Self {
         Self::default()
     }
@@ -66,8 +65,8 @@ impl RequireEvidence {
         self
     }
 
-    /// Sets the names of tools that never change anything. A call of such a tool that was
-    /// interrupted, timed out or panicked does not count as a change.
+    /// Sets the names of tools that never change anything. If a call to such a tool is interrupted,
+    /// times out or panics, the call does not count as a change.
     pub fn with_read_only_tools<N: Into<String>>(
         mut self,
         tools: impl IntoIterator<Item = N>,
@@ -83,9 +82,9 @@ impl RequireEvidence {
         self
     }
 
-    /// Sets the function that detects whether the model is blocked. The function returns what is
-    /// missing, an empty text if the model does not say what is missing, or `None` if the model is
-    /// not blocked. The default function returns the text after
+    /// Sets the function that detects whether the model is blocked. The function returns a
+    /// description of what is missing, an empty string if the model does not say what is missing,
+    /// or `None` if the model is not blocked. The default function returns what follows
     /// [`BLOCKED_PREFIX`](super::BLOCKED_PREFIX), in upper or lower case, in the first line of the
     /// turn's text.
     ///
@@ -129,14 +128,13 @@ impl RequireEvidence {
         self.with_rules(|rules| standing.verdict_with_rules(rules))
     }
 
-    /// Returns the instructions about evidence in the system prompt.
+    /// Returns the instructions about evidence that are added to the system prompt.
     pub fn instructions(&self) -> &str {
         &self.instructions
     }
 
-    /// Returns the text that names what is missing if the turn says that the model is blocked. The
-    /// text is empty if the turn does not name what is missing. Returns `None` if the turn makes
-    /// another claim.
+    /// If the turn says that the model is blocked, returns what is missing, or an empty string if
+    /// the turn does not name it. Otherwise, returns `None`.
     pub(crate) fn blocked_reason(&self, turn: &Turn) -> Option<String> {
         (self.blocked_detector)(turn).map(|missing| missing.trim().to_owned())
     }
@@ -169,7 +167,7 @@ impl RequireEvidence {
     }
 }
 
-/// The hook judges each claim with which the model stops.
+/// Judges each claim that the model makes when it stops.
 impl Hook for RequireEvidence {
     fn name(&self) -> Cow<'_, str> {
         "the evidence policy".into()

@@ -1,4 +1,4 @@
-//! The verdict on the evidence of a run, as a pure function.
+//! Judges the evidence that a run has recorded, as a pure function.
 
 use std::fmt;
 
@@ -8,29 +8,29 @@ use crate::item::{Evidence, RawJson, ResultKind, SideEffect};
 /// The maximum number of side effects that a message lists.
 const MAX_LISTED_SIDE_EFFECTS: usize = 5;
 
-/// The verdict on the evidence of a run.
+/// The verdict on the evidence that a run has recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EvidenceVerdict {
-    /// This check passed after the last change, and each failed check has passed later.
+    /// This check passed after the last change, and every check that failed has since passed.
     Proven(Evidence),
-    /// The run has recorded neither changes nor checks.
+    /// The run recorded neither changes nor checks.
     NothingChanged,
-    /// A change has not been checked, or a check has failed.
+    /// A change was not checked, or a check failed.
     Unproven(UnprovenReason),
 }
 
-/// The reason why a claim is not proven. The `Display` text of the reason is sent to the model and
-/// stored in the outcome.
+/// The reason why a claim is not proven. The reason's `Display` text is sent to the model and
+/// stored in the run's outcome.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UnprovenReason {
-    /// The latest failed check whose command did not pass later.
+    /// The latest failed check whose command has not passed since.
     pub failed_check: Option<Evidence>,
-    /// The last change, if no check has passed after the change.
+    /// The last change, if no check has passed since.
     pub last_change: Option<RecordedChange>,
 }
 
-/// A call that has changed something, or may have changed something.
+/// A tool call that made, or may have made, a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RecordedChange {
@@ -38,12 +38,12 @@ pub struct RecordedChange {
     pub call_id: String,
     /// The name of the tool.
     pub tool: String,
-    /// The changes that the call reports; empty if the call was cut short, so that its changes are
-    /// unknown.
+    /// The changes that the call reports. Empty if the call was cut short, since its changes are
+    /// then unknown.
     pub side_effects: Vec<SideEffect>,
 }
 
-/// The functions of the evidence policy that the rules use.
+/// The functions from the evidence policy that the rules use.
 pub(super) struct EvidenceRules<'a> {
     /// Returns whether the tool with the given name never changes anything.
     pub(super) is_read_only_tool: &'a dyn Fn(&str) -> bool,
@@ -58,24 +58,25 @@ struct RecordedCheck<'a> {
     passed: bool,
 }
 
-/// The changes and the checks among the results.
+/// The changes and checks among the results.
 struct ChangesAndChecks<'a> {
     changes: Vec<&'a EvidenceEntry>,
     checks: Vec<RecordedCheck<'a>>,
 }
 
 impl EvidenceLog {
-    /// Returns what the results prove.
+    /// Judges what the results prove.
     ///
     /// - A *change* is a result with side effects, even if its call failed. A call that was
-    ///   interrupted, timed out or panicked may have changed something, and counts as a change.
+    ///   interrupted, timed out or panicked also counts as a change, since it may have changed
+    ///   something.
     /// - A *check* is an [`Evidence`]. A check passes if its exit code is 0 and its result is not
     ///   an error.
     /// - A passing check counts only if it was recorded after the last change, in a later batch of
-    ///   calls or in the same result. The order of the calls within a batch is unknown.
+    ///   calls or in the same result. The order of calls within a batch is unknown.
     /// - After a failed check, nothing is proven until the same command passes, in a later batch or
-    ///   later in the same result. A passing check of another command does not replace a failed
-    ///   check.
+    ///   later in the same result. A passing check with another command does not make up for a
+    ///   failed check.
     pub fn verdict(&self) -> EvidenceVerdict {
         self.verdict_with_rules(&EvidenceRules::standard())
     }
@@ -97,8 +98,8 @@ impl EvidenceLog {
         }
     }
 
-    /// Returns the evidence that is still valid at the end of the run: failed checks that did not
-    /// pass later, and evidence that is not a check. Unless the run as a whole has failed, checks
+    /// Returns the evidence that is still valid at the end of the run: failed checks that have not
+    /// passed since, and evidence that is not a check. Unless the run as a whole has failed, checks
     /// that passed after the last change are returned as well.
     pub(in crate::agent) fn unresolved_evidence(&self, has_failed: bool) -> Vec<RawJson> {
         let rules = EvidenceRules::standard();
@@ -123,13 +124,13 @@ fn is_change(noted: &EvidenceEntry, rules: &EvidenceRules<'_>) -> bool {
         || (noted.has_unknown_effects() && !(rules.is_read_only_tool)(&noted.tool))
 }
 
-/// Returns whether the result `later` certainly came after the effects of `earlier`, or is the same
-/// result.
+/// Returns whether the result `later` certainly came after the effects of `earlier`, or whether
+/// both are the same result.
 fn is_later_batch_or_same_entry(later: &EvidenceEntry, earlier: &EvidenceEntry) -> bool {
     later.batch > earlier.batch || std::ptr::eq(later, earlier)
 }
 
-/// Returns whether the command of the check at index `at` has passed after that check.
+/// Returns whether the command from the check at index `at` passed later.
 fn has_passed_later(checks: &[RecordedCheck<'_>], at: usize) -> bool {
     let Some((failed, later)) = checks.get(at..).and_then(<[_]>::split_first) else { return false };
     later.iter().any(|later| {

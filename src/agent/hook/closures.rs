@@ -1,4 +1,4 @@
-//! Hooks made from a single closure.
+//! Creates hooks from single closures.
 
 use std::any::type_name;
 use std::borrow::Cow;
@@ -73,10 +73,10 @@ macro_rules! closure_hook {
         $kind:ident $name:ident($state:ident $(, $arg:ident: $Given:ty => $Own:ty)*) [$Answer:ty]) => {
         $($doc)*
         ///
-        /// The closure receives owned values, and returns a future whose output is the answer or a
-        /// `Result` of the answer with an [`Error`]. Use `|..| async move { .. }`; an `async |..|`
-        /// closure works only if it captures nothing. The hook is named after the closure's path in
-        /// the source.
+        /// The closure receives owned values, and returns a future whose output is either the
+        /// hook's answer or a `Result` that contains the answer or an [`Error`]. Use `|..| async
+        /// move { .. }`; an `async |..|` closure works only if it captures nothing. The hook is
+        /// named after the closure's path in the source.
         pub fn $function<F, Fut>(f: F) -> impl Hook + 'static
         where
             F: Fn(State $(, $Own)*) -> Fut + Send + Sync + 'static,

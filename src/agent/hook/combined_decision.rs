@@ -1,4 +1,4 @@
-//! The combined decision of all hooks on a call.
+//! The combined decision of all hooks on a tool call.
 
 use std::borrow::Cow;
 
@@ -8,15 +8,15 @@ use crate::agent::hook::CallDecision;
 use crate::error::{Error, ErrorKind};
 use crate::item::ToolCall;
 
-/// The combined decision of all hooks on a call. The `arguments` fields are `Some` if a hook has
-/// rewritten the arguments.
+/// The combined decision of all hooks on a tool call. The `arguments` fields are `Some` if a hook
+/// has rewritten the arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::agent) enum CombinedDecision {
     /// The call may run.
     Allow { arguments: Option<String> },
     /// The call must not run, and the model receives the reason.
     Deny { reason: String },
-    /// The call waits for an approval, and would run with these arguments.
+    /// The call awaits approval; if approved, it runs with these arguments.
     RequireApproval { arguments: Option<String> },
 }
 
@@ -27,7 +27,7 @@ impl Default for CombinedDecision {
 }
 
 impl CombinedDecision {
-    /// Combines this decision with the answer of the next hook.
+    /// Combines this decision with the next hook's answer.
     pub(super) fn combine(self, answer: CallDecision) -> Result<Self, Error> {
         Ok(match (self, answer) {
             (_, CallDecision::Deny(why)) => Self::Deny { reason: why },
@@ -53,7 +53,7 @@ impl CombinedDecision {
         matches!(self, Self::Deny { .. })
     }
 
-    /// Returns the call with the arguments as the hooks so far have rewritten them.
+    /// Returns the call with its arguments as rewritten by the hooks so far.
     pub(super) fn rewritten_call<'a>(&self, call: &'a ToolCall) -> Cow<'a, ToolCall> {
         match self {
             Self::Allow { arguments: Some(arguments) }
@@ -67,7 +67,7 @@ impl CombinedDecision {
     }
 }
 
-/// Returns the arguments if they are the text of a JSON object, and an error otherwise.
+/// Returns the arguments if they are a serialized JSON object, and an error otherwise.
 fn check_json_object(arguments: String) -> Result<String, Error> {
     match serde_json::from_str::<Map<String, Value>>(&arguments) {
         Ok(_) => Ok(arguments),

@@ -1,17 +1,17 @@
-//! The answers of hooks.
+//! The answers that hooks return.
 
 use futures::future::BoxFuture;
 
 use crate::error::Error;
 
-/// The future that an asynchronous method of a [`Hook`](super::Hook) returns.
+/// The future returned by an asynchronous [`Hook`](super::Hook) method.
 ///
 /// The future runs only while it is polled. The future is dropped when the run is interrupted or
-/// dropped, or when the future exceeds its timeout. The future of an observing method is `'static`,
-/// and is also dropped when the run ends.
+/// dropped, or when the future exceeds its timeout. The future returned by an observing method is
+/// `'static`, and is also dropped when the run ends.
 pub type HookFuture<'a, T> = BoxFuture<'a, Result<T, Error>>;
 
-/// The answer of [`before_tool`](super::Hook::before_tool) to a call.
+/// Whether a tool call may run, as decided by [`before_tool`](super::Hook::before_tool).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum CallDecision {
     /// The call may run.
@@ -19,14 +19,15 @@ pub enum CallDecision {
     Allow,
     /// The call must not run, and the model receives the reason.
     Deny(String),
-    /// The call may run with these arguments, which must be the text of a JSON object. The call in
-    /// the history keeps the arguments of the model.
+    /// The call may run with these arguments, which must be a serialized JSON object. The call in
+    /// the history keeps the model's arguments.
     RewriteArguments(String),
-    /// The call waits for an approval.
+    /// The call awaits approval.
     RequireApproval,
 }
 
-/// The answer of [`before_stop`](super::Hook::before_stop) after the model has stopped on its own.
+/// Whether a run may end after the model has stopped on its own, as decided by
+/// [`before_stop`](super::Hook::before_stop).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum StopDecision {
     /// The run may end.
@@ -34,27 +35,27 @@ pub enum StopDecision {
     Allow,
     /// The run continues, and the model receives this text.
     Block(String),
-    /// The run ends as `stop_hook_prevented`. The text states the reason for people, and is
+    /// The run ends with the reason `stop_hook_prevented`. The text explains why to people, and is
     /// returned in the [outcome](crate::Outcome::why).
     EndRun(String),
-    /// The run ends as `blocked`. The text names the smallest thing that the model needs to
-    /// continue.
+    /// The run ends with the reason `blocked`. The text names the smallest thing that the model
+    /// needs in order to continue.
     Blocked(String),
-    /// The run ends as `unproven`. The text names the claim that has no evidence.
+    /// The run ends with the reason `unproven`. The text names the claim that lacks evidence.
     Unproven(String),
-    /// The claim of the model is rejected: the run continues, and the model receives `text`. The
-    /// run ends as `unproven` with `reason` instead if a claim was already rejected and no new
-    /// input was delivered afterwards, or if no further request may be sent. The decisions of other
-    /// hooks take precedence over this decision.
+    /// The model's claim is rejected: the run continues, and the model receives `text`. If a claim
+    /// was already rejected and no new input has been delivered since, or if no further request may
+    /// be sent, the run instead ends with the reason `unproven` and the explanation `reason`. The
+    /// decisions of other hooks take precedence over this decision.
     RequireEvidence {
         /// The text for the model.
         text: String,
-        /// The claim that has no evidence, as a text for people.
+        /// A human-readable description of the claim that lacks evidence.
         reason: String,
     },
 }
 
-/// The return type of a hook closure, which is the answer of the hook or a `Result` with the
+/// The types that a hook closure may return: the hook's answer, or a `Result` that contains the
 /// answer.
 pub trait IntoHookResult<T> {
     /// Converts the value into a `Result`.
@@ -75,7 +76,7 @@ impl<T> IntoHookResult<T> for Result<T, Error> {
 
 impl StopDecision {
     /// Combines the decisions of two hooks. A decision that blocks the stop takes precedence over a
-    /// decision that ends the run. If both decisions end the run, the first decision applies.
+    /// decision that ends the run. If both decisions end the run, the first one applies.
     pub(super) fn combine(self, next: Self) -> Self {
         if let (Self::Block(first), Self::Block(next)) = (&self, &next) {
             return Self::Block(format!("{first}\n\n{next}"));
@@ -85,7 +86,7 @@ impl StopDecision {
         if gives_way || matches!(next, Self::Block(_)) { next } else { self }
     }
 
-    /// Returns the text of the decision, if it has a text.
+    /// Returns the text that the decision contains, if any.
     pub fn message(&self) -> Option<&str> {
         match self {
             Self::Allow => None,

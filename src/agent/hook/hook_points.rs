@@ -19,16 +19,16 @@ pub(super) mod prelude {
     pub(in crate::agent::hook) use crate::turn::Turn;
 }
 
-/// Passes the list of hook points to the macro with the given name. A hook point has the form
+/// Passes the list of hook points to the macro with the given name. An entry in the list looks like
+/// this:
 ///
 /// ```text
 /// kind hook_method(state, arguments) -> answer { default: …; together { … } closure: function; }
 /// ```
 ///
-/// The kind of a hook point states how the hook method is called:
+/// The kind states how the hook method is called:
 ///
-/// - `asked`: the method returns a future, and the run waits for the answer, at most until the
-///   timeout.
+/// - `asked`: the method returns a future, and the run waits for the answer until the timeout.
 /// - `observing`: the method returns a future that is polled with the run, and the run does not
 ///   wait for the future.
 /// - `at_once`: the method returns its answer synchronously, without a future.
@@ -47,7 +47,7 @@ pub(super) mod prelude {
 macro_rules! hook_points {
     ($then:ident) => { $then! {
 
-    /// Changes the context that is sent to the model. The history itself is not changed.
+    /// Changes the context that is sent to the model, without changing the history itself.
     ///
     /// This method is called before each request. `context` is the history, or the context that the
     /// previous hook returned. The returned context need not be settled, since encoders
@@ -74,9 +74,9 @@ macro_rules! hook_points {
     ///
     /// This method is called after [`transform_context`](Self::transform_context). `request`
     /// includes the changes of the previous hooks. Changes to the request's `history` and `context`
-    /// fields are undone, since the history must not change, and the context is changed with
-    /// `transform_context`. If the model calls a tool that the returned request does not offer, the
-    /// call is answered as a call of an unknown tool.
+    /// fields are undone, since the history must not change, and only `transform_context` may
+    /// change the context. If the model calls a tool that the returned request does not offer, the
+    /// call gets the same result as a call to an unknown tool.
     asked prepare_request(state, request: Request) -> Request {
         default: request;
         together { changing request, keeping [history, context] }
@@ -106,7 +106,7 @@ macro_rules! hook_points {
         closure: turn_started;
     }
 
-    /// Observes a complete turn of the model, with its text, reasoning, calls and usage.
+    /// Observes a complete turn, with its text, reasoning, tool calls and usage.
     observing assistant_message(state, turn: &Arc<Turn>) -> () {
         default: ();
         together { apart }
@@ -135,16 +135,16 @@ macro_rules! hook_points {
         closure: assistant_message;
     }
 
-    /// Observes a complete turn before its calls run, and may return items for a later request.
-    /// This method cannot change the turn; to reject a call, use
+    /// Observes a complete turn before its tool calls run, and may return items for a later
+    /// request. This method cannot change the turn; to reject a call, use
     /// [`before_tool`](Self::before_tool).
     ///
     /// Items that are ready when the next request is built are sent with that request, and are
     /// reported as one `appended` event with the reason `hook`. Items that are ready later are sent
-    /// with the request after that, which may be the request of the wrap-up turn. Items are sent in
-    /// the order in which the hooks returned them. Items that several hooks returned in the same
-    /// poll are sent in the order of the hooks. If no request follows, the items are not sent and
-    /// are not in the history. If a hook returns any item that is not a user or system item, the
+    /// with a later request, which may be the request for the wrap-up turn. Items are sent in the
+    /// order in which the hooks returned them. If several hooks return items in the same poll, the
+    /// items are sent in the order of the hooks. If no request follows, the items are neither sent
+    /// nor added to the history. If a hook returns any item that is not a user or system item, the
     /// hook fails, and none of its items is sent.
     observing after_sampling(state, turn: &Arc<Turn>) -> Vec<Item> {
         default: Vec::new();
@@ -166,16 +166,16 @@ macro_rules! hook_points {
         closure: after_sampling;
     }
 
-    /// Repairs the arguments of a call if they are not JSON, are not an object, or do not match the
-    /// tool's schema. Returns the repaired arguments as the text of a JSON object; `why` is the
+    /// Repairs a tool call's arguments if they are not JSON, are not an object, or do not match the
+    /// tool's schema. Returns the repaired arguments as a serialized JSON object; `why` is the
     /// validation error.
     ///
-    /// The first text that a hook returns is used, and the remaining hooks are not called. If the
-    /// returned text is valid, it is used as if the model had written it.
+    /// The first string that a hook returns is used, and the remaining hooks are not called. If the
+    /// returned arguments are valid, they are used as if the model had written them.
     /// [`before_tool`](Self::before_tool), the approver and the tool receive the repaired
-    /// arguments, and the call does not count as malformed. The history keeps the arguments of the
-    /// model, so a [resumed](crate::Agent::resume) call is repaired again. If the returned text is
-    /// also invalid, the model receives the error `why` about its own arguments.
+    /// arguments, and the call does not count as malformed. The history keeps the model's
+    /// arguments, so a [resumed](crate::Agent::resume) call is repaired again. If the returned
+    /// arguments are also invalid, the model receives the error `why` about its own arguments.
     ///
     /// The agent itself does not repair arguments;
     /// [`unwrap_json_string`](crate::agent::hook::unwrap_json_string) is a hook that does. This
@@ -222,13 +222,13 @@ macro_rules! hook_points {
         closure: repair_arguments;
     }
 
-    /// Decides whether a call may run.
+    /// Decides whether a tool call may run.
     ///
     /// If a hook returns [`Deny`](CallDecision::Deny), the call is denied, and the remaining hooks
-    /// are not called. Each hook receives the call with the arguments as the previous hooks have
-    /// rewritten them. If a hook returns [`RequireApproval`](CallDecision::RequireApproval), the
-    /// remaining hooks are still called, and may still deny the call. A hook that rewrites the
-    /// arguments to anything but the text of a JSON object fails.
+    /// are not called. Each hook receives the call with its arguments as rewritten by the previous
+    /// hooks. If a hook returns [`RequireApproval`](CallDecision::RequireApproval), the remaining
+    /// hooks are still called, and may still deny the call. If a hook rewrites the arguments to
+    /// anything other than a serialized JSON object, the hook fails.
     asked before_tool(state, call: &'a ToolCall) -> CallDecision {
         default: CallDecision::Allow;
         together {
@@ -252,13 +252,13 @@ macro_rules! hook_points {
         closure: before_tool;
     }
 
-    /// Changes the result of a call before it is recorded, sent to the model or yielded as an
-    /// event.
+    /// Changes the result of a tool call before the result is recorded, sent to the model or
+    /// yielded as an event.
     ///
     /// This method runs within the poll in which the result arrives, so it must be quick; for slow
-    /// work, wrap the tool. If the hook changes the call id or the tool name of the result, the
-    /// original value is restored, so that the result still answers its call. If the hook panics,
-    /// its change is discarded, and the remaining hooks still receive the result.
+    /// work, wrap the tool. If the hook changes the result's call id or tool name, the original
+    /// value is restored, so that the result still answers its call. If the hook panics, its change
+    /// is discarded, and the remaining hooks still receive the result.
     at_once after_tool(state, call: &ToolCall, result: &mut ToolResult) {
         default: ();
         together { changing result, keeping [call_id, name] }
@@ -275,18 +275,18 @@ macro_rules! hook_points {
         closure: after_tool;
     }
 
-    /// Changes the progress that a running call reports, before the progress is yielded as an
+    /// Changes the progress that a running tool call reports, before the progress is yielded as an
     /// event. For example, a hook can remove secrets. If the hook panics, `null` is reported
     /// instead of the progress, and the run ends after the remaining hooks have been called.
     ///
-    /// This method runs within the poll in which the progress arrives, so it must be quick. The
-    /// progress of a sub-agent's calls is passed only to the sub-agent's own hooks.
+    /// This method runs within the poll in which the progress arrives, so it must be quick.
+    /// Progress from a sub-agent's calls is passed only to the sub-agent's own hooks.
     at_once redact_progress(state, call: &ToolCall, data: &mut RawJson) {
         default: ();
         together { changing data, keeping [] }
         /// Creates a hook from a closure for [`redact_progress`](Hook::redact_progress). The hook
-        /// does not receive the progress of a sub-agent's calls; add a hook to the sub-agent for
-        /// that purpose.
+        /// does not receive progress from a sub-agent's calls; to receive that progress, add a hook
+        /// to the sub-agent.
         ///
         /// ```
         /// use turnstream::agent::hook;
@@ -297,20 +297,20 @@ macro_rules! hook_points {
         closure: redact_progress;
     }
 
-    /// Changes a piece of evidence that a call has recorded, before
+    /// Changes a piece of evidence that a tool call has recorded, before
     /// [`after_tool`](Self::after_tool) is called and before the evidence is yielded as an event.
-    /// Evidence of a call that is dropped is passed to this method as well. If the hook panics,
+    /// Evidence from a call that is dropped is also passed to this method. If the hook panics,
     /// `null` is recorded instead of the evidence, and the run ends after the remaining hooks have
     /// been called.
     ///
-    /// The evidence of a sub-agent's calls is passed only to the sub-agent's own hooks. The events
-    /// of the sub-agent are forwarded unchanged.
+    /// Evidence from a sub-agent's calls is passed only to the sub-agent's own hooks. The
+    /// sub-agent's events are forwarded unchanged.
     at_once redact_evidence(state, call: &ToolCall, evidence: &mut RawJson) {
         default: ();
         together { changing evidence, keeping [] }
         /// Creates a hook from a closure for [`redact_evidence`](Hook::redact_evidence). The hook
-        /// does not receive the evidence of a sub-agent's calls; add a hook to the sub-agent for
-        /// that purpose.
+        /// does not receive evidence from a sub-agent's calls; to receive that evidence, add a hook
+        /// to the sub-agent.
         ///
         /// ```
         /// use turnstream::agent::hook;
@@ -326,13 +326,13 @@ macro_rules! hook_points {
         closure: redact_evidence;
     }
 
-    /// Decides whether the run stops after a turn that another request would follow.
+    /// Decides whether the run stops after a turn, instead of sending another request.
     ///
-    /// This method is called after each complete turn that another turn would follow: its tools
-    /// have run, the turn was cut off or paused, or its reply is empty or has calls that cannot
-    /// run. This method is not called after a failed turn, or if a budget has refused the calls of
-    /// the turn. If the model has stopped on its own, [`before_stop`](Self::before_stop) is called
-    /// instead.
+    /// This method is called after each complete turn that would otherwise be followed by another
+    /// one: the turn's tools have run, the turn was cut off or paused, or the reply is empty or
+    /// contains calls that cannot run. This method is not called after a failed turn, or if a
+    /// budget has refused the turn's calls. If the model has stopped on its own,
+    /// [`before_stop`](Self::before_stop) is called instead.
     ///
     /// If a hook returns `true`, the run stops, and the remaining hooks are not called.
     asked should_stop(state) -> bool {
@@ -350,11 +350,11 @@ macro_rules! hook_points {
         closure: should_stop;
     }
 
-    /// Returns what is missing if the last text of a model that has stopped says that the model
-    /// cannot continue. If a hook returns a text, the turn is not an answer, and no
+    /// Returns what is missing if the final text from the model says that the model cannot
+    /// continue. If a hook returns `Some`, the turn does not count as an answer, and no
     /// [validation](crate::Agent::with_validation) is applied to it.
     ///
-    /// The first text that a hook returns is used, and the remaining hooks are not called.
+    /// The first string that a hook returns is used, and the remaining hooks are not called.
     at_once give_up_reason(state, turn: &Turn) -> Option<String> {
         default: None;
         together { |given: Option<String> = None, answer| given.or(answer), until given.is_some() }
@@ -362,8 +362,8 @@ macro_rules! hook_points {
         closure: give_up_reason;
     }
 
-    /// Returns the verdict on the evidence of a run that ends as completed, or `None` if the hook
-    /// does not judge evidence. The check of a `Proven` verdict becomes
+    /// Returns the verdict on the evidence from a run that ends with the reason `completed`, or
+    /// `None` if the hook does not judge evidence. The check of a `Proven` verdict becomes
     /// [`Outcome::proof`](crate::Outcome::proof). The first verdict that a hook returns is used. If
     /// no hook returns a verdict, the default rules of
     /// [`RequireEvidence`](crate::agent::evidence::RequireEvidence) apply.
@@ -378,8 +378,8 @@ macro_rules! hook_points {
     /// called after a failed request.
     ///
     /// All hooks are called. If any hook [blocks](StopDecision::Block) the stop, the model receives
-    /// the texts of all hooks that block it. Otherwise, the first decision that ends the run for a
-    /// reason other than `completed` applies.
+    /// the texts from all hooks that block it. Otherwise, the first decision that ends the run for
+    /// a reason other than `completed` applies.
     asked before_stop(state, turn: &'a Turn) -> StopDecision {
         default: StopDecision::Allow;
         together { |combined: StopDecision = StopDecision::Allow, answer| combined.combine(answer), until false }
@@ -411,11 +411,11 @@ macro_rules! hook_points {
         closure: on_failure;
     }
 
-    /// Observes the outcome of the run. This method is called once, after all other methods; only
-    /// if this method panics is `on_failure` called afterwards.
+    /// Observes the outcome of the run. This method is called once, after all other methods. If
+    /// this method panics, `on_failure` is called afterwards.
     ///
     /// This method runs within the poll that yields `finished`, so it must be quick. Since the run
-    /// is over, the run polls no work that this method starts.
+    /// is over, it does not poll any work that this method starts.
     at_once on_finished(state, outcome: &Outcome) {
         default: ();
         together { telling |hooks, panic| hooks.on_failure(state, &panic) }

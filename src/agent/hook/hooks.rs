@@ -1,4 +1,4 @@
-//! All hooks of an agent, which are called together.
+//! All hooks of an agent, and the methods that call them together.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use crate::agent::hook::{Hook, HookFuture, Observer};
 use crate::agent::timed_call::TimedCall;
 use crate::env::TimeLimit;
 
-/// The default timeout of each hook call.
+/// The default timeout for each hook call.
 const DEFAULT_HOOK_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The hooks of an agent, in order. Cheap to clone.
+/// Calls an agent's hooks, in order. Cheap to clone.
 ///
-/// `Hooks` has one method for each method of [`Hook`], which is generated from the list of hook
-/// points. Dropping a future that such a method returns drops the hook's future. If there are no
-/// hooks, no future is boxed and no timer is created.
+/// `Hooks` has a method for each [`Hook`] method, generated from the list of hook points. Dropping
+/// a future returned by such a method drops the hook's future. If there are no hooks, no future is
+/// boxed and no timer is created.
 #[derive(Clone)]
 pub(in crate::agent) struct Hooks {
     members: Arc<Vec<Arc<dyn Hook>>>,
@@ -51,7 +51,7 @@ impl Hooks {
         Self { evidence_policy: self.evidence_policy.clone(), ..Self::new() }
     }
 
-    /// Sets the timeout of each hook call.
+    /// Sets the timeout for each hook call.
     pub(in crate::agent) fn set_timeout(&mut self, timeout: Duration) {
         self.timeout = TimeLimit::Explicit(timeout);
     }
@@ -61,7 +61,7 @@ impl Hooks {
         self.members.is_empty()
     }
 
-    /// Transforms the context of a request, and then prepares the request.
+    /// Transforms a request's context, and then prepares the request.
     pub(in crate::agent) async fn transform_request(
         &self,
         state: &State,
@@ -85,7 +85,7 @@ impl Hooks {
         invoke_hook(hook, method, state, self.timeout, question)
     }
 
-    /// Returns a lazy iterator that calls an observing method of each hook.
+    /// Returns a lazy iterator that calls an observing method on each hook.
     fn start_observers<'a, T: 'static>(
         &'a self,
         method: &'static str,
@@ -100,8 +100,8 @@ impl Hooks {
     }
 }
 
-/// Defines the method of [`Hooks`] for each hook point, depending on its kind and on how several
-/// answers are combined.
+/// Defines a [`Hooks`] method for each hook point, depending on its kind and on how several answers
+/// are combined.
 macro_rules! impl_hooks {
     ($($(#[$doc:meta])* $kind:ident $name:ident $args:tt $(-> $Answer:ty)? {
         default: $default:expr;

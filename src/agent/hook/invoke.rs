@@ -6,10 +6,10 @@ use crate::agent::timed_call::{self, call_with_timeout};
 use crate::env::TimeLimit;
 use crate::error::{Error, ErrorKind};
 
-/// The subject of error messages in a context that already names the hook.
+/// The subject for error messages where the surrounding text already names the hook.
 pub(super) const HOOK_NAME_IN_ERRORS: &str = "it";
 
-/// Calls a hook method, and waits for its answer for at most `limit`. Dropping the returned future
+/// Calls a hook method, and waits at most `limit` for its answer. Dropping the returned future
 /// drops the hook's future.
 pub(super) async fn invoke_hook<'a, T>(
     hook: &'a dyn Hook,
@@ -22,7 +22,7 @@ pub(super) async fn invoke_hook<'a, T>(
     answer.and_then(|answer| answer).map_err(|error| hook_error(hook, method, state, error))
 }
 
-/// Runs code of a hook, and returns a panic as an error.
+/// Runs a hook's code, and returns any panic as an error.
 pub(super) fn catch_hook_panic<T>(f: impl FnOnce() -> T) -> Result<T, Error> {
     timed_call::catch_named_panic(HOOK_NAME_IN_ERRORS, f)
 }

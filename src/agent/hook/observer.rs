@@ -1,4 +1,4 @@
-//! The future of an observing hook, which is polled with the run.
+//! Runs the future from an observing hook, which is polled with the run.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -11,7 +11,7 @@ use crate::env::TimeLimit;
 use crate::error::{Error, ErrorKind};
 use crate::item::{Item, ItemKind};
 
-/// A running call of an observing hook, which owns all its data.
+/// A running call to an observing hook, which owns all of its data.
 ///
 /// Dropping an observer drops the hook's future.
 pub(in crate::agent) struct Observer {
@@ -21,7 +21,7 @@ pub(in crate::agent) struct Observer {
     future: ObserverFuture,
 }
 
-/// The future that an observer waits for.
+/// The future on which an observer waits.
 pub(super) enum ObserverFuture {
     Unit(TimedCall<'static, Result<(), Error>>),
     Notes(TimedCall<'static, Result<Vec<Item>, Error>>),
@@ -42,7 +42,7 @@ impl From<TimedCall<'static, Result<Vec<Item>, Error>>> for ObserverFuture {
 }
 
 impl Observer {
-    /// Calls an observing method, and returns an observer of the future.
+    /// Calls an observing method, and returns an observer that waits on the resulting future.
     pub(super) fn start<T>(
         hook: &Arc<dyn Hook>,
         method: &'static str,
@@ -63,8 +63,8 @@ impl Observer {
         &self.state
     }
 
-    /// Polls the hook's future, and returns its notes or its error when it is done. An observer
-    /// must not be polled again after it was ready.
+    /// Polls the hook's future, and returns its notes or its error once it completes. A completed
+    /// observer must not be polled again.
     pub(in crate::agent) fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -92,8 +92,7 @@ impl Observer {
     }
 }
 
-/// Returns the items that a hook returned if all of them are user or system items, and an error
-/// otherwise.
+/// Returns the items from a hook if all of them are user or system items, and an error otherwise.
 fn check_notes(items: Vec<Item>) -> Result<Vec<Item>, Error> {
     if !items.iter().all(is_input_item) {
         let what = "it may add only user and system items";

@@ -1,4 +1,4 @@
-//! The claims of the suite.
+//! The checks in the suite.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -207,7 +207,7 @@ fn gated_agent(probe: &Probe) -> Agent {
     Agent::new(model).with_tools([probe.gated_tool("wait"), probe.tool("work").idempotent()])
 }
 
-/// Runs the agent of [`gated_agent`], and sends commands while the agent's first call runs.
+/// Runs the agent from [`gated_agent`], and sends commands while the agent's first call runs.
 async fn run_and_send(
     stage: &Stage<'_>,
     commands: Vec<(&str, Command)>,

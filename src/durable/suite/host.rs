@@ -1,4 +1,4 @@
-//! The environment in which the suite performs runs.
+//! The environment in which the suite performs its runs.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -15,31 +15,32 @@ use crate::lock::lock_ignoring_poison;
 use crate::session::Entry;
 use crate::tool::Verdict;
 
-/// The environment in which the suite performs runs: an engine and everything that drives it.
+/// Performs the suite's runs on an engine, together with everything that drives the engine.
 pub trait EngineHost: Send + Sync {
-    /// Performs a run to its end, with as many attempts as the run needs. [`SuiteRun::attempt`] must create each
+    /// Performs a run until it ends, with as many attempts as the run needs. [`SuiteRun::attempt`] must create each
     /// attempt, and [`SuiteRun::losses`] must wrap the engine that drives the attempt.
     fn run(&self, run: SuiteRun) -> BoxFuture<'_, Result<Outcome, Error>>;
 
     /// Sends a command to a session.
     fn send(&self, session: &str, command: StoredCommand) -> BoxFuture<'static, Result<(), Error>>;
 
-    /// Returns whether the suite loses each operation at all moments, which takes long with an engine on a server. If
-    /// this method returns `false`, the suite loses each operation at a single moment, and the moments alternate.
+    /// Returns whether the suite tests a loss at every moment within each operation, which takes a long time with an
+    /// engine on a server. If this method returns `false`, the suite tests a single moment for each operation, and the
+    /// moments alternate.
     fn is_thorough(&self) -> bool {
         true
     }
 
-    /// Returns the entries of a session.
+    /// Returns a session's entries.
     fn entries<'a>(&'a self, session: &'a str) -> BoxFuture<'a, Result<Vec<Entry>, Error>>;
 }
 
-/// A run of the suite. Clones represent the same run.
+/// A run that the suite requests from a host. Clones represent the same run.
 #[derive(Clone)]
 pub struct SuiteRun {
-    /// The id of the session.
+    /// The session's id.
     pub session: String,
-    /// The agent, which also performs the calls that run apart.
+    /// The agent, which also performs the calls that run outside the run.
     pub agent: Agent,
     /// The plan that determines which attempts are lost.
     pub losses: LossPlan,
@@ -48,7 +49,7 @@ pub struct SuiteRun {
     pub(super) events: Arc<Mutex<Vec<Vec<Event>>>>,
 }
 
-/// How a run starts.
+/// Determines how a run starts.
 #[derive(Clone)]
 pub(super) enum SuiteStart {
     Input(Input),
@@ -56,7 +57,7 @@ pub(super) enum SuiteStart {
 }
 
 impl SuiteRun {
-    /// Creates the next attempt at the run. `entries` are the entries that the session had when the run was requested.
+    /// Creates the next attempt at the run. `entries` must be the entries in the session when the run was requested.
     pub fn attempt(&self, entries: Vec<Entry>) -> Attempt {
         let attempt = match self.start.clone() {
             SuiteStart::Input(input) => Attempt::run(&self.agent, &*self.session, entries, input),
@@ -74,23 +75,23 @@ impl SuiteRun {
     }
 }
 
-/// The runs of the suite by session, for a host whose engine creates attempts elsewhere. Clones share the runs.
+/// Stores the suite's runs by session, for hosts whose engine creates attempts elsewhere. Clones share the runs.
 #[derive(Clone, Default)]
 pub struct SuiteRuns(Arc<Mutex<HashMap<String, SuiteRun>>>);
 
 impl SuiteRuns {
-    /// Sets the next run of the run's session.
+    /// Stores a run as the next run in its session.
     pub fn insert(&self, run: SuiteRun) {
         lock_ignoring_poison(&self.0).insert(run.session.clone(), run);
     }
 
-    /// Returns the most recent run that was set for a session.
+    /// Returns the run that was most recently stored for a session, if any.
     pub fn get(&self, session: &str) -> Option<SuiteRun> {
         lock_ignoring_poison(&self.0).get(session).cloned()
     }
 }
 
-/// A host for [`MemoryEngine`]s.
+/// Performs the suite's runs on [`MemoryEngine`]s.
 #[derive(Clone, Default)]
 pub struct MemoryHost {
     sessions: Arc<Mutex<HashMap<String, MemoryEngine>>>,
@@ -102,7 +103,7 @@ impl MemoryHost {
         Self::default()
     }
 
-    /// Returns an engine for the last run of a session.
+    /// Returns an engine for a session's last run.
     fn engine(&self, session: &str) -> MemoryEngine {
         let mut sessions = lock_ignoring_poison(&self.sessions);
         sessions.entry(session.to_owned()).or_default().next_attempt()

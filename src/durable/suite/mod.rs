@@ -1,7 +1,7 @@
-//! The contract of every durable [`Engine`](crate::durable::Engine), as a suite of tests.
+//! Tests that check whether a durable [`Engine`](crate::durable::Engine) fulfills its contract.
 //!
-//! [`check_engine`] checks all claims of the contract with an [`EngineHost`], and panics if a claim does not hold.
-//! [`durable_suite!`](crate::durable_suite) creates a test for each claim, with the name of the claim.
+//! [`check_engine`] runs all checks on an [`EngineHost`], and panics if a check fails.
+//! [`durable_suite!`](crate::durable_suite) creates one test for each check, with the same name as the check.
 //!
 //! ```
 //! use turnstream::durable::suite;
@@ -13,8 +13,8 @@
 //! # }
 //! ```
 //!
-//! Most claims first perform a run without a loss. These claims then repeat the run for each operation of its engine,
-//! and lose the first attempt before, in or after that operation. Each session has a random id and is not removed
+//! Most checks first perform a run without a loss. These checks then repeat the run once for each engine operation, and
+//! lose the first attempt before, during or after that operation. Each session has a random id and is not removed
 //! afterwards.
 mod claims;
 mod host;
@@ -22,10 +22,10 @@ mod scenario;
 
 pub use host::{EngineHost, MemoryHost, SuiteRun, SuiteRuns};
 
-/// Creates a module of tests, one for each claim of the [suite](crate::durable::suite) for engines.
-/// The arguments are a name for the module and an async function that creates an
-/// [`EngineHost`](crate::durable::suite::EngineHost). The tests are marked with `#[tokio::test]`, so the crate that
-/// uses the macro needs tokio with the features `macros` and `rt`.
+/// Creates a module of tests, one for each check in the [suite](crate::durable::suite) for engines. The arguments are a
+/// name for the module and an async function that creates an [`EngineHost`](crate::durable::suite::EngineHost). The
+/// tests are marked with `#[tokio::test]`, so the crate that uses the macro needs tokio with the features `macros` and
+/// `rt`.
 ///
 /// ```
 /// use turnstream::durable::suite::MemoryHost;
@@ -33,7 +33,7 @@ pub use host::{EngineHost, MemoryHost, SuiteRun, SuiteRuns};
 /// turnstream::durable_suite!(in_memory, || async { super::MemoryHost::new() });
 /// ```
 ///
-/// With `ignore = "why"` between the two arguments, the tests have the attribute `#[ignore = "why"]`.
+/// With `ignore = "why"` between the two arguments, each test is marked `#[ignore = "why"]`.
 #[macro_export(local_inner_macros)]
 macro_rules! durable_suite {
     ($name:ident, $make:expr) => {

@@ -1,4 +1,4 @@
-//! The parts that all claims share: a session, its agents, and a record of their work.
+//! The parts that all checks share: a session, its agents, and a record of the agents' work.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -24,14 +24,14 @@ use crate::tool::{Tool, Verdict};
 pub(super) struct Stage<'a> {
     host: &'a dyn EngineHost,
     pub(super) session: String,
-    /// The losses of the run under test.
+    /// The losses planned for the run under test.
     pub(super) losses: LossPlan,
     pub(super) probe: Probe,
-    /// The events of each attempt at each run.
+    /// The events from each attempt at each run.
     pub(super) events: Arc<Mutex<Vec<Vec<Event>>>>,
 }
 
-/// A record of the work of a scenario's agents, in all attempts. Clones share the record.
+/// Records the work of a scenario's agents across all attempts. Clones share the record.
 #[derive(Clone, Default)]
 pub(super) struct Probe(Arc<ProbeInner>);
 
@@ -45,7 +45,7 @@ struct ProbeInner {
     gate: Gate,
 }
 
-/// A gate that makes a tool wait until the test opens the gate.
+/// Makes a tool wait until the test opens the gate.
 #[derive(Default)]
 struct Gate {
     reached: Notify,
@@ -60,7 +60,7 @@ pub(super) struct Traces {
     pub(super) entries: Vec<Entry>,
 }
 
-/// Performs a scenario without a loss. Then repeats the scenario for each operation of one run, and loses the first
+/// Performs a scenario without a loss. Then repeats the scenario for each operation in one run, and loses the first
 /// attempt at that operation, at several moments.
 pub(super) async fn for_each_loss(
     host: &dyn EngineHost,
@@ -90,7 +90,7 @@ pub(super) async fn for_each_loss(
     }
 }
 
-/// Checks that the session's history can be sent and ends with the items of the run.
+/// Checks that the session's history can be sent to a model and ends with the run's items.
 fn assert_lawful(traces: &Traces, place: &str) {
     let history = restore_history("s", traces.entries.iter().cloned());
     let items: Vec<Item> = history.iter().cloned().collect();
@@ -117,7 +117,7 @@ impl<'a> Stage<'a> {
         Self { host: self.host, session, losses, probe, events }
     }
 
-    /// Runs an agent in the session. This run loses attempts.
+    /// Runs an agent in the session. Attempts at this run are lost as planned.
     pub(super) async fn run(
         &self,
         agent: &Agent,
@@ -126,14 +126,14 @@ impl<'a> Stage<'a> {
         self.start(agent, SuiteStart::Input(input.into())).await
     }
 
-    /// Runs an agent in the session. This run loses no attempts.
+    /// Runs an agent in the session, without losing any attempt.
     pub(super) async fn run_safely(&self, agent: &Agent, input: impl Into<Input>) -> Outcome {
         let start = SuiteStart::Input(input.into());
         let run = self.without_losses();
         run.start(agent, start).await.expect("a run ends with an outcome")
     }
 
-    /// Resumes the session with an agent. This run loses attempts.
+    /// Resumes the session with an agent. Attempts at this run are lost as planned.
     pub(super) async fn resume(
         &self,
         agent: &Agent,
@@ -164,7 +164,7 @@ impl<'a> Stage<'a> {
 }
 
 impl Probe {
-    /// Creates a model whose answer depends only on the history of the request.
+    /// Creates a model whose answer depends only on the history in the request.
     pub(super) fn model(
         &self,
         answer: impl Fn(&History) -> Reply + Send + Sync + 'static,
@@ -176,7 +176,8 @@ impl Probe {
         })
     }
 
-    /// Creates a tool that is pending three times, and then returns a text with the call id.
+    /// Creates a tool that is pending three times, and then returns a text that contains the call
+    /// id.
     pub(super) fn tool(&self, name: &str) -> Tool {
         let (probe, spec) = (self.clone(), spec(name));
         let tool = Tool::raw(spec, move |_args, cx| {
@@ -242,7 +243,7 @@ impl Probe {
         self.0.requests.load(Ordering::Relaxed)
     }
 
-    /// Increments the counter for other events of a claim, and returns the counter.
+    /// Increments the counter for a check's other events, and returns the new count.
     pub(super) fn count(&self) -> usize {
         self.0.other.fetch_add(1, Ordering::Relaxed) + 1
     }

@@ -1,4 +1,4 @@
-//! The connection that sends commands to the server.
+//! The connection over which commands are sent to the server.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -15,14 +15,14 @@ use crate::error::{Error, ErrorKind};
 use crate::hub::LogUnavailable;
 use crate::lock::lock_ignoring_poison;
 
-/// The maximum time to wait for a connection, and for a response.
+/// The maximum time to wait for a connection or for a response.
 pub(super) const RESPONSE_LIMIT: Duration = Duration::from_secs(1);
 
-/// After a failed attempt to connect, commands fail immediately for this time.
+/// The time after a failed connection attempt during which commands fail immediately.
 const RECONNECT_WAIT: Duration = Duration::from_millis(200);
 
-/// A connection that many commands share. A broken connection is re-established; commands fail
-/// immediately while that is not possible.
+/// A connection that is shared by many commands. If the connection breaks, it is re-established; as
+/// long as that is not possible, commands fail immediately.
 pub(super) struct Connection {
     client: Client,
     state: Mutex<ConnectionState>,
@@ -31,7 +31,7 @@ pub(super) struct Connection {
 #[derive(Default)]
 struct ConnectionState {
     live: Option<MultiplexedConnection>,
-    /// The number of times that the connection was established.
+    /// The number of times that the connection has been established.
     generation: u64,
     attempt: Option<Attempt>,
     failed: Option<(Instant, Error)>,
@@ -68,8 +68,8 @@ impl Connection {
         self.check(generation, answer)
     }
 
-    /// Establishes the connection unless it exists. All waiting calls drive the same attempt, so
-    /// that a call whose future is not polled does not block other calls.
+    /// Returns the connection, establishing it first if necessary. All waiting calls drive the same
+    /// connection attempt, so that a call whose future is not polled does not block the others.
     async fn get(&self) -> Result<(u64, MultiplexedConnection), Error> {
         let attempt = {
             let mut state = lock_ignoring_poison(&self.state);
@@ -99,7 +99,7 @@ impl Connection {
         made.map(|live| (state.generation, live))
     }
 
-    /// Closes the connection after a command has failed on it, unless the server responded.
+    /// Closes the connection if a command has failed without a response from the server.
     fn check<T>(&self, generation: u64, answer: Result<T, RedisError>) -> Result<T, Error> {
         let Err(error) = answer else { return answer.map_err(to_error) };
         let has_answered =
@@ -121,7 +121,7 @@ async fn connect(client: Client) -> Result<MultiplexedConnection, Error> {
     client.get_multiplexed_async_connection_with_config(&config).await.map_err(to_error)
 }
 
-/// The error codes of a server that currently cannot execute a command.
+/// The error codes with which a server reports that it currently cannot execute a command.
 const OUTAGE_CODES: [&str; 9] = [
     "BUSY",
     "CLUSTERDOWN",
@@ -134,10 +134,11 @@ const OUTAGE_CODES: [&str; 9] = [
     "TRYAGAIN",
 ];
 
-/// Converts an error of the Redis client. The returned error has [`LogUnavailable`] as its source
+/// Converts an error from the Redis client. The returned error has [`LogUnavailable`] as its source
 /// if the server cannot be reached, or currently cannot execute commands.
 pub(super) fn to_error(error: RedisError) -> Error {
-    // Before version 7 of Redis, the error of a script has its cause's code only in its text.
+    // Before Redis version 7, a script error contains the code of its cause only as part of the
+    // text.
     let names_outage = |detail: &str| {
         OUTAGE_CODES.iter().any(|code| detail.contains(&format!("-{code} ")))
             || detail.contains("max number of clients reached")

@@ -1,4 +1,4 @@
-//! The directory of the runs of all processes.
+//! The directory of runs in all processes.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::hub::redis::entry_json::{StreamEntry, decode};
 use crate::hub::redis::inner::{AnnouncedHere, Inner};
 use crate::hub::{AnnouncedRun, EventNumber, LogEntry, LostRun};
 
-/// The time in milliseconds after which a claim expires.
+/// The time after which a claim expires, in milliseconds.
 const CLAIM_MS: u64 = 30_000;
 
 pub(super) async fn announce(inner: &Inner, key: &str, run: &str) -> Result<u64, Error> {
@@ -36,12 +36,11 @@ pub(super) async fn announce_ended(
     inner.connection.script::<i64>(&script).await.map(drop)
 }
 
-/// The maximum number of ended runs that wait to be reported to the server. Even if the end of a
-/// run is not reported, other processes do not treat the run as active, because it has no
-/// heartbeat.
+/// The maximum number of ended runs that can wait to be reported to the server. Even if a run's end
+/// is never reported, other processes do not treat the run as active, because it has no heartbeat.
 const MAX_WAITING_ENDS: usize = 10_000;
 
-/// Marks a run as ended. If the request fails, it is retried with the next heartbeat.
+/// Marks a run as ended. If the request fails, the request is retried with the next heartbeat.
 pub(super) async fn end(inner: &Inner, key: &str, run: &str, order: u64) {
     let mut script = inner.scripts.end.prepare_invoke();
     script.key(inner.keys.runs(key)).key(inner.keys.active());
@@ -54,7 +53,7 @@ pub(super) async fn end(inner: &Inner, key: &str, run: &str, order: u64) {
     }
 }
 
-/// Repeats the requests that failed to mark a run as ended.
+/// Retries the failed requests to mark runs as ended.
 pub(super) async fn end_again(inner: &Inner) {
     let waiting = std::mem::take(&mut inner.state().waiting_ends);
     for (run, here) in waiting {
@@ -77,7 +76,7 @@ pub(super) async fn last(inner: &Inner, key: &str) -> Result<Option<AnnouncedRun
     }))
 }
 
-/// Returns whether a run has a heartbeat. For runs of this process, the server is not asked.
+/// Returns whether a run has a heartbeat. For a run in this process, the server is not queried.
 async fn is_alive(inner: &Inner, run: &str) -> Result<bool, Error> {
     let process: Option<String> =
         inner.connection.query(redis::cmd("GET").arg(inner.keys.alive(run))).await?;
@@ -116,7 +115,8 @@ pub(super) async fn lost(inner: &Inner) -> Result<Vec<LostRun>, Error> {
             inner.connection.pipeline(&pipeline).await?;
         match process.is_some() {
             true => {}
-            // The process died after the run's end, before it could remove the entry of the run.
+            // The process died after the run had ended, but before the process could remove the
+            // run's entry.
             false if has_end(&run, &entries) => {
                 let remove = redis::cmd("HDEL").arg(inner.keys.active()).arg(&run).to_owned();
                 inner.connection.query::<i64>(&remove).await?;
@@ -132,7 +132,7 @@ pub(super) async fn lost(inner: &Inner) -> Result<Vec<LostRun>, Error> {
     Ok(lost)
 }
 
-/// Returns whether another run of the key was announced after this run.
+/// Returns whether another run for the key was announced after this run.
 async fn is_replaced(inner: &Inner, key: &str, run: &str) -> Result<bool, Error> {
     let last = redis::cmd("HGET").arg(inner.keys.runs(key)).arg("run").to_owned();
     let last: Option<String> = inner.connection.query(&last).await?;

@@ -1,4 +1,4 @@
-//! Log entries as JSON. Later versions may only add to the format.
+//! The JSON format for log entries. Later versions may only add to the format.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ use crate::item::{History, PendingCall};
 /// The version of the JSON format. Readers reject later versions.
 pub(super) const VERSION: u32 = 1;
 
-/// An entry of the stream in Redis.
+/// An entry in the Redis stream.
 pub(super) enum StreamEntry {
     Entry(LogEntry),
-    /// The run was dropped before its end.
+    /// The run was dropped before it ended.
     Dropped,
 }
 
@@ -48,8 +48,8 @@ struct SnapshotRef<'a> {
     pending: &'a [PendingCall],
 }
 
-/// An event for serialization. Unknown events are included, so that the entry numbers of a log have
-/// no gaps.
+/// An event in its serialized form. Unknown events are included as well, so that the entry numbers
+/// in a log have no gaps.
 struct WireEvent<'a>(&'a Event);
 
 impl Serialize for WireEvent<'_> {
@@ -61,7 +61,7 @@ impl Serialize for WireEvent<'_> {
     }
 }
 
-/// The fields of all types of entries. The values are parsed after the type of the entry is known.
+/// The fields of all entry types. The values are parsed once the entry's type is known.
 #[derive(Deserialize)]
 struct EntryOwned<'a> {
     v: u32,
@@ -91,7 +91,7 @@ fn shared_events<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Arc<E
     Ok(Vec::<Event>::deserialize(deserializer)?.into_iter().map(Arc::new).collect())
 }
 
-/// Serializes the content of an entry.
+/// Serializes an entry's content.
 pub(super) fn encode(content: &LogContent) -> Result<String, Error> {
     let content = match content {
         LogContent::Event(event) => ContentRef::Event { event: WireEvent(event) },
@@ -109,7 +109,7 @@ pub(super) fn encode(content: &LogContent) -> Result<String, Error> {
     to_json(content)
 }
 
-/// Serializes the marker of a run that was dropped.
+/// Serializes the marker for a run that was dropped.
 pub(super) fn encode_dropped() -> Result<String, Error> {
     to_json(ContentRef::Dropped)
 }

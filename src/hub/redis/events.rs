@@ -1,4 +1,4 @@
-//! The public type for logs, inboxes and the directory in Redis.
+//! The public type for logs, inboxes and the run directory in Redis.
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,7 +26,8 @@ use crate::hub::{
 };
 use crate::task::OwnedTask;
 
-/// Logs, inboxes and the directory of runs in Redis or Valkey. Clones share one connection.
+/// Keeps logs, inboxes and the directory of runs in Redis or Valkey. Clones share the same
+/// connections.
 ///
 /// ```no_run
 /// use turnstream::hub::Hub;
@@ -39,16 +40,18 @@ use crate::task::OwnedTask;
 /// # }
 /// ```
 ///
-/// The value has two connections and two tasks, which end with its last clone, its last reader and
-/// its last hub. A lost connection is re-established. While that is not possible, all operations
-/// fail within about a second, with [`LogUnavailable`](crate::hub::LogUnavailable) as the source.
+/// A `RedisEvents` value uses two connections and two tasks, which end once all clones, readers and
+/// hubs that use it are dropped. If a connection is lost, it is re-established. As long as that is
+/// not possible, all operations fail within about a second, with an error that has
+/// [`LogUnavailable`](crate::hub::LogUnavailable) as its source.
 ///
-/// An append is one round trip for any number of entries. The readers of a process share one copy
-/// of each log that they read, so that the server sends an entry only once per process. A reader
-/// that does not keep up is cut off, as with [`SlowReaders::Cut`](crate::hub::SlowReaders::Cut).
+/// Appending any number of entries takes one round trip. The readers in a process share a single
+/// copy of each log that they read, so that the server sends each entry only once per process. A
+/// reader that does not keep up is cut off, like with
+/// [`SlowReaders::Cut`](crate::hub::SlowReaders::Cut).
 ///
-/// An error that ends a run reaches readers in other processes with its kind and its message, but
-/// without its sources.
+/// If an error ends a run, readers in other processes receive the error's kind and message, but not
+/// its sources.
 #[derive(Clone)]
 pub struct RedisEvents(Arc<Shared>);
 
@@ -61,7 +64,7 @@ struct Shared {
 
 impl RedisEvents {
     /// Connects to a server at `redis://[user:password@]host[:port][/database]`, or with TLS at
-    /// `rediss://…`. For Valkey, `valkey://` and `valkeys://` mean the same. In the password, `/`,
+    /// `rediss://…`. For Valkey, `valkey://` and `valkeys://` are equivalent. In the password, `/`,
     /// `@`, `#`, `%` and `:` must be written as `%2F`, `%40`, `%23`, `%25` and `%3A`.
     ///
     /// # Errors
@@ -69,7 +72,7 @@ impl RedisEvents {
     /// - [`InvalidRequest`](ErrorKind::InvalidRequest) if the address cannot be parsed or needs a
     ///   feature that is not enabled;
     /// - [`Store`](ErrorKind::Store) if the server rejects the connection;
-    /// - [`Store`](ErrorKind::Store) with [`LogUnavailable`](crate::hub::LogUnavailable) as the
+    /// - [`Store`](ErrorKind::Store) with [`LogUnavailable`](crate::hub::LogUnavailable) as its
     ///   source if the server cannot be reached.
     ///
     /// # Panics
@@ -87,45 +90,44 @@ impl RedisEvents {
         Ok(events)
     }
 
-    /// Sets the prefix of the names of all keys and channels: `turnstream` by default. Processes
-    /// with the same prefix share their runs.
+    /// Sets the prefix for the names of all keys and channels. The default is `turnstream`.
+    /// Processes with the same prefix share their runs.
     ///
-    /// Like each setting, this method creates a separate connection. Call the method before the
-    /// value is used.
+    /// Like all setters on this type, this method creates a separate connection. Call it before
+    /// using the value.
     #[must_use]
     pub fn with_prefix(self, prefix: impl Into<String>) -> Self {
         self.with(|settings| settings.prefix = prefix.into())
     }
 
-    /// Sets the time after which a run without a heartbeat counts as lost: five seconds by default,
-    /// and at least 30 milliseconds. Each process sends a heartbeat three times in this period. All
-    /// processes need the same value. This setting is unrelated to the
-    /// [lease](crate::session::Lease) of a session, which decides which process may run the
-    /// session.
+    /// Sets the time after which a run without a heartbeat counts as lost. The default is five
+    /// seconds, and the minimum is 30 milliseconds. Each process sends three heartbeats in this
+    /// period. All processes must use the same value. This setting is unrelated to a session's
+    /// [lease](crate::session::Lease), which decides which process may run the session.
     #[must_use]
     pub fn with_lease(self, lease: Duration) -> Self {
         self.with(|settings| settings.lease = lease.max(Duration::from_millis(30)))
     }
 
-    /// Sets how long the log of a run is kept after its last entry: ten minutes by default, and at
-    /// least four times the [lease](Self::with_lease). The run's hub may remove the log earlier;
-    /// see [`with_ended_kept_for`](crate::hub::Hub::with_ended_kept_for). The log of a run whose
-    /// process was killed is removed after this time.
+    /// Sets how long a run's log is kept after its last entry. The default is ten minutes, and the
+    /// minimum is four times the [lease](Self::with_lease). The run's hub may remove the log
+    /// earlier; see [`with_ended_kept_for`](crate::hub::Hub::with_ended_kept_for). If a run's
+    /// process was killed, the run's log is removed after this time.
     #[must_use]
     pub fn with_expiry(self, expiry: Duration) -> Self {
         self.with(|settings| settings.expiry = expiry)
     }
 
-    /// Sets the maximum number of commands that wait for one run: 1,000 by default. Further
-    /// commands are rejected.
+    /// Sets the maximum number of commands that can wait for a single run. The default is 1,000.
+    /// Further commands are rejected.
     #[must_use]
     pub fn with_max_waiting_commands(self, commands: usize) -> Self {
         self.with(|settings| settings.max_waiting = commands)
     }
 
-    /// Sets how long [`send`](CommandInbox::send) waits for the run to accept a command: ten
-    /// seconds by default. If the run does not accept the command in time, `send` fails with the
-    /// kind [`Timeout`](ErrorKind::Timeout); the run may still accept the command.
+    /// Sets how long [`send`](CommandInbox::send) waits for the run to accept a command. The
+    /// default is ten seconds. If the run does not accept the command in time, `send` fails with a
+    /// [`Timeout`](ErrorKind::Timeout) error; the run may still accept the command later.
     #[must_use]
     pub fn with_answer_limit(self, limit: Duration) -> Self {
         self.with(|settings| settings.answer_limit = limit)
@@ -150,7 +152,7 @@ impl RedisEvents {
         Self(Arc::new(Shared { inner, outbox, runtime, _tasks: tasks }))
     }
 
-    /// Attaches one more reader to the log of a run.
+    /// Attaches another reader to a run's log.
     fn attach(&self, run: &str) -> AttachedReader {
         let inner = &self.0.inner;
         let mut state = inner.state();
@@ -165,7 +167,7 @@ impl RedisEvents {
     }
 }
 
-/// A reader of a log, which is counted until this value is dropped.
+/// Counts a reader of a log until this value is dropped.
 struct AttachedReader {
     events: RedisEvents,
     mirror: Arc<Mirror>,
@@ -239,8 +241,8 @@ impl EventLog for RedisEvents {
         Some(Arc::new(self.clone()))
     }
 
-    /// Counts only the logs in this process, which are the logs of its own runs and of the runs
-    /// that it reads.
+    /// Counts only the logs in this process: the logs of its own runs, and of the runs that it
+    /// reads.
     fn stats(&self) -> LogStats {
         let mirrors: Vec<Arc<Mirror>> = self.0.inner.state().mirrors.values().cloned().collect();
         let lengths = || mirrors.iter().map(|mirror| mirror.log.lock().len());

@@ -1,4 +1,4 @@
-//! Follows the log of a run as it grows.
+//! Follows a run's log as the log grows.
 
 use std::sync::Arc;
 
@@ -13,14 +13,14 @@ use crate::hub::redis::mirror::{Mirror, parse_id};
 /// The maximum number of entries in one response.
 const PAGE: usize = 256;
 
-/// Reads new entries of a log as they appear. `number` identifies the follower among the followers
-/// of the log.
+/// Reads new entries from a log as they appear. `number` identifies this follower among all
+/// followers of the log.
 pub(super) fn follow(
     mirror: Arc<Mirror>,
     inner: Arc<Inner>,
     number: u64,
 ) -> impl Future<Output = ()> + Send + 'static {
-    // This value is also dropped if the future is dropped before the first poll.
+    // This value is also dropped if the future is dropped before it is first polled.
     let end = FollowerEnd { mirror, number };
     async move { follow_for_ever(&end.mirror, &inner).await }
 }
@@ -43,7 +43,7 @@ async fn follow_for_ever(mirror: &Mirror, inner: &Inner) {
             Ok(()) => mirror.log.lock().set_outage(None),
             Err(error) => mirror.set_outage(error),
         }
-        // If the message announces entries that are already in the mirror, nothing is read.
+        // If a message announces entries that are already in the mirror, nothing is read.
         while let Some(news) = listener.wait(inner.settings.beat()).await {
             let last = mirror.log.lock().last_position();
             let announced = news.message.as_deref().and_then(parse_id);
@@ -59,8 +59,7 @@ async fn fetch(mirror: &Mirror, inner: &Inner) -> Result<(), Error> {
     let mut from = last.map_or("-".to_owned(), |(epoch, number)| format!("({epoch}-{number}"));
     loop {
         let mut pipeline = redis::pipe();
-        // The heartbeat is read before the entries, because a run that has ended has no heartbeat
-        // either.
+        // The heartbeat is read before the entries, because an ended run has no heartbeat either.
         pipeline.get(inner.keys.alive(&mirror.run));
         pipeline.xrange_count(inner.keys.log(&mirror.run), &from, "+", PAGE);
         let (alive, page): (Option<String>, StreamRangeReply) =
@@ -77,8 +76,8 @@ async fn fetch(mirror: &Mirror, inner: &Inner) -> Result<(), Error> {
     }
 }
 
-/// Adds a page of entries to the mirror. Returns whether the run was dropped. Entries of other
-/// programs are skipped.
+/// Adds a page of entries to the mirror. Returns whether the run was dropped. Entries written by
+/// other programs are skipped.
 fn feed_page(mirror: &Mirror, inner: &Inner, page: StreamRangeReply) -> bool {
     let to_number =
         |(epoch, number): (u64, u64)| EventNumber::new(Arc::clone(&mirror.run), epoch, number);

@@ -1,4 +1,4 @@
-//! Heartbeats of this process.
+//! Sends this process's heartbeats.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::hub::redis::inner::Inner;
 use crate::hub::redis::log::restore;
 use crate::hub::redis::mirror::{Mirror, OwnAttempt, parse_id};
 
-/// Sends heartbeats for this process, and restores the data of its runs that the server has lost.
+/// Sends heartbeats for this process, and restores its runs' data if the server has lost it.
 pub(super) async fn beat_for_ever(inner: Arc<Inner>) {
     let mut ticks = interval(inner.settings.beat());
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -22,7 +22,7 @@ pub(super) async fn beat_for_ever(inner: Arc<Inner>) {
     }
 }
 
-/// The parts of a run that this process keeps alive.
+/// The parts of a run that this process keeps alive with heartbeats.
 struct Sign {
     run: String,
     own: Option<(OwnAttempt, Arc<Mirror>)>,

@@ -1,4 +1,4 @@
-//! The inboxes of runs.
+//! The inboxes of runs in Redis.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use crate::hub::{Command, NotRunning, SentCommand};
 /// The maximum number of commands that are read at once.
 const PAGE: usize = 64;
 
-/// The time between two checks for an answer if no notification arrives.
+/// The time between two checks for an answer when no notification arrives.
 const ANSWER_CHECK: Duration = Duration::from_millis(500);
 
-/// Opens the inbox of a run.
+/// Opens a run's inbox.
 pub(super) async fn open(
     inner: &Arc<Inner>,
     outbox: &Outbox,
@@ -60,7 +60,7 @@ struct OpenInbox {
 }
 
 impl OpenInbox {
-    /// Returns the next command; `None` if the inbox was opened again elsewhere.
+    /// Returns the next command, or `None` if the inbox was opened again elsewhere.
     async fn next(&mut self) -> Option<SentCommand> {
         loop {
             if let Some(command) = self.read.pop_front() {
@@ -85,12 +85,13 @@ impl OpenInbox {
                     continue;
                 }
             }
-            // Commands that currently cannot be read are read when the server is available again.
+            // Commands that cannot be read at the moment are read once the server is available
+            // again.
             self.listener.wait(self.inner.settings.beat()).await;
         }
     }
 
-    /// Returns whether the server has lost its data and assigns earlier ids again.
+    /// Returns whether the server has lost its data and is assigning earlier ids again.
     fn has_gone_back(&self, newest: &StreamRangeReply) -> bool {
         let last = self.last.strip_prefix('(').and_then(parse_id);
         let newest = newest.ids.first().and_then(|newest| parse_id(&newest.id));
@@ -169,7 +170,7 @@ pub(super) async fn send(
     let begin = Instant::now();
     loop {
         let mut pipeline = redis::pipe();
-        // The inbox is checked before the answer is read, because an inbox is closed only after its
+        // The inbox is checked before the answer is read, because an inbox is only closed after its
         // commands were answered.
         pipeline.exists(keys.open(run)).get(keys.answer(run, &id));
         let (is_open, answer): (bool, Option<Vec<u8>>) =

@@ -1,4 +1,4 @@
-//! The state that all parts of a connection share.
+//! The state that is shared by all parts of a connection.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use crate::hub::redis::settings::Settings;
 use crate::hub::redis::wakeups::Wakeups;
 use crate::lock::lock_ignoring_poison;
 
-/// The state that all parts of a connection share.
+/// The state that is shared by all parts of a connection.
 pub(super) struct Inner {
     pub(super) settings: Settings,
     pub(super) keys: Keys,
@@ -29,21 +29,21 @@ pub(super) struct Inner {
     cut_readers: AtomicU64,
 }
 
-/// The runs and the logs of this process.
+/// The runs and logs in this process.
 #[derive(Default)]
 pub(super) struct ProcessState {
-    /// The logs of this process's own runs, and of the runs that this process reads.
+    /// The logs of this process's own runs, and of the runs that it reads.
     pub(super) mirrors: HashMap<String, Arc<Mirror>>,
-    /// The tokens of the inboxes that this process has opened, by run.
+    /// The tokens for the inboxes that this process has opened, by run.
     pub(super) inboxes: HashMap<String, String>,
     /// The runs that this process has announced.
     pub(super) announced: HashMap<String, AnnouncedHere>,
-    /// The runs that ended while the server could not be reached, so that their ends are still to
-    /// be reported.
+    /// The runs that ended while the server could not be reached, and whose ends must still be
+    /// reported.
     pub(super) waiting_ends: HashMap<String, AnnouncedHere>,
 }
 
-/// A run of this process in the directory.
+/// A run in this process that is listed in the directory.
 #[derive(Clone)]
 pub(super) struct AnnouncedHere {
     pub(super) key: String,

@@ -1,8 +1,8 @@
 //! The names of keys and channels.
 
-/// Creates the names of keys and channels, which begin with a prefix.
+/// Creates the names of keys and channels, all of which start with a prefix.
 ///
-/// The run or the session key is the hash tag, so that all data of a run is in one slot.
+/// The run or the session key is used as the hash tag, so that all of a run's data is in one slot.
 #[derive(Clone, Debug)]
 pub(super) struct Keys {
     prefix: String,
@@ -17,34 +17,35 @@ impl Keys {
         format!("{}:{{{tag}}}:{what}", self.prefix)
     }
 
-    /// Returns the key of a run's log. The channel with the same name carries the number of the
+    /// Returns the key for a run's log. The channel with the same name carries the number of the
     /// last entry.
     pub(super) fn log(&self, run: &str) -> String {
         self.of(run, "log")
     }
 
-    /// Returns the key of the epoch and token of the attempt that may append.
+    /// Returns the key for the epoch and token of the attempt that may append entries.
     pub(super) fn owner(&self, run: &str) -> String {
         self.of(run, "owner")
     }
 
-    /// Returns the key that names the run's process; the key expires without heartbeats.
+    /// Returns the key under which the name of the run's process is stored. Without heartbeats, the
+    /// key expires.
     pub(super) fn alive(&self, run: &str) -> String {
         self.of(run, "alive")
     }
 
-    /// Returns the key of the waiting commands. The channel with the same name announces new
+    /// Returns the key for the waiting commands. The channel with the same name announces new
     /// commands.
     pub(super) fn inbox(&self, run: &str) -> String {
         self.of(run, "inbox")
     }
 
-    /// Returns the key of the token of the process that receives the run's commands.
+    /// Returns the key for the token of the process that receives the run's commands.
     pub(super) fn open(&self, run: &str) -> String {
         self.of(run, "open")
     }
 
-    /// Returns the key of the answer to a command.
+    /// Returns the key for the answer to a command.
     pub(super) fn answer(&self, run: &str, id: &str) -> String {
         self.of(run, &format!("answer:{id}"))
     }
@@ -58,13 +59,13 @@ impl Keys {
         self.of(run, "claim")
     }
 
-    /// Returns the key of the last run of a session key. The channel with the same name announces
-    /// changes.
+    /// Returns the key for the last run under a session key. The channel with the same name
+    /// announces changes.
     pub(super) fn runs(&self, key: &str) -> String {
         self.of(key, "runs")
     }
 
-    /// Returns the key of the runs that have not ended.
+    /// Returns the key for the list of runs that have not ended.
     pub(super) fn active(&self) -> String {
         format!("{}:active", self.prefix)
     }

@@ -1,4 +1,4 @@
-//! Writes logs.
+//! Writes logs to Redis.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub(super) async fn begin(inner: &Inner, run: &str) -> Result<u64, Error> {
     Ok(epoch)
 }
 
-/// Appends entries of an attempt of this process.
+/// Appends entries from an attempt in this process.
 pub(super) async fn append(
     inner: &Inner,
     entries: Vec<LogEntry>,
@@ -49,7 +49,7 @@ pub(super) async fn append(
             let message = "another program writes into the log of the run";
             return Err(Error::new(ErrorKind::Store, message));
         }
-        // Entries that the server has lost still exist in this process.
+        // Entries that the server has lost are still present in this process.
         let mut all = mirror.log.lock().entries_after(last);
         let known = all.last().map(|entry| entry.number.position());
         let is_new = |entry: &&LogEntry| known.is_none_or(|known| entry.number.position() > known);
@@ -60,9 +60,9 @@ pub(super) async fn append(
     Ok(())
 }
 
-/// Restores entries of this process's run that the server has lost, if the last entry on the server
-/// is still `last`. If another entry is the last, an append happened in between and has already
-/// restored the lost entries.
+/// Restores entries from a run in this process that the server has lost, if the last entry on the
+/// server is still `last`. Otherwise, an append has happened in between and has already restored
+/// the lost entries.
 pub(super) async fn restore(
     inner: &Inner,
     mirror: &Mirror,
@@ -93,8 +93,8 @@ async fn append_once(
     write(inner, own, entries, trim_before, before).await
 }
 
-/// Appends entries with one script. Returns the id of the last entry in the log if it is not the
-/// expected id.
+/// Appends entries with a single script. If the id of the last entry in the log is not the expected
+/// id, returns the actual id.
 async fn write(
     inner: &Inner,
     own: &OwnAttempt,
@@ -124,8 +124,8 @@ async fn write(
     }
 }
 
-/// Removes the log of this process's attempt from the server. The entries were already removed from
-/// this process.
+/// Removes the log for an attempt in this process from the server. The entries have already been
+/// removed from this process.
 pub(super) async fn remove(inner: &Inner, run: &str, own: &OwnAttempt, has_ended: bool) {
     let keys = &inner.keys;
     let Ok(dropped) = encode_dropped() else { return };

@@ -11,16 +11,16 @@ use crate::hub::{EventNumber, LogEntry, LogUnavailable, NotRunning, RunLost};
 use crate::lock::lock_ignoring_poison;
 use crate::task::OwnedTask;
 
-/// This process's copy of a run's log. The copy has the entries that this process's own run
-/// appended, or that this process has read of a run elsewhere. All readers of this process share
-/// the copy.
+/// This process's copy of a run's log. The copy contains the entries that were appended by a run in
+/// this process, or that this process has read for a run in another process. All readers in this
+/// process share the copy.
 pub(super) struct Mirror {
     pub(super) run: Arc<str>,
     pub(super) log: Arc<RunLog>,
     state: Mutex<MirrorState>,
     /// The result of the first read of the log.
     loaded: watch::Sender<Option<Result<(), Error>>>,
-    /// The number of followers that were started so far.
+    /// The number of followers that have been started so far.
     followers: AtomicU64,
 }
 
@@ -77,7 +77,7 @@ impl Mirror {
         matches!(&*self.loaded.borrow(), Some(Ok(())))
     }
 
-    /// Waits for the first read of the log.
+    /// Waits until the log has been read for the first time.
     pub(super) async fn wait_until_loaded(&self) -> Result<(), Error> {
         let mut loaded = self.loaded.subscribe();
         match loaded.wait_for(Option::is_some).await {
@@ -93,8 +93,8 @@ impl Mirror {
         self.set_loaded(Err(error));
     }
 
-    /// Records that a follower was dropped. If readers still need the follower, the runtime has
-    /// ended.
+    /// Records that a follower was dropped. If readers still need the follower, the drop means that
+    /// the runtime has ended.
     pub(super) fn end_follower(&self, number: u64) {
         if self.followers.load(Ordering::SeqCst) == number {
             self.set_outage(LogUnavailable.into());
@@ -107,7 +107,8 @@ impl Mirror {
         }
     }
 
-    /// Adds entries that the mirror lacks. Returns the number of readers that are cut off.
+    /// Adds the entries that are missing from the mirror. Returns the number of readers that are
+    /// cut off.
     pub(super) fn feed(&self, entries: Vec<LogEntry>, trim_before: Option<&EventNumber>) -> u64 {
         let mut log = self.log.lock();
         let last = log.last_position();
@@ -121,7 +122,7 @@ impl Mirror {
         log.append(new, trim_before)
     }
 
-    /// Counts a reader. The first reader of a log starts a follower.
+    /// Adds a reader to the reader count. The first reader of a log starts a follower.
     pub(super) fn add_reader(&self, follower: impl FnOnce(u64) -> OwnedTask) {
         let mut state = lock_ignoring_poison(&self.state);
         state.readers += 1;
@@ -132,7 +133,7 @@ impl Mirror {
         }
     }
 
-    /// Removes a reader. Returns whether the log is no longer needed.
+    /// Removes a reader from the reader count. Returns whether the log is no longer needed.
     pub(super) fn remove_reader(&self) -> bool {
         let mut state = lock_ignoring_poison(&self.state);
         state.readers -= 1;
@@ -161,7 +162,7 @@ impl Mirror {
             () => log.close(RunLost { run: run() }.into()),
         }
         drop((log, state));
-        // If no entry was appended yet, readers wait for the first entry.
+        // If no entry has been appended yet, readers wait for the first entry.
         if !(is_empty && is_alive) {
             self.set_loaded(Ok(()));
         }
@@ -172,7 +173,7 @@ fn dropped_error() -> Error {
     Error::new(ErrorKind::Other, "the run was dropped")
 }
 
-/// Parses the id of an entry into its epoch and its number.
+/// Parses an entry id into its epoch and number.
 pub(super) fn parse_id(id: &str) -> Option<(u64, u64)> {
     let (epoch, number) = id.split_once('-')?;
     Some((epoch.parse().ok()?, number.parse().ok()?))

@@ -1,16 +1,17 @@
-//! Logs and inboxes in Redis, for a hub on many machines.
+//! Logs and inboxes in Redis, for hubs on several machines.
 //!
-//! [`RedisEvents`] is a log, an inbox and a directory of runs. Processes whose hubs use one server, and whose sessions
-//! are in one store, act as [one hub](crate::hub#on-many-machines). Valkey is a free server with the same protocol;
-//! Redis itself is not under a BSD licence from version 7.4. The server must be version 6.2 or later, without cluster
-//! mode. An address with `rediss://` needs the crate's feature `rustls`.
+//! [`RedisEvents`] provides logs, inboxes and a directory of runs. If the hubs in several processes use the same
+//! server, and their sessions are in the same store, they act as [one hub](crate::hub#on-many-machines). Valkey is a
+//! free server with the same protocol; Redis itself is no longer released under a BSD licence as of version 7.4. The
+//! server must be version 6.2 or later, without cluster mode. Addresses that start with `rediss://` require this
+//! crate's `rustls` feature.
 //!
 //! Redis only passes events on; the sessions are stored elsewhere. The Redis server therefore needs no persistence, and
-//! may lose all its data at any time.
+//! it may lose all of its data at any time.
 //!
 //! # Keys
 //!
-//! The prefix of all keys is `turnstream` by default. Each key except `turnstream:active` expires on its own.
+//! By default, all keys start with the prefix `turnstream`. Each key except `turnstream:active` expires on its own.
 //!
 //! | key | type | content |
 //! |---|---|---|
@@ -24,8 +25,8 @@
 //! | `turnstream:{key}:runs` | hash | the last run of a key |
 //! | `turnstream:active` | hash | the runs that have not ended, with their keys |
 //!
-//! A run needs memory for its last snapshots and for at most as many entries as its hub's capacity. An entry has about
-//! 150 bytes, so that 1,024 entries and a short history take about 200 kB.
+//! A run needs memory for its most recent snapshots and for its entries, whose number is limited by the hub's capacity.
+//! An entry takes about 150 bytes, so that 1,024 entries and a short history take about 200 kB.
 
 mod connection;
 mod directory;

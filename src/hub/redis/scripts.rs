@@ -1,8 +1,9 @@
-//! The scripts that the server executes atomically.
+//! Lua scripts that the server executes atomically.
 
 use redis::Script;
 
-/// The scripts. The source of each script is sent once per server, and afterwards only its hash.
+/// The Lua scripts. The source of each script is sent to a server only once; afterwards, only the
+/// script's hash is sent.
 pub(super) struct Scripts {
     pub(super) begin: Script,
     pub(super) append: Script,
@@ -37,8 +38,8 @@ impl Default for Scripts {
     }
 }
 
-/// Starts an attempt. Even if only the owner key was lost, the new epoch is higher than the epochs
-/// in the log.
+/// Starts an attempt at a run. Even if only the owner key was lost, the new epoch is higher than
+/// all epochs in the log.
 ///
 /// Keys: owner, log, alive. Arguments: token, expiry, process, lease.
 const BEGIN: &str = r"
@@ -53,9 +54,9 @@ redis.call('SET', KEYS[3], ARGV[3], 'PX', ARGV[4])
 return next
 ";
 
-/// Appends entries, unless another attempt was started or the entry before these entries is
-/// missing. If the log has higher ids, another program wrote those entries, and the log is deleted
-/// and written again.
+/// Appends entries, unless another attempt was started or the preceding entry is missing. If the
+/// log contains higher ids, another program has written those entries, and the log is deleted and
+/// written again.
 ///
 /// Keys: owner, log, alive. Arguments: epoch and token, id before the first entry or '', expiry,
 /// whether the entries end the log, id to trim before or '', then id and content of each entry.
@@ -86,8 +87,8 @@ redis.call('PUBLISH', KEYS[2], ARGV[#ARGV - 1])
 return {'ok', ''}
 ";
 
-/// Removes a log. If the log has no end, the script instead marks the run as dropped, for its
-/// readers.
+/// Removes a log. If the log contains no end entry, the script instead marks the run as dropped, so
+/// that the run's readers end.
 ///
 /// Keys: owner, log, alive. Arguments: epoch and token, whether it has an end, id and content of
 /// the marker, expiry.
@@ -126,8 +127,8 @@ local last = redis.call('XREVRANGE', KEYS[2], '+', '-', 'COUNT', 1)[1]
 return {'ok', last and last[1] or '0-0'}
 ";
 
-/// Announces a run under its key. The order numbers are times in microseconds, so that they
-/// increase even if the last order number is lost.
+/// Announces a run under its key. Order numbers are times in microseconds, so that they keep
+/// increasing even if the last order number is lost.
 ///
 /// Keys: runs, active. Arguments: run, key, expiry.
 const ANNOUNCE: &str = r"
@@ -144,8 +145,8 @@ redis.call('PUBLISH', KEYS[1], order)
 return order
 ";
 
-/// Announces a run that has already ended, unless another run of its key was announced after the
-/// start of the ended run.
+/// Announces a run that has already ended, unless another run for the same key was announced after
+/// the start of the ended run.
 ///
 /// Keys: runs. Arguments: run, the microseconds after the start of the run, expiry.
 const ANNOUNCE_ENDED: &str = r"
@@ -175,7 +176,7 @@ if last[1] == ARGV[2] or last[2] ~= ARGV[1] then redis.call('HDEL', KEYS[2], ARG
 return 1
 ";
 
-/// Announces a run again whose announcement was lost.
+/// Announces a run again after its announcement was lost.
 ///
 /// Keys: runs, active. Arguments: run, key, order, expiry.
 const ANNOUNCE_AGAIN: &str = r"
@@ -192,7 +193,7 @@ redis.call('HSET', KEYS[2], ARGV[1], ARGV[2])
 return 1
 ";
 
-/// Opens an inbox. The earlier owner of the inbox then finds a different token.
+/// Opens an inbox. The inbox's earlier owner notices that the token has changed.
 ///
 /// Keys: open, inbox. Arguments: token, lease.
 const OPEN: &str = r"
@@ -214,7 +215,7 @@ redis.call('PUBLISH', KEYS[2], '')
 return 'ok'
 ";
 
-/// Answers a command and removes it from the inbox.
+/// Answers a command and removes the command from the inbox.
 ///
 /// Keys: inbox, answer. Arguments: id of the entry, answer, channel.
 const ANSWER: &str = r"
@@ -224,7 +225,7 @@ redis.call('PUBLISH', ARGV[3], '')
 return 1
 ";
 
-/// Closes an inbox. The waiting commands are not handled.
+/// Closes an inbox. Commands that are still waiting are not handled.
 ///
 /// Keys: open, inbox. Arguments: token, channel of the answers.
 const CLOSE: &str = r"

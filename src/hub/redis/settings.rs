@@ -1,8 +1,8 @@
-//! Settings of a connection.
+//! The settings for a connection.
 
 use std::time::Duration;
 
-/// The settings of a connection.
+/// The settings for a connection.
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
     pub(super) prefix: String,
@@ -10,7 +10,7 @@ pub(super) struct Settings {
     pub(super) lease: Duration,
     /// How long a log is kept after its last entry.
     pub(super) expiry: Duration,
-    /// The maximum number of commands that wait for a run.
+    /// The maximum number of commands that can wait for a run.
     pub(super) max_waiting: usize,
     /// How long a sender waits for the answer to a command.
     pub(super) answer_limit: Duration,
@@ -33,8 +33,8 @@ impl Settings {
         to_ms(self.lease)
     }
 
-    /// Returns the expiry in milliseconds: at least four times the lease, so that no key expires
-    /// between heartbeats.
+    /// Returns the expiry in milliseconds. The expiry is at least four times the lease, so that no
+    /// key expires between two heartbeats.
     pub(super) fn expiry_ms(&self) -> u64 {
         to_ms(self.expiry.max(self.lease.saturating_mul(4)))
     }

@@ -1,4 +1,4 @@
-//! The connection that receives notifications.
+//! The connection over which notifications are received.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
@@ -15,14 +15,14 @@ use tokio::time::{sleep, timeout};
 use crate::hub::redis::connection::RESPONSE_LIMIT;
 use crate::lock::lock_ignoring_poison;
 
-/// The time between two attempts to connect.
+/// The time between two connection attempts.
 const RECONNECT_WAIT: Duration = Duration::from_millis(100);
 
 /// The time after which a connection without messages is tested with a ping.
 const PING_AFTER: Duration = Duration::from_secs(2);
 
-/// One connection for all channels of a process. A message only wakes the listener, which then
-/// reads the new entries.
+/// A single connection for all of a process's channels. A message only wakes the listener, which
+/// then reads the new entries.
 #[derive(Default)]
 pub(super) struct Wakeups {
     channels: Mutex<HashMap<String, Channel>>,
@@ -34,7 +34,7 @@ struct Channel {
     news: watch::Sender<News>,
 }
 
-/// The last message of a channel, and the number of messages so far.
+/// The last message on a channel, and the number of messages so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct News {
     count: u64,
@@ -42,7 +42,7 @@ pub(super) struct News {
     pub(super) message: Option<String>,
 }
 
-/// A listener on a channel, which listens until dropped.
+/// Listens on a channel until dropped.
 pub(super) struct Listener {
     wakeups: Arc<Wakeups>,
     channel: String,
@@ -50,8 +50,8 @@ pub(super) struct Listener {
 }
 
 impl Wakeups {
-    /// Creates a listener on a channel. The listener first reads the existing state. The listener
-    /// is notified when the channel is subscribed to, and when the connection is lost or
+    /// Creates a listener on a channel. The caller must first read the existing state. The listener
+    /// is also notified when the channel has been subscribed to, and when the connection is lost or
     /// re-established.
     pub(super) fn listen(self: &Arc<Self>, channel: String) -> Listener {
         let mut channels = lock_ignoring_poison(&self.channels);
@@ -64,7 +64,7 @@ impl Wakeups {
         Listener { wakeups: Arc::clone(self), channel, news }
     }
 
-    /// Keeps the connection established until the future is dropped.
+    /// Keeps the connection established until the returned future is dropped.
     pub(super) async fn drive(self: Arc<Self>, client: Client) {
         loop {
             if let Ok(Ok(pubsub)) = timeout(RESPONSE_LIMIT, client.get_async_pubsub()).await {
@@ -144,7 +144,7 @@ impl Wakeups {
     }
 }
 
-/// An event of a connection.
+/// An event from a connection.
 enum Notice {
     Message(redis::Msg),
     Change,

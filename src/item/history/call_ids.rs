@@ -6,14 +6,14 @@ use std::sync::Arc;
 use crate::item::history::node::drop_iteratively;
 use crate::item::used_id_filter::UsedIdFilter;
 
-/// The ids of the calls of a history.
+/// The call ids in a history.
 #[derive(Clone, Default)]
 pub(super) struct CallIds {
-    /// The ids of calls that were removed by rewrites.
+    /// The ids of calls that rewrites have removed.
     retired: Option<Arc<RetiredCallIds>>,
-    /// Every call id that is or was in the history.
+    /// Every call id that is or ever was in the history.
     pub(super) used_ids: UsedIdFilter,
-    /// The ids of calls without a result. The set is empty until these ids are needed.
+    /// The ids of calls that have no result. The set is empty until these ids are needed.
     pub(super) open_ids: HashSet<String>,
 }
 
@@ -43,13 +43,12 @@ impl CallIds {
     }
 }
 
-/// The known call ids, to which the call id of an appended item is compared in order to find
-/// duplicates.
+/// The known call ids, which are used to detect a duplicate id in an appended item.
 pub(super) enum SeenCallIds {
     /// The call ids have not been collected yet.
     NotCollected,
     /// The ids of all calls that are not tombstones.
     Collected(HashSet<String>),
-    /// The caller guarantees that no two call ids are equal.
+    /// The caller guarantees that all call ids are distinct.
     AllDistinct,
 }

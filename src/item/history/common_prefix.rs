@@ -1,4 +1,4 @@
-//! Compares the prefixes of two histories. The cost grows only with the number of items that the
+//! Compares the prefixes of two histories. The cost depends only on the number of items that the
 //! histories do not share.
 
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::item::history::History;
 
 impl History {
-    /// Returns the same items without the index and caches.
+    /// Returns a history with the same items, but without the index and caches.
     pub(crate) fn without_caches(&self) -> Self {
         Self { tip: self.tip.clone(), ..Self::from_id(Arc::clone(&self.id)) }
     }

@@ -1,4 +1,4 @@
-//! A cache of a history's encoded form.
+//! A cache for a history's encoded form.
 
 use std::any::Any;
 use std::sync::{Arc, Mutex, Weak};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, Weak};
 use crate::item::history::node::{Node, drop_iteratively};
 use crate::lock::lock_ignoring_poison;
 
-/// The maximum number of cached branches, which belong to a model, its fallback, and forks of the
+/// The maximum number of cached branches, for example for a model, its fallback, and forks of the
 /// history.
 const MAX_CACHE_BRANCHES: usize = 4;
 
@@ -15,23 +15,24 @@ const MAX_CACHE_BRANCHES: usize = 4;
 #[derive(Default)]
 pub(super) struct EncodeCache(Mutex<Vec<CacheBranch>>);
 
-/// The output of a single encoder, as a list of chunks. The cache lists the most recently used
-/// branch last.
+/// The output of a single encoder, as a list of chunks. The most recently used branch is last in
+/// the cache.
 #[derive(Clone)]
 struct CacheBranch {
     key: Arc<dyn Any + Send + Sync>,
     newest_chunk: Arc<EncodedChunk>,
 }
 
-/// The bytes that an encoder wrote for a range of items, linked to the older chunk before it.
+/// The bytes that an encoder wrote for a range of items, with a link to the preceding chunk.
 ///
 /// Chunks are immutable, so branches share the chunks before the point where they diverge.
 pub(crate) struct EncodedChunk {
-    /// The last item of the range. The item is compared by address and not kept alive.
+    /// The last item in the range. The item is compared by address, and this reference does not
+    /// keep it alive.
     last_node: Weak<Node>,
     len: usize,
     bytes: Box<[u8]>,
-    /// The number of bytes of this chunk and all older chunks.
+    /// The total number of bytes in this chunk and all older chunks.
     total_bytes: usize,
     /// The state from which the encoder continues after this chunk.
     encoder_state: Box<dyn Any + Send + Sync>,
@@ -64,12 +65,12 @@ impl EncodedChunk {
         }
     }
 
-    /// Returns the number of items that are encoded.
+    /// Returns the number of encoded items.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// Returns the number of bytes of this chunk and all older chunks.
+    /// Returns the total number of bytes in this chunk and all older chunks.
     pub(crate) fn total_byte_len(&self) -> usize {
         self.total_bytes
     }
@@ -139,7 +140,7 @@ impl EncodeCache {
                 None => CacheBranch { key: Arc::new(key), newest_chunk: Arc::clone(&newest) },
             };
             let before = std::mem::replace(&mut line.newest_chunk, newest);
-            // Chunks of items that were dropped are useless.
+            // Chunks whose items were dropped are useless.
             let mut forgotten: Vec<CacheBranch> =
                 lines.extract_if(.., |line| !line.drop_stale_chunks()).collect();
             lines.push(line);
@@ -147,7 +148,7 @@ impl EncodeCache {
             forgotten.extend(lines.drain(..many));
             (forgotten, before)
         });
-        // Dropped after the lock is released, because it may take long.
+        // Dropped after the lock is released, because dropping may take a long time.
         drop(forgotten);
     }
 

@@ -2,13 +2,13 @@
 
 use crate::item::Item;
 
-/// The iterator that the [`iter`](crate::History::iter) method of [`History`](crate::History)
-/// returns.
+/// Iterates over the items in a history, oldest first; returned by
+/// [`History::iter`](crate::History::iter).
 #[derive(Clone, Debug)]
 pub struct Items<'a>(std::iter::Rev<std::vec::IntoIter<&'a Item>>);
 
 impl<'a> Items<'a> {
-    /// Collects an iterator of `len` items that starts with the newest item.
+    /// Creates the iterator from `len` items that are given newest first.
     pub(super) fn from_newest_first(
         newest_first: impl Iterator<Item = &'a Item>,
         len: usize,

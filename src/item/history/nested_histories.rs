@@ -7,23 +7,24 @@ use crate::item::history::History;
 use crate::item::{EffectReport, Item, ItemKind, PendingCall, ToolCall};
 
 impl History {
-    /// Returns the history of the sub-agent that the call `call_id` runs, if that sub-agent was
-    /// suspended because it has pending calls. The id of the nested history is the id of this
-    /// history, a slash and the call id.
+    /// Returns the history of the sub-agent run by the call `call_id`, if that sub-agent was
+    /// suspended because it has pending calls. The nested history's id consists of this history's
+    /// id, a slash and the call id.
     ///
-    /// A nested history is kept until its call has a result. Nested histories are serialized in the
-    /// field `nested` of this history, and never sent to the model of this history.
+    /// A nested history is kept until the call that runs the sub-agent has a result. Nested
+    /// histories are serialized in this history's `nested` field, and are never sent to the parent
+    /// agent's model.
     pub fn nested_history(&self, call_id: &str) -> Option<&Self> {
         self.index.nested_histories.get(call_id)
     }
 
-    /// Returns the calls that wait for a verdict or an external result, in order. Calls of
-    /// completed turns wait as long as they have no result. A call whose sub-agent was suspended is
-    /// not listed. Instead, the sub-agent's pending calls are listed, each with the path to that
-    /// call.
+    /// Returns the calls that are waiting for a verdict or an external result, in order. Every call
+    /// from a completed turn is waiting until it has a result. A call whose sub-agent was suspended
+    /// is not listed; instead, the sub-agent's pending calls are listed, each with its path.
     ///
-    /// The arguments are those that the model wrote. If a hook has rewritten the arguments of a
-    /// call, [`Outcome::pending`](crate::Outcome::pending) has the rewritten arguments.
+    /// The returned calls contain the arguments written by the model. If a hook has rewritten a
+    /// call's arguments, [`Outcome::pending`](crate::Outcome::pending) contains the rewritten
+    /// arguments.
     pub fn pending_calls(&self) -> Vec<PendingCall> {
         let mut pending = Vec::new();
         for call in self.unanswered_calls() {
@@ -38,8 +39,8 @@ impl History {
         pending
     }
 
-    /// Stores the history of the suspended sub-agent that the open call `call_id` runs. Does
-    /// nothing if the call is not open.
+    /// Stores the history of the suspended sub-agent run by the open call `call_id`. Does nothing
+    /// if the call is not open.
     pub(crate) fn set_nested_history(&mut self, call_id: &str, nested: Self) {
         let is_it = |call: &ToolCall| call.call_id == call_id;
         if !self.unanswered_calls().iter().any(is_it) {
@@ -54,7 +55,8 @@ impl History {
         self.index.nested_histories.keys().map(String::as_str)
     }
 
-    /// Collects the effects so far of the suspended sub-agent that the call `call_id` runs.
+    /// Collects the effects reported so far by the suspended sub-agent that the call `call_id`
+    /// runs.
     pub(crate) fn nested_effect_report(&self, call_id: &str) -> EffectReport {
         let mut report = EffectReport::default();
         if let Some(nested) = self.nested_history(call_id) {
@@ -86,7 +88,7 @@ impl History {
         }
     }
 
-    /// Removes the history of the suspended sub-agent that the call `call_id` runs.
+    /// Removes the history of the suspended sub-agent run by the call `call_id`.
     pub(super) fn remove_nested_history(&mut self, call_id: &str) {
         if self.index.nested_histories.contains_key(call_id) {
             self.index_mut().nested_histories.remove(call_id);
@@ -104,7 +106,8 @@ impl History {
         self.index_mut().nested_histories = nested;
     }
 
-    /// Changes the history's id, which is also the prefix of the ids of nested histories.
+    /// Changes the history's id, and the ids of its nested histories, which start with the
+    /// history's id.
     pub(super) fn with_id(mut self, id: Arc<str>) -> Self {
         if !self.index.nested_histories.is_empty() {
             for (call_id, history) in &mut self.index_mut().nested_histories {

@@ -1,11 +1,11 @@
-//! A node in the chain of items.
+//! A node in a history's chain of items.
 
 use std::iter::successors;
 use std::sync::Arc;
 
 use crate::item::Item;
 
-/// An item, linked to the items before it.
+/// An item, with a link to the preceding items.
 pub(super) struct Node {
     pub(super) item: Item,
     pub(super) parent: Option<Arc<Node>>,
@@ -34,7 +34,7 @@ small"
 pub(super) struct SettleState {
     /// Whether the items are invalid in a way that no later item can repair.
     pub(super) is_invalid: bool,
-    /// Whether a call has no result yet.
+    /// Whether at least one call has no result yet.
     pub(super) has_open_calls: bool,
     pub(super) has_results: bool,
     pub(super) turn_ended: bool,

@@ -1,4 +1,4 @@
-//! The Anthropic Messages wire, <https://docs.anthropic.com/en/api/messages-streaming>.
+//! The Anthropic Messages API, <https://docs.anthropic.com/en/api/messages-streaming>.
 
 mod decode;
 mod encode;

@@ -1,4 +1,4 @@
-//! The server side of the Anthropic Messages wire, for tests,
+//! The server side of the Anthropic Messages API, for use in tests,
 //! <https://docs.anthropic.com/en/docs/build-with-claude/streaming>.
 
 use serde_json::{Value, json};
@@ -33,15 +33,14 @@ struct MessageWriter {
     id: String,
     sign_fn: fn(&str) -> Option<String>,
     open_block: Option<(u32, OpenBlock)>,
-    /// Whether the `ping` event after the first `content_block_start` was sent.
+    /// Whether the `ping` event that follows the first `content_block_start` event has been sent.
     has_pinged: bool,
 }
 
-/// The kind of the content block that is open.
+/// The kind of content block that is currently open.
 enum OpenBlock {
     Text,
-    /// The thinking text so far, and the signature of the thinking block if the script sets a
-    /// signature.
+    /// The thinking text so far, and the thinking block's signature, if the test script sets one.
     Thinking(String, Option<String>),
     Call,
 }
@@ -64,13 +63,13 @@ impl MessageWriter {
             "content": [],
             "stop_reason": null,
             "stop_sequence": null,
-            // Only the start of the answer has been generated at this point.
+            // Only the start of the answer has been generated when this event is sent.
             "usage": usage_fields(Usage { output_tokens: usage.output_tokens.min(1), ..usage }),
         } }));
         Box::new(writer)
     }
 
-    /// Opens a block, unless a text or thinking block with this index is already open.
+    /// Opens a block unless a text or thinking block with this index is already open.
     fn open_block(&mut self, index: u32, open: OpenBlock, block: &Value) {
         let same = match (&self.open_block, &open) {
             (Some((at, OpenBlock::Text)), OpenBlock::Text)
@@ -197,8 +196,8 @@ impl TurnWriter for MessageWriter {
     }
 }
 
-/// Returns the usage in the wire format, where `input_tokens` excludes the cached tokens that were
-/// read and those that were written.
+/// Returns the usage in the wire format, in which `input_tokens` excludes tokens read from the
+/// cache and tokens written to the cache.
 fn usage_fields(usage: Usage) -> Value {
     let cached = usage.cache_read_input_tokens + usage.cache_write_input_tokens;
     json!({

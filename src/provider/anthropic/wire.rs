@@ -1,4 +1,4 @@
-//! The provider for Anthropic Messages over HTTP.
+//! The provider for the Anthropic Messages API over HTTP.
 
 use super::Decoder;
 use super::encode::{BodyHead, PrefixMismatchBehavior, encode_body};
@@ -13,9 +13,9 @@ use crate::request::Request;
 /// commas."
 const BETA_HEADER: &str = "anthropic-beta";
 
-/// A model served over the Anthropic Messages wire. Cheap to clone.
+/// A model served over the Anthropic Messages API. Cheap to clone.
 ///
-/// The API key is sent in the header `x-api-key`. The base URL is given without `/v1`, as in
+/// The API key is sent in the `x-api-key` header. The base URL does not include `/v1`, as in
 /// Anthropic's SDKs.
 ///
 /// ```
@@ -26,7 +26,7 @@ const BETA_HEADER: &str = "anthropic-beta";
 /// ```
 pub type Anthropic = HttpProvider<Messages>;
 
-/// The Anthropic Messages wire, <https://docs.anthropic.com/en/api/messages>.
+/// The wire format of the Anthropic Messages API, <https://docs.anthropic.com/en/api/messages>.
 #[derive(Clone, Debug)]
 pub struct Messages {
     prefix_mismatch_behavior: PrefixMismatchBehavior,
@@ -37,7 +37,7 @@ pub struct Messages {
 /// The service that hosts the API.
 #[derive(Clone, Debug)]
 enum Host {
-    /// Anthropic's own API, or a server that is compatible with it.
+    /// Anthropic's own API, or a compatible server.
     Vendor,
     /// Vertex AI, where the beta features are listed in the request body.
     Vertex { betas: Vec<String> },
@@ -72,7 +72,7 @@ impl Wire for Messages {
         }
     }
 
-    /// Returns the header with the version of the API that this implementation was written for.
+    /// Returns the header that specifies the API version for which this implementation was written.
     fn headers(&self) -> &[(&'static str, &'static str)] {
         match self.host {
             Host::Vendor => &[("anthropic-version", "2023-06-01")],
@@ -116,24 +116,24 @@ impl Anthropic {
     /// Stops asking Anthropic to drop reasoning whose preceding context has changed.
     ///
     /// The newest models bind each thinking block to everything before that block: the tools, the
-    /// system prompt and the messages. Such a model refuses a request if something before a
-    /// thinking block has changed after the block was written, for example by compaction. Requests
+    /// system prompt and the messages. Such a model rejects a request if anything before a thinking
+    /// block has changed since the block was written, for example because of compaction. Requests
     /// to Anthropic's own address that contain thinking blocks therefore set `drop_block`. With
     /// `drop_block`, thinking blocks that no longer match their context are not shown to the model.
-    /// [`input_transformations`](crate::provider::anthropic::input_transformations) returns the
-    /// dropped thinking blocks.
+    /// [`input_transformations`](crate::provider::anthropic::input_transformations) reports which
+    /// thinking blocks were dropped.
     ///
-    /// After a call of this method, `drop_block` is not sent, and Anthropic refuses a request whose
-    /// thinking blocks no longer match their context.
+    /// After this method is called, `drop_block` is not sent, and Anthropic rejects any request
+    /// whose thinking blocks no longer match their context.
     pub fn without_drop_block(self) -> Self {
         self.update_wire(|wire| wire.prefix_mismatch_behavior = PrefixMismatchBehavior::Unspecified)
     }
 
-    /// Enables a beta feature by the name that the feature's documentation gives for the
-    /// `anthropic-beta` header. Call this method once for each beta feature.
+    /// Enables the beta feature with this name, which is the name that the feature's documentation
+    /// gives for the `anthropic-beta` header. Call this method once for each beta feature.
     ///
-    /// If `name` is an invalid header value, each turn fails with
-    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest).
+    /// If `name` is not a valid header value, every turn fails with an
+    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error.
     ///
     /// ```
     /// use turnstream::provider::Anthropic;
@@ -154,14 +154,15 @@ impl Anthropic {
         }
     }
 
-    /// Lets the model search for the tools of a [searchable](crate::Toolkit::deferred_specs)
-    /// toolkit. The tools of a searchable toolkit are sent with `defer_loading`, together with the
-    /// server tool `tool_search_tool_bm25_20251119`. The model sees only the tools that a search
-    /// has found.
+    /// Lets the model search for tools in a [searchable](crate::Toolkit::deferred_specs) toolkit.
+    /// The tools in a searchable toolkit are sent with `defer_loading`, together with the server
+    /// tool `tool_search_tool_bm25_20251119`. The model sees only the tools that a search has
+    /// found.
     ///
     /// Tool search is off by default, because older models and most compatible servers do not
-    /// support it. Anthropic's own API, Vertex AI and Azure accept tool search without a beta
-    /// header. Other hosts may require a beta header, which [`with_beta`](Self::with_beta) sets.
+    /// support tool search. Anthropic's own API, Vertex AI and Azure accept tool search without a
+    /// beta header. Other hosts may require a beta header, which can be set with
+    /// [`with_beta`](Self::with_beta).
     ///
     /// ```
     /// use turnstream::Provider;
@@ -174,8 +175,8 @@ impl Anthropic {
         self.update_wire(|wire| wire.has_tool_search = true)
     }
 
-    /// Switches to the Vertex AI variant of the wire. On Vertex AI, the model is part of the URL,
-    /// and the API version and the beta features are sent in the body instead of headers.
+    /// Switches to the Vertex AI variant of the wire format. On Vertex AI, the model is part of the
+    /// URL, and the API version and the beta features are sent in the body instead of headers.
     pub(in crate::provider) fn for_vertex(self) -> Self {
         self.update_wire(|wire| wire.host = Host::Vertex { betas: Vec::new() })
     }

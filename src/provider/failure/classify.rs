@@ -1,4 +1,4 @@
-//! Classifies the errors of vendors by tables of phrases and codes. To support a new wording, add a
+//! Classifies vendors' errors using tables of phrases and codes. To support a new wording, add a
 //! row to a table.
 
 use crate::error::{AuthProblem, ErrorKind, RateLimitScope};
@@ -15,8 +15,9 @@ use RateLimitScope::{
     Concurrency, Daily, InputTokens, OutputTokens, RequestSize, Requests, Tokens,
 };
 
-/// Phrases of messages, in lower case; the first match decides the kind. A message is searched if
-/// the codes do not decide, since many vendors call every error an invalid request.
+/// The phrases that determine an error's kind, in lower case; the first phrase found in the message
+/// determines the kind. A message is searched only if the error's codes do not determine the kind,
+/// since many vendors call every error an invalid request.
 const KIND_PHRASES: &[(ErrorKind, &[&str])] = &[
     // The wording of Anthropic and Bedrock.
     (ContextWindow, &["prompt is too long", "input is too long for requested model"]),
@@ -72,8 +73,8 @@ const KIND_PHRASES: &[(ErrorKind, &[&str])] = &[
     (Unsupported, &["input is not supported", " requires --"]),
 ];
 
-/// Phrases that show which rate limit was exceeded; the first match decides. Google reports the
-/// names of its quotas instead of a message.
+/// Phrases that show which rate limit was exceeded; the first match determines the result. Google
+/// reports the names of quotas instead of a message.
 const SCOPE_PHRASES: &[(RateLimitScope, &[&str])] = &[
     (RequestSize, &["request too large"]),
     (Daily, &["per day", "per-day", "per_day", "perday", "daily", "(rpd)", "(tpd)"]),
@@ -87,7 +88,7 @@ const SCOPE_PHRASES: &[(RateLimitScope, &[&str])] = &[
     (Requests, &["free_tier_requests"]),
 ];
 
-/// Codes and phrases that show why authentication failed; the first match decides.
+/// Codes and phrases that show why authentication failed; the first match determines the result.
 const AUTH_PHRASES: &[(AuthProblem, &[&str])] = &[
     // The wording of Azure, whose message covers several causes.
     (InvalidKey, &["access token is missing, invalid"]),
@@ -104,8 +105,8 @@ const AUTH_PHRASES: &[(AuthProblem, &[&str])] = &[
     (InvalidKey, &["invalid", "incorrect", "not valid", "unauthenticated", "user not found"]),
 ];
 
-/// Returns the kind of an error, by the most specific evidence: a specific code, then the message,
-/// then the status, then a general code.
+/// Determines an error's kind from the most specific evidence available: a specific code, then the
+/// message, then the status, then a general code.
 pub(super) fn error_kind(status: Option<u16>, error_body: &ErrorBody) -> ErrorKind {
     let word = |table| {
         first_match(table, |word| error_body.codes.iter().any(|code| is_same_code(code, word)))
@@ -121,18 +122,18 @@ pub(super) fn error_kind(status: Option<u16>, error_body: &ErrorBody) -> ErrorKi
         .unwrap_or(ErrorKind::Other)
 }
 
-/// Returns the value of the first row with a matching word.
+/// Returns the value in the first row of the table that contains a matching word.
 fn first_match<T: Copy>(table: &[(T, &[&str])], fits: impl Fn(&str) -> bool) -> Option<T> {
     table.iter().find(|(_, words)| words.iter().any(|word| fits(word))).map(|(means, _)| *means)
 }
 
-/// Returns whether two codes are equal apart from the naming convention, such as
-/// `rate_limit_error`, `RateLimitError` and `com.vendor#RateLimitException`.
+/// Returns whether two codes differ at most in their naming convention, as in `rate_limit_error`,
+/// `RateLimitError` and `com.vendor#RateLimitException`.
 fn is_same_code(a: &str, b: &str) -> bool {
     normalize_code(a).eq(normalize_code(b))
 }
 
-/// Returns the significant letters of a code.
+/// Returns the letters of a code that are significant for comparing codes.
 fn normalize_code(word: &str) -> impl Iterator<Item = char> {
     let name = word.rsplit(['#', '/']).next().unwrap_or_default();
     let name = name.strip_suffix("exception").unwrap_or(name);
@@ -146,9 +147,9 @@ fn kind_from_context_limits(error_body: &ErrorBody) -> Option<ErrorKind> {
     .then_some(ContextWindow)
 }
 
-/// Returns whether an error with this status may be of this kind. A status for an invalid key is
-/// not reclassified because the message mentions a limit. A billing error is not reclassified
-/// because of a code such as Google's `RESOURCE_EXHAUSTED`.
+/// Returns whether an error with this status may be of this kind. For example, an error whose
+/// status reports an invalid key is not reclassified because its message mentions a limit, and a
+/// billing error is not reclassified because of a code such as Google's `RESOURCE_EXHAUSTED`.
 fn is_consistent_with_status(kind: ErrorKind, status: Option<u16>) -> bool {
     match status {
         Some(401) => kind == Auth || kind == Billing,
@@ -162,10 +163,10 @@ fn kind_from_status(status: u16) -> ErrorKind {
     match status {
         401 | 403 | 407 => Auth,
         402 => Billing,
-        // The status 524 is Cloudflare's, for an origin server that took too long.
+        // Cloudflare uses the status 524 if the origin server took too long.
         408 | 504 | 524 => Timeout,
         429 => RateLimited,
-        // The status 498 is Groq's: "Flex Tier Capacity Exceeded"; 529 is Anthropic's.
+        // Groq uses the status 498 ("Flex Tier Capacity Exceeded"), and Anthropic uses 529.
         498 | 503 | 529 => Overloaded,
         501 => Unsupported,
         // OpenAI's SDKs retry the status 409: "the server may return 409 on lock timeouts". The
@@ -193,7 +194,8 @@ pub(super) fn auth_problem(error_body: &ErrorBody) -> Option<AuthProblem> {
     first_match(AUTH_PHRASES, |piece| error_body.text.contains(piece) || in_words(piece))
 }
 
-/// Messages about a model that the server does not have, as two parts of a sentence, in order.
+/// The phrases in messages about a model that the server does not offer. Both strings in a pair
+/// must occur in a sentence, in this order.
 const UNKNOWN_MODEL_PHRASES: &[(&str, &str)] = &[
     // The wording of OpenAI, Groq, xAI, vLLM, Hugging Face, Cerebras, DeepSeek, Google, Ollama,
     // Fireworks and Cohere.
@@ -217,7 +219,7 @@ const UNKNOWN_MODEL_PHRASES: &[(&str, &str)] = &[
     ("model", "not supported by any provider"),
 ];
 
-/// The codes for a model that the server does not have.
+/// The codes for a model that the server does not offer.
 const UNKNOWN_MODEL_CODES: [&str; 5] = [
     "model_not_found",
     "model_not_available",
@@ -226,9 +228,9 @@ const UNKNOWN_MODEL_CODES: [&str; 5] = [
     "unknown_model",
 ];
 
-/// Returns the invalid part of the request if no field names it. The part is the model, or the path
-/// at the start of the message, as Anthropic sends it: `messages.3.content.0.text: must not be
-/// empty`.
+/// Returns the invalid part of the request, for an error body without a field that names the part.
+/// The result is either the model, or the path at the start of the message, as Anthropic sends it:
+/// `messages.3.content.0.text: must not be empty`.
 pub(super) fn refused_parameter(error_body: &ErrorBody) -> Option<String> {
     if is_unknown_model(error_body) {
         return Some("model".to_owned());

@@ -1,9 +1,10 @@
-//! Reads the context limit and the requested tokens from error messages.
+//! Reads the context limit and the number of requested tokens from error messages.
 
 use crate::error::ContextLimits;
 
-/// The patterns of error messages, in lower case. `{limit}` and `{requested}` are numbers, and two
-/// `{requested}` are added. `*` matches any text. Text before and after the pattern is ignored.
+/// The patterns for error messages, in lower case. `{limit}` and `{requested}` match numbers, and
+/// two `{requested}` numbers are added up. `*` matches any text. Text before and after the pattern
+/// is ignored.
 const LIMIT_PATTERNS: &[&str] = &[
     // The message of Anthropic.
     "prompt is too long: {requested} tokens > {limit} maximum",
@@ -45,13 +46,13 @@ const LIMIT_PATTERNS: &[&str] = &[
     "number of tokens in the prompt cannot exceed {limit} - received {requested}",
 ];
 
-/// Reads the context limits from a message in lower case.
+/// Reads the context limits from a lower-case message.
 pub(super) fn read_context_limits(text: &str) -> Option<ContextLimits> {
     LIMIT_PATTERNS.iter().find_map(|message| match_pattern(message, text, ContextLimits::default()))
 }
 
-/// Finds the first position in `text` that matches the pattern `message`, and adds its numbers to
-/// `limits`.
+/// Finds the first position in `text` that matches the pattern `message`, and adds the matched
+/// numbers to `limits`.
 fn match_pattern(message: &str, text: &str, limits: ContextLimits) -> Option<ContextLimits> {
     let at_number = |(at, c): (usize, char)| {
         let before = text[..at].chars().next_back();
@@ -92,7 +93,7 @@ fn match_pattern_at(
     }
 }
 
-/// Reads a number, which may contain commas. Returns the number and the text after it.
+/// Reads a number, which may contain commas. Returns the number and the text after the number.
 fn read_number(text: &str) -> Option<(u64, &str)> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != ',').unwrap_or(text.len());
     let written = text[..end].trim_end_matches(',');

@@ -1,4 +1,4 @@
-//! Reads the body of an error in all formats that servers use.
+//! Reads the body of an error response in all formats that servers use.
 
 use bytes::Bytes;
 use serde_json::{Map, Value};
@@ -6,30 +6,32 @@ use serde_json::{Map, Value};
 use crate::error::ContextLimits;
 use crate::sse::FrameReader;
 
-/// The maximum number of bytes of a message that are shown.
+/// The maximum number of bytes shown of a message.
 const MAX_MESSAGE_BYTES: usize = 500;
 
-/// The maximum number of bytes of a message that are searched. Gateways put their own text before
-/// the message of the server that failed.
+/// The maximum number of bytes searched in a message. Gateways put their own text before the failed
+/// server's message.
 const MAX_EXAMINED_BYTES: usize = 4 * MAX_MESSAGE_BYTES;
 
-/// The maximum nesting depth of an error, since gateways wrap the errors that they receive.
+/// The maximum nesting depth of an error. Errors are nested because gateways wrap the errors that
+/// they receive.
 const MAX_DEPTH: usize = 8;
 
 #[derive(Debug, Default)]
 pub(super) struct ErrorBody {
-    /// The message for people, in a single line.
+    /// The human-readable message, in a single line.
     pub(super) message: String,
-    /// All text that is meant for people, in lower case, in which phrases are searched.
+    /// All human-readable text, in lower case, in which phrases are searched.
     pub(super) text: String,
-    /// All codes that are meant for programs: types, codes and reasons, in lower case.
+    /// All machine-readable codes, in lower case: types, codes and reasons.
     pub(super) codes: Vec<String>,
-    /// An HTTP error status that is named in the body.
+    /// The HTTP error status in the body, if any.
     pub(super) status: Option<u16>,
     pub(super) parameter: Option<String>,
     pub(super) context_limits: Option<ContextLimits>,
     pub(super) request_id: Option<String>,
-    /// The value of Google's `retryDelay`, or of the `retry-after` header that a gateway received.
+    /// The value of Google's `retryDelay` field, or of the `retry-after` header that a gateway
+    /// received.
     pub(super) retry_delay: Option<String>,
     pub(super) reset_delay: Option<String>,
 }
@@ -48,7 +50,7 @@ pub(in crate::provider) fn is_error_object(json: &str) -> bool {
     })
 }
 
-/// The names of fields that contain a message, or an object with a message.
+/// The names of fields that contain a message or an object with a message.
 const MESSAGE_FIELDS: [&str; 8] =
     ["message", "error", "detail", "errors", "Message", "msg", "error_msg", "error_description"];
 
@@ -61,7 +63,7 @@ impl ErrorBody {
                 Some(parsed) => parsed,
                 None => Self::from_text(&data),
             },
-            // The HTML page of a proxy has no information about the server that failed, and
+            // A proxy's HTML page contains no information about the server that failed, and
             // truncated JSON is not a readable message.
             (None, None | Some('<' | '{' | '[')) => Self::default(),
             (None, Some(_)) => Self::from_text(body),
@@ -129,12 +131,12 @@ impl ErrorBody {
         let param = param.filter(|name| !matches!(*name, "" | "None"));
         self.parameter = self.parameter.take().or_else(|| param.map(str::to_owned));
         let number = |name: &str| object.get(name).and_then(Value::as_u64);
-        // A field of llama.cpp.
+        // Only llama.cpp sends this field.
         if number("n_ctx").is_some() {
             self.context_limits =
                 Some(ContextLimits::new(number("n_ctx"), number("n_prompt_tokens")));
         }
-        // A field of Groq.
+        // Only Groq sends this field.
         if object.contains_key("failed_generation") {
             self.codes.push("failed_generation".to_owned());
         }
@@ -183,7 +185,7 @@ impl ErrorBody {
         }
     }
 
-    /// Reads an error detail of Google,
+    /// Reads an error detail in Google's format,
     /// <https://cloud.google.com/apis/design/errors#error_details>.
     fn read_google_detail(&mut self, detail: &Map<String, Value>) {
         let text = |object: &Map<String, Value>, name: &str| {
@@ -235,7 +237,7 @@ impl ErrorBody {
         self.codes.extend(exception_names(&whole).map(str::to_ascii_lowercase));
         self.text.push_str(&whole.to_lowercase());
         self.text.push(' ');
-        // Two messages are more informative than a single message, if both fit.
+        // Two messages are more informative than one message, if both fit.
         if self.message.is_empty() {
             self.message = line;
         } else if self.message.len() + line.len() < MAX_MESSAGE_BYTES {
@@ -244,8 +246,9 @@ impl ErrorBody {
     }
 }
 
-/// Returns the error data of a body that is a stream of server-sent events although its status is
-/// an error. The data is that of the event with type `error`, or else of the first event.
+/// Returns the error data from a response with an error status whose body is nevertheless a stream
+/// of server-sent events. The result is the data of the event with type `error`, or else of the
+/// first event.
 fn sse_error_data(body: &str) -> Option<String> {
     let begins = ["data:", "event:", "error:", "id:", "retry:", ":"];
     if !begins.iter().any(|field| body.trim_start().starts_with(field)) {
@@ -266,14 +269,14 @@ fn sse_error_data(body: &str) -> Option<String> {
     data
 }
 
-/// Returns the names of exceptions in a message, which programs print before a colon.
+/// Returns the exception names in a message, which programs print before a colon.
 fn exception_names(message: &str) -> impl Iterator<Item = &str> {
     let names = message.split(' ').filter_map(|word| word.strip_suffix(':'));
     let names = names.filter_map(|name| name.rsplit('.').next());
     names.filter(|name| name.ends_with("Error") || name.ends_with("Exception"))
 }
 
-/// Joins a message to a single line of at most `longest` bytes, for people to read.
+/// Converts a message to a single human-readable line of at most `longest` bytes.
 fn to_single_line(text: &str, longest: usize) -> String {
     let mut line = String::new();
     for word in text.split_whitespace() {
@@ -291,7 +294,7 @@ fn to_single_line(text: &str, longest: usize) -> String {
 }
 
 /// Truncates a line between two words. If the last word is longer than half of the line, the line
-/// is truncated within that word, since some languages have no spaces.
+/// is truncated within that word, since some languages do not use spaces.
 fn truncate_message(line: &mut String, longest: usize) {
     let end = line.floor_char_boundary(longest);
     let space = line[..end].rfind(' ').filter(|at| *at >= longest / 2);

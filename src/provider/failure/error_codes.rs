@@ -1,4 +1,4 @@
-//! The error codes of vendors: types, codes and reasons, in lower case.
+//! The error codes that vendors use: types, codes and reasons, in lower case.
 
 use crate::error::ErrorKind;
 
@@ -7,8 +7,8 @@ use ErrorKind::{
     RateLimited, Server, Timeout, Unsupported,
 };
 
-/// The codes that determine an error's kind; the first match decides. An error may have several
-/// codes: for example, Groq's failed generations are invalid requests as well.
+/// The codes that determine an error's kind; the first match determines the kind. An error may have
+/// several codes: for example, Groq also reports a failed generation as an invalid request.
 pub(super) const SPECIFIC_CODES: &[(ErrorKind, &[&str])] = &[
     (ContextWindow, &["context_length_exceeded", "exceed_context_size_error"]),
     (ContextWindow, &["model_context_window_exceeded", "context_window_exceeded"]),
@@ -44,7 +44,7 @@ pub(super) const SPECIFIC_CODES: &[(ErrorKind, &[&str])] = &[
     (Unsupported, &["unimplemented"]),
 ];
 
-/// The codes that say little about an error, used only if there is no status.
+/// The codes that say little about an error and are used only if the status is unknown.
 pub(super) const GENERAL_CODES: &[(ErrorKind, &[&str])] = &[
     (InvalidRequest, &["invalid_request_error", "invalid_argument", "failed_precondition"]),
     (InvalidRequest, &["not_found", "not_found_error", "model_not_found", "request_too_large"]),

@@ -1,4 +1,4 @@
-//! Converts the errors that providers report to errors that a caller can act on.
+//! Converts errors that providers report to errors that a caller can act on.
 
 mod classify;
 mod context_limits;
@@ -16,7 +16,7 @@ use error_body::ErrorBody;
 pub(super) use error_body::is_error_object;
 
 /// Creates the error for a response with an error status. Dates in the body are converted to delays
-/// from the time `now`.
+/// relative to `now`.
 #[cfg(any(feature = "http", test))]
 pub(super) fn error_for_status(status: u16, body: &str, now: SystemTime) -> Error {
     let error_body = ErrorBody::from_body(body);
@@ -33,13 +33,13 @@ pub(super) fn error_for_status(status: u16, body: &str, now: SystemTime) -> Erro
     )
 }
 
-/// Creates the error that a server reports within a stream. `text` is the error's JSON (the value
-/// of `error`, or an object that contains it) or plain text. This function is for a
-/// [decoder](crate::provider::Decode) whose wire reports errors in frames of its own. Server-sent
-/// events of the type `error` are already handled.
+/// Creates an [`Error`] from an error that a server reports within a stream. `text` is either plain
+/// text or the error's JSON (the value of an `error` field, or an object that contains this field).
+/// Use this function in a [decoder](crate::provider::Decode) for a wire with its own frames for
+/// errors. Server-sent events with the type `error` are already handled.
 ///
 /// The function finds messages, codes and retry delays in all formats that servers are known to
-/// use. An error that cannot be classified is of kind [`Server`](ErrorKind::Server).
+/// use. An error that cannot be classified gets the kind [`Server`](ErrorKind::Server).
 ///
 /// ```
 /// use turnstream::ErrorKind;
@@ -62,12 +62,13 @@ pub(super) fn protocol_error(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::Protocol, message)
 }
 
-/// Creates the error reported within a stream, or in a body that has a success status but is not a
-/// stream.
+/// Creates the error that a server reports within a stream, or in a response with a success status
+/// whose body is not a stream.
 pub(super) fn embedded_error(text: &str, now: Option<SystemTime>) -> Error {
     let error_body = ErrorBody::from_body(text);
     let kind = match classify::error_kind(error_body.status, &error_body) {
-        // An unclassified error in the middle of a server's own response is the server's failure.
+        // An unclassified error in the middle of a server's own response counts as a server
+        // failure.
         ErrorKind::Other | ErrorKind::Protocol => ErrorKind::Server,
         kind => kind,
     };
@@ -79,7 +80,7 @@ pub(super) fn embedded_error(text: &str, now: Option<SystemTime>) -> Error {
     add_error_details(error, &error_body, error_body.status, now)
 }
 
-/// Adds the details in an error body that apply to the error's kind.
+/// Adds to an error the details from the error body that apply to the error's kind.
 fn add_error_details(
     mut error: Error,
     error_body: &ErrorBody,

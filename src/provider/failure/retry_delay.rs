@@ -1,11 +1,11 @@
-//! Reads the retry delay from the body of an error.
+//! Reads the retry delay from the body of an error response.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::http::{parse_delay, parse_duration_prefix};
 use crate::provider::failure::error_body::ErrorBody;
 
-/// Phrases that stand before a duration in a message, in lower case.
+/// The phrases that precede a duration in a message, in lower case.
 const DELAY_PREFIXES: &[&str] = &[
     "retry in ",
     "retry after ",
@@ -14,9 +14,9 @@ const DELAY_PREFIXES: &[&str] = &[
     "retry your request after ",
 ];
 
-/// Reads the retry delay from `retryDelay` of Google's `RetryInfo`, from the message ("Please try
-/// again in 1.5s"), or from the headers that a gateway received. Dates are ignored if `now` is
-/// `None`.
+/// Reads the retry delay from the `retryDelay` field of Google's `RetryInfo`, from the message
+/// ("Please try again in 1.5s"), or from the headers that a gateway received. Dates are ignored if
+/// `now` is `None`.
 pub(super) fn read_retry_delay(
     error_body: &ErrorBody,
     now: Option<SystemTime>,

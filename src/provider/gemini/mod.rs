@@ -1,4 +1,5 @@
-//! The wire of Gemini's streaming `generateContent`, <https://ai.google.dev/api/generate-content>.
+//! The Gemini API, with streaming responses from `generateContent`,
+//! <https://ai.google.dev/api/generate-content>.
 
 mod decode;
 mod encode;

@@ -1,18 +1,18 @@
-//! The provider data of the Gemini wire. Provider data contains the fields that are sent back, with
-//! their item, to the model that wrote the item.
+//! Provider data for the Gemini API. Provider data contains the fields that are sent back, together
+//! with their item, to the model that wrote the item.
 
 use serde::{Deserialize, Serialize};
 
 use crate::item::{ProviderData, RawJson};
 
-/// The name that identifies this wire in provider data.
+/// The name that identifies this API in provider data.
 pub(super) const PROVIDER_NAME: &str = "gemini";
 
-/// The fields of a part that are stored with the item of the part.
+/// The fields of a part that are stored with the corresponding item.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct PassthroughFields {
-    /// The id of the call, which is set only if the wire assigned an id to the call.
+    /// The call's id, which is set only if the API assigned an id to the call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) id: Option<String>,
     /// An empty string, which is set only if the part is an empty text part and not a thought.

@@ -1,4 +1,4 @@
-//! The server side of Gemini's `streamGenerateContent`, for tests,
+//! The server side of Gemini's `streamGenerateContent` method, for use in tests,
 //! <https://ai.google.dev/api/generate-content>.
 
 use serde_json::{Value, json};
@@ -50,12 +50,12 @@ struct ContentWriter {
     out: WriterOutput,
     id: String,
     model: String,
-    /// The token counts that are reported in every chunk before the last chunk.
+    /// The token counts reported in every chunk except the last one.
     usage: Usage,
-    /// Whether the model assigns ids to its calls and signs the first call of a turn.
+    /// Whether the model assigns ids to its calls and signs the first call in each turn.
     is_gemini_3: bool,
     sign_fn: fn(&str) -> Option<String>,
-    /// Finished calls, which are sent together in a single chunk.
+    /// The finished calls, which are sent together in a single chunk.
     buffered_calls: Vec<Value>,
     /// The call that is being written.
     open_call: BufferedCall,
@@ -93,7 +93,7 @@ impl ContentWriter {
         Ok(())
     }
 
-    /// Attaches the pending signature to a part, if a signature is pending.
+    /// Attaches the pending signature, if any, to a part.
     fn sign_part(&mut self, mut part: Value, signed: &str) -> Value {
         if let Some(signature) = self.pending_signature.take() {
             self.out.record_signature(&signature, signed);
@@ -102,7 +102,7 @@ impl ContentWriter {
         part
     }
 
-    /// Writes a part, with the pending signature if a signature is pending.
+    /// Writes a part, with the pending signature, if any.
     fn write_part(&mut self, part: Value) {
         self.flush();
         let part = self.sign_part(part, "");
@@ -118,7 +118,7 @@ impl ContentWriter {
             "promptTokenCount": usage.input_tokens,
             "totalTokenCount": usage.total(),
         });
-        // On this wire zero counts are left out, and reasoning tokens are counted separately.
+        // The API omits zero counts, and counts reasoning tokens separately.
         let signed = usage.output_tokens.saturating_sub(usage.reasoning_tokens);
         for (name, tokens) in [
             ("candidatesTokenCount", signed),
@@ -146,8 +146,7 @@ impl ContentWriter {
     }
 }
 
-/// Returns the content that the signature of a call covers, which is the name and arguments of the
-/// call.
+/// Returns the content that a call's signature covers, which is the call's name and arguments.
 pub(crate) fn signed_call_text(call: &Value) -> String {
     let args = call.get("args").cloned().unwrap_or_else(|| json!({}));
     format!("{}{args}", call["name"].as_str().unwrap_or_default())
@@ -205,7 +204,7 @@ impl TurnWriter for ContentWriter {
     fn stop(&mut self, reason: &StopReason, usage: Usage) -> Result<(), UnsupportedContent> {
         self.open_call.check_ended()?;
         let reason = match reason {
-            // The wire has no finish reason for tool calls.
+            // The API has no finish reason for tool calls.
             StopReason::Stop | StopReason::ToolCalls => "STOP",
             StopReason::MaxTokens => "MAX_TOKENS",
             StopReason::ContentFilter => "SAFETY",
@@ -221,7 +220,7 @@ impl TurnWriter for ContentWriter {
     }
 }
 
-/// Returns the `status` of an error, <https://ai.google.dev/gemini-api/docs/troubleshooting>.
+/// Returns an error's `status` value, <https://ai.google.dev/gemini-api/docs/troubleshooting>.
 fn error_status(kind: ErrorKind, status: u16) -> &'static str {
     match (kind, status) {
         (_, 404) => "NOT_FOUND",

@@ -1,4 +1,4 @@
-//! The provider for Gemini over HTTP.
+//! The provider for the Gemini API over HTTP.
 
 use super::passthrough::PROVIDER_NAME;
 use super::{Decoder, encode};
@@ -8,14 +8,14 @@ use crate::http::KeyHeader;
 use crate::provider::{Destination, EncodedRequest, HttpProvider, Wire};
 use crate::request::Request;
 
-/// A model served over the Gemini wire. Cheap to clone.
+/// A model served over the Gemini API. Cheap to clone.
 ///
-/// The API key is sent in the header `x-goog-api-key`. The base URL is given without `/v1beta`, as
+/// The API key is sent in the `x-goog-api-key` header. The base URL does not include `/v1beta`, as
 /// in Google's SDKs.
 ///
-/// The name of the model is part of the URL. A name with a `/`, such as `tunedModels/mine`, is used
-/// unchanged, and any other name is placed under `models/`. If the model name is invalid in a URL,
-/// each turn fails with [`InvalidRequest`](crate::ErrorKind::InvalidRequest).
+/// The model name is part of the URL. A name that contains a `/`, such as `tunedModels/mine`, is
+/// used unchanged, and any other name is prefixed with `models/`. If the model name is not valid in
+/// a URL, every turn fails with an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error.
 ///
 /// ```
 /// use turnstream::provider::Gemini;
@@ -25,7 +25,8 @@ use crate::request::Request;
 /// ```
 pub type Gemini = HttpProvider<GenerateContent>;
 
-/// The wire of Gemini's `generateContent`, <https://ai.google.dev/api/generate-content>.
+/// The wire format of Gemini's `generateContent` method,
+/// <https://ai.google.dev/api/generate-content>.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct GenerateContent;
@@ -42,8 +43,8 @@ impl Wire for GenerateContent {
         "https://generativelanguage.googleapis.com"
     }
 
-    /// Returns the path that requests server-sent events. Without `alt=sse`, the response is one
-    /// long JSON array.
+    /// Returns the URL path that requests server-sent events. Without `alt=sse`, the response is a
+    /// single long JSON array.
     fn path(&self, model: &str) -> &str {
         match model.trim_matches('/').contains('/') {
             true => "/v1beta/{model}:streamGenerateContent?alt=sse",

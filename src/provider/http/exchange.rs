@@ -1,4 +1,4 @@
-//! A request and its response, from encoding and sending to decoding.
+//! Performs a request, from encoding and sending the request to decoding the response.
 
 use std::borrow::Cow;
 use std::pin::Pin;
@@ -30,13 +30,13 @@ pub(super) struct PreparedTurn<W> {
     pub(super) wire: W,
     pub(super) settings: Arc<HttpSettings>,
     pub(super) model: Arc<str>,
-    /// Whether the model is the provider's own model, and not a model that the request names.
+    /// Whether the model is the provider's own model rather than a model that the request names.
     pub(super) is_own_model: bool,
 }
 
 impl<W: Wire> PreparedTurn<W> {
-    /// Creates a source that encodes and sends nothing before its first poll. Each attempt has its
-    /// own decoder.
+    /// Creates a source for the turn, which encodes and sends nothing before the first poll. Each
+    /// attempt at the request uses a new decoder.
     pub(super) fn into_turn_source(self, request: Request) -> impl TurnSource + Send + 'static {
         let (policy, allowed) = (self.settings.retry_policy.clone(), request.retries.clone());
         let first = match allowed.is_new_connection_required() {
@@ -67,8 +67,8 @@ impl<W: Wire> PreparedTurn<W> {
         let mut headers: Vec<Header> = vec![
             (Cow::Borrowed("content-type"), "application/json".to_owned()),
             (Cow::Borrowed("accept"), W::Framing::MEDIA_TYPE.to_owned()),
-            // Compressed bodies cannot be decoded by this crate, and without this header a server
-            // may send a compressed body.
+            // This crate cannot decompress bodies, and without this header, a server may send a
+            // compressed body.
             (Cow::Borrowed("accept-encoding"), "identity".to_owned()),
         ];
         for (name, value) in self.wire.headers() {
@@ -89,24 +89,24 @@ impl<W: Wire> PreparedTurn<W> {
     }
 }
 
-/// An encoded request without its authorization. The message is the same for all attempts.
+/// An encoded request without authorization. The message is the same for all attempts.
 struct HttpMessage {
     endpoint: Endpoint,
     headers: Vec<Header>,
     key_header: KeyHeader,
-    /// The headers that are sent after the key header and may replace it.
+    /// The headers that are sent after the key header and may replace the key header.
     wire_and_user_headers: Vec<Header>,
     body: Bytes,
 }
 
-/// The attempts at a turn over HTTP.
+/// Starts the attempts at a turn over HTTP.
 struct ExchangeAttempts<W> {
     prepared: PreparedTurn<W>,
-    /// The request of the turn; `None` after the model's output has started.
+    /// The turn's request; `None` after the model's output has started.
     request: Option<Box<Request>>,
-    /// The encoded request, which is kept from the first attempt until the output starts.
+    /// The encoded request, which is kept from the first attempt until the model's output starts.
     encoded: Option<Result<Arc<HttpMessage>, Error>>,
-    /// The connection policy of the first attempt.
+    /// The connection policy for the first attempt.
     first_connection: ConnectionPolicy,
 }
 
@@ -154,14 +154,14 @@ impl<W: Wire> ExchangeAttempts<W> {
     }
 }
 
-/// A response that is a stream.
+/// A streaming response that is being decoded.
 struct StreamingResponse<W: Wire> {
     decoding: Decoding<Body, W::Decoder, W::Framing>,
     request_id: Option<String>,
     secrets: Arc<[Secret]>,
 }
 
-/// Sends a request and waits for a response that is a stream.
+/// Sends a request and waits for the streaming response.
 async fn send_message<W: Wire>(
     asked: PreparedTurn<W>,
     message: Arc<HttpMessage>,
@@ -181,7 +181,7 @@ async fn send_message<W: Wire>(
     Ok(StreamingResponse { decoding, request_id, secrets })
 }
 
-/// A single attempt, up to the head of its response.
+/// A single attempt, from sending the request to receiving the head of the response.
 struct Attempt<W> {
     wire: W,
     settings: Arc<HttpSettings>,
@@ -255,7 +255,7 @@ impl<W: Wire> Attempt<W> {
     }
 }
 
-/// A request in progress. Secrets are masked in every error that the request returns.
+/// A request in progress. Secrets are masked in all errors from the request.
 #[expect(
     clippy::large_enum_variant,
     reason = "it streams for most of its life, and the whole turn is one allocation"
@@ -282,8 +282,8 @@ impl<W: Wire> TurnSource for Exchange<W> {
                     _ => error,
                 };
                 match PartialTurn::from_error(&error) {
-                    // The partial turn is the model's output, not the server's message, and the
-                    // cause has already been masked.
+                    // The partial turn contains the model's output, not a message from the server,
+                    // and the cause has already been masked.
                     Some(_) => error.map_text(hide),
                     None => error.map_text_and_sources(hide),
                 }
@@ -292,7 +292,7 @@ impl<W: Wire> TurnSource for Exchange<W> {
     }
 }
 
-/// Calls a method of a wire and converts a panic to an error of the turn.
+/// Calls a method of a wire and converts a panic to an error.
 fn catch_wire_panic<T>(f: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
     panic_to_error(ErrorKind::Panic, "the wire", f).flatten()
 }

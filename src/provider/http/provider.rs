@@ -13,17 +13,17 @@ use crate::request::Request;
 use crate::stream::{TurnStream, seal};
 use crate::turn::TurnBuilder;
 
-/// A provider that sends requests over HTTP, in the protocol of a [`Wire`]. An `HttpProvider` is
-/// cheap to clone.
+/// A provider that sends requests over HTTP, using the protocol that a [`Wire`] defines. An
+/// `HttpProvider` is cheap to clone.
 ///
 /// The types [`Anthropic`](crate::provider::Anthropic),
 /// [`OpenAiChat`](crate::provider::OpenAiChat),
 /// [`OpenAiResponses`](crate::provider::OpenAiResponses), [`Gemini`](crate::provider::Gemini) and
-/// [`Ollama`](crate::provider::Ollama) are `HttpProvider`s with the wires of these vendors. For a
-/// wire of your own, see [`from_wire`](Self::from_wire).
+/// [`Ollama`](crate::provider::Ollama) are `HttpProvider`s with the wires for these vendors. For a
+/// custom wire, see [`from_wire`](Self::from_wire).
 ///
-/// If no API key is set, requests are sent without a key. At the vendor's own address, a missing
-/// key is an error of the turn.
+/// If no API key is set, requests are sent without a key. If the requests go to the vendor's own
+/// address, however, a turn without a key fails.
 ///
 /// ```
 /// use turnstream::provider::Anthropic;
@@ -46,27 +46,27 @@ impl<W: Wire + Default> HttpProvider<W> {
 }
 
 impl<W: Wire> HttpProvider<W> {
-    /// Creates a provider for a model with the given wire, without an API key.
+    /// Creates a provider that uses the given wire and model, without an API key.
     pub fn from_wire(wire: W, model: impl Into<Arc<str>>) -> Self {
         let model = model.into();
         let settings = Arc::new(HttpSettings::new(&wire, &model));
         Self { model, wire, settings }
     }
 
-    /// Returns the wire, with its settings.
+    /// Returns the wire and the settings stored in it.
     pub fn wire(&self) -> &W {
         &self.wire
     }
 
     /// Sets the API key. The key is sent in the wire's key header, for example `x-api-key`, or in
-    /// the header set by [`with_key_header`](Self::with_key_header). This method is short for
+    /// the header set by [`with_key_header`](Self::with_key_header). This method is a shorthand for
     /// [`with_credential`](Self::with_credential) with a [`Credential::key`].
     pub fn with_api_key(self, key: impl AsRef<str>) -> Self {
         self.with_credential(Credential::key(key))
     }
 
-    /// Sets how requests are authorized: with a key, with a token that is fetched and refreshed, or
-    /// by signing each request. The credential replaces an earlier credential or key.
+    /// Sets the credential that authorizes requests: a key, a token that is fetched and refreshed,
+    /// or a signer that signs each request. The credential replaces any earlier credential or key.
     pub fn with_credential(self, credential: Credential) -> Self {
         self.update_settings(|settings| settings.credential = Some(credential))
     }
@@ -77,9 +77,9 @@ impl<W: Wire> HttpProvider<W> {
         self.update_settings(|settings| settings.key_header = Some(header))
     }
 
-    /// Sets the base URL, in the form that the vendor's SDKs expect: with `/v1` for the wires of
-    /// OpenAI, and without `/v1` for all others. A trailing `/` is ignored, and a query in the URL
-    /// is sent with every request.
+    /// Sets the base URL, in the form that the vendor's SDKs expect: with `/v1` for the OpenAI
+    /// wires, and without `/v1` for all other wires. A trailing `/` is ignored, and a query in the
+    /// URL is sent with every request.
     ///
     /// # Errors
     ///
@@ -90,17 +90,17 @@ impl<W: Wire> HttpProvider<W> {
         Ok(self.update_target(|settings| settings.base_url = Some(url)))
     }
 
-    /// Sets the path below the base URL, for servers whose path differs from the vendor's path:
-    /// `/chat` or `/models/{model}:rawPredict`. `{model}` is replaced by the model's name,
+    /// Sets the path below the base URL, for servers whose path differs from the vendor's path, for
+    /// example `/chat` or `/models/{model}:rawPredict`. `{model}` is replaced by the model's name,
     /// percent-encoded except for `/`. The path may include a query.
     pub fn with_path(self, path: impl Into<String>) -> Self {
         let path = path.into();
         self.update_target(|settings| settings.path = Some(path))
     }
 
-    /// Adds a query parameter to each request, for example `api-version`. The parameter replaces an
-    /// earlier parameter of the same name and a parameter in the path, but not a parameter in the
-    /// base URL.
+    /// Adds a query parameter to each request, for example `api-version`. The parameter replaces
+    /// any parameter with the same name that was added earlier or is in the path, but not one in
+    /// the base URL.
     pub fn with_query(self, name: impl Into<String>, value: impl Into<String>) -> Self {
         let (name, value) = (name.into(), value.into());
         self.update_target(|settings| {
@@ -114,17 +114,17 @@ impl<W: Wire> HttpProvider<W> {
         self.update_settings(|settings| settings.http_client = http)
     }
 
-    /// Adds a header to each request, for example for a gateway, a proxy, or a feature of the
-    /// vendor.
+    /// Adds a header to each request, for example for a gateway, a proxy, or an optional feature
+    /// that the vendor offers.
     ///
-    /// The header replaces a header of the same name that the provider or an earlier call has set,
-    /// including the key header. If the name contains a word such as `key`, `token`, `secret` or
-    /// `authorization`, the value is treated as a key. Such a value is masked in errors, and sent
-    /// over plain HTTP only to this machine.
+    /// The header replaces any header with the same name that was set by the provider or by an
+    /// earlier call, including the key header. If the name contains a word such as `key`, `token`,
+    /// `secret` or `authorization`, the value is treated as a key. Such a value is masked in
+    /// errors, and sent over plain HTTP only to this machine.
     ///
     /// If the name or the value is invalid in HTTP, the turn fails with an
     /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error. The turn also fails if the
-    /// header describes the body.
+    /// header describes the body, as `content-type` does.
     pub fn with_header(self, name: impl AsRef<str>, value: impl AsRef<str>) -> Self {
         self.update_settings(|settings| settings.set_header(name.as_ref(), value.as_ref()))
     }
@@ -132,58 +132,58 @@ impl<W: Wire> HttpProvider<W> {
     /// Allows sending the key over plain HTTP to another machine, for example in a private network.
     /// Everyone on the network path can read the key.
     ///
-    /// By default, a turn that would send a key in this way fails with an
+    /// By default, a turn that would send a key over plain HTTP to another machine fails with an
     /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error. Requests to this machine
     /// (`localhost`, `127.0.0.1`) and requests without a key are not affected.
     pub fn allow_plain_http(self) -> Self {
         self.update_settings(|settings| settings.allows_plain_http = true)
     }
 
-    /// Sets the timeouts. The timeouts apply to each attempt at a request.
+    /// Sets the timeouts, which apply separately to each attempt at a request.
     pub fn with_timeouts(self, timeouts: Timeouts) -> Self {
         self.update_settings(|settings| settings.timeouts = timeouts)
     }
 
-    /// Sets the number of attempts at a request and the delays between them: at most 3 attempts by
-    /// default.
+    /// Sets the maximum number of attempts at a request, 3 by default, and the delays between the
+    /// attempts.
     ///
     /// Failed connections and the statuses 408, 409, 429 and 5xx are retried, unless the server
     /// reports in `x-should-retry` or in its message that a retry cannot succeed. A request is not
-    /// retried once the model's output has started. The server's `retry-after` is obeyed up to
-    /// [`Backoff::max_retry_after`]. A connection that the server closed while it was idle is
-    /// replaced immediately, without a delay. Each delay is reported by a
-    /// [`Retrying`](crate::TurnEvent::Retrying) event before the delay starts.
+    /// retried once the model's output has started. A delay that the server requests with
+    /// `retry-after` is observed up to [`Backoff::max_retry_after`]. If the server has closed an
+    /// idle connection, the connection is replaced immediately, without a delay. Before each delay,
+    /// a [`Retrying`](crate::TurnEvent::Retrying) event reports the delay.
     ///
-    /// A [`Retry`](crate::provider::Retry) provider replaces these retries, and so does a fallback
-    /// provider.
+    /// If this provider is wrapped in a [`Retry`](crate::provider::Retry) provider or a fallback
+    /// provider, the wrapping provider handles failures in place of these retries.
     pub fn with_backoff(self, backoff: Backoff) -> Self {
         self.update_settings(|settings| settings.retry_policy.backoff = backoff)
     }
 
-    /// Sends each request once and returns its first error. The only exception is a
-    /// [token](Credential::token) that the server rejects. After a rejected token, the request is
-    /// sent once more with a new token.
+    /// Disables retries, so that each request is sent once and its first error is returned. The
+    /// only exception is a [token](Credential::token) that the server rejects: in this case, the
+    /// request is sent once more with a new token.
     pub fn without_retries(self) -> Self {
         self.with_backoff(Backoff { max_attempts: 1, ..Backoff::default() })
     }
 
-    /// Sets the source of randomness for the jitter of the delays.
+    /// Sets the source of randomness for the jitter in the retry delays.
     pub fn with_random(self, random: impl Random + 'static) -> Self {
         self.update_settings(|settings| settings.retry_policy.random = Arc::new(random))
     }
 
-    /// Changes the settings of the wire.
+    /// Changes the wire's settings.
     pub(in crate::provider) fn update_wire(mut self, change: impl FnOnce(&mut W)) -> Self {
         change(&mut self.wire);
         self.update_target(|_| {})
     }
 
-    /// Appends a text to the value of a header.
+    /// Appends a string to the value of a header.
     pub(in crate::provider) fn append_header(self, name: &str, value: &str) -> Self {
         self.update_settings(|settings| append_header(&mut settings.headers, name, value))
     }
 
-    /// Returns whether requests go to the wire's vendor itself.
+    /// Returns whether requests go to the vendor's own server.
     pub(in crate::provider) fn is_vendor_endpoint(&self) -> bool {
         self.settings.is_vendor_endpoint()
     }

@@ -1,4 +1,4 @@
-//! Determines from a response's head whether it is a stream or an error.
+//! Determines whether a response is a stream or an error.
 
 use crate::error::{AuthProblem, Error, ErrorKind, panic_to_error};
 use crate::framing::Framing;
@@ -7,7 +7,7 @@ use crate::provider::failure;
 use crate::provider::http::settings::is_retryable_by_default;
 use crate::provider::http::wire::{ErrorResponse, Wire};
 
-/// Returns the body if the response is a stream, and an error if the response is not a stream.
+/// Returns the body if the response is a stream, and an error otherwise.
 pub(super) async fn stream_body<W: Wire>(
     wire: &W,
     mut answer: Response,
@@ -59,8 +59,8 @@ pub(super) async fn stream_body<W: Wire>(
     })
 }
 
-/// Reads the text of a response that is not a stream, as far as the text arrives within the time
-/// limits. The error can be created without the text.
+/// Reads as much of the body of a response that is not a stream as arrives within the time limits.
+/// The body is optional for creating the error.
 async fn read_error_text(answer: &mut Response, deadlines: &mut TurnDeadlines) -> String {
     let mut words = Vec::new();
     let _ = deadlines.await_within_limits(answer.read_error_body(&mut words)).await;
@@ -84,8 +84,8 @@ fn not_a_stream_error(what: &str) -> Error {
     Error::new(ErrorKind::Protocol, message)
 }
 
-/// Adds the details of the headers to an error. Retry delays are always added; other details are
-/// added only if the body has none.
+/// Adds the details in the response's headers to an error. Retry delays are always added; other
+/// details are added only if the body did not contain them.
 fn add_header_details(mut error: Error, answer: &Response) -> Error {
     if let Some(retryable) = answer.should_retry_header().filter(|_| !answer.is_success()) {
         error = error.with_retryable(retryable);
@@ -95,7 +95,7 @@ fn add_header_details(mut error: Error, answer: &Response) -> Error {
         ErrorKind::RateLimited => answer.exhausted_rate_limit(),
         _ => (None, None),
     };
-    // The delay is the longest delay in the headers, or else the delay in the body.
+    // The retry delay is the longest delay in the headers, or else the delay in the body.
     let wait = answer.retry_after().filter(|_| may_be_sent_again);
     if let Some(wait) = wait.max(full_again).or(error.retry_after()) {
         error = error.with_retry_after(wait);

@@ -1,4 +1,4 @@
-//! The settings of an HTTP provider, which are the same for every wire.
+//! The settings for an HTTP provider, which are the same for every wire.
 
 use std::fmt;
 
@@ -24,32 +24,32 @@ const TRANSPORT_HEADERS: [&str; 6] = [
 pub(super) struct HttpSettings {
     pub(super) http_client: HttpClient,
     pub(super) credential: Option<Credential>,
-    /// The header for a key, if it differs from the wire's key header.
+    /// The header in which a key is sent, if different from the wire's key header.
     pub(super) key_header: Option<KeyHeader>,
     pub(super) timeouts: Timeouts,
     pub(super) retry_policy: RetryPolicy,
     /// The headers that the user has set. These headers are sent in addition to the wire's headers
-    /// and replace wire headers of the same name.
+    /// and replace wire headers with the same name.
     pub(super) headers: Vec<Header>,
-    /// Whether a key may be sent over plain HTTP to another machine.
+    /// Whether keys may be sent over plain HTTP to other machines.
     pub(super) allows_plain_http: bool,
-    /// The base URL, if it differs from the wire's base URL.
+    /// The base URL, if different from the wire's base URL.
     pub(super) base_url: Option<Endpoint>,
-    /// The path below the base URL, if it differs from the wire's path.
+    /// The path below the base URL, if different from the wire's path.
     pub(super) path: Option<String>,
     pub(super) query: Vec<(String, String)>,
     pub(super) target: RequestTarget,
 }
 
-/// The URLs that follow from the wire and the settings.
+/// The request URLs, computed from the wire and the settings.
 #[derive(Clone)]
 pub(super) struct RequestTarget {
-    /// The host of the vendor's own base URL, or `None` for a plain HTTP URL, which belongs to a
-    /// server of the user.
+    /// The host in the vendor's own base URL, or `None` for a plain HTTP URL, which belongs to the
+    /// user's own server.
     vendor_host: Option<String>,
-    /// The base URL, or the error if the URL is invalid.
+    /// The base URL, or an error if the URL is invalid.
     base_url: Result<Endpoint, Error>,
-    /// The URL for requests to the provider's own model, or the error if the URL cannot be built.
+    /// The URL for requests to the provider's own model, or an error if the URL cannot be built.
     pub(super) endpoint: Result<Endpoint, Error>,
 }
 
@@ -73,7 +73,7 @@ impl HttpSettings {
         settings
     }
 
-    /// Updates the target after a change of a setting that it depends on.
+    /// Updates the request target after a change to a setting that the target depends on.
     pub(super) fn resolve_target<W: Wire>(&mut self, wire: &W, model: &str) {
         let vendor = match wire.base_url() {
             "" => {
@@ -90,20 +90,20 @@ impl HttpSettings {
         self.target.endpoint = self.endpoint_for(wire, model);
     }
 
-    /// Returns the URL for requests to a model.
+    /// Returns the URL for requests to the given model.
     pub(super) fn endpoint_for<W: Wire>(&self, wire: &W, model: &str) -> Result<Endpoint, Error> {
         let base = self.target.base_url.as_ref().map_err(Error::clone)?;
         let path = self.path.as_deref().unwrap_or_else(|| wire.path(model));
         base.join(path, model, &self.query)
     }
 
-    /// Returns whether requests go to the vendor itself.
+    /// Returns whether requests go to the vendor's own server.
     pub(super) fn is_vendor_endpoint(&self) -> bool {
         let host = self.target.base_url.as_ref().ok().map(Endpoint::host_name);
         host.is_some() && self.target.vendor_host.as_deref() == host
     }
 
-    /// Sets a header, replacing an earlier header of the same name.
+    /// Sets a header, replacing any earlier header with the same name.
     pub(super) fn set_header(&mut self, name: &str, value: &str) {
         let name = name.to_ascii_lowercase();
         self.headers.retain(|(known, _)| *known != name);
@@ -124,8 +124,8 @@ impl HttpSettings {
         by_header || by_field || to.has_credentials()
     }
 
-    /// Returns an error if a required key is not set, or if a key would be sent over plain HTTP to
-    /// another machine.
+    /// Checks that a required key is set, and that no key would be sent over plain HTTP to another
+    /// machine.
     pub(super) fn validate(&self, to: &Endpoint) -> Result<(), Error> {
         validate_headers(&self.headers)?;
         if self.is_vendor_endpoint() && !self.has_key(to) {
@@ -146,7 +146,7 @@ impl HttpSettings {
     }
 }
 
-/// Returns an error for a header that belongs to the transport.
+/// Returns an error if the headers include one that only the transport may set.
 pub(super) fn validate_headers(headers: &[Header]) -> Result<(), Error> {
     let own =
         |(name, _): &&Header| TRANSPORT_HEADERS.iter().any(|own| name.eq_ignore_ascii_case(own));
@@ -162,7 +162,7 @@ pub(super) fn validate_headers(headers: &[Header]) -> Result<(), Error> {
     }
 }
 
-/// Appends a text to the value of a header, unless the value already contains the text.
+/// Appends a string to the value of a header, unless the value already contains the string.
 pub(super) fn append_header(headers: &mut Vec<Header>, name: &str, value: &str) {
     match headers.iter_mut().find(|(known, _)| known == name) {
         Some((_, values)) if values.is_empty() => value.clone_into(values),
@@ -176,7 +176,7 @@ pub(super) fn append_header(headers: &mut Vec<Header>, name: &str, value: &str) 
     }
 }
 
-/// Shows only the names of headers, since their values may be secret.
+/// Shows only the names of headers, since the values may be secret.
 impl fmt::Debug for HttpSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let headers: Vec<_> = self.headers.iter().map(|(name, _)| name).collect();
@@ -190,12 +190,12 @@ impl fmt::Debug for HttpSettings {
     }
 }
 
-/// Returns whether an error is retried by default, by the same rules as in the vendors' SDKs.
-/// Failed connections and the statuses 408, 409, 429 and 5xx are retried, unless the body says that
-/// the cause is permanent. The vendor's `x-should-retry` header takes precedence.
+/// Returns whether a request is retried by default after an error, following the same rules as the
+/// vendors' SDKs. Failed connections and the statuses 408, 409, 429 and 5xx are retried, unless the
+/// body reports that the cause is permanent. The vendor's `x-should-retry` header takes precedence.
 ///
-/// A timeout of this crate is not retried, since the provider may still be processing the request.
-/// An incomplete turn is not retried either.
+/// A request is not retried after a timeout in this crate, since the provider may still be
+/// processing the request, or after an incomplete turn.
 pub(super) fn is_retryable_by_default(error: &Error) -> bool {
     use ErrorKind::{Connect, Overloaded, RateLimited, Server, Timeout, Unsupported};
     if let Some(is_retryable) = error.retryable_override() {

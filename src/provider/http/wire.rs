@@ -1,4 +1,4 @@
-//! The trait for the HTTP protocol of a provider.
+//! The trait for a provider's HTTP protocol.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,39 +14,41 @@ use crate::provider::decode::Decode;
 use crate::provider::{body, failure};
 use crate::request::Request;
 
-/// A vendor's HTTP protocol for requests to models.
+/// Defines a vendor's HTTP protocol for requests to models.
 ///
 /// A wire defines how a request is encoded, where the request is sent, and how the response is
 /// decoded. [`HttpProvider`](crate::provider::HttpProvider) sends the request with `POST`, enforces
-/// timeouts, retries, and masks secrets. The wire's value contains the settings that only this wire
-/// has, and is cloned for each turn.
+/// timeouts, retries, and masks secrets. A value of the implementing type contains the settings
+/// specific to this wire, and is cloned for each turn.
 ///
 /// [`name`](Self::name), [`path`](Self::path), [`encode`](Self::encode), [`decoder`](Self::decoder)
 /// and the two associated types are required. The example `own_wire` implements a wire for a
 /// fictional vendor, and `testing::provider_suite` (with the feature `testing`) tests a provider.
 ///
-/// A panic in a method becomes an error of the turn. Exceptions are [`name`](Self::name),
+/// If a method panics, the turn fails with an error. Exceptions are [`name`](Self::name),
 /// [`base_url`](Self::base_url), and [`path`](Self::path) for the provider's own model, which are
 /// called when a provider is built.
 pub trait Wire: Clone + fmt::Debug + Send + Sync + 'static {
-    /// The framing of the response body, either from the module [`framing`](crate::framing) or of
-    /// your own. The media type of the framing is sent in the `accept` header.
+    /// The framing that splits the response body into frames: either a type from the module
+    /// [`framing`](crate::framing) or your own type. The framing's media type is sent in the
+    /// `accept` header.
     type Framing: Framing + Default + Send + Unpin + 'static;
 
-    /// The decoder for the frames of a response.
+    /// The decoder for a response's frames.
     type Decoder: Decode + Send + Unpin + 'static;
 
-    /// Returns the name of the wire, used in messages and in the
-    /// [`ProviderData`](crate::item::ProviderData) of the items that its decoder pushes. The name
-    /// is stored with histories, so it must not change.
+    /// Returns the wire's name, which is used in messages and in the
+    /// [`ProviderData`](crate::item::ProviderData) of the items that the decoder pushes. Because
+    /// the name is stored in histories, the name must not change.
     fn name(&self) -> &str;
 
     /// Returns the default base URL, which
-    /// [`with_base_url`](crate::provider::HttpProvider::with_base_url) overrides. By default, the
-    /// returned URL is empty, and the user has to set a URL.
+    /// [`with_base_url`](crate::provider::HttpProvider::with_base_url) overrides. The default
+    /// implementation returns an empty URL, so that the user has to set a URL.
     ///
-    /// The host of an HTTPS URL counts as the vendor's own host. A request to the vendor's host
-    /// without a key fails with an [`Auth`](crate::ErrorKind::Auth) error, and nothing is sent.
+    /// If the returned URL is an HTTPS URL, its host is considered the vendor's own host. A request
+    /// to the vendor's host without a key fails with an [`Auth`](crate::ErrorKind::Auth) error, and
+    /// nothing is sent.
     #[expect(clippy::unnecessary_literal_bound, reason = "a wire may have it as a setting")]
     fn base_url(&self) -> &str {
         ""
@@ -57,15 +59,15 @@ pub trait Wire: Clone + fmt::Debug + Send + Sync + 'static {
     /// `/models/{model}:streamGenerateContent?alt=sse`.
     fn path(&self, model: &str) -> &str;
 
-    /// Returns the headers sent with each request, with names in lower case; none by default.
-    /// Headers that describe the body, such as `content-type`, and the key header are set
+    /// Returns the headers to send with each request, with lower-case names; empty by default. The
+    /// key header and headers that describe the body, such as `content-type`, are set
     /// automatically.
     fn headers(&self) -> &[(&'static str, &'static str)] {
         &[]
     }
 
-    /// Returns the header in which a key is sent: `authorization: Bearer …` by default. The key
-    /// header is omitted if no key is set.
+    /// Returns the header in which a key is sent: `authorization: Bearer …` by default. The header
+    /// is omitted if no key is set.
     fn key_header(&self) -> KeyHeader {
         KeyHeader::Bearer
     }
@@ -76,26 +78,28 @@ pub trait Wire: Clone + fmt::Debug + Send + Sync + 'static {
     ///
     /// An encoder sends these parts of a [`Request`]:
     ///
-    /// - [`system`](Request::system): the stable part before the volatile part. Either part may be
-    ///   empty.
-    /// - [`context`](Request::context), not `history`, after [`settled`](crate::History::settled).
-    ///   Each call in a settled history has exactly one result, directly after its turn. Items with
+    /// - [`system`](Request::system): the stable part, followed by the volatile part. Either part
+    ///   may be empty.
+    /// - [`context`](Request::context) rather than `history`, after calling
+    ///   [`settled`](crate::History::settled). In a settled history, each call has exactly one
+    ///   result, which directly follows the call's turn. Items with
     ///   [`tombstone`](crate::Item::tombstone) set are void and must be omitted.
     /// - The parts of each item that [`handoff`](crate::provider::handoff()) allows, if the wire
-    ///   has provider data. Signatures and provider-specific items are sent back only to the model
+    ///   uses provider data. Signatures and provider-specific items are sent back only to the model
     ///   that produced them. The method
-    ///   [`arguments_or_empty_object`](crate::item::ToolCall::arguments_or_empty_object) returns
-    ///   the text of a call's arguments. This text is not always valid JSON, since a model may
-    ///   write any text.
+    ///   [`arguments_or_empty_object`](crate::item::ToolCall::arguments_or_empty_object) returns a
+    ///   call's arguments as a string. This string is not always valid JSON, since a model may
+    ///   write arbitrary text.
     /// - [`tools`](Request::tools).
-    /// - [`options`](Request::options): an option that is set and cannot be expressed is an error.
-    ///   See [`Options::ensure_only_supported`](crate::request::Options::ensure_only_supported) and
+    /// - [`options`](Request::options): if an option is set that the wire cannot express, return an
+    ///   error. See
+    ///   [`Options::ensure_only_supported`](crate::request::Options::ensure_only_supported) and
     ///   [`unsupported_error`](crate::request::unsupported_error). [`EncodedRequest::from_json`]
     ///   merges `extra`.
     ///
-    /// The model of the request is the model in `to`. Encoding must be deterministic, so that the
-    /// same request produces the same bytes. Two requests that start with the same items must start
-    /// with the same elements in the body, because vendors cache by prefix.
+    /// The request's model is the one in `to`. Encoding must be deterministic, so that the same
+    /// request produces the same bytes. Two requests that start with the same items must start with
+    /// the same elements in the body, because vendors cache by prefix.
     ///
     /// # Errors
     ///
@@ -107,16 +111,16 @@ pub trait Wire: Clone + fmt::Debug + Send + Sync + 'static {
     /// Creates the decoder for a response. This method is called at the start of each attempt.
     fn decoder(&self, request: &Request, to: Destination<'_>) -> Self::Decoder;
 
-    /// Returns whether the server searches [deferred](crate::tool::ToolSpec::deferred) tools
-    /// itself; `false` by default. If the server searches tools, [`encode`](Self::encode) marks the
-    /// deferred tools in the wire's format.
+    /// Returns whether the server itself searches [deferred](crate::tool::ToolSpec::deferred)
+    /// tools; `false` by default. If the server does, [`encode`](Self::encode) must mark the
+    /// deferred tools in the wire format.
     fn has_tool_search(&self) -> bool {
         false
     }
 
-    /// Creates the error for a response with a status other than 2xx, by default with
-    /// [`ErrorResponse::to_error`]. The status, if the error has none, and the details of the
-    /// headers are added to the error afterwards.
+    /// Creates the error for a response with a status other than 2xx. The default implementation
+    /// calls [`ErrorResponse::to_error`]. Afterwards, the details from the headers are added to the
+    /// error, and also the status if the error does not contain a status.
     fn error_from_response(&self, refusal: &ErrorResponse<'_>) -> Error {
         refusal.to_error()
     }
@@ -128,12 +132,12 @@ pub trait Wire: Clone + fmt::Debug + Send + Sync + 'static {
 pub struct Destination<'a> {
     /// The name of the model.
     pub model: &'a str,
-    /// Whether the server is the vendor's own, by the host of [`Wire::base_url`], and not a
-    /// compatible server.
+    /// Whether the server is the vendor's own rather than a compatible server, judging by the host
+    /// in [`Wire::base_url`].
     pub is_vendor: bool,
 }
 
-/// The encoded body of a request, and the headers that belong to it.
+/// The encoded body of a request, and the headers that are sent only with this body.
 #[derive(Clone, Debug, Default)]
 pub struct EncodedRequest {
     pub(super) body: Vec<u8>,
@@ -152,16 +156,16 @@ impl EncodedRequest {
         body::serialize_body(body, extra).map(Self::from)
     }
 
-    /// Adds a header that belongs to this body. If the user has set a header of the same name, the
-    /// value is appended to the user's value after a comma. A header of the same name in
-    /// [`Wire::headers`] is replaced.
+    /// Adds a header that is sent with this body. If the user has set a header with the same name,
+    /// the value is appended to the user's value after a comma. If [`Wire::headers`] contains a
+    /// header with the same name, the value is replaced.
     pub fn with_header(mut self, name: impl Into<Cow<'static, str>>, value: &str) -> Self {
         self.headers.push((name.into(), value.to_owned()));
         self
     }
 }
 
-/// Creates an encoded request from a body of JSON that is already serialized.
+/// Creates an encoded request from a body that is already serialized as JSON.
 impl From<Vec<u8>> for EncodedRequest {
     fn from(body: Vec<u8>) -> Self {
         Self { body, headers: Vec::new() }
@@ -178,16 +182,16 @@ pub struct ErrorResponse<'a> {
     /// body is compressed.
     pub body: &'a str,
     /// The time at which the head of the response was received. Dates in the body are converted to
-    /// delays from this time.
+    /// delays relative to this time.
     pub received_at: SystemTime,
 }
 
 impl ErrorResponse<'_> {
-    /// Creates the error from the status and the body. Messages, codes and retry delays are found
-    /// in all formats that servers are known to use.
+    /// Creates an error from the response's status and body. Messages, codes and retry delays are
+    /// recognized in all formats that servers are known to use.
     ///
-    /// The details of the headers, such as `retry-after` and a request id, are added to the error
-    /// after [`Wire::error_from_response`].
+    /// Details from the headers, such as `retry-after` and a request id, are added to the error
+    /// after [`Wire::error_from_response`] returns.
     pub fn to_error(&self) -> Error {
         failure::error_for_status(self.status, self.body, self.received_at)
     }

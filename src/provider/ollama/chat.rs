@@ -1,12 +1,12 @@
-//! The settings that only Ollama's native wire has.
+//! The settings that are specific to Ollama's native API.
 
 use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
-/// The wire of Ollama's `/api/chat`, <https://docs.ollama.com/api/chat>, with the settings that
-/// only this wire has. An option that is not set has the default of the server and of the model's
-/// `Modelfile`.
+/// The wire format of Ollama's `/api/chat` endpoint, <https://docs.ollama.com/api/chat>, with the
+/// settings that are specific to this API. An option that is not set uses the default from the
+/// server and from the model's `Modelfile`.
 ///
 /// ```
 /// use std::time::Duration;
@@ -23,7 +23,7 @@ pub struct Chat {
     think: Think,
 }
 
-/// The time for which the server keeps the model in memory after a response.
+/// Specifies how long the server keeps the model in memory after a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeepAlive {
@@ -36,25 +36,25 @@ pub enum KeepAlive {
     Unload,
 }
 
-/// The encoding of an [effort](crate::request::Effort) of reasoning.
+/// Specifies how a reasoning [effort](crate::request::Effort) is encoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Think {
     /// The effort is encoded as `low`, `medium` or `high`. A model that can only turn reasoning on
-    /// or off treats each of these levels as on.
+    /// or off turns reasoning on for each of these levels.
     #[default]
     Levels,
-    /// The effort is encoded as `true`. Servers of late 2025 refuse effort levels for all models
-    /// except gpt-oss.
+    /// The effort is encoded as `true`. Server versions from late 2025 reject effort levels for all
+    /// models except gpt-oss.
     Boolean,
 }
 
 impl Chat {
-    /// Sets the size of the context window, in tokens, with which the model is loaded. If the model
-    /// is loaded with another size, the server loads it again.
+    /// Sets the size in tokens of the context window with which the model is loaded. If the model
+    /// is already loaded with another size, the server reloads the model.
     ///
     /// By default, the server chooses the size of the context window, often a few thousand tokens.
-    /// The server truncates a longer prompt at the start without reporting the truncation. With
+    /// The server removes the start of a longer prompt without reporting the truncation. With
     /// `"truncate": false` in [`extra`](crate::request::Options::extra), the server returns an
     /// error for a longer prompt instead.
     pub fn with_num_ctx(mut self, tokens: u32) -> Self {
@@ -62,30 +62,30 @@ impl Chat {
         self
     }
 
-    /// Sets how long the server keeps the model in memory after a response. Unless the server is
-    /// configured otherwise, its default is five minutes.
+    /// Sets how long the server keeps the model in memory after a response. The default is five
+    /// minutes, unless the server is configured otherwise.
     pub fn with_keep_alive(mut self, keep_alive: impl Into<KeepAlive>) -> Self {
         self.keep_alive = Some(keep_alive.into());
         self
     }
 
-    /// Sets how an effort of reasoning is encoded.
+    /// Sets how a reasoning effort is encoded.
     pub fn with_think(mut self, think: Think) -> Self {
         self.think = think;
         self
     }
 
-    /// Returns the size of the context window in tokens, if it is set.
+    /// Returns the size of the context window in tokens, if set.
     pub fn num_ctx(&self) -> Option<u32> {
         self.num_ctx
     }
 
-    /// Returns how long the server keeps the model in memory, if it is set.
+    /// Returns how long the server keeps the model in memory, if set.
     pub fn keep_alive(&self) -> Option<KeepAlive> {
         self.keep_alive
     }
 
-    /// Returns how an effort of reasoning is encoded.
+    /// Returns how a reasoning effort is encoded.
     pub fn think(&self) -> Think {
         self.think
     }

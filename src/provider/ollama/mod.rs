@@ -1,11 +1,11 @@
-//! Ollama's native wire, which streams JSON lines from `/api/chat`,
+//! Ollama's native API, which streams JSON lines from `/api/chat`,
 //! <https://docs.ollama.com/api/chat>.
 //!
-//! Ollama also serves Chat Completions, for which
-//! [`Dialect::OLLAMA`](crate::provider::openai_chat::Dialect::OLLAMA) is a preset. The native wire
-//! has two settings that Chat Completions lacks. One setting is the size of the context window,
-//! without which the server silently truncates a long prompt. The other setting is the time for
-//! which the model stays loaded.
+//! Ollama also serves the Chat Completions API, for which
+//! [`Dialect::OLLAMA`](crate::provider::openai_chat::Dialect::OLLAMA) is the predefined dialect.
+//! The native API has two settings that Chat Completions lacks. One setting is the size of the
+//! context window. If this size is not set, the server silently truncates a long prompt. The other
+//! setting is how long the model stays loaded.
 
 mod chat;
 mod decode;
@@ -21,5 +21,5 @@ pub use encode::encode;
 #[cfg(feature = "http")]
 pub use wire::Ollama;
 
-/// The name that identifies this wire in provider data.
+/// The name that identifies this API in provider data.
 const PROVIDER_NAME: &str = "ollama";

@@ -1,4 +1,5 @@
-//! The server side of Ollama's `/api/chat`, for tests, <https://docs.ollama.com/api/chat>.
+//! The server side of Ollama's `/api/chat` endpoint, for use in tests,
+//! <https://docs.ollama.com/api/chat>.
 
 use serde_json::{Value, json};
 
@@ -16,7 +17,7 @@ pub(crate) const SERVER_WIRE: ServerWire = ServerWire {
     wants_stream: |body| body["stream"] != Value::Bool(false),
     format: |_| FrameFormat::JSON_LINES,
     status: |kind| match kind {
-        // The body has no error code that distinguishes this from too many requests.
+        // The body has no error code that distinguishes this error from too many requests.
         ErrorKind::Billing => 402,
         kind => default_status(kind),
     },
@@ -45,7 +46,7 @@ impl LineWriter {
         })
     }
 
-    /// Writes a line in which this field of the message is set to `value`.
+    /// Writes a line in which the message's field `field` is set to `value`.
     fn write_message_field(&mut self, field: &str, value: Value) {
         let mut line = self.line_json(false);
         line["message"][field] = value;
@@ -97,7 +98,7 @@ impl TurnWriter for LineWriter {
         self.open_call.check_ended()?;
         let mut line = self.line_json(true);
         line["done_reason"] = match reason {
-            // The wire has no stop reason for tool calls.
+            // The API has no stop reason for tool calls.
             StopReason::Stop | StopReason::ToolCalls => "stop",
             StopReason::MaxTokens => "length",
             StopReason::Other(raw) => raw,
@@ -107,7 +108,7 @@ impl TurnWriter for LineWriter {
             StopReason::ContextWindow => return Err("the end of the context window"),
         }
         .into();
-        // Zero counts and durations are left out.
+        // Zero counts and durations are omitted.
         for (name, tokens) in [
             ("prompt_eval_count", usage.input_tokens),
             ("prompt_eval_cached_count", usage.cache_read_input_tokens),

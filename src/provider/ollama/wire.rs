@@ -1,4 +1,4 @@
-//! The provider for Ollama over HTTP.
+//! The provider for Ollama's native API over HTTP.
 
 use super::{Chat, Decoder, KeepAlive, PROVIDER_NAME, Think, encode};
 use crate::error::Error;
@@ -6,13 +6,13 @@ use crate::framing::NdJson;
 use crate::provider::{Destination, EncodedRequest, HttpProvider, Wire};
 use crate::request::Request;
 
-/// A model served over Ollama's native wire. Cheap to clone.
+/// A model served over Ollama's native API. Cheap to clone.
 ///
-/// The base URL is given without `/api`, and defaults to `http://localhost:11434`. Ollama's cloud,
-/// `https://ollama.com`, requires an API key, which is sent as a bearer token.
+/// The base URL does not include `/api`, and defaults to `http://localhost:11434`. Ollama's cloud
+/// service at `https://ollama.com` requires an API key, which is sent as a bearer token.
 ///
-/// A model that is not in memory is loaded first, which may take minutes. The time limits of a
-/// request are set by [`Timeouts`](crate::http::Timeouts).
+/// A model that is not in memory is loaded first, which may take several minutes. A request's time
+/// limits are set with [`Timeouts`](crate::http::Timeouts).
 ///
 /// ```
 /// use std::time::Duration;
@@ -63,7 +63,7 @@ impl Ollama {
         self.update_wire(|wire| *wire = wire.with_keep_alive(keep_alive))
     }
 
-    /// Sets how an effort of reasoning is encoded, as [`Chat::with_think`] does.
+    /// Sets how a reasoning effort is encoded, as [`Chat::with_think`] does.
     pub fn with_think(self, think: Think) -> Self {
         self.update_wire(|wire| *wire = wire.with_think(think))
     }

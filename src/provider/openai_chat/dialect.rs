@@ -1,10 +1,10 @@
-//! The differences between the Chat Completions versions of servers, as data.
+//! Describes, as data, how servers differ in their support for Chat Completions.
 
 use crate::http::KeyHeader;
 use crate::provider::effort_names::EffortNames;
 
-/// How a server's version of Chat Completions differs from other versions, as plain data without
-/// code.
+/// Describes how a server's version of Chat Completions differs from other versions, as plain data
+/// without code.
 ///
 /// The constants of this type are presets for known servers. For another server, start from the
 /// closest preset and change the fields that differ:
@@ -17,14 +17,14 @@ use crate::provider::effort_names::EffortNames;
 /// ```
 ///
 /// A request option that a dialect cannot express results in an
-/// [`Unsupported`](crate::ErrorKind::Unsupported) error, whose parameter names the option.
+/// [`Unsupported`](crate::ErrorKind::Unsupported) error that names the option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an independent fact about a server")]
 pub struct Dialect {
-    /// The provider name in provider data, which ensures that data signed by one vendor is not sent
-    /// to another vendor.
+    /// The provider name that is stored in provider data, which ensures that data signed by one
+    /// vendor is not sent to another vendor.
     pub name: &'static str,
-    /// The base URL, including `/v1` or a similar path. The base URL is empty if the server has no
+    /// The base URL, including `/v1` or a similar path. This string is empty if the server has no
     /// standard address.
     pub base_url: &'static str,
     /// The header in which the API key is sent.
@@ -32,8 +32,8 @@ pub struct Dialect {
 
     /// The field in which the output token limit is sent.
     pub max_tokens_field: MaxTokensField,
-    /// Whether `stream_options.include_usage` is sent. Some servers refuse this option, and some
-    /// servers report usage without it.
+    /// Whether `stream_options.include_usage` is sent. Some servers reject this option, and other
+    /// servers report usage even without this option.
     pub stream_usage: bool,
     /// Whether `top_k` is supported. OpenAI itself does not support `top_k`.
     pub supports_top_k: bool,
@@ -49,43 +49,44 @@ pub struct Dialect {
     pub reasoning_setting: ReasoningSetting,
     /// The supported values of `response_format`.
     pub output_forms: OutputForms,
-    /// The field in which the id of the end user is sent.
+    /// The field in which the end user's id is sent.
     pub user_field: UserField,
     /// Whether `metadata` is supported. OpenAI requires `store` together with `metadata`. The
     /// `store` field can be set in [`Options::extra`](crate::request::Options::extra).
     pub supports_metadata: bool,
-    /// Whether `cache_control` marks are added to the tools, the stable zone and the newest
-    /// message. If `cache_control` is supported, the text of all messages is sent as content parts,
-    /// with or without a cache mark.
+    /// Whether `cache_control` marks are added to the tools, the system prompt's stable zone and
+    /// the newest message. If `cache_control` is supported, the text of every message is sent as
+    /// content parts, whether or not the message has a cache mark.
     pub supports_cache_control: bool,
 
-    /// The role of messages with instructions.
+    /// The role used for messages that contain instructions.
     pub system_role: SystemRole,
     /// The positions at which system messages are allowed.
     pub system_position: SystemPosition,
-    /// The types of content other than text that are supported.
+    /// The supported types of content other than text.
     pub media_forms: MediaForms,
-    /// The `content` of an assistant message that only calls tools.
+    /// The value of `content` in an assistant message that only calls tools.
     pub empty_content: EmptyContent,
-    /// The earlier reasoning that is sent back to the model.
+    /// Which earlier reasoning is sent back to the model.
     pub reasoning_echo: ReasoningEcho,
     /// The required format of call ids.
     pub call_id_rule: CallIdRule,
-    /// Whether a tool result includes the name of its tool.
+    /// Whether each tool result includes the tool's name.
     pub names_results: bool,
     /// Whether an assistant message is required between a tool result and a user message. Without
     /// the assistant message, Mistral reports "Unexpected role 'user' after role 'tool'".
     pub requires_assistant_after_results: bool,
-    /// Whether an empty `tools` array is sent if the request has no tools but the history has
-    /// calls. Proxies for Anthropic require the empty array, but most servers refuse it.
+    /// Whether an empty `tools` array is sent if the request offers no tools but the history
+    /// contains calls. Proxies for Anthropic require the empty array, but most servers reject an
+    /// empty array.
     pub sends_empty_tools: bool,
 
-    /// The signals that complete a turn.
+    /// Which signals complete a turn.
     pub turn_end: TurnEnd,
-    /// Whether the model's reasoning is part of its text, in `<think>` tags.
+    /// Whether the model writes its reasoning in its text, in `<think>` tags.
     pub think_tags: ThinkTags,
     /// Whether `<tool_call>{"name":…,"arguments":{…}}</tool_call>` in the text is parsed as a tool
-    /// call. Models write calls in this form if their server does not parse calls.
+    /// call. Models whose server does not parse tool calls write calls in this form.
     pub parses_text_calls: bool,
 }
 
@@ -93,9 +94,10 @@ pub struct Dialect {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MaxTokensField {
-    /// The field `max_completion_tokens`, which OpenAI's newer models require.
+    /// The output token limit is sent as `max_completion_tokens`, which OpenAI's newer models
+    /// require.
     MaxCompletionTokens,
-    /// The field `max_tokens`, which most compatible servers expect.
+    /// The output token limit is sent as `max_tokens`, which most compatible servers expect.
     MaxTokens,
 }
 
@@ -114,16 +116,16 @@ pub enum SeedField {
 /// The values of `tool_choice` that a server supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ToolChoices {
-    /// The server does not support `tool_choice`. To forbid tool calls, the tools are left out of
+    /// The server does not support `tool_choice`. To forbid tool calls, the tools are omitted from
     /// the request.
     None,
     /// The server supports the values `none` and `required`.
     Keywords,
-    /// The server supports `none`, `required`, and the choice of a single tool by its name.
+    /// The server supports `none`, `required`, and choosing a single tool by name.
     KeywordsAndNamed,
 }
 
-/// The field in which the reasoning effort or budget is sent to a server.
+/// The field in which a server expects the reasoning effort or budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReasoningSetting {
@@ -134,8 +136,8 @@ pub enum ReasoningSetting {
     /// An effort is sent as `"reasoning": {"effort": "low"}`, and a budget as `"reasoning":
     /// {"max_tokens": 2000}`.
     Object(EffortNames),
-    /// An effort is sent as `"thinking": {"type": "enabled"}` together with `reasoning_effort`.
-    /// Reasoning is turned off by the type `"disabled"`.
+    /// An effort is sent as `"thinking": {"type": "enabled"}` together with `reasoning_effort`. The
+    /// type `"disabled"` turns reasoning off.
     Thinking(EffortNames),
 }
 
@@ -150,8 +152,8 @@ pub enum OutputForms {
     Schema,
     /// The server supports `json_object` and `json_schema`.
     ObjectAndSchema,
-    /// The server supports `json_object`, and `json_schema` with `strict`, which accepts a subset
-    /// of JSON Schema.
+    /// The server supports `json_object`, and also `json_schema` with `strict`, which accepts a
+    /// subset of JSON Schema.
     ObjectAndStrictSchema,
 }
 
@@ -159,16 +161,15 @@ pub enum OutputForms {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum UserField {
-    /// The id of the end user cannot be sent.
+    /// The end user's id cannot be sent.
     None,
-    /// The id of the end user is sent as `user`.
+    /// The end user's id is sent as `user`.
     User,
-    /// The id of the end user is sent as `safety_identifier`, which replaces `user` in OpenAI's
-    /// API.
+    /// The end user's id is sent as `safety_identifier`, which replaces `user` in OpenAI's API.
     SafetyIdentifier,
 }
 
-/// The role of messages with instructions.
+/// The role used for messages that contain instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SystemRole {
@@ -183,17 +184,17 @@ pub enum SystemRole {
 #[non_exhaustive]
 pub enum SystemPosition {
     /// System messages are allowed anywhere. The volatile zone is sent after all other messages, so
-    /// that the cached prefix stays valid as long as possible.
+    /// that the cached prefix remains valid as long as possible.
     Anywhere,
-    /// System messages are allowed only at the start, as one message, because chat templates refuse
-    /// a second system message ("System message must be at the beginning"). The volatile zone is at
-    /// the end of the system message. An instruction in the middle of a history is sent in the
-    /// user's role.
+    /// System messages are allowed only at the start, as one message, because chat templates reject
+    /// a second system message ("System message must be at the beginning"). The volatile zone is
+    /// placed at the end of the system message. An instruction in the middle of the history is sent
+    /// with the role `user`.
     Front,
 }
 
-/// The types of content other than text that a server accepts. Each variant includes all variants
-/// before it.
+/// The types of content other than text that a server accepts. Each variant also includes all types
+/// that the variants before it accept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum MediaForms {
@@ -209,71 +210,70 @@ pub enum MediaForms {
     FileUrls,
 }
 
-/// The `content` of an assistant message that only calls tools.
+/// The value of `content` in an assistant message that only calls tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EmptyContent {
-    /// The `content` is `null`.
+    /// The value of `content` is `null`.
     Null,
-    /// The `content` is the empty string.
+    /// The value of `content` is the empty string.
     EmptyString,
-    /// The `content` field is left out.
+    /// The `content` field is omitted.
     Absent,
 }
 
-/// The earlier reasoning that is sent back to a model.
+/// Specifies which earlier reasoning is sent back to the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReasoningEcho {
     /// Reasoning is never sent back.
     None,
     /// Signed or encrypted reasoning is sent back in the field in which it was received
-    /// (`reasoning_details` or `thinking_blocks`). Reasoning is sent back only to the model that
-    /// wrote it.
+    /// (`reasoning_details` or `thinking_blocks`). Such reasoning is sent back only to the model
+    /// that wrote it.
     Verbatim,
-    /// The text of the reasoning is sent back as `reasoning_content` in the turns of a tool loop,
-    /// which are the turns that call tools or follow a tool result. DeepSeek requires
-    /// `reasoning_content` in the turns of a tool loop ("must be passed back") and in no other
-    /// turns.
+    /// The reasoning text is sent back as `reasoning_content` in the turns of a tool loop, that is,
+    /// in turns that call tools or follow a tool result. DeepSeek requires `reasoning_content` in
+    /// these turns ("must be passed back") and in no other turns.
     ContentInToolLoop,
 }
 
 /// The format of call ids that a server requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallIdRule {
-    /// Call ids consist of at most 40 letters, digits, `_` and `-`.
+    /// Call ids consist of at most 40 characters, which can be letters, digits, `_` and `-`.
     Max40Chars,
     /// Call ids consist of exactly nine letters and digits: "Tool call id must be a-z, A-Z, 0-9,
     /// with a length of 9".
     NineAlphanumerics,
 }
 
-/// The signals that complete a turn.
+/// Which signals complete a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TurnEnd {
     /// Only a finish reason completes a turn, as the protocol specifies.
     FinishReason,
     /// A finish reason or `[DONE]` completes a turn, for servers that do not send a finish reason.
-    /// A turn with tool calls still needs a finish reason, because proxies send `[DONE]` even after
-    /// a response that was cut off.
+    /// A turn with tool calls still requires a finish reason, because proxies send `[DONE]` even
+    /// after a truncated response.
     DoneMarker,
     /// A finish reason, `[DONE]` or the end of the body completes a turn, for servers that send
-    /// neither a finish reason nor `[DONE]`. A turn with tool calls still needs a finish reason,
+    /// neither a finish reason nor `[DONE]`. A turn with tool calls still requires a finish reason,
     /// because a lost connection looks like the end of the body.
     BodyEnd,
 }
 
-/// Whether the model's reasoning is part of its text.
+/// Specifies whether the model's text contains its reasoning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ThinkTags {
-    /// The text does not contain reasoning and is yielded unchanged.
+    /// The text contains no reasoning and is returned unchanged.
     Off,
     /// The text may start with reasoning between `<think>` and `</think>`.
     Tagged,
     /// The text starts with reasoning that ends at `</think>`, with or without an opening
-    /// `<think>`. The opening tag is missing from the text if the chat template writes the tag.
+    /// `<think>`. The text lacks the opening tag if the chat template writes this tag.
     OpenedByTemplate,
 }
 

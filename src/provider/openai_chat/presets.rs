@@ -1,4 +1,4 @@
-//! Presets of [`Dialect`] for known servers.
+//! Predefined [`Dialect`]s for known servers.
 
 use super::dialect::{
     CallIdRule, Dialect, EmptyContent, MaxTokensField, MediaForms, OutputForms, ReasoningEcho,
@@ -9,8 +9,8 @@ use crate::http::KeyHeader;
 use crate::provider::effort_names::EffortNames;
 
 impl Dialect {
-    /// The features that every server supports, for use with unknown servers. Options that need
-    /// other features result in an error and are not sent.
+    /// A dialect limited to the features that every server supports, for use with unknown servers.
+    /// An option that needs another feature results in an error and is not sent.
     pub const MINIMAL: Self = Self {
         name: "openai_compatible",
         base_url: "",
@@ -41,7 +41,7 @@ impl Dialect {
         parses_text_calls: false,
     };
 
-    /// The features of OpenAI's API that most compatible servers support. The broadly compatible
+    /// A dialect with the features of OpenAI's API that most compatible servers support. These
     /// features are usage at the end of a stream, a seed, every `tool_choice`, and
     /// `parallel_tool_calls`.
     const BROADLY_COMPATIBLE: Self = Self {
@@ -68,10 +68,10 @@ impl Dialect {
         ..Self::BROADLY_COMPATIBLE
     };
 
-    /// The dialect of Azure OpenAI. The base URL of the resource must be set, either to
+    /// The dialect of Azure OpenAI. The resource's base URL must be set, either to
     /// `https://{resource}.openai.azure.com/openai/v1` or to
     /// `https://{resource}.openai.azure.com/openai/deployments/{deployment}?api-version={version}`.
-    /// The query of the base URL is sent with each request.
+    /// The base URL's query string is sent with each request.
     pub const AZURE: Self = Self {
         name: "azure",
         base_url: "",
@@ -135,8 +135,8 @@ impl Dialect {
         ..Self::MINIMAL
     };
 
-    /// The dialect of Mistral, <https://docs.mistral.ai/api/#tag/chat>. Mistral reports usage
-    /// without a request for it.
+    /// The dialect of Mistral, <https://docs.mistral.ai/api/#tag/chat>. Mistral always reports
+    /// usage, even if the request does not ask for usage.
     pub const MISTRAL: Self = Self {
         name: "mistral",
         base_url: "https://api.mistral.ai/v1",
@@ -171,7 +171,7 @@ impl Dialect {
     };
 
     /// The dialect of Ollama, <https://github.com/ollama/ollama/blob/main/docs/openai.md>. Ollama
-    /// does not support `tool_choice` or images by URL.
+    /// supports neither `tool_choice` nor images by URL.
     pub const OLLAMA: Self = Self {
         name: "ollama",
         base_url: "http://localhost:11434/v1",
@@ -184,8 +184,8 @@ impl Dialect {
     };
 
     /// The dialect of llama.cpp's server,
-    /// <https://github.com/ggml-org/llama.cpp/tree/master/tools/server>. The `tool_choice` of
-    /// llama.cpp accepts only keywords.
+    /// <https://github.com/ggml-org/llama.cpp/tree/master/tools/server>. In llama.cpp,
+    /// `tool_choice` accepts only keywords.
     pub const LLAMA_CPP: Self = Self {
         name: "llama_cpp",
         base_url: "http://localhost:8080/v1",
@@ -209,8 +209,8 @@ impl Dialect {
     };
 
     /// The dialect of LM Studio,
-    /// <https://lmstudio.ai/docs/developer/openai-compat/chat-completions>. LM Studio reports
-    /// "`response_format.type` must be `json_schema` or `text`".
+    /// <https://lmstudio.ai/docs/developer/openai-compat/chat-completions>. LM Studio rejects other
+    /// output formats with the error "`response_format.type` must be `json_schema` or `text`".
     pub const LM_STUDIO: Self = Self {
         name: "lm_studio",
         base_url: "http://localhost:1234/v1",
@@ -223,7 +223,7 @@ impl Dialect {
         ..Self::MINIMAL
     };
 
-    /// All presets of dialects.
+    /// All predefined dialects.
     pub const ALL: &'static [Self] = &[
         Self::MINIMAL,
         Self::OPENAI,

@@ -1,7 +1,7 @@
-//! The server side of `OpenAI` Chat Completions, for tests,
+//! The server side of `OpenAI` Chat Completions, for use in tests,
 //! <https://platform.openai.com/docs/api-reference/chat-streaming>.
 //!
-//! Signed and encrypted reasoning is written in the format of `OpenRouter`,
+//! Signed and encrypted reasoning is written in `OpenRouter`'s format,
 //! <https://openrouter.ai/docs/use-cases/reasoning-tokens>. All other reasoning is written as
 //! `reasoning_content`.
 
@@ -35,13 +35,13 @@ struct ChunkWriter {
     created: u64,
     model: String,
     include_usage: bool,
-    /// The indices of the reasoning blocks that are written as reasoning details.
+    /// The indices of all reasoning blocks that are written as reasoning details.
     detail_block_indices: BTreeSet<u32>,
-    /// The signatures of calls, by block index. The first chunk of a call contains its signature.
+    /// The calls' signatures, by block index. A call's first chunk contains the call's signature.
     call_signatures: BTreeMap<u32, String>,
     /// The block index and the text of the last reasoning block.
     last_reasoning: (u32, String),
-    /// The number of reasoning details that were written so far.
+    /// The number of reasoning details written so far.
     detail_count: u32,
     /// The index of the last block that was written as a reasoning detail.
     last_detail_block_index: Option<u32>,
@@ -161,7 +161,7 @@ impl TurnWriter for ChunkWriter {
                 });
                 if let Some(signature) = self.call_signatures.remove(&index) {
                     self.out.record_signature(&signature, "");
-                    // The field that Gemini uses on this wire.
+                    // The field that Gemini uses in the Chat Completions API.
                     call["extra_content"]["google"]["thought_signature"] = signature.into();
                 }
                 self.write_delta(&json!({ "tool_calls": [call] }));

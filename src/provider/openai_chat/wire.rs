@@ -10,7 +10,7 @@ use crate::http::KeyHeader;
 use crate::provider::{Destination, EncodedRequest, HttpProvider, Wire};
 use crate::request::Request;
 
-/// A model served over the Chat Completions wire, by OpenAI or by a compatible server. Cheap to
+/// A model served over the Chat Completions API by OpenAI or by a compatible server. Cheap to
 /// clone.
 ///
 /// The base URL includes `/v1`, as in OpenAI's SDKs. At any address other than OpenAI's, the output
@@ -28,10 +28,11 @@ use crate::request::Request;
 /// ```
 pub type OpenAiChat = HttpProvider<ChatCompletions>;
 
-/// The Chat Completions wire, <https://platform.openai.com/docs/api-reference/chat>.
+/// The wire format of the Chat Completions API,
+/// <https://platform.openai.com/docs/api-reference/chat>.
 #[derive(Clone, Debug, Default)]
 pub struct ChatCompletions {
-    /// The dialect of the server, if a dialect was set.
+    /// The server's dialect, if one was set.
     dialect: Option<Arc<Dialect>>,
 }
 
@@ -84,12 +85,12 @@ impl Wire for ChatCompletions {
 }
 
 impl OpenAiChat {
-    /// Sets the dialect of the server, and sets the base URL to that of the dialect unless a base
-    /// URL is set explicitly.
+    /// Sets the server's dialect, and uses the dialect's base URL unless a base URL is set
+    /// explicitly.
     ///
-    /// For a dialect without a standard address, the base URL must be set by
+    /// For a dialect without a standard address, the base URL must be set with
     /// [`with_base_url`](Self::with_base_url), before or after this call. Without a base URL, every
-    /// turn fails with [`InvalidRequest`](crate::ErrorKind::InvalidRequest).
+    /// turn fails with an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error.
     pub fn with_dialect(self, dialect: Dialect) -> Self {
         self.update_wire(|wire| wire.dialect = Some(Arc::new(dialect)))
     }

@@ -1,11 +1,10 @@
-//! The Responses wire of OpenAI,
-//! <https://platform.openai.com/docs/api-reference/responses-streaming>.
+//! OpenAI's Responses API, <https://platform.openai.com/docs/api-reference/responses-streaming>.
 //!
-//! Hosted tools are declared in [`extra`](crate::request::Options::extra). The output of hosted
-//! tools is stored unchanged as provider-specific items, and sent back to the model that wrote the
-//! items. Every other item that is not text, reasoning or a function call is stored and sent back
-//! in the same way. Some items, such as `custom_tool_call` or `local_shell_call`, must be answered
-//! by the client. To answer an item, add a provider-specific item with the answer to the history.
+//! Hosted tools are declared in [`extra`](crate::request::Options::extra). Output from hosted tools
+//! is stored unchanged as provider-specific items, and sent back to the model that wrote the items.
+//! Every other item that is not text, reasoning or a function call is stored and sent back in the
+//! same way. Some items, such as `custom_tool_call` or `local_shell_call`, must be answered by the
+//! client. To answer an item, add a provider-specific item that contains the answer to the history.
 
 mod decode;
 mod encode;

@@ -1,9 +1,9 @@
-//! The provider data of the Responses wire, which contains the fields of an item that are sent back
+//! Provider data for the Responses API. Provider data contains the item fields that are sent back
 //! to the model that wrote the item.
 //!
 //! Reasoning and provider-specific items are stored as a whole. For a message or a call, only the
-//! fields that the history item itself does not contain are stored. The fields are stored in the
-//! form `{"item":{"type":"message","id":"msg_1",…},"after":"rs_1"}`.
+//! fields that the history item itself does not contain are stored, in the form
+//! `{"item":{"type":"message","id":"msg_1",…},"after":"rs_1"}`.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
@@ -12,7 +12,7 @@ use crate::item::{ProviderData, RawJson};
 use crate::provider::lenient::{LenientList, LenientStr, deserialize_json};
 use crate::provider::ordered_fields::OrderedFields;
 
-/// The name that identifies this wire in provider data.
+/// The name that identifies this API in provider data.
 pub(super) const PROVIDER_NAME: &str = "openai_responses";
 
 /// A part of a message or of a reasoning item.
@@ -25,18 +25,18 @@ pub(super) struct MessagePart<'a> {
     pub(super) annotations: Option<&'a RawValue>,
 }
 
-/// The stored fields of a message or a call.
+/// The fields stored for a message or a call.
 #[derive(Serialize, Deserialize)]
 pub(super) struct PassthroughItem {
     item: OrderedFields,
-    /// The id of the reasoning item that was written before this item. The wire links the two
-    /// items: "Item … was provided without its required 'reasoning' item".
+    /// The id of the reasoning item that was written before this item. The API links the two items:
+    /// "Item … was provided without its required 'reasoning' item".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) after: Option<String>,
 }
 
-/// Returns the fields of a message that are stored. The content of the message is included unless
-/// it is a single plain text.
+/// Returns the fields to store for a message. The message's content is included unless the content
+/// is a single plain text.
 pub(super) fn message_data(
     raw: &RawValue,
     parts: &[MessagePart<'_>],
@@ -60,7 +60,7 @@ pub(super) fn message_data(
     passthrough_item_json(item, after)
 }
 
-/// Returns the fields of a call that are stored.
+/// Returns the fields to store for a call.
 pub(super) fn call_data(raw: &RawValue, after: Option<&str>) -> Option<RawJson> {
     let item = OrderedFields::parse(deserialize_json(raw)?.as_str())?;
     passthrough_item_json(item.without(&["call_id", "name", "arguments"]), after)
@@ -77,8 +77,8 @@ impl PassthroughItem {
         data.value.deserialize_as().ok()
     }
 
-    /// Returns the message with its text, as received. Returns `None` if the text of the history
-    /// item differs from the received text.
+    /// Returns the message with its text, as received. Returns `None` if the history item's text
+    /// differs from the received text.
     pub(super) fn into_message(self, text: &str) -> Option<Box<RawValue>> {
         let mut item = self.into_fields_of_type("message")?;
         match item.get("content") {
@@ -122,9 +122,9 @@ impl PassthroughItem {
     }
 }
 
-/// The fields that decide whether a reasoning item is sent. The provider does not store items, so a
-/// reasoning item is only useful with its encrypted content, or with the plain reasoning text that
-/// some servers return.
+/// The fields that decide whether a reasoning item is sent. The server does not store items, so a
+/// reasoning item is useful only together with the item's encrypted content, or with the plain
+/// reasoning text that some servers return.
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct ReasoningItem<'a> {

@@ -1,4 +1,4 @@
-//! The provider for Responses over HTTP.
+//! The provider for the Responses API over HTTP.
 
 use super::passthrough::PROVIDER_NAME;
 use super::{Decoder, encode};
@@ -7,10 +7,10 @@ use crate::framing::ServerSentEvents;
 use crate::provider::{Destination, EncodedRequest, HttpProvider, Wire};
 use crate::request::Request;
 
-/// A model served over the Responses wire, by OpenAI or by a compatible server. Cheap to clone.
+/// A model served over the Responses API by OpenAI or by a compatible server. Cheap to clone.
 ///
-/// The provider stores nothing, so each request contains the complete input. The base URL includes
-/// `/v1`, as in OpenAI's SDKs.
+/// Nothing is stored on the server, so each request contains the complete input. The base URL
+/// includes `/v1`, as in OpenAI's SDKs.
 ///
 /// ```
 /// use turnstream::provider::OpenAiResponses;
@@ -20,7 +20,8 @@ use crate::request::Request;
 /// ```
 pub type OpenAiResponses = HttpProvider<Responses>;
 
-/// The Responses wire, <https://platform.openai.com/docs/api-reference/responses>.
+/// The wire format of the Responses API,
+/// <https://platform.openai.com/docs/api-reference/responses>.
 #[derive(Clone, Debug, Default)]
 pub struct Responses {
     has_tool_search: bool,
@@ -56,12 +57,12 @@ impl Wire for Responses {
 }
 
 impl OpenAiResponses {
-    /// Lets the model search for the tools of a [searchable](crate::Toolkit::deferred_specs)
-    /// toolkit. The tools of a searchable toolkit are sent with `defer_loading`, together with the
-    /// tool `tool_search`. The model sees only the tools that a search has found.
+    /// Lets the model search for tools in a [searchable](crate::Toolkit::deferred_specs) toolkit.
+    /// The tools in a searchable toolkit are sent with `defer_loading`, together with the tool
+    /// `tool_search`. The model sees only the tools that a search has found.
     ///
     /// Tool search is off by default, because older models and most compatible servers do not
-    /// support it. OpenAI supports tool search from GPT-5.4 on.
+    /// support tool search. OpenAI supports tool search in GPT-5.4 and later models.
     ///
     /// ```
     /// use turnstream::Provider;

@@ -1,4 +1,4 @@
-//! The lines of a recording, each of which is one JSON object.
+//! The format of a recording, in which each line is a JSON object.
 //!
 //! ```text
 //! {"type":"recording","version":2,"model":"…"}                  first
@@ -7,12 +7,12 @@
 //! {"type":"error","turn":1,"error":{"kind":"overloaded",…}}     the turn ended with it
 //! ```
 //!
-//! A turn ends with a `turn_complete` event or with an `error` line. A turn that was dropped has
-//! neither of these lines. Readers skip lines of an unknown `type`.
+//! A turn ends with a `turn_complete` event or an `error` line. A dropped turn ends with neither.
+//! Readers skip lines with an unknown `type`.
 //!
 //! A request is written in full, except for the items that it shares with an earlier request. In
-//! its history, `"since":{"turn":1,"items":3}` stands for the first 3 entries of the history of
-//! turn 1. The context of a request refers to the context of an earlier turn in the same way.
+//! the request's history, `"since":{"turn":1,"items":3}` stands for the first 3 entries in the
+//! history of turn 1. A request's context refers to an earlier turn's context in the same way.
 //! Version 1 of the format never uses `since`.
 
 use std::borrow::Cow;
@@ -25,14 +25,14 @@ use crate::item::{History, Item};
 use crate::request::{Options, Request, System, ToolSpec};
 use crate::turn::TurnEvent;
 
-/// The current version of the format. The version is incremented if a reader of the previous
-/// version would misread a line.
+/// The current version of the recording format. The version is incremented whenever a reader for
+/// the previous version would misread a line.
 pub(in crate::provider) const FORMAT_VERSION: u32 = 2;
 
-/// The oldest version of the format that can be read.
+/// The oldest version of the recording format that can be read.
 pub(in crate::provider) const OLDEST_FORMAT_VERSION: u32 = 1;
 
-/// One line of a recording.
+/// A line in a recording.
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(in crate::provider) enum RecordLine<'a> {
@@ -47,7 +47,7 @@ pub(in crate::provider) enum RecordLine<'a> {
     },
     Event {
         turn: u32,
-        /// Whether the turn's calls could not run when the event arrived.
+        /// Whether the turn's tool calls were not allowed to run when the event arrived.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         vetoed: bool,
         event: Cow<'a, TurnEvent>,
@@ -60,7 +60,7 @@ pub(in crate::provider) enum RecordLine<'a> {
     Unknown,
 }
 
-/// A recorded request. `H` is [`History`], or [`HistoryJson`] in the JSON of a line.
+/// A recorded request. `H` is [`History`], or [`HistoryJson`] in the serialized form.
 #[derive(Clone, Serialize, Deserialize)]
 pub(in crate::provider) struct RecordedRequest<H = History> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -72,14 +72,15 @@ pub(in crate::provider) struct RecordedRequest<H = History> {
     #[serde(default)]
     options: Options,
     history: H,
-    /// The context of the request, if it differs from the history.
+    /// The request's context, if different from the history.
     #[serde(skip_serializing_if = "Option::is_none")]
     context: Option<H>,
 }
 
 pub(in crate::provider) type RequestJson = RecordedRequest<HistoryJson>;
 
-/// A history without the prefix that it shares with an earlier history.
+/// The serialized form of a history, without the prefix that the history shares with an earlier
+/// history.
 #[derive(Serialize, Deserialize)]
 pub(in crate::provider) struct HistoryJson {
     id: String,
@@ -89,14 +90,15 @@ pub(in crate::provider) struct HistoryJson {
     items: Vec<Item>,
 }
 
-/// The number of entries that a history shares with the history of an earlier turn.
+/// The number of entries that a history shares with an earlier turn's history, and the number of
+/// that turn.
 #[derive(Serialize, Deserialize)]
 struct SharedPrefix {
     turn: u32,
     items: usize,
 }
 
-/// The part of a request that a model receives. The ids of histories are excluded, because each run
+/// The part of a request that the model receives. History ids are excluded, because each run
 /// generates new ids.
 #[derive(Serialize)]
 struct ModelInput<'a> {
@@ -150,12 +152,13 @@ impl RecordedRequest {
         RecordedRequest { model, system, tools, options, history, context }
     }
 
-    /// Reads a request from JSON. `find` returns the request of an earlier turn by its number.
+    /// Reads a request from JSON. `find` returns the request of an earlier turn, given the turn's
+    /// number.
     ///
     /// # Errors
     ///
-    /// Returns an error if the earlier request is missing, or has fewer items than the JSON refers
-    /// to.
+    /// Returns an error if the JSON refers to an earlier request that is missing, or to more items
+    /// than the earlier request contains.
     pub(in crate::provider) fn from_json<'a>(
         written: RequestJson,
         find: impl Fn(u32) -> Option<&'a Self>,
@@ -178,12 +181,12 @@ impl RecordedRequest {
         Ok(Self { model, system, tools, options, history, context })
     }
 
-    /// Returns whether the request has tools that the provider itself searches.
+    /// Returns whether the request contains tools that the provider itself searches.
     pub(in crate::provider) fn has_deferred_tools(&self) -> bool {
         self.tools.iter().any(|tool| tool.deferred)
     }
 
-    /// Returns the model's input as a JSON object of [`REQUEST_PARTS`].
+    /// Returns the model's input as a JSON object with the fields [`REQUEST_PARTS`].
     pub(in crate::provider) fn model_input(&self) -> Result<String, serde_json::Error> {
         serde_json::to_string(&ModelInput {
             model: &self.model,

@@ -2,16 +2,17 @@
 
 use std::ops::Range;
 
-/// The text that replaces a secret.
+/// The string that replaces a secret.
 const MASK: &str = "…";
 
 /// The minimum length of a secret in bytes. Masking shorter strings would only garble the text.
 const MIN_SECRET_BYTES: usize = 4;
 
-/// Replaces secrets in text. A masker never exposes its secrets.
+/// Masks secrets in text. A masker never exposes its secrets.
 #[derive(Clone, Default)]
 pub(in crate::provider) struct Masker {
-    /// The secrets, each also escaped once and twice, as they appear in nested JSON strings.
+    /// The secrets to find, each in plain form, escaped once, and escaped twice, as in nested JSON
+    /// strings.
     patterns: Vec<String>,
 }
 
@@ -34,13 +35,12 @@ impl Masker {
         self.patterns.is_empty()
     }
 
-    /// Returns the number of patterns, including the escaped forms of the secrets.
+    /// Returns the number of patterns to find, including the escaped forms of the secrets.
     pub(in crate::provider) fn len(&self) -> usize {
         self.patterns.len()
     }
 
-    /// Masks the secrets in the strings of a JSON text. Strings without a secret stay as they were
-    /// written.
+    /// Masks secrets in the strings of a JSON text. Strings without a secret stay unchanged.
     pub(in crate::provider) fn mask_json(&self, json: String) -> String {
         if self.is_empty() {
             return json;
@@ -65,7 +65,7 @@ impl Masker {
         out
     }
 
-    /// Returns the text with its secrets masked, or `None` if the text has no secrets.
+    /// Returns the text with its secrets masked, or `None` if the text contains no secrets.
     fn text(&self, text: &str) -> Option<String> {
         let found = self.find_matches(text);
         let mut masked = text.to_owned();
@@ -73,8 +73,8 @@ impl Masker {
         (!found.is_empty()).then_some(masked)
     }
 
-    /// Masks the secrets in a text that is split into pieces. The last `tail` bytes of the text are
-    /// masked, too.
+    /// Masks secrets in a text that is split into pieces. The last `tail` bytes of the text are
+    /// also masked.
     pub(super) fn mask_pieces(&self, pieces: &mut [String], tail: usize) {
         let text: String = pieces.concat();
         let mut found = self.find_matches(&text);
@@ -87,7 +87,7 @@ impl Masker {
         replace_ranges(pieces, &found);
     }
 
-    /// Returns the longest end of a text that is the start of a secret.
+    /// Returns the longest suffix of the text that is a prefix of a secret.
     pub(super) fn partial_secret_suffix<'a>(&self, text: &'a str) -> &'a str {
         let begins = |end: &&str| {
             let longer = |pattern: &String| pattern.len() > end.len() && pattern.starts_with(end);
@@ -99,8 +99,8 @@ impl Masker {
         ends.map(|at| &text[at..]).find(begins).unwrap_or_default()
     }
 
-    /// Returns the ranges of secrets in a text, from left to right. If two secrets start at the
-    /// same position, the range of the longer secret is returned.
+    /// Returns the ranges in which secrets occur in a text, from left to right. If two secrets
+    /// start at the same position, the longer secret's range is returned.
     fn find_matches(&self, text: &str) -> Vec<Range<usize>> {
         let mut found: Vec<Range<usize>> = Vec::new();
         let mut from = 0;
@@ -117,8 +117,8 @@ impl Masker {
     }
 }
 
-/// Replaces ranges of a text that is split into pieces. The mask is inserted at the start of each
-/// range.
+/// Replaces each of the given ranges with the mask, in a text that is split into pieces. The mask
+/// is inserted where the range starts.
 fn replace_ranges(pieces: &mut [String], ranges: &[Range<usize>]) {
     let mut begin = 0;
     for piece in pieces {
@@ -128,7 +128,7 @@ fn replace_ranges(pieces: &mut [String], ranges: &[Range<usize>]) {
             let mut left = String::new();
             let mut at = begin;
             for range in ranges.iter().filter(hit) {
-                // Invariant: both ends of a range are character boundaries of the whole text.
+                // Invariant: both ends of a range are character boundaries in the whole text.
                 left.push_str(&piece[at - begin..range.start.max(at) - begin]);
                 if range.start >= begin {
                     left.push_str(MASK);
@@ -142,13 +142,13 @@ fn replace_ranges(pieces: &mut [String], ranges: &[Range<usize>]) {
     }
 }
 
-/// Returns the text with the escapes of a JSON string.
+/// Escapes a text for use in a JSON string.
 fn json_escaped(text: &str) -> String {
     let json = serde_json::Value::from(text).to_string();
     json[1..json.len() - 1].to_owned()
 }
 
-/// Returns the length in bytes of the JSON string at the start of a text.
+/// Returns the length in bytes of the JSON string that a text starts with.
 fn json_string_len(text: &str) -> usize {
     let mut bytes = text.bytes().enumerate().skip(1);
     while let Some((at, byte)) = bytes.next() {

@@ -27,28 +27,28 @@ use masker::Masker;
 use pending_events::PendingEvents;
 use sink::RecordWriter;
 
-/// A provider that records each turn of another provider. The recording of a turn contains the
-/// request, every event as it arrives, and the error if the turn fails.
-/// [`Replay`](crate::provider::Replay) replays the recording.
+/// Records each turn from another provider. The recording of a turn contains the request, every
+/// event as it arrives, and the error if the turn fails. To replay a recording, use
+/// [`Replay`](crate::provider::Replay).
 ///
-/// A recording is a file of JSON lines, whose first line contains the format version. Each line of
-/// a turn contains the turn's number, so that concurrent turns can share a file. No end is recorded
-/// for a turn that is dropped. A request is stored without the items that it shares with the
-/// previous request, so a recording grows only by new items.
+/// A recording is a JSON lines file whose first line contains the format version. Each line that
+/// belongs to a turn contains the turn's number, so that concurrent turns can share a file. If a
+/// turn is dropped, its end is not recorded. A request is stored without the items that it shares
+/// with the previous request, so a recording grows only by new items.
 ///
-/// API keys are not part of a request, so they are never recorded. Other secrets are masked by
+/// API keys are not part of a request, so they are never recorded. To mask other secrets, use
 /// [`with_secret`](Self::with_secret).
 ///
-/// Each line is written with a small synchronous append, in the poll that yields the event. The
-/// first and the last line of a turn are flushed. Wrap the writer in a `BufWriter` to write to the
-/// file less often.
+/// Each line is written with a small synchronous append, during the poll that yields the event. A
+/// turn's first and last lines are flushed. To write to the file less often, wrap the writer in a
+/// `BufWriter`.
 ///
-/// A write failure never interrupts a streaming turn. After a write failure, all turns that are
-/// streaming continue without being recorded. The write failure is reported once, as an error of
-/// kind [`Store`](ErrorKind::Store). If the first line of a request cannot be written, that request
-/// returns the write failure; otherwise the next request returns the failure. A request that
-/// returns the write failure is not sent to the model. All later requests are sent without being
-/// recorded. [`failure`](Self::failure) returns the write failure at any time.
+/// A write failure never interrupts a streaming turn. After a write failure, all streaming turns
+/// continue without being recorded. The failure is reported once, as an error of kind
+/// [`Store`](ErrorKind::Store): by the request whose first line could not be written, or otherwise
+/// by the next request. The request that reports the failure is not sent to the model. All later
+/// requests are sent without being recorded. To check for a write failure at any time, call
+/// [`failure`](Self::failure).
 ///
 /// Clones of a `Record` share the recording.
 ///
@@ -79,8 +79,8 @@ pub struct Record {
 }
 
 impl Record {
-    /// Creates a provider that records the turns of `provider` into a file. An existing file is
-    /// replaced.
+    /// Creates a provider that records turns from `provider` in a file. An existing file is
+    /// overwritten.
     ///
     /// # Errors
     ///
@@ -97,25 +97,24 @@ impl Record {
         Ok(Self::to_writer(provider, file))
     }
 
-    /// Creates a provider that records the turns of `provider` into a writer. The writer is called
-    /// while turns are polled, and must not block for long.
+    /// Creates a provider that records turns from `provider` to a writer. The writer is called
+    /// while turns are polled and must not block for long.
     pub fn to_writer(provider: impl Provider + 'static, out: impl Write + Send + 'static) -> Self {
         let sink = Arc::new(RecordWriter::new(out));
         Self { provider: Arc::new(provider), masker: Arc::default(), writer: sink }
     }
 
-    /// Masks a secret in everything that is written, both literally and as the secret appears
-    /// inside a JSON string. A secret is also masked if it arrives in several pieces. If a turn is
-    /// cut off after text that may be the start of the secret, that text is masked, too.
+    /// Masks a secret in everything that is written, both in its literal form and as escaped inside
+    /// a JSON string. The secret is masked even if it arrives in several pieces. If a turn is cut
+    /// off after text that may be the start of the secret, that text is also masked.
     ///
-    /// White space around the secret is trimmed. A secret of less than four bytes is ignored.
+    /// White space around the secret is trimmed. A secret shorter than four bytes is ignored.
     pub fn with_secret(mut self, secret: impl AsRef<str>) -> Self {
         Arc::make_mut(&mut self.masker).add_secret(secret.as_ref());
         self
     }
 
-    /// Returns the write failure, if a write has failed. After a write failure, nothing more is
-    /// written.
+    /// Returns the write failure, if any. After a write failure, nothing more is written.
     pub fn failure(&self) -> Option<Error> {
         self.writer.failure()
     }
@@ -150,7 +149,7 @@ impl fmt::Debug for Record {
     }
 }
 
-/// A turn that is being recorded.
+/// Records a turn as the turn is polled.
 struct RecordingTurn {
     events: TurnStream,
     /// The writer of the turn, or `None` after a write failure.
@@ -172,7 +171,7 @@ impl TurnSource for RecordingTurn {
     }
 }
 
-/// Writes the lines of one turn.
+/// Writes a turn's lines to the recording.
 struct TurnWriter {
     masker: Arc<Masker>,
     record_writer: Arc<RecordWriter>,
@@ -234,7 +233,7 @@ impl TurnWriter {
     }
 }
 
-/// Writes the pending events of a turn that is dropped before its end.
+/// Writes the pending events if the turn is dropped before its end.
 impl Drop for TurnWriter {
     fn drop(&mut self) {
         if !self.has_ended {
@@ -244,8 +243,8 @@ impl Drop for TurnWriter {
     }
 }
 
-/// Returns whether the event ends a turn whose calls must not run although its stop reason allows
-/// them. Calls must not run if the turn was not built by a turn builder.
+/// Returns whether the event ends a turn whose calls must not run although the turn's stop reason
+/// would allow them to run. The calls must not run if the turn was not built by a turn builder.
 pub(crate) fn is_vetoed_event(event: &TurnEvent) -> bool {
     let TurnEvent::TurnComplete { turn } = event else { return false };
     let allows = matches!(turn.stop_reason(), StopReason::Stop | StopReason::ToolCalls);

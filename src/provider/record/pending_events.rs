@@ -1,20 +1,21 @@
-//! Events that are not written yet, because their text may end with the start of a secret.
+//! Holds back events whose text may end with the start of a secret.
 
 use super::masker::Masker;
 use crate::turn::{Text, TurnEvent};
 
-/// The events of a turn that are not written yet.
+/// The events from a turn that have not been written yet.
 ///
-/// A secret may arrive in several pieces. A piece of text whose end may be the start of a secret is
-/// therefore held back, together with all later events.
+/// Because a secret may arrive in several pieces, a piece of text whose end may be the start of a
+/// secret is held back, together with all later events.
 #[derive(Default)]
 pub(super) struct PendingEvents {
     events: Vec<TurnEvent>,
-    /// The end of the text of each open block, if that end may be the start of a secret.
+    /// For each open block whose text ends with what may be the start of a secret, the end of the
+    /// text.
     partial_secrets: Vec<(BlockId, String)>,
 }
 
-/// The block that a piece of text belongs to.
+/// Identifies the block that a piece of text belongs to.
 #[derive(Clone, Debug, PartialEq)]
 enum BlockId {
     Text(u32),
@@ -57,7 +58,7 @@ impl PendingEvents {
         ready
     }
 
-    /// Returns all pending events of a turn that does not continue. Text that may be the start of a
+    /// Returns all pending events when the turn does not continue. Text that may be the start of a
     /// secret is masked.
     pub(super) fn drain(&mut self, masker: &Masker) -> Vec<TurnEvent> {
         let mut events = std::mem::take(&mut self.events);

@@ -1,4 +1,4 @@
-//! The writer of a recording, which is shared by all turns.
+//! The writer for a recording, which all turns share.
 
 use std::io::{self, Write};
 use std::sync::Mutex;
@@ -9,15 +9,15 @@ use crate::error::{Error, ErrorKind};
 use crate::json_lines::LineWriter;
 use crate::lock::lock_ignoring_poison;
 
-/// A shared writer of a recording, with its state.
+/// A shared writer for a recording.
 pub(super) struct RecordWriter(Mutex<WriterState>);
 
 struct WriterState {
     line_writer: LineWriter<Error>,
     turn_count: u32,
-    /// The number and the request of the turn that started last.
+    /// The number and the request of the most recently started turn.
     last_request: Option<(u32, RecordedRequest)>,
-    /// Whether the write failure was already returned as the error of a turn.
+    /// Whether a turn has already failed with the write failure.
     is_failure_reported: bool,
 }
 
@@ -32,12 +32,12 @@ impl RecordWriter {
         }))
     }
 
-    /// Writes the request of a new turn, and returns the number of that turn. Returns `None` if an
-    /// earlier write has failed and nothing more is written.
+    /// Writes the request for a new turn, and returns the turn's number. Returns `None` if an
+    /// earlier write has failed, after which nothing more is written.
     ///
     /// # Errors
     ///
-    /// Returns the write failure if it was not reported before.
+    /// Returns the write failure if the failure has not been reported yet.
     pub(super) fn begin_turn(
         &self,
         model: &str,
@@ -71,7 +71,7 @@ impl RecordWriter {
         })
     }
 
-    /// Writes the lines of a turn. Does nothing if an earlier write has failed.
+    /// Writes lines for a turn. Does nothing if an earlier write has failed.
     pub(super) fn write(&self, lines: &[RecordLine<'_>], masker: &Masker) {
         self.with_state(|state| {
             for line in lines {

@@ -25,26 +25,25 @@ use read_record::RecordedTurn;
 use rebuild_turn::unreadable_record_error;
 pub(crate) use replayed_turn::{ReplayedEvent, ReplayedTurn, replay_event};
 
-/// A provider that replays a recording made by [`Record`](crate::provider::Record). For the same
-/// request, the provider returns the recorded events or the recorded error. The provider does not
-/// use the network and never waits.
+/// Replays a recording made by [`Record`](crate::provider::Record). If a request matches a recorded
+/// request, the provider returns the recorded events or the recorded error, without using the
+/// network and without waiting.
 ///
-/// A request is answered by the first turn in the recording that was not replayed yet and has the
-/// same model, system prompt, tools, options and context. Requests may arrive in any order, and the
-/// ids of histories may differ. If no recorded turn matches a request, the error is of kind
-/// [`ReplayMismatch`](ErrorKind::ReplayMismatch). The source of a `ReplayMismatch` error is a
-/// [`RequestMismatch`], which describes the first difference from the first turn that was not
-/// replayed.
+/// A request is answered with the first turn in the recording that has not been replayed yet and
+/// was recorded for the same model, system prompt, tools, options and context. Requests may arrive
+/// in any order, and history ids may differ. If no recorded turn matches a request, the turn fails
+/// with an error of kind [`ReplayMismatch`](ErrorKind::ReplayMismatch). The error's source is a
+/// [`RequestMismatch`], which describes the first difference between the request and the first turn
+/// that has not been replayed.
 ///
-/// - The calls of a replayed turn can run if they could run when the turn was recorded. A turn is
-///   rebuilt from its items and its recorded end, so that its calls can run.
-/// - A turn that was dropped during recording is replayed as an
-///   [`IncompleteTurn`](ErrorKind::IncompleteTurn) error, and so is a turn whose last line is
-///   truncated.
-/// - A recorded error is replayed with its data. Of the error's sources, only the
-///   [`PartialTurn`](crate::turn::PartialTurn) is restored.
-/// - Masked text is replayed as it was recorded. Pass the same secrets to
-///   [`with_secret`](Self::with_secret), so that they are masked in the requests, too.
+/// - The tool calls in a replayed turn can run if they could run when the turn was recorded. For
+///   this purpose, the turn is rebuilt from its items and its recorded end.
+/// - A turn that was dropped during recording, or whose last line is truncated, ends with an
+///   [`IncompleteTurn`](ErrorKind::IncompleteTurn) error.
+/// - A recorded error is replayed with all its details, but the only source that is restored is the
+///   [`PartialTurn`](crate::turn::PartialTurn).
+/// - Text that was masked in the recording is replayed with the masks. Pass the same secrets to
+///   [`with_secret`](Self::with_secret), so that the secrets are also masked in the requests.
 ///
 /// Clones of a `Replay` share the recording, and each recorded turn is replayed only once.
 ///
@@ -80,7 +79,7 @@ pub struct Replay {
     has_torn_line: bool,
     has_tool_search: bool,
     masker: Arc<Masker>,
-    /// The recorded turns that were not replayed yet.
+    /// The recorded turns that have not been replayed yet.
     turns: Arc<Mutex<Vec<RecordedTurn>>>,
 }
 
@@ -90,8 +89,8 @@ impl Replay {
     /// # Errors
     ///
     /// Returns an error of kind [`Store`](ErrorKind::Store) if the file cannot be read, or is not a
-    /// recording of a known version. A truncated last line of the file is not an error here. A
-    /// truncated last line affects only unfinished turns, and only when they are replayed.
+    /// recording in a known format version. A truncated last line does not cause an error when the
+    /// file is read, only when a turn that may be affected is replayed.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
         let bytes = std::fs::read(path).map_err(|error| {
@@ -107,7 +106,7 @@ impl Replay {
     ///
     /// # Errors
     ///
-    /// Returns the same errors as [`from_file`](Self::from_file), except those for reading the
+    /// Returns the same errors as [`from_file`](Self::from_file), except for errors in reading the
     /// file.
     pub fn from_text(text: &str) -> Result<Self, Error> {
         let tape = read_record::read_record(text)?;
@@ -128,12 +127,12 @@ impl Replay {
         self
     }
 
-    /// Returns the number of turns in the recording that were not replayed yet.
+    /// Returns the number of turns in the recording that have not been replayed yet.
     pub fn remaining(&self) -> usize {
         lock_ignoring_poison(&self.turns).len()
     }
 
-    /// Removes and returns the recorded turn that answers a request.
+    /// Removes and returns the recorded turn that matches a request.
     fn take_turn(&self, request: &Request) -> Result<ReplayedTurn, Error> {
         let unreadable = |error: serde_json::Error| unreadable_record_error(&error.to_string());
         let value = |json: String| serde_json::from_str::<Value>(&self.masker.mask_json(json));
@@ -174,7 +173,7 @@ impl Provider for Replay {
         &self.model
     }
 
-    /// Returns whether a recorded request has tools that the provider itself searches.
+    /// Returns whether a recorded request contains tools that the provider itself searches.
     fn has_tool_search(&self) -> bool {
         self.has_tool_search
     }

@@ -1,4 +1,4 @@
-//! Reads the turns of a recording from its lines.
+//! Reads the turns in a recording.
 
 use std::collections::VecDeque;
 
@@ -15,18 +15,19 @@ use crate::turn::TurnEvent;
 pub(super) struct RecordFile {
     pub(super) model: String,
     pub(super) turns: Vec<RecordedTurn>,
-    /// Whether the last line of the recording is truncated.
+    /// Whether the recording's last line is truncated.
     pub(super) has_torn_line: bool,
 }
 
-/// One turn of a recording.
+/// A turn in a recording.
 pub(super) struct RecordedTurn {
     pub(super) number: u32,
     pub(super) request: RecordedRequest,
     pub(super) replayed_turn: ReplayedTurn,
 }
 
-/// Parses the lines of a recording. A truncated last line is skipped and marked in `has_torn_line`.
+/// Parses the lines of a recording. A truncated last line is skipped, and reported in
+/// `has_torn_line`.
 pub(super) fn read_record(text: &str) -> Result<RecordFile, Error> {
     let mut tape: Option<RecordFile> = None;
     let torn = parse_values(text, |line: RecordLine<'_>| {
@@ -89,7 +90,7 @@ impl RecordFile {
         Ok(())
     }
 
-    /// Returns the unfinished turn with the number `turn`, to which a line belongs.
+    /// Returns the unfinished turn with the number `turn`.
     fn unfinished_turn_mut(&mut self, turn: u32) -> Result<&mut ReplayedTurn, String> {
         let recorded = self.turns.iter_mut().rfind(|recorded| recorded.number == turn);
         match recorded.map(|recorded| &mut recorded.replayed_turn) {
@@ -99,8 +100,8 @@ impl RecordFile {
         }
     }
 
-    /// Marks the turn of the truncated last line as torn. If the number of that turn is unknown,
-    /// marks all unfinished turns as torn.
+    /// Marks the turn that the truncated last line belongs to as torn. If the number of that turn
+    /// is unknown, all unfinished turns are marked as torn.
     fn mark_unfinished_turns_torn(&mut self, turn: Option<u32>) {
         self.has_torn_line = true;
         for recorded in &mut self.turns {

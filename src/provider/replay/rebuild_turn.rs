@@ -1,4 +1,4 @@
-//! Rebuilds a recorded turn as a turn whose calls may run.
+//! Rebuilds a recorded turn so that its calls may run.
 
 use std::sync::Arc;
 
@@ -6,8 +6,8 @@ use crate::error::{Error, ErrorKind};
 use crate::item::{Item, ItemKind};
 use crate::turn::{ReasoningKind, Turn, TurnBuilder, TurnEvent};
 
-/// Rebuilds a recorded turn as a decoder would build it. The recorded items are pushed one by one,
-/// and the recorded stop reason is set last.
+/// Rebuilds a recorded turn in the same way as a decoder builds a turn: the recorded items are
+/// pushed one by one, and the recorded stop reason is set last.
 ///
 /// # Errors
 ///

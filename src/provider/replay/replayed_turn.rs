@@ -1,4 +1,4 @@
-//! A turn that was stored as JSON and is replayed as the response to a request.
+//! Replays a turn that was stored as JSON.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -9,10 +9,11 @@ use crate::provider::replay::rebuild_turn::{rebuild_turn, unreadable_record_erro
 use crate::stream::{TurnPoll, TurnSource};
 use crate::turn::{TurnBuilder, TurnEvent};
 
-/// A stored event.
+/// A stored event from a turn.
 pub(crate) struct ReplayedEvent {
     pub(crate) event: TurnEvent,
-    /// Whether the event ends a turn whose calls could not run when the turn was recorded.
+    /// Whether the event ends a turn whose calls were not allowed to run when the turn was
+    /// recorded.
     pub(crate) is_vetoed: bool,
 }
 
@@ -23,13 +24,13 @@ pub(crate) struct ReplayedTurn {
 }
 
 pub(super) enum TurnEnding {
-    /// The last event of the turn is `TurnComplete`.
+    /// The turn completed; its last event is `TurnComplete`.
     Complete,
     /// The turn failed with this error.
     Failed(Error),
-    /// The turn was dropped, so no end of the turn is recorded.
+    /// The turn was dropped, so its end was not recorded.
     Dropped,
-    /// The next line of the turn may be the truncated last line of the recording.
+    /// The turn's next line may be the truncated last line of the recording.
     Torn,
 }
 
@@ -40,14 +41,14 @@ impl ReplayedTurn {
     }
 }
 
-/// Replays a recorded event, or the error with which the turn failed. An error is replayed with its
+/// Replays a recorded event, or the error with which the turn failed. A replayed error contains the
 /// partial turn.
 pub(crate) fn replay_event(
     item: Result<ReplayedEvent, Error>,
     turn: &mut TurnBuilder,
 ) -> Result<(), Error> {
     turn.absorb(match item {
-        // The JSON of a turn does not say whether its calls may run.
+        // A turn's JSON does not contain whether the turn's calls may run.
         Ok(ReplayedEvent { event: TurnEvent::TurnComplete { turn }, is_vetoed: false }) => {
             TurnEvent::TurnComplete { turn: rebuild_turn(&turn)? }
         }

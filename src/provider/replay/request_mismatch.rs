@@ -9,15 +9,15 @@ use crate::provider::record::line::REQUEST_PARTS;
 
 /// The first difference between a request and a recorded request.
 ///
-/// A `RequestMismatch` is the source of the error that [`Replay`](crate::provider::Replay) returns
-/// if no recorded turn matches a request. The error's message and its
+/// If no recorded turn matches a request, [`Replay`](crate::provider::Replay) returns an error
+/// whose source is a `RequestMismatch`. The error's message and its
 /// [`parameter`](crate::Error::parameter) contain only the path, because the values may be private.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RequestMismatch {
     /// The number of the turn in the recording, counted from 1.
     pub turn: u32,
-    /// The path of the first difference, for example `context[2].content`.
+    /// The path to the first difference, for example `context[2].content`.
     pub path: String,
     /// The value at the path in the recorded request, or `null` if the value is absent.
     pub recorded: RawJson,
@@ -34,7 +34,7 @@ impl fmt::Display for RequestMismatch {
 
 impl std::error::Error for RequestMismatch {}
 
-/// Compares the inputs of two requests part by part, and returns the first difference.
+/// Compares two requests' inputs to the model part by part, and returns the first difference.
 pub(super) fn first_mismatch(
     turn: u32,
     recorded: &Value,

@@ -1,4 +1,4 @@
-//! The attempts at a turn, used by `Retry` and by the HTTP providers.
+//! Makes the attempts at a turn, for `Retry` and for the HTTP providers.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -13,33 +13,33 @@ use crate::turn::TurnBuilder;
 
 /// Starts the attempts at a turn.
 pub(in crate::provider) trait Attempts {
-    /// The turn of a single attempt.
+    /// The type of the turn that a single attempt produces.
     type Attempt: TurnSource + Unpin;
 
-    /// Starts an attempt. `failed` is the error of the previous attempt.
+    /// Starts an attempt. `failed` is the previous attempt's error, if any.
     fn begin_attempt(&mut self, failed: Option<&Error>) -> Self::Attempt;
 
-    /// Returns whether the first attempt's error is due to a stale connection, so that the request
-    /// is sent again without a delay.
+    /// Returns whether the first attempt failed because of a stale connection, in which case the
+    /// request is sent again without a delay.
     fn is_stale_connection(&self, error: &Error) -> bool {
         let _ = error;
         false
     }
 
-    /// Handles the start of the model's output. After this call, the turn is not retried, unless
-    /// the output is retracted.
+    /// Handles the start of the model's output, after which the turn is not retried unless the
+    /// output is retracted.
     fn on_output_started(&mut self) {}
 }
 
-/// A turn that is attempted until an attempt succeeds or its error is not retried.
+/// A turn that is attempted until an attempt succeeds or fails with an error that is not retried.
 pub(in crate::provider) struct RetryingTurn<A: Attempts> {
     attempts: A,
     policy: RetryPolicy,
-    /// Whether the caller handles some of the errors itself.
+    /// Specifies which errors the caller handles itself.
     request_retries: Retries,
     /// The number of failed attempts.
     failed_attempts: u32,
-    /// Whether [`Attempts::on_output_started`] was called in this attempt.
+    /// Whether [`Attempts::on_output_started`] was called during this attempt.
     has_output_started: bool,
     stage: RetryStage<A::Attempt>,
 }
@@ -64,8 +64,8 @@ impl<A: Attempts> RetryingTurn<A> {
         }
     }
 
-    /// Returns whether the error would have been retried if the maximum number of attempts had not
-    /// been reached.
+    /// Returns whether the turn would have been retried after this error if the maximum number of
+    /// attempts had not been reached.
     fn are_retries_exhausted(&self, error: &Error, has_begun: bool) -> bool {
         self.failed_attempts > 1
             && (!has_begun || self.policy.retracts)
@@ -73,13 +73,14 @@ impl<A: Attempts> RetryingTurn<A> {
             && (self.policy.retry_if)(error)
     }
 
-    /// Returns the delay before the next attempt, or `None` if the error is not retried.
+    /// Returns the delay before the next attempt, or `None` if the turn is not retried after this
+    /// error.
     fn next_delay(&self, error: &Error, has_begun: bool) -> Option<Duration> {
         if has_begun && !self.policy.retracts {
             return None;
         }
         // A stale connection is also replaced if the caller retries or falls back, since a stale
-        // connection is not a failure of the provider.
+        // connection does not mean that the provider failed.
         let is_stale = self.failed_attempts == 1
             && self.attempts.is_stale_connection(error)
             && self.request_retries.can_reconnect(error);

@@ -1,14 +1,15 @@
-//! The delays between the attempts at a request.
+//! Computes the delays between the attempts at a request.
 
 use std::time::Duration;
 
 use crate::env::Random;
 
-/// The number of attempts at a request, and the delays between them.
+/// Specifies the maximum number of attempts at a request, and the delays between the attempts.
 ///
-/// The delay before attempt `n + 1` is random, between zero and `base_delay · factor^(n-1)` but at
-/// most `max_delay`. The random delay, called "full jitter", spreads out clients that failed at the
-/// same time. If the provider requests a longer delay, the requested delay is used instead.
+/// The delay before attempt `n + 1` is random, between zero and `base_delay · factor^(n-1)`, but at
+/// most `max_delay`. This randomization, called "full jitter", spreads out the retries of clients
+/// that failed at the same time. If the provider requests a longer delay, the requested delay is
+/// used instead.
 ///
 /// ```
 /// use std::time::Duration;
@@ -21,19 +22,19 @@ use crate::env::Random;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Backoff {
-    /// The maximum number of times that the request is sent in total; 3 by default. 0 is treated as
-    /// 1.
+    /// The maximum total number of times that the request is sent; 3 by default. 0 is treated as 1.
     pub max_attempts: u32,
     /// The maximum delay before the second attempt; 500 ms by default.
     pub base_delay: Duration,
     /// The factor by which the maximum delay grows with each attempt; 2 by default. A factor below
     /// 1, or NaN, is treated as 1.
     pub factor: f64,
-    /// The maximum delay that the provider did not request; 30 s by default.
+    /// The maximum delay before any attempt, unless the provider requests a longer delay; 30 s by
+    /// default.
     pub max_delay: Duration,
     /// The maximum delay that the provider may request; 60 s by default. If the provider requests a
-    /// longer delay, the error is returned immediately. The error's
-    /// [`retry_after`](crate::Error::retry_after) is the requested delay.
+    /// longer delay, the error is returned immediately, with the requested delay as its
+    /// [`retry_after`](crate::Error::retry_after).
     pub max_retry_after: Duration,
 }
 
@@ -50,8 +51,8 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// Returns the upper bound of the delay after `failed` failed attempts (1-based), unless the
-    /// provider requests a longer delay.
+    /// Returns the maximum delay after `failed` failed attempts (1-based), unless the provider
+    /// requests a longer delay.
     pub fn max_delay_after(&self, failed: u32) -> Duration {
         let factor = if self.factor >= 1.0 { self.factor } else { 1.0 };
         let power = i32::try_from(failed.saturating_sub(1)).unwrap_or(i32::MAX);
@@ -63,8 +64,8 @@ impl Backoff {
         Duration::try_from_secs_f64(seconds).unwrap_or(self.max_delay).min(self.max_delay)
     }
 
-    /// Returns the delay after `failed` failed attempts, or `None` if the error is returned
-    /// instead.
+    /// Returns the delay after `failed` failed attempts, or `None` if the error is returned without
+    /// another attempt.
     pub(super) fn delay_after(
         &self,
         failed: u32,

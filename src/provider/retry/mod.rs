@@ -1,4 +1,4 @@
-//! A provider that sends a failed request again.
+//! A provider that retries failed requests.
 
 mod attempts;
 mod backoff;
@@ -18,36 +18,36 @@ use crate::request::{Request, Retries};
 use crate::stream::{TurnStream, seal};
 use crate::turn::TurnBuilder;
 
-/// A provider that sends a request again after a transient error.
+/// Wraps a provider and retries a request after a transient error.
 ///
-/// Providers over HTTP also retry on their own by default, but after fewer kinds of errors; [the
-/// guide](crate::guide::providers) has a table of both. `Retry` works with any provider.
+/// HTTP providers also retry on their own by default, but after fewer kinds of errors; [the
+/// guide](crate::guide::providers) has a table that compares both. `Retry` works with any provider.
 ///
-/// `Retry` retries errors of the kinds `connect`, `timeout`, `rate_limited`, `overloaded`,
-/// `server`, `generation_failed` and `incomplete_turn`. If [`retry_if`](Self::retry_if) is set, the
-/// errors that it selects are retried instead. The number of attempts and the delays are set in
+/// `Retry` retries a request after errors of the kinds `connect`, `timeout`, `rate_limited`,
+/// `overloaded`, `server`, `generation_failed` and `incomplete_turn`. To select other errors, use
+/// [`retry_if`](Self::retry_if). The maximum number of attempts and the delays are set in
 /// [`Backoff`]. Each attempt sends the same request. The last attempt's error is returned
-/// unchanged. Each attempt has the full time limits of the inner provider.
+/// unchanged. The inner provider's time limits apply to each attempt separately.
 ///
-/// Each delay is reported by a [`Retrying`](crate::TurnEvent::Retrying) event before it starts.
+/// Before each delay, a [`Retrying`](crate::TurnEvent::Retrying) event reports the delay.
 ///
-/// A request is retried only if the attempt has produced no output, unless
+/// A request is retried only if the failed attempt has not produced any output, unless
 /// [`with_retraction`](Self::with_retraction) is set. A request is never retried after
-/// `TurnComplete`. A usage report does not count as output. The usage of a failed attempt is added
-/// to the run by a [`Retracted`](crate::TurnEvent::Retracted) event, so that the usage is counted
-/// once.
+/// `TurnComplete`. A usage report does not count as output. A
+/// [`Retracted`](crate::TurnEvent::Retracted) event adds the failed attempt's token usage to the
+/// run's usage, so that each attempt's usage is counted once.
 ///
-/// Only the outermost layer retries. The providers inside send each attempt once; only a connection
-/// that the server had closed is replaced immediately, in the first attempt. A `Retry` inside
-/// another `Retry` does not retry the errors that the outer `Retry` handles. A `Retry` inside a
-/// [`Fallback`](crate::provider::Fallback) does not retry the errors that cause a fallback, while a
-/// further provider is left.
+/// Only the outermost layer retries. The inner providers send the request once per attempt; the
+/// only exception is the first attempt, in which a connection that the server had closed is
+/// replaced immediately. A `Retry` inside another `Retry` does not retry the errors that the outer
+/// `Retry` handles. While there is another provider to fall back to, a `Retry` inside a
+/// [`Fallback`](crate::provider::Fallback) does not retry the errors that cause a fallback.
 ///
-/// A request without a response may still have been processed and charged. After `connect`,
+/// A request that received no response may still have been processed and charged. After `connect`,
 /// `timeout` and `incomplete_turn` errors, it is unknown whether the request was processed. No
 /// idempotency key is sent.
 ///
-/// Dropping the stream cancels the running attempt or the delay; nothing is sent afterwards. Clones
+/// Dropping the stream cancels the current attempt or delay, and nothing is sent afterwards. Clones
 /// share the inner provider.
 ///
 /// ```
@@ -73,34 +73,36 @@ pub struct Retry {
 }
 
 impl Retry {
-    /// Creates a provider that retries with the default [`Backoff`]: at most 3 attempts.
+    /// Creates a provider that retries with the default [`Backoff`], which allows at most 3
+    /// attempts.
     pub fn new(provider: impl Provider + 'static) -> Self {
         Self { provider: Arc::new(provider), policy: RetryPolicy::new(Error::is_retryable) }
     }
 
-    /// Sets the number of attempts and the delays between them.
+    /// Sets the maximum number of attempts and the delays between attempts.
     pub fn with_backoff(mut self, backoff: Backoff) -> Self {
         self.policy.backoff = backoff;
         self
     }
 
-    /// Sets the source of randomness for the jitter.
+    /// Sets the source of randomness for the jitter in the retry delays.
     pub fn with_random(mut self, random: impl Random + 'static) -> Self {
         self.policy.random = Arc::new(random);
         self
     }
 
-    /// Retries an error only if `choose` returns true for the error.
+    /// Replaces the default rule for when to retry: a request is retried after an error only if
+    /// `choose` returns true for the error.
     pub fn retry_if(mut self, choose: impl Fn(&Error) -> bool + Send + Sync + 'static) -> Self {
         self.policy.retry_if = Arc::new(choose);
         self
     }
 
-    /// Also retries after output was received. The output is retracted by a
-    /// [`Retracted`](crate::TurnEvent::Retracted) event as soon as the attempt has failed, before
-    /// the delay.
+    /// Also retries a request after output was received. As soon as an attempt has failed, before
+    /// the delay, a [`Retracted`](crate::TurnEvent::Retracted) event retracts the attempt's output.
     ///
-    /// Without this setting, output is never retracted, and the attempt's error is returned.
+    /// Without this setting, output is never retracted, and if an attempt fails after producing
+    /// output, its error is returned without a retry.
     pub fn with_retraction(mut self) -> Self {
         self.policy.retracts = true;
         self
@@ -129,7 +131,7 @@ impl Provider for Retry {
     }
 }
 
-/// The attempts that call the inner provider.
+/// Starts attempts by calling the inner provider.
 struct ProviderAttempts {
     provider: Arc<dyn Provider>,
     request: Request,

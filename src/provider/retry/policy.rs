@@ -1,4 +1,4 @@
-//! Decides which errors are retried, and after which delay.
+//! Decides after which errors a turn is retried, and with which delay.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,20 +9,20 @@ use crate::error::Error;
 use crate::provider::Backoff;
 use crate::provider::should_fall_back::ErrorPredicate;
 
-/// Which errors are retried, how many times, and after which delays.
+/// Specifies after which errors a turn is retried, how many times, and with which delays.
 #[derive(Clone)]
 pub(in crate::provider) struct RetryPolicy {
     pub(in crate::provider) backoff: Backoff,
     pub(in crate::provider) random: Arc<dyn Random>,
     pub(in crate::provider) retry_if: Arc<ErrorPredicate>,
-    /// Whether an attempt that has produced output is retried. The attempt's output is retracted
-    /// first.
+    /// Whether a turn is retried even if the failed attempt has produced output, which is then
+    /// first retracted.
     pub(in crate::provider) retracts: bool,
 }
 
 impl RetryPolicy {
-    /// Creates a policy that retries the errors for which `retry_if` returns true, with the default
-    /// backoff.
+    /// Creates a policy that retries after errors for which `retry_if` returns true, with the
+    /// default backoff.
     pub(in crate::provider) fn new(
         retry_if: impl Fn(&Error) -> bool + Send + Sync + 'static,
     ) -> Self {
@@ -34,8 +34,8 @@ impl RetryPolicy {
         }
     }
 
-    /// Returns the delay after `failed` attempts, the last of which failed with `error`, or `None`
-    /// if the error is not retried.
+    /// Returns the delay before the next attempt after `failed` failed attempts, the last of which
+    /// failed with `error`. Returns `None` if the turn is not retried.
     pub(super) fn delay_after(&self, failed: u32, error: &Error) -> Option<Duration> {
         if !(self.retry_if)(error) {
             return None;

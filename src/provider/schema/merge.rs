@@ -1,12 +1,12 @@
-//! Merges two schemas that a value must both match into a single schema.
+//! Merges two schemas, both of which a value must match, into a single schema.
 
 use serde_json::Value;
 
 use super::subset::{Schema, is_structural};
 
-/// Merges two schemas into a single schema that accepts the values that both schemas accept. If
-/// both schemas have the same annotation, the annotation of `first` is kept. The error is the
-/// keyword that cannot be merged.
+/// Merges two schemas into a single schema, which accepts a value only if both schemas accept the
+/// value. If both schemas contain the same annotation, the annotation in `first` is kept. The
+/// returned error is the keyword that cannot be merged.
 pub(super) fn merge_schemas(mut first: Schema, second: Schema) -> Result<Schema, String> {
     if forbids_properties_of(&first, &second) || forbids_properties_of(&second, &first) {
         return Err("additionalProperties".to_owned());
@@ -21,7 +21,7 @@ pub(super) fn merge_schemas(mut first: Schema, second: Schema) -> Result<Schema,
     Ok(first)
 }
 
-/// Returns whether `closed` does not allow a property of `other`.
+/// Returns whether `closed` forbids a property that `other` defines.
 fn forbids_properties_of(closed: &Schema, other: &Schema) -> bool {
     let properties = |schema: &Schema| match schema.get("properties") {
         Some(Value::Object(properties)) => properties.keys().cloned().collect(),
@@ -32,7 +32,7 @@ fn forbids_properties_of(closed: &Schema, other: &Schema) -> bool {
         && properties(other).iter().any(|name| !own.contains(name))
 }
 
-/// Merges the two values of a keyword, or returns `None` if the values cannot be merged.
+/// Merges two values for a keyword, or returns `None` if the values cannot be merged.
 fn merge_keyword(keyword: &str, first: Value, second: Value) -> Option<Value> {
     match (keyword, first, second) {
         ("properties", Value::Object(mut first), Value::Object(second)) => {
@@ -74,7 +74,7 @@ fn merge_keyword(keyword: &str, first: Value, second: Value) -> Option<Value> {
     }
 }
 
-/// Returns the types in the value of `type`.
+/// Returns the type names in the value of the keyword `type`.
 pub(super) fn types_of(of: &Value) -> Vec<&str> {
     match of {
         Value::String(one) => vec![one],
@@ -83,7 +83,8 @@ pub(super) fn types_of(of: &Value) -> Vec<&str> {
     }
 }
 
-/// Returns the intersection of a type with other types. An integer also counts as a number.
+/// Returns the intersection of the type `name` with the given types, or `None` if the intersection
+/// is empty. An integer also counts as a number.
 fn common_type<'a>(name: &'a str, others: &[&'a str]) -> Option<&'a str> {
     match name {
         name if others.contains(&name) => Some(name),

@@ -1,13 +1,13 @@
-//! The subsets of JSON Schema that the wires accept.
+//! Rewrites JSON schemas for the subset of JSON Schema that a wire accepts.
 //!
-//! Pure functions rewrite a schema for a wire. Keywords that a wire does not support but a model
-//! can understand, such as a range or a length, are moved into the description. The vendors' own
-//! libraries move these keywords in the same way. A keyword whose removal would change the shape of
-//! the answer is an [`Unsupported`](crate::ErrorKind::Unsupported) error. The error's
+//! The functions that rewrite a schema are pure. Keywords that a wire does not support but a model
+//! can understand, such as a range or a length, are moved into the schema's description, as in the
+//! vendors' own libraries. A keyword whose removal would change the shape of the answer causes an
+//! [`Unsupported`](crate::ErrorKind::Unsupported) error. The error's
 //! [`parameter`](crate::Error::parameter) is the location in the schema, as a JSON pointer. A
-//! schema that already matches the subset is returned unchanged, and rewriting is idempotent.
+//! schema that is already within the subset is returned unchanged, and rewriting is idempotent.
 //!
-//! Limits on the size and the nesting of a schema are not checked, because the vendors have raised
+//! Limits on a schema's size and nesting depth are not checked, because the vendors have raised
 //! these limits before.
 
 mod merge;

@@ -1,14 +1,15 @@
-//! Resolves the references of a schema.
+//! Resolves the references in a schema.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-/// The prefixes of references to definitions, in the current and in older drafts.
+/// The prefixes of references to definitions, in the current and in older JSON Schema drafts.
 const DEFINITION_PREFIXES: [&str; 2] = ["#/$defs/", "#/definitions/"];
 
-/// Returns the name of the definition that a reference points to. The name of the root is empty.
+/// Returns the name of the definition that a reference points to, or an empty name for a reference
+/// to the root.
 pub(super) fn definition_name(reference: &str) -> Option<&str> {
     if reference == "#" {
         return Some("");
@@ -17,7 +18,7 @@ pub(super) fn definition_name(reference: &str) -> Option<&str> {
     (!name.is_empty() && !name.contains('/')).then_some(name)
 }
 
-/// Returns the reference to a definition, in the form that is sent.
+/// Returns the reference to a definition, as sent to the vendor.
 pub(super) fn reference_to(name: &str) -> String {
     match name {
         "" => "#".to_owned(),
@@ -25,14 +26,14 @@ pub(super) fn reference_to(name: &str) -> String {
     }
 }
 
-/// Returns the target of a reference inside `root`.
+/// Returns the part of `root` that a reference points to.
 pub(super) fn resolve_reference<'a>(root: &'a Value, reference: &str) -> Option<&'a Value> {
     let pointer = percent_decode(reference.strip_prefix('#')?)?;
     root.pointer(&pointer)
 }
 
-/// Returns the schema of a definition. A reference may use `definitions` or `$defs`, whichever
-/// contains the definition.
+/// Returns a definition's schema, from whichever of `definitions` and `$defs` contains the
+/// definition.
 pub(super) fn definition<'a>(root: &'a Value, name: &str) -> Option<&'a Value> {
     match name {
         "" => Some(root),
@@ -42,7 +43,7 @@ pub(super) fn definition<'a>(root: &'a Value, name: &str) -> Option<&'a Value> {
     }
 }
 
-/// Returns the key of a definition, decoded from its name in a reference.
+/// Decodes a definition's key from its name in a reference.
 pub(super) fn definition_key(name: &str) -> String {
     let decoded = percent_decode(name).unwrap_or(Cow::Borrowed(name));
     decoded.replace("~1", "/").replace("~0", "~")
@@ -53,7 +54,7 @@ pub(super) fn escape_pointer(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
 }
 
-/// Decodes the percent-encoding of a URI.
+/// Decodes percent-encoding as used in URIs.
 fn percent_decode(text: &str) -> Option<Cow<'_, str>> {
     if !text.contains('%') {
         return Some(Cow::Borrowed(text));
@@ -115,7 +116,7 @@ fn collect_references<'a>(schema: &'a Value, is_root: bool, found: &mut Vec<&'a 
     }
 }
 
-/// A reference that is inside a definition.
+/// A reference from inside a definition.
 struct ReferenceEdge {
     target: String,
     path: String,
@@ -123,8 +124,8 @@ struct ReferenceEdge {
     is_optional: bool,
 }
 
-/// Returns the location of a reference that closes a cycle in a rewritten schema. References inside
-/// optional properties count only if `optional_too` is true.
+/// Returns the location of a reference that closes a cycle in a rewritten schema, if there is a
+/// cycle. References inside optional properties count only if `optional_too` is true.
 pub(super) fn find_cycle(whole: &Value, optional_too: bool) -> Option<String> {
     let mut edges = BTreeMap::new();
     let mut of = |name: &str, schema: &Value| {

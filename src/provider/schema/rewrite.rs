@@ -1,4 +1,5 @@
-//! Rewrites a schema for the subset of a wire, from the root to its definitions.
+//! Rewrites a schema for the subset that a wire accepts, starting with the root and followed by the
+//! definitions.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -10,13 +11,13 @@ use super::refs;
 use super::subset::{RecursionForms, ReferenceForms, Schema, SchemaSubset, is_structural};
 use crate::error::Error;
 
-/// The maximum number of parts of a schema with its references resolved. Even a small schema can
-/// expand without limit.
+/// The maximum number of parts in a schema after its references are resolved. Even a small schema
+/// can expand without limit.
 const MAX_PARTS: usize = 20_000;
-/// The maximum nesting depth of a schema with its references resolved.
+/// The maximum nesting depth of a schema after its references are resolved.
 const MAX_DEPTH: usize = 64;
 
-/// Rewrites a schema for the subset of a wire.
+/// Rewrites a schema for the subset that a wire accepts.
 pub(super) fn rewrite_for_subset<'a>(
     schema: &'a Value,
     subset: &SchemaSubset,
@@ -48,7 +49,7 @@ pub(super) fn rewrite_for_subset<'a>(
 pub(super) struct SchemaRewriter<'a> {
     root: &'a Value,
     pub(super) subset: &'a SchemaSubset,
-    /// The definitions that are referenced; the value is `None` until the definition is rewritten.
+    /// The referenced definitions. A value is `None` until the definition has been rewritten.
     needed_definitions: BTreeMap<String, Option<Value>>,
     part_count: usize,
 }
@@ -64,8 +65,7 @@ impl SchemaRewriter<'_> {
         Ok(whole)
     }
 
-    /// Rewrites the definitions that are referenced, including definitions that are only referenced
-    /// by other definitions.
+    /// Rewrites the referenced definitions, including those referenced only by other definitions.
     fn rewrite_definitions(&mut self) -> Result<Map<String, Value>, Error> {
         while let Some((name, _)) = self.needed_definitions.iter().find(|(_, done)| done.is_none())
         {
@@ -129,11 +129,11 @@ impl SchemaRewriter<'_> {
         }
     }
 
-    /// Returns the name of the referenced definition, if the reference can be kept. A kept
-    /// reference is the only keyword of its schema, since wires may reject other keywords next to
-    /// it. If there are annotations next to the reference, the reference is resolved and the
-    /// annotations are merged with its target. If the target is recursive, the annotations are
-    /// dropped instead.
+    /// Returns the name of the definition that a schema refers to, if the reference can be kept. A
+    /// kept reference is the only keyword in its schema, since wires may reject other keywords next
+    /// to the reference. If there are annotations next to the reference, the reference is resolved
+    /// and the annotations are merged into the target. If the target is recursive, the annotations
+    /// are dropped instead.
     fn kept_reference<'s>(&self, schema: &'s Value) -> Option<&'s str> {
         let schema = schema.as_object()?;
         let name = refs::definition_name(schema.get("$ref")?.as_str()?)?;
@@ -148,8 +148,8 @@ impl SchemaRewriter<'_> {
         (!has_words || refs::is_recursive(self.root, name)).then_some(name)
     }
 
-    /// Merges `$ref` and `allOf` with the keywords next to them, so that `$ref` and `allOf`
-    /// disappear. Moves the keywords next to an `anyOf` into its members.
+    /// Eliminates `$ref` and `allOf` by merging their schemas with the adjacent keywords. Moves the
+    /// keywords next to an `anyOf` into its members.
     fn flatten_schema(&mut self, schema: &Value, at: &str, depth: usize) -> Result<Schema, Error> {
         if depth > MAX_DEPTH {
             let what = "this many levels once its references are inlined";

@@ -1,4 +1,4 @@
-//! Rewrites a single node of a schema whose references at the top level are resolved.
+//! Rewrites a single schema node whose top-level references are already resolved.
 
 use serde_json::{Map, Value, json};
 
@@ -125,12 +125,13 @@ impl SchemaRewriter<'_> {
         Ok(schema)
     }
 
-    /// Specifies the items of arrays. A tuple of equal schemas becomes an array of that schema.
+    /// Rewrites the keywords that describe an array's items. A tuple whose schemas are all equal
+    /// becomes an array with this schema for its items.
     fn rewrite_array_items(&self, mut schema: Schema, at: &str) -> Result<Schema, Error> {
         if let Some(Value::Array(_)) = schema.get("items")
             && let Some(row) = schema.shift_remove("items")
         {
-            // The form of a tuple in older drafts of JSON Schema.
+            // This is the form of a tuple in older drafts of JSON Schema.
             schema.insert("prefixItems".to_owned(), row);
         }
         if let Some(Value::Array(row)) = schema.get("prefixItems") {
@@ -165,7 +166,7 @@ impl SchemaRewriter<'_> {
         }
     }
 
-    /// Specifies the fields of objects.
+    /// Rewrites the keywords that describe an object's fields.
     fn rewrite_object_fields(&self, mut schema: Schema, at: &str) -> Result<Schema, Error> {
         let refuse = |keyword: &str, what: &str| {
             Err(self.subset.unsupported_error(&format!("{at}/{keyword}"), what))
@@ -203,8 +204,8 @@ impl SchemaRewriter<'_> {
         Ok(schema)
     }
 
-    /// Makes a property nullable if the wire requires all properties, but the property is optional
-    /// and has no default.
+    /// Makes an optional property without a default value nullable if the wire requires all
+    /// properties.
     fn make_nullable_if_optional(
         &self,
         schema: &Schema,
@@ -246,7 +247,7 @@ fn allow_null(schema: Value) -> Value {
     Value::Object(schema)
 }
 
-/// Makes every property required. The properties that were already required come first.
+/// Makes every property in a schema required. Properties that were already required come first.
 fn require_all(schema: &mut Schema) {
     let Some(Value::Object(properties)) = schema.get("properties") else { return };
     let names: Vec<_> = properties.keys().cloned().map(Value::from).collect();
@@ -258,7 +259,7 @@ fn require_all(schema: &mut Schema) {
     }
 }
 
-/// Sets the keyword `type` if its value follows from other keywords.
+/// Sets the keyword `type` if its value can be inferred from other keywords.
 fn infer_type(mut schema: Schema) -> Schema {
     let nullable = schema.shift_remove("nullable") == Some(Value::Bool(true));
     let named = schema.get("type").map_or_else(|| inferred_types(&schema), types_of);

@@ -1,16 +1,16 @@
-//! Hints for the model in place of keywords that a wire does not support.
+//! Describes keywords that a wire does not support as hints for the model.
 
 use serde_json::Value;
 
 use super::subset::{Schema, is_string_in};
 
-/// Formats that only specify a program's number type.
+/// String values of `format` that only specify a program's number type.
 const NUMBER_FORMATS: &[&str] = &[
     "int8", "int16", "int32", "int64", "int128", "int", "uint8", "uint16", "uint32", "uint64",
     "uint128", "uint", "float", "double",
 ];
 
-/// The text that is added to a schema's description, for example `{maximum: 5, minimum: 1}`.
+/// The hints to add to a schema's description, for example `{maximum: 5, minimum: 1}`.
 #[derive(Default)]
 pub(super) struct SchemaHints(String);
 

@@ -4,32 +4,32 @@ use serde_json::{Map, Value};
 
 use crate::error::{Error, ErrorKind};
 
-/// The keywords of a schema, which is a JSON object.
+/// A schema as a JSON object, whose fields are the keywords.
 pub(super) type Schema = Map<String, Value>;
 
 /// The subset of JSON Schema that a wire accepts.
 pub(super) struct SchemaSubset {
     /// The name of the wire, for error messages.
     pub(super) wire: &'static str,
-    /// Returns whether the wire accepts a narrowing or annotating keyword with this value. Keywords
-    /// that the wire does not accept are moved into the description.
+    /// Returns whether the wire accepts a keyword that narrows or annotates values, with this
+    /// value. Keywords that the wire does not accept are moved into the description.
     pub(super) keeps_keyword: fn(keyword: &str, value: &Value) -> bool,
-    /// The supported forms of objects.
+    /// The forms of object schemas that the wire supports.
     pub(super) objects: ObjectForms,
-    /// The supported values of an `enum`.
+    /// The values that the wire supports in an `enum`.
     pub(super) enum_values: EnumValues,
-    /// Whether references are supported.
+    /// Whether the wire supports references.
     pub(super) references: ReferenceForms,
-    /// The supported recursive references.
+    /// The recursive references that the wire supports.
     pub(super) recursion: RecursionForms,
-    /// Whether the root must be an object, without alternatives or null.
+    /// Whether the root schema must describe an object, without alternatives or null.
     pub(super) requires_root_object: bool,
 }
 
-/// The forms of objects that a wire supports.
+/// The forms of object schemas that a wire supports.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum ObjectForms {
-    /// The wire supports any fields, with or without a schema for the field.
+    /// The wire supports any fields, even fields without a schema.
     Open,
     /// The wire supports only the named properties.
     Closed,
@@ -51,24 +51,24 @@ pub(super) enum EnumValues {
 pub(super) enum ReferenceForms {
     /// The wire supports references to definitions of the same schema.
     Kept,
-    /// The wire supports no references; each reference is replaced by its target. A recursive
-    /// schema would expand forever, so it is rejected.
+    /// The wire does not support references; each reference is replaced by its target. Recursive
+    /// schemas are rejected, because they would expand forever.
     Inlined,
 }
 
-/// The recursion that a wire supports.
+/// The kinds of recursive references that a wire supports.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum RecursionForms {
     /// The wire supports any recursion.
     Any,
     /// The wire supports only recursion through an optional property.
     Optional,
-    /// The wire supports no recursion.
+    /// The wire does not support recursion.
     None,
 }
 
 impl SchemaSubset {
-    /// Returns whether an object may have fields that its schema does not name.
+    /// Returns whether the wire supports objects with fields that the schema does not name.
     pub(super) fn allows_open_objects(&self) -> bool {
         self.objects == ObjectForms::Open
     }
@@ -80,20 +80,20 @@ impl SchemaSubset {
     }
 }
 
-/// The effect of a schema keyword.
+/// Classifies a schema keyword by its effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KeywordKind {
     /// A keyword that determines the shape of a value.
     Structural,
-    /// A keyword that only restricts the accepted values. Without the keyword, more values match.
+    /// A keyword that only restricts the accepted values: without the keyword, more values match.
     Narrowing,
-    /// A keyword that determines the shape of a value by a condition.
+    /// A keyword that determines the shape of a value depending on a condition.
     Condition,
-    /// Annotations and unknown keywords, which do not affect which values match.
+    /// An annotation or an unknown keyword, which does not affect which values match.
     Annotation,
 }
 
-/// The keyword for the fields of an object that have no schema of their own.
+/// The keyword that describes an object's fields without their own schema.
 const ADDITIONAL_PROPERTIES: &str = "additionalProperties";
 
 impl KeywordKind {
@@ -125,18 +125,19 @@ impl KeywordKind {
     }
 }
 
-/// Returns whether a keyword affects which values match, and is not just an annotation.
+/// Returns whether a keyword affects which values match, that is, whether it is not just an
+/// annotation.
 pub(super) fn is_structural(keyword: &str) -> bool {
     KeywordKind::of_keyword(keyword) != KeywordKind::Annotation
 }
 
-/// Returns whether a value is a string that is in `words`.
+/// Returns whether a value is one of the strings in `words`.
 pub(super) fn is_string_in(value: &Value, words: &[&str]) -> bool {
     value.as_str().is_some_and(|value| words.contains(&value))
 }
 
-/// Returns whether a regular expression has no features beyond regular grammars, such as
-/// lookaround, backreferences and word boundaries.
+/// Returns whether a regular expression uses only features of regular grammars, and not, for
+/// example, lookaround, backreferences or word boundaries.
 pub(super) fn is_regular_pattern(pattern: &Value) -> bool {
     let Some(pattern) = pattern.as_str() else { return false };
     let mut escaped = false;

@@ -12,7 +12,7 @@ use super::subset::{
 use crate::error::Error;
 use crate::item::RawJson;
 
-/// The schema subset of the strict mode of OpenAI's two wires.
+/// The schema subset that OpenAI's two wires accept in strict mode.
 ///
 /// "`additionalProperties: false` must always be set in objects", "all fields must be required",
 /// "the root level object of a schema must be an object, and not use `anyOf`". Recursion with
@@ -34,7 +34,7 @@ const OPENAI_STRICT: SchemaSubset = SchemaSubset {
     requires_root_object: true,
 };
 
-/// The schema subset of Anthropic's structured outputs.
+/// The schema subset that Anthropic accepts for structured outputs.
 ///
 /// Not supported: "recursive schemas", "numerical constraints", "string constraints", "array
 /// constraints beyond `minItems` of 0 or 1", "`additionalProperties` set to anything other than
@@ -65,8 +65,8 @@ const ANTHROPIC_OUTPUT: SchemaSubset = SchemaSubset {
 /// sub-schema, no other properties, except for those starting as a `$`, may be set."
 /// <https://ai.google.dev/api/generate-content#FIELDS.response_json_schema>
 ///
-/// The older fields `parameters` and `responseSchema` support fewer keywords, a subset of
-/// `OpenAPI`'s schemas.
+/// The older fields `parameters` and `responseSchema` support fewer keywords: a subset of `OpenAPI`
+/// schemas.
 const GEMINI: SchemaSubset = SchemaSubset {
     wire: "Gemini",
     keeps_keyword: |keyword, value| match keyword {
@@ -81,11 +81,11 @@ const GEMINI: SchemaSubset = SchemaSubset {
     requires_root_object: false,
 };
 
-/// The schema subset that Ollama accepts for the parameters of a tool.
+/// The schema subset that Ollama accepts for a tool's parameters.
 ///
 /// The server deserializes the schema into its own type, `api.ToolFunctionParameters`. The server
-/// drops every keyword that this type does not have, including `$ref`. The server rejects values of
-/// other types: a schema that is `true`, or a root with several types.
+/// drops every keyword that this type does not define, including `$ref`. The server rejects values
+/// of the wrong type: a schema that is `true`, or a root with several types.
 /// <https://github.com/ollama/ollama/blob/main/api/types.go>
 const OLLAMA_PARAMETERS: SchemaSubset = SchemaSubset {
     wire: "Ollama",
@@ -99,18 +99,19 @@ const OLLAMA_PARAMETERS: SchemaSubset = SchemaSubset {
 const STRING_FORMATS: &[&str] =
     &["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"];
 
-/// Rewrites an answer's schema for the strict mode of OpenAI's two wires.
+/// Rewrites the schema for a model's answer for strict mode on OpenAI's two wires.
 ///
-/// Optional properties become required. A property with a `default` is then always written by the
-/// model. Any other optional property may be null, which is how strict mode expresses optional
-/// properties.
+/// Optional properties become required. The model then always writes a property that has a
+/// `default`. Any other optional property may be null, which is how optional properties are
+/// expressed in strict mode.
 pub(in crate::provider) fn to_openai_strict_schema(
     schema: &Value,
 ) -> Result<Cow<'_, Value>, Error> {
     rewrite_for_subset(schema, &OPENAI_STRICT)
 }
 
-/// Rewrites a schema that is stored as JSON text. Returns the borrowed text if nothing changes.
+/// Rewrites a schema that is stored as JSON text. If nothing changes, the borrowed text is
+/// returned.
 pub(in crate::provider) fn rewrite_json(
     schema: &RawJson,
     rewrite: fn(&Value) -> Result<Cow<'_, Value>, Error>,
@@ -121,20 +122,20 @@ pub(in crate::provider) fn rewrite_json(
     })
 }
 
-/// Rewrites an answer's schema for Anthropic.
+/// Rewrites the schema for a model's answer for Anthropic's structured outputs.
 pub(in crate::provider) fn to_anthropic_output_schema(
     schema: &Value,
 ) -> Result<Cow<'_, Value>, Error> {
     rewrite_for_subset(schema, &ANTHROPIC_OUTPUT)
 }
 
-/// Rewrites the schema of a tool or an answer for Gemini's `parametersJsonSchema` and
-/// `responseJsonSchema`.
+/// Rewrites the schema for a tool or a model's answer for Gemini's fields `parametersJsonSchema`
+/// and `responseJsonSchema`.
 pub(in crate::provider) fn to_gemini_schema(schema: &Value) -> Result<Cow<'_, Value>, Error> {
     rewrite_for_subset(schema, &GEMINI)
 }
 
-/// Rewrites the schema of a tool's parameters for Ollama.
+/// Rewrites the schema for a tool's parameters for Ollama.
 pub(in crate::provider) fn to_ollama_parameters_schema(
     schema: &Value,
 ) -> Result<Cow<'_, Value>, Error> {

@@ -1,4 +1,4 @@
-//! A provider that returns scripted replies, without network or API key.
+//! A provider that returns scripted replies, without using the network or an API key.
 
 mod reply;
 
@@ -26,12 +26,13 @@ use crate::turn::TurnBuilder;
 /// The name that identifies this provider in provider data.
 const PROVIDER_NAME: &str = "scripted";
 
-/// A provider that answers each request with the next [`Reply`] of a script, or with the reply that
-/// a function returns for the request.
+/// Answers each request with the next [`Reply`] in a script, or with the reply that a function
+/// returns for the request.
 ///
-/// A scripted turn obeys the same rules as the turns of other providers. Each turn is sealed,
-/// starts when first polled, and is cancelled when dropped. The provider keeps a list of all
-/// requests that it received. Clones of a provider share the script and the list of requests.
+/// A scripted turn obeys the same rules as turns from other providers: it is
+/// [sealed](crate::stream::seal), starts when first polled, and is cancelled when dropped. The
+/// provider keeps a list of all requests received. Clones of a provider share the script and the
+/// list of requests.
 ///
 /// ```
 /// use serde_json::json;
@@ -71,27 +72,28 @@ struct SharedState {
 
 impl Scripted {
     /// Creates a provider that answers the first request with the first reply, the second request
-    /// with the second reply, and so on. Every request after the last reply fails with an error.
+    /// with the second reply, and so on. Once all replies have been used, every request fails with
+    /// an error.
     pub fn new<R: Into<Reply>>(replies: impl IntoIterator<Item = R>) -> Self {
         let replies: Vec<Reply> = replies.into_iter().map(Into::into).collect();
         Self::from_script(move |_, at| replies.get(at).cloned())
     }
 
-    /// Creates a provider that answers each request with the result of `reply`. The second argument
-    /// of `reply` is the number of requests received before this request.
+    /// Creates a provider that answers each request with the result of calling `reply`. The second
+    /// argument to `reply` is the number of requests received before the current request.
     pub fn from_fn<R: Into<Reply>>(
         reply: impl Fn(&Request, usize) -> R + Send + Sync + 'static,
     ) -> Self {
         Self::from_script(move |request, n| Some(reply(request, n).into()))
     }
 
-    /// Sets the name of the model. The default is `scripted`.
+    /// Sets the model's name; `scripted` by default.
     pub fn with_model(mut self, name: impl Into<Arc<str>>) -> Self {
         self.model = name.into();
         self
     }
 
-    /// Returns all requests that the provider has received, in order.
+    /// Returns all requests that the provider has received, in the order received.
     pub fn requests(&self) -> Vec<Request> {
         lock_ignoring_poison(&self.state.requests).clone()
     }
@@ -115,7 +117,7 @@ impl Scripted {
             requests.push(request.clone());
             requests.len() - 1
         };
-        // The script runs while the lock is not held, because the script may call `requests`.
+        // The lock is not held while the script runs, because the script may call `requests`.
         let Some(reply) = (self.script)(request, at) else {
             let message = format!("the script has no reply for request {}", at + 1);
             return Err(Error::new(ErrorKind::Other, message));
@@ -147,7 +149,7 @@ impl fmt::Debug for Scripted {
     }
 }
 
-/// A scripted turn that is streaming.
+/// Streams a scripted turn.
 struct ScriptedTurn {
     model: String,
     steps: std::vec::IntoIter<ReplyStep>,
@@ -185,7 +187,7 @@ impl TurnSource for ScriptedTurn {
             ReplyStep::Cut => return Poll::Ready(None),
             ReplyStep::Delay(time) => this.sleep = Some(Box::pin(tokio::time::sleep(time))),
             ReplyStep::Hang => {
-                // The step is repeated, so the turn stays pending until the stream is dropped.
+                // The step is repeated, so that the turn stays pending until the stream is dropped.
                 this.steps = vec![ReplyStep::Hang].into_iter();
                 return Poll::Pending;
             }

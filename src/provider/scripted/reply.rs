@@ -1,4 +1,4 @@
-//! The script of one turn.
+//! A script for a single turn.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use crate::provider::content_delta::{ContentDelta, SignatureTarget};
 use crate::turn::{ReasoningKind, TurnEvent};
 use crate::usage::Usage;
 
-/// The script of one turn, built step by step.
+/// A script for a single turn, built step by step.
 ///
 /// Unless the script ends the turn explicitly, the turn completes after the last step. The default
-/// stop reason is `tool_calls` if the reply has calls, `refusal` if the reply refuses, and `stop`
-/// otherwise. Text is streamed word by word, and call arguments are streamed in pieces of a few
-/// characters.
+/// stop reason is `tool_calls` if the reply contains tool calls, `refusal` if the reply contains a
+/// refusal, and `stop` otherwise. Text is streamed word by word, and call arguments are streamed in
+/// pieces of a few characters.
 ///
 /// ```
 /// use serde_json::json;
@@ -29,9 +29,9 @@ use crate::usage::Usage;
 #[derive(Clone, Debug, Default)]
 pub struct Reply {
     steps: Vec<ReplyStep>,
-    /// The block that the last step belongs to.
+    /// The content block that the last step belongs to.
     current_block: Option<(BlockKind, u32)>,
-    /// The block that [`sign`](Reply::sign) would sign.
+    /// The content block that [`sign`](Reply::sign) would sign.
     signable_block: Option<(BlockKind, u32)>,
     block_count: u32,
     has_calls: bool,
@@ -46,10 +46,10 @@ enum BlockKind {
     Call,
 }
 
-/// One step of a scripted turn.
+/// A step in a scripted turn.
 #[derive(Clone, Debug)]
 pub(crate) enum ReplyStep {
-    /// A piece of the block with this index.
+    /// A piece of the content block with this index.
     Delta(u32, ContentDelta),
     Usage(Usage),
     Event(TurnEvent),
@@ -81,7 +81,7 @@ impl Reply {
         Self::default()
     }
 
-    /// Creates a reply with the text `text`.
+    /// Creates a reply that consists of the given text.
     pub fn text(text: &str) -> Self {
         Self::new().say(text)
     }
@@ -114,8 +114,8 @@ impl Reply {
         self.add_reasoning(text, ReasoningKind::Summary)
     }
 
-    /// Adds reasoning without visible text, which consists only of the opaque data `data`. The
-    /// opaque data must be sent back to the model.
+    /// Adds reasoning without visible text, which consists only of opaque data. This data must be
+    /// sent back to the model.
     ///
     /// On the Anthropic wire, the data is sent as a `redacted_thinking` block. On the Responses
     /// wire, the data is sent as a reasoning item with `encrypted_content` and no summary, if the
@@ -130,8 +130,8 @@ impl Reply {
     }
 
     /// Signs the last block of the reply, which must be reasoning, text or a call. The signature
-    /// must be sent back with the signed block, byte for byte. Does nothing if the last step of the
-    /// reply is not part of a reasoning, text or call block.
+    /// must be sent back with the signed block, byte for byte. Does nothing if the reply's last
+    /// step is not part of such a block.
     ///
     /// On the Anthropic wire, the signature of reasoning is sent with the `thinking` block. On the
     /// Responses wire, the signature of reasoning is sent as the `encrypted_content` of the
@@ -171,12 +171,12 @@ impl Reply {
         self.add_text(index, text, |piece| ContentDelta::Reasoning(kind, piece))
     }
 
-    /// Adds a call of the tool `name`. The call id is generated when the call is streamed.
+    /// Adds a call to the tool `name`. The call id is generated when the call is streamed.
     pub fn call(self, name: &str, arguments: impl Into<serde_json::Value>) -> Self {
         self.call_raw("", name, &arguments.into().to_string())
     }
 
-    /// Adds a tool call with the given call id. The arguments may be any text, including invalid
+    /// Adds a tool call with the given call id. The arguments can be any string, including invalid
     /// JSON.
     pub fn call_raw(mut self, call_id: &str, name: &str, arguments: &str) -> Self {
         self.current_block = None;
@@ -196,17 +196,17 @@ impl Reply {
         self
     }
 
-    /// Adds a report of the usage of the turn so far.
+    /// Adds a report of the turn's token usage so far.
     pub fn usage(self, usage: Usage) -> Self {
         self.with_step(ReplyStep::Usage(usage))
     }
 
-    /// Adds an event that is yielded unchanged.
+    /// Adds an event, which the turn yields unchanged.
     pub fn event(self, event: TurnEvent) -> Self {
         self.with_step(ReplyStep::Event(event))
     }
 
-    /// Retracts the output of the turn so far and starts the turn over.
+    /// Retracts the turn's output so far and starts the turn over.
     pub fn retract(mut self, why: &str) -> Self {
         self.steps.push(ReplyStep::Retract(why.to_owned()));
         (self.current_block, self.signable_block) = (None, None);
@@ -214,7 +214,7 @@ impl Reply {
         self
     }
 
-    /// Ends the turn with this stop reason. Steps that are added after the end are ignored.
+    /// Ends the turn with this stop reason. Steps added after this step are ignored.
     pub fn stop(self, reason: StopReason) -> Self {
         let raw = reason.as_str().to_owned();
         self.with_step(ReplyStep::Stop { reason, raw })
@@ -240,7 +240,7 @@ impl Reply {
         self.with_step(ReplyStep::Hang)
     }
 
-    /// Returns the steps that were added so far.
+    /// Returns the steps added so far.
     #[cfg(feature = "testing")]
     pub(crate) fn steps(&self) -> &[ReplyStep] {
         &self.steps
@@ -273,7 +273,7 @@ impl Reply {
         self
     }
 
-    /// Returns the index of the block for a step of kind `block`, and starts a new block if
+    /// Returns the index of the content block for a step of kind `block`, and starts a new block if
     /// necessary.
     fn enter_block(&mut self, block: BlockKind) -> u32 {
         let index = match self.current_block {

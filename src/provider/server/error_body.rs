@@ -1,14 +1,16 @@
-//! Parts of error responses that several vendors share.
+//! Creates the parts of error responses that several vendors share.
 
 use crate::error::{Error, ErrorKind};
 
-/// Returns the message of an error. Clients look for the vendor's phrase for a full context window.
+/// Returns an error's message. If the context window is full, the message contains the phrase
+/// `full_context`, which the vendor uses and clients look for.
 pub(crate) fn error_message(error: &Error, full_context: &str) -> String {
     let is_full = error.kind() == ErrorKind::ContextWindow;
     message_with_phrase(error, if is_full { full_context } else { "" })
 }
 
-/// Returns the message of an error, with the given phrase added if it is missing.
+/// Returns an error's message, with the given phrase added if the message does not contain the
+/// phrase.
 pub(crate) fn message_with_phrase(error: &Error, words: &str) -> String {
     let message = error.message();
     match message.contains(words) {
@@ -17,13 +19,13 @@ pub(crate) fn message_with_phrase(error: &Error, words: &str) -> String {
     }
 }
 
-/// Returns the header `retry-after`, whose value is in whole seconds.
+/// Returns the header `retry-after` for an error, with the delay in whole seconds.
 pub(super) fn retry_after(error: &Error) -> Option<(&'static str, String)> {
     let wait = error.retry_after()?;
     Some(("retry-after", wait.as_secs_f64().ceil().to_string()))
 }
 
-/// Returns the HTTP status that most vendors use for an error.
+/// Returns the HTTP status that most vendors use for errors of the given kind.
 pub(crate) fn default_status(kind: ErrorKind) -> u16 {
     match kind {
         ErrorKind::Auth => 401,

@@ -1,4 +1,4 @@
-//! The frames of a stream, and their encoding.
+//! Defines the frames in a stream and encodes them.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::sse::write_frame;
 
-/// A frame of a stream: a server-sent event or a JSON document.
+/// A frame in a stream: a server-sent event or a JSON document.
 #[derive(Debug)]
 pub(crate) struct ServerFrame {
     pub(crate) event: Option<Cow<'static, str>>,
@@ -18,14 +18,14 @@ pub(crate) struct ServerFrame {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FrameRole {
     Event,
-    /// The frame with which the turn is complete.
+    /// The frame that completes the turn.
     Terminal,
     /// The last frame of the stream.
     Done,
 }
 
 impl ServerFrame {
-    /// Creates a frame that is not the end of the turn or the stream.
+    /// Creates a frame that does not end the turn or the stream.
     pub(crate) fn from_event(event: Option<&'static str>, data: &Value) -> Self {
         Self { event: event.map(Cow::Borrowed), data: data.to_string(), role: FrameRole::Event }
     }
@@ -47,25 +47,25 @@ enum Layout {
 }
 
 impl FrameFormat {
-    /// The format of server-sent events.
+    /// The format for server-sent events.
     pub(crate) const EVENTS: Self = Self {
         content_type: "text/event-stream; charset=utf-8",
         layout: Layout::Events,
         line_end: "\n",
     };
 
-    /// The format with a JSON document on each line.
+    /// The format for JSON lines, with a JSON document on each line.
     pub(crate) const JSON_LINES: Self =
         Self { content_type: "application/x-ndjson", layout: Layout::JsonLines, line_end: "\n" };
 
-    /// The format of a single JSON array, as Gemini writes it.
+    /// The format for a single JSON array, as Gemini writes the array.
     pub(crate) const JSON_ARRAY: Self = Self {
         content_type: "application/json; charset=utf-8",
         layout: Layout::JsonArray,
         line_end: "\r\n",
     };
 
-    /// The format of server-sent events, as Gemini writes them.
+    /// The format for server-sent events, as Gemini writes the events.
     pub(crate) const GEMINI_EVENTS: Self =
         Self { content_type: "text/event-stream", line_end: "\r\n", ..Self::EVENTS };
 
@@ -79,7 +79,7 @@ impl FrameFormat {
         }
     }
 
-    /// Returns the bytes of a frame, the `n`th frame of its body, counted from 0.
+    /// Encodes a frame, which is the `n`th frame in its body, counted from 0.
     pub(crate) fn encode_frame(&self, frame: &ServerFrame, n: usize) -> String {
         match self.layout {
             Layout::Events => {
@@ -93,18 +93,18 @@ impl FrameFormat {
         }
     }
 
-    /// Returns whether there may be other lines between frames, which an array does not allow.
+    /// Returns whether the format allows other lines between frames, which an array does not.
     pub(crate) fn accepts_extra_lines(&self) -> bool {
         matches!(self.layout, Layout::Events | Layout::JsonLines)
     }
 
-    /// Converts line ends to the line ends of the format.
+    /// Converts line ends to the format's line ends.
     pub(crate) fn apply_line_end(&self, lines: &str) -> String {
         lines.replace('\n', self.line_end)
     }
 
-    /// Returns keep-alive bytes that are not a frame. JSON lines have no comments, but readers of
-    /// JSON lines ignore empty lines.
+    /// Returns keep-alive bytes that are not a frame. JSON lines cannot contain comments, but
+    /// readers ignore empty lines.
     pub(crate) fn keep_alive(&self) -> String {
         match self.layout {
             Layout::Events => self.apply_line_end(": keep-alive\n\n"),
@@ -112,8 +112,8 @@ impl FrameFormat {
         }
     }
 
-    /// Returns the line end after the last frame, and the bytes that close the body after that line
-    /// end.
+    /// Returns the line end after the last frame, and the bytes that follow this line end and close
+    /// the body.
     pub(crate) fn closing_bytes(&self) -> (&'static str, Option<&'static str>) {
         match self.layout {
             Layout::Events | Layout::JsonLines => (self.line_end, None),

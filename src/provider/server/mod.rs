@@ -1,8 +1,9 @@
-//! The server side of the wires. This module reads the parts of requests that a response needs, and
-//! writes turns and errors in the vendor's format.
+//! Implements the server side of the wires. This module reads the parts of a request that are
+//! needed for a response, and writes turns and errors in the vendor's format.
 //!
-//! The module `server` of each wire implements [`ServerWire`]. The code in this module does no I/O
-//! and has no clock. Ids, times and signatures are arguments, and frames are returned as data.
+//! The module `server` in each wire defines a [`ServerWire`]. The code in this module does no I/O
+//! and does not read the clock. Ids, times and signatures are passed as arguments, and frames are
+//! returned as data.
 
 mod error_body;
 mod frame;

@@ -1,4 +1,4 @@
-//! The error responses of `OpenAI`, which are the same on both of its wires.
+//! Creates `OpenAI`'s error responses, which are the same on both `OpenAI` wires.
 
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ pub(crate) fn error_body(error: &Error, full_context: &str) -> Value {
     } })
 }
 
-/// Returns the usage of a turn as JSON. `input` and `output` are the wire's names for the token
+/// Returns a turn's token usage as JSON. `input` and `output` are the wire's names for the token
 /// counts.
 pub(crate) fn usage_json(usage: Usage, input: &str, output: &str) -> Value {
     json!({
@@ -33,7 +33,8 @@ pub(crate) fn usage_json(usage: Usage, input: &str, output: &str) -> Value {
     })
 }
 
-/// Returns the error's type and code, <https://platform.openai.com/docs/guides/error-codes>.
+/// Returns `OpenAI`'s type and code for errors of the given kind,
+/// <https://platform.openai.com/docs/guides/error-codes>.
 pub(crate) fn error_type_and_code(kind: ErrorKind) -> (&'static str, Option<&'static str>) {
     match kind {
         ErrorKind::Auth => ("invalid_request_error", Some("invalid_api_key")),

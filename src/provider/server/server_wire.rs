@@ -7,8 +7,8 @@ use crate::provider::server::error_body::{default_status, retry_after};
 use crate::provider::server::frame::{FrameFormat, ServerFrame};
 use crate::provider::server::turn_writer::{TurnStart, TurnWriter};
 
-/// The server side of a wire: which requests belong to the wire, and how they are answered. Paths
-/// include the query.
+/// Describes the server side of a wire: which requests belong to the wire, and how the requests are
+/// answered. Paths include the query.
 #[derive(Clone, Copy)]
 pub(crate) struct ServerWire {
     /// The name of the wire in provider data.
@@ -19,18 +19,18 @@ pub(crate) struct ServerWire {
     pub(crate) model: for<'a> fn(&'a str, &'a Value) -> Option<&'a str>,
     /// Returns whether the body requests a streaming response.
     pub(crate) wants_stream: fn(&Value) -> bool,
-    /// Returns the format of the streaming response, by the request's path.
+    /// Returns the format of the streaming response, given the request's path.
     pub(crate) format: fn(&str) -> FrameFormat,
     /// Creates the writer for a turn.
     pub(crate) new_turn_writer: fn(&TurnStart<'_>) -> Box<dyn TurnWriter>,
-    /// Returns the `n`th keep-alive frame, without content, or `None` if the wire only uses the
-    /// keep-alive bytes of its format.
+    /// Returns the `n`th keep-alive frame, which does not contain content, or `None` if the wire
+    /// uses only its format's keep-alive bytes.
     pub(crate) ping: fn(usize) -> Option<ServerFrame>,
-    /// Returns the body of an error response with this status.
+    /// Returns the body for an error response with this status.
     pub(crate) error_body: fn(&Error, u16) -> Value,
     /// Converts the body of an error response to the `n`th frame of a stream.
     pub(crate) error_frame: fn(&Value, usize) -> ServerFrame,
-    /// Returns the HTTP status for an error's kind.
+    /// Returns the HTTP status for errors of the given kind.
     pub(crate) status: fn(ErrorKind) -> u16,
     /// Returns the header with the retry delay.
     pub(crate) retry_after_header: fn(&Error) -> Option<(&'static str, String)>,
@@ -39,8 +39,9 @@ pub(crate) struct ServerWire {
 }
 
 impl ServerWire {
-    /// Creates a wire with the usual settings. Responses are server-sent events, and the request
-    /// body has the model and `stream`. Errors in a stream have the same format as in a body.
+    /// Creates a wire with the usual settings: responses are server-sent events, the request body
+    /// contains the model and `stream`, and errors have the same format in a stream as in a
+    /// response body.
     pub(crate) const fn new(
         name: &'static str,
         path_end: &'static str,

@@ -7,38 +7,39 @@ use crate::provider::content_delta::{ContentDelta, SignatureTarget};
 use crate::provider::server::frame::ServerFrame;
 use crate::usage::Usage;
 
-/// The data of a turn that is known before it is written.
+/// The data about a turn that is known before the turn is written.
 pub(crate) struct TurnStart<'a> {
-    /// A unique id of the response. All ids that the writer generates contain this id.
+    /// A unique id for the response. All ids that the writer generates contain this id.
     pub(crate) id: &'a str,
     /// The time at which the response was created, in seconds since 1970.
     pub(crate) created: u64,
-    /// The name of the model in the response.
+    /// The model's name in the response.
     pub(crate) model: &'a str,
     /// The body of the request, which the response may depend on or repeat.
     pub(crate) request: &'a Value,
-    /// The usage of the whole turn; zero if the usage is not known yet.
+    /// The whole turn's token usage; zero if the usage is not known yet.
     pub(crate) usage: Usage,
-    /// The signatures that will follow: the block's index, its kind, and the signature. A wire that
-    /// must announce early whether a block is signed announces only these signatures.
+    /// The signatures that will follow, each as the block's index, the block's kind, and the
+    /// signature. A wire that must announce early whether a block is signed announces only these
+    /// signatures.
     pub(crate) signatures: &'a [(u32, SignatureTarget, String)],
-    /// Returns a signature for text that the script does not sign, if the vendor would sign the
+    /// Returns a signature for a text that the script does not sign, if the vendor would sign the
     /// text.
     pub(crate) sign_fn: fn(&str) -> Option<String>,
 }
 
 /// Writes the frames of a single turn.
 pub(crate) trait TurnWriter {
-    /// Writes a piece of the block with this index.
+    /// Writes a piece of the content block with this index.
     fn write(&mut self, index: u32, delta: ContentDelta) -> Result<(), UnsupportedContent>;
 
-    /// Writes buffered content.
+    /// Writes any buffered content.
     fn flush(&mut self) {}
 
     /// Ends the turn with its stop reason and usage.
     fn stop(&mut self, reason: &StopReason, usage: Usage) -> Result<(), UnsupportedContent>;
 
-    /// Returns the writer's output. The caller removes the frames from the output.
+    /// Returns the writer's output, from which the caller removes the frames.
     fn output(&mut self) -> &mut WriterOutput;
 }
 
@@ -69,7 +70,7 @@ pub(crate) enum IssuedItem {
 /// A description of content that the wire cannot express.
 pub(crate) type UnsupportedContent = &'static str;
 
-/// Returns the id of a call: its own id, or an id that is generated from the call's index.
+/// Returns a call's id: either the call's own id, or an id generated from the call's index.
 pub(crate) fn call_id_or_generated(prefix: &str, own: String, answer: &str, index: u32) -> String {
     match own.as_str() {
         "" => format!("{prefix}_{answer}_{index}"),
@@ -77,15 +78,16 @@ pub(crate) fn call_id_or_generated(prefix: &str, own: String, answer: &str, inde
     }
 }
 
-/// A call on a wire that sends the whole call at once, with its arguments as an object.
+/// Buffers a tool call, for a wire that sends the whole call at once, with the arguments as an
+/// object.
 #[derive(Debug, Default)]
 pub(crate) struct BufferedCall {
-    /// The call that is being written, and its arguments so far.
+    /// The call that is being written, and the call's arguments so far.
     open_call: Option<(Value, String)>,
 }
 
 impl BufferedCall {
-    /// Starts a call. The value `call` has no arguments yet.
+    /// Starts a call. The value `call` does not contain arguments yet.
     pub(crate) fn start(&mut self, call: Value) {
         self.open_call = Some((call, String::new()));
     }
@@ -97,7 +99,7 @@ impl BufferedCall {
         }
     }
 
-    /// Returns the call and its arguments, if a call was started.
+    /// Ends the open call, if any, and returns the call and its arguments.
     pub(crate) fn end(&mut self) -> Result<Option<(Value, Value)>, UnsupportedContent> {
         let Some((call, arguments)) = self.open_call.take() else { return Ok(None) };
         let arguments: Option<Map<_, _>> = match arguments.trim() {
@@ -107,7 +109,7 @@ impl BufferedCall {
         Ok(Some((call, arguments.ok_or("arguments that are not a JSON object")?.into())))
     }
 
-    /// Returns an error if a call was started and not ended.
+    /// Returns an error if a call was started but not ended.
     pub(crate) fn check_ended(&self) -> Result<(), UnsupportedContent> {
         self.open_call.is_none().then_some(()).ok_or("a call that is cut off")
     }

@@ -11,19 +11,19 @@ impl Crc32 {
         Self::default().update(bytes)
     }
 
-    /// Returns the checksum of the same bytes followed by `bytes`.
+    /// Extends the checksum: returns the checksum of the previous bytes followed by `bytes`.
     pub(super) fn update(self, bytes: &[u8]) -> Self {
         let mut hasher = crc32fast::Hasher::new_with_initial(self.0);
         hasher.update(bytes);
         Self(hasher.finalize())
     }
 
-    /// Parses the hexadecimal digits of a checksum.
+    /// Parses a checksum from its hexadecimal digits.
     pub(super) fn parse_hex(digits: &[u8]) -> Option<Self> {
         u32::from_str_radix(str::from_utf8(digits).ok()?, 16).ok().map(Self)
     }
 
-    /// Returns whether these are the digits of the checksum.
+    /// Returns whether these hexadecimal digits represent the checksum.
     pub(super) fn matches_hex(self, digits: &[u8]) -> bool {
         self.to_string().as_bytes() == digits
     }

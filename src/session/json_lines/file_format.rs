@@ -1,18 +1,19 @@
-//! The file format of sessions.
+//! The file format for sessions.
 //!
-//! A file has a header and then the appends; each line ends with LF only. An append has a first
-//! line with the number of its entries, the number of bytes of their lines, and the checksum of
-//! these bytes. A line for each entry follows. So a reader can distinguish an append that a crash
-//! has cut off, and that was never acknowledged, from an append that was damaged after it was
-//! written.
+//! A file contains a header followed by the appends; each line ends with LF only. The first line of
+//! an append contains the number of its entries, the total number of bytes in the entries' lines,
+//! and the checksum of these bytes. A line for each entry follows. This lets a reader distinguish
+//! an append that was cut off by a crash, and was never acknowledged, from an append that was
+//! damaged after it was written.
 //!
-//! The last field of the header, and of the first line of an append, is the checksum of everything
-//! in the file before that field. The checksum therefore covers the rest of these lines, and the
-//! order of the appends.
+//! The last field in the header, and in the first line of each append, is the checksum of
+//! everything in the file before that field. The checksum therefore covers the rest of these lines
+//! and the order of the appends.
 //!
-//! Files of earlier versions have no checksums. In such a file, a single entry has no line before
-//! it, and several entries follow a line with only their number. New appends to such a file have
-//! checksums, and the first `file_crc32` of the file covers the older part.
+//! Files from earlier versions of this crate have no checksums. In such a file, a single entry is
+//! written without a preceding line, and several entries follow a line that contains only their
+//! number. New appends to such a file have checksums, and the first `file_crc32` in the file covers
+//! the older part.
 
 use std::ops::Range;
 
@@ -30,11 +31,12 @@ use crate::session::{Entry, ForkOrigin};
 /// The version of the file format.
 const FORMAT_VERSION: u32 = 1;
 
-/// The beginning of every header, in any version, and of the first line of every append.
+/// The beginning of every header, in any format version. The next constant is the beginning of each
+/// append's first line.
 const HEADER_PREFIX: &[u8] = br#"{"type":"session","version":"#;
 const APPEND_PREFIX: &[u8] = br#"{"type":"append","#;
 
-/// The beginning of a header's field for the original session of a fork.
+/// The beginning of a header field that refers to a fork's original session.
 const FORK_FIELD_PREFIX: &[u8] = br#","fork":{"id":"#;
 
 /// The text before the checksum at the end of a header or of an append's first line. The suffix is
@@ -56,13 +58,13 @@ struct Header {
 #[serde(tag = "type", rename = "append")]
 pub(super) struct AppendHeader {
     pub(super) entries: usize,
-    /// The number of bytes of the append's entry lines, including their LFs.
+    /// The total number of bytes in the append's entry lines, including their LFs.
     pub(super) bytes: usize,
     /// The checksum of the append's entry lines.
     pub(super) crc32: String,
 }
 
-/// The first line of an append in the format of earlier versions.
+/// The first line of an append in the format of earlier crate versions.
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "type", rename = "append")]
 pub(super) struct LegacyAppendHeader {
@@ -72,7 +74,7 @@ pub(super) struct LegacyAppendHeader {
 /// The intact part of a parsed file.
 #[derive(Debug, Default)]
 pub(super) struct ParsedFile {
-    /// The header. `None` if the file is empty or has only a truncated header.
+    /// The header. `None` if the file is empty or contains only a truncated header.
     pub(super) header: Option<ParsedHeader>,
     /// The lines of the entries.
     entry_lines: Vec<Line>,
@@ -101,13 +103,13 @@ pub(super) struct Line {
     pub(super) byte_range: Range<usize>,
 }
 
-/// Encodes the header of a session.
+/// Encodes a session's header.
 pub(super) fn encode_header(id: &str, fork: Option<&ForkOrigin>) -> Result<Vec<u8>, Error> {
     let header = Header { version: FORMAT_VERSION, id: id.to_owned(), fork: fork.cloned() };
     encode_with_file_crc(Crc32::default(), &header)
 }
 
-/// Encodes the lines of entries.
+/// Encodes entries as lines.
 pub(super) fn encode_entries(entries: &[Entry]) -> Result<Vec<u8>, Error> {
     let mut text = Vec::new();
     for entry in entries {
@@ -118,8 +120,8 @@ pub(super) fn encode_entries(entries: &[Entry]) -> Result<Vec<u8>, Error> {
     Ok(text)
 }
 
-/// Encodes an append of `entries` entries, whose encoded lines are `lines`. `before` is the
-/// checksum of the file before the append.
+/// Encodes an append that consists of `entries` entries with the encoded lines `lines`. `before` is
+/// the checksum of the file before the append.
 pub(super) fn encode_append(before: Crc32, entries: usize, lines: &[u8]) -> Result<Vec<u8>, Error> {
     let first =
         AppendHeader { entries, bytes: lines.len(), crc32: Crc32::compute(lines).to_string() };
@@ -128,7 +130,8 @@ pub(super) fn encode_append(before: Crc32, entries: usize, lines: &[u8]) -> Resu
     Ok(text)
 }
 
-/// Encodes an object as a line whose last field is the checksum of the file up to that field.
+/// Encodes an object as a line. The last field of the line is the checksum of the file up to that
+/// field.
 fn encode_with_file_crc(before: Crc32, object: &impl Serialize) -> Result<Vec<u8>, Error> {
     let text = serde_json::to_vec(object);
     let mut text = text.map_err(|error| store_error("a line cannot be written as JSON", error))?;
@@ -140,8 +143,8 @@ fn encode_with_file_crc(before: Crc32, object: &impl Serialize) -> Result<Vec<u8
     Ok(text)
 }
 
-/// Splits a line into the bytes before the file's checksum and the checksum. Returns `None` if the
-/// line has no checksum.
+/// Splits a line into the bytes before the file's checksum, and the checksum. Returns `None` if the
+/// line contains no checksum.
 pub(super) fn split_file_crc(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let tail = CRC_FIELD_PREFIX.len() + CRC_DIGITS + CRC_FIELD_SUFFIX.len();
     let (before, field) = line.split_at_checked(line.len().checked_sub(tail)?)?;
@@ -164,9 +167,9 @@ pub(super) fn starts_with_append(text: &[u8]) -> bool {
 /// # Errors
 ///
 /// Returns an error if the text is not a session, has a later format version, or differs in any way
-/// from the text that was written. Only an append that a crash has cut off is skipped. Such an
-/// append must be the last, and shorter than its declared length. If only the last LF is missing,
-/// the append is intact, because an editor may have removed the LF.
+/// from the text that was written. Only an append that was cut off by a crash is skipped. Such an
+/// append must be the last one, and must be shorter than its declared length. If only the last LF
+/// is missing, the append is intact, because an editor may have removed the LF.
 pub(super) fn parse_file(text: &[u8]) -> Result<ParsedFile, Error> {
     if text.ends_with(b"}")
         && let Ok(lines) = parse_terminated_file(&[text, b"\n"].concat())
@@ -219,7 +222,7 @@ fn parse_terminated_file(text: &[u8]) -> Result<ParsedFile, Error> {
     Ok(lines)
 }
 
-/// Returns the line that starts at `from`. Returns `None` if that line has no LF.
+/// Returns the line that starts at `from`, or `None` if that line has no LF.
 pub(super) fn next_line(text: &[u8], from: usize, number: usize) -> Option<Line> {
     split_complete_lines(text, from..text.len(), number).next()
 }
@@ -248,7 +251,7 @@ pub(super) fn parse_header(line: &[u8]) -> Result<ParsedHeader, Error> {
     Ok(ParsedHeader { id, fork_origin: fork, has_checksum: checked.is_some() })
 }
 
-/// The original session of a fork, as found in the first line of its file.
+/// A fork's original session, as read from the first line of the fork's file.
 pub(super) enum Origin {
     /// The session is not a fork, or the file is not a session.
     None,
@@ -260,7 +263,7 @@ pub(super) enum Origin {
 }
 
 impl Origin {
-    /// Parses the first line of a file, including the LF of that line.
+    /// Parses the first line of a file, including the line's LF.
     pub(super) fn from_header_line(line: Vec<u8>) -> Self {
         match parse_file(&line) {
             Ok(lines) => {
@@ -274,8 +277,8 @@ impl Origin {
         }
     }
 
-    /// Returns the original's id in a damaged header, which may differ from the id that was
-    /// written.
+    /// Returns the original session's id from a damaged header. This id may differ from the id that
+    /// was written.
     pub(super) fn suspect_origin_id(line: &[u8]) -> Option<String> {
         let header: Header = serde_json::from_slice(line).ok()?;
         header.fork.map(|fork| fork.id)
@@ -313,9 +316,9 @@ pub(super) struct ParsedAppend {
 }
 
 impl ParsedAppend {
-    /// Parses the append at an offset. Returns `None` if a crash has cut off the append. `crc` is
-    /// the checksum of the file before the append, and `is_checked` determines whether the append
-    /// must have a checksum.
+    /// Parses the append at an offset. Returns `None` if the append was cut off by a crash. `crc`
+    /// is the checksum of the file before the append, and `is_checked` determines whether the
+    /// append must have a checksum.
     pub(super) fn parse(
         text: &[u8],
         from: usize,
@@ -363,7 +366,7 @@ impl ParsedAppend {
         Ok(Some(Self { entry_lines: entries, has_checksum: true, next, end_offset: end }))
     }
 
-    /// Parses an append in the format of earlier versions.
+    /// Parses an append in the format of earlier crate versions.
     fn parse_legacy(text: &[u8], first: Line) -> Result<Option<Self>, Error> {
         let (mut next, mut end) = (first.line_number + 1, first.byte_range.end + 1);
         if !starts_with_append(&text[first.byte_range.clone()]) {
@@ -390,8 +393,8 @@ impl ParsedAppend {
     }
 }
 
-/// Returns the result for a last line without LF. The result is `None` if a crash has cut off the
-/// line, and an error if the line is damaged.
+/// Returns the result for a last line without LF: `None` if the line was cut off by a crash, and an
+/// error if the line is damaged.
 fn none_if_truncated<T>(is_cut: bool, number: usize) -> Result<Option<T>, Error> {
     match is_cut {
         true => Ok(None),
@@ -404,8 +407,8 @@ fn may_be_truncated_append(tail: &[u8]) -> bool {
     APPEND_PREFIX.starts_with(tail) || starts_with_append(tail) && is_truncated_object(tail)
 }
 
-/// Returns whether this may be the truncated end of a file without checksums. A crash may leave
-/// NULs if the file's new length was written before all of its text.
+/// Returns whether this may be the truncated end of a file without checksums. A crash may leave NUL
+/// bytes if the file's new length was written before all of its text.
 fn is_truncated_legacy_append(tail: &[u8]) -> bool {
     let text = match tail.iter().rposition(|byte| *byte != 0) {
         Some(last) => &tail[..=last],
@@ -415,9 +418,9 @@ fn is_truncated_legacy_append(tail: &[u8]) -> bool {
         || is_truncated_object(text) && (text.len() == tail.len() || !is_complete_object(text))
 }
 
-/// Returns whether a crash may have left this part of an append's entries, which must be fewer
-/// entries than declared, and nothing else. If another append starts within this part, lines were
-/// removed.
+/// Returns whether this part of an append's entries may have been left by a crash. The part must
+/// contain fewer entries than declared, and nothing else. If another append starts within this
+/// part, lines were removed.
 fn are_entries_truncated(text: &[u8], from: usize, number: usize, entries: usize) -> bool {
     let whole: Vec<Line> = split_complete_lines(text, from..text.len(), number).collect();
     let tail = &text[whole.last().map_or(from, |line| line.byte_range.end + 1)..];
@@ -426,7 +429,7 @@ fn are_entries_truncated(text: &[u8], from: usize, number: usize, entries: usize
         && (tail.is_empty() || is_truncated_object(tail) && !starts_with_append(tail))
 }
 
-/// Checks that a line of an append without checksums is an entry.
+/// Checks that a line in an append without checksums is an entry.
 fn ensure_is_entry(text: &[u8], line: &Line) -> Result<(), Error> {
     let bytes = &text[line.byte_range.clone()];
     if starts_with_append(bytes) || split_file_crc(bytes).is_some() {
@@ -465,9 +468,9 @@ pub(super) fn split_complete_lines(
 }
 
 impl LegacyAppendHeader {
-    /// Parses the first line of an append in the format of earlier versions. Any other field would
-    /// mean that the line is a damaged line with checksums. Only a CR is allowed at the end of the
-    /// line, because other programs may add a CR.
+    /// Parses the first line of an append in the format of earlier crate versions. Any other field
+    /// would mean that the line is a damaged line with checksums. Only a CR is allowed at the end
+    /// of the line, because other programs may add a CR.
     pub(super) fn parse(text: &[u8], line: &Line) -> Option<Self> {
         let line = &text[line.byte_range.clone()];
         let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -477,22 +480,22 @@ impl LegacyAppendHeader {
 }
 
 impl ParsedFile {
-    /// Returns the number of entries that are inherited from the original session.
+    /// Returns the number of entries inherited from the original session.
     pub(super) fn inherited_entry_count(&self) -> u64 {
         self.header.as_ref().and_then(|head| head.fork_origin.as_ref()).map_or(0, |fork| fork.at)
     }
 
-    /// Returns the number of entries of the session, including inherited entries. Returns `None` if
-    /// there is no session. A session exists once it has an entry or is a fork. If the first append
-    /// was cut off, the session does not exist.
+    /// Returns the number of entries in the session, including inherited entries, or `None` if
+    /// there is no session. A session exists once it contains an entry or is a fork. If the first
+    /// append was cut off, the session does not exist.
     pub(super) fn version(&self) -> Option<u64> {
         let forked = self.header.as_ref().is_some_and(|head| head.fork_origin.is_some());
         let own = self.entry_lines.len() as u64;
         (forked || own > 0).then(|| self.inherited_entry_count().saturating_add(own))
     }
 
-    /// Parses some of the session's own entries, given their numbers in the session. `text` must be
-    /// the text of the parsed file.
+    /// Parses some of the session's own entries, selected by their numbers in the session. `text`
+    /// must be the text of the parsed file.
     pub(super) fn parse_entries(
         &self,
         text: &[u8],

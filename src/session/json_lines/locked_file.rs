@@ -10,12 +10,12 @@ use super::super::checks::{corrupt_data_error, store_error};
 use super::super::private_files::{FileId, private_file_options, sync_parent_dir};
 use crate::error::Error;
 
-/// How long to wait while another process holds the lock. Locks are held only during a read or
-/// write.
+/// The maximum time to wait while another process holds the lock. Locks are held only during a read
+/// or write.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 const LOCK_RETRY_DELAY: Duration = Duration::from_millis(1);
 
-/// How a file is opened and locked.
+/// Determines how a file is opened and locked.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum OpenMode {
     /// The file is opened with a shared lock, so that other processes can read it at the same time.
@@ -26,13 +26,13 @@ pub(super) enum OpenMode {
     CreateAndWrite,
 }
 
-/// A file that is locked until it is dropped.
+/// Locks a file until this value is dropped.
 pub(super) struct LockedFile<'a> {
     file: File,
     path: &'a Path,
 }
 
-/// File metadata, by which a change to the file is detected.
+/// File metadata that shows whether the file has changed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct FileStamp {
     id: FileId,
@@ -47,7 +47,8 @@ impl FileStamp {
 }
 
 impl<'a> LockedFile<'a> {
-    /// Opens and locks a file. Returns `None` if the file does not exist and is not created.
+    /// Opens and locks a file. Returns `None` if the file does not exist and `what_for` does not
+    /// allow creating the file.
     pub(super) fn open(path: &'a Path, what_for: OpenMode) -> Result<Option<Self>, Error> {
         Self::open_with_timeout(LOCK_TIMEOUT, path, what_for)
     }
@@ -132,21 +133,21 @@ impl<'a> LockedFile<'a> {
         read.map(|_| text).map_err(|error| self.io_error("read", error))
     }
 
-    /// Writes `text` after the first `end` bytes, and removes everything that was there before. The
+    /// Writes `text` after the first `end` bytes, replacing everything after that position. The
     /// data is on disk when this method returns.
     ///
     /// # Errors
     ///
-    /// Returns an error if any step fails. The file is then cut back to its first `end` bytes, if
-    /// the failing disk still allows that. Otherwise, the partial write looks like a write that a
-    /// crash has cut off.
+    /// Returns an error if any step fails. In this case, the file is truncated to its first `end`
+    /// bytes, if the failing disk still allows that. Otherwise, the partial write looks like a
+    /// write that was cut off by a crash.
     pub(super) fn write(&mut self, end: u64, text: &[u8], now: SystemTime) -> Result<(), Error> {
         let write = |file: &mut File| -> io::Result<()> {
             file.set_len(end)?;
             file.seek(SeekFrom::Start(end))?;
             file.write_all(text)?;
-            // The time cannot be set for another user's file. Such a file has the time of the write
-            // anyway.
+            // The modification time cannot be set on another user's file. Such a file gets the
+            // actual time of the write.
             let _ = file.set_modified(now);
             file.sync_data()
         };
@@ -168,7 +169,7 @@ impl<'a> LockedFile<'a> {
 }
 
 fn lock_with_timeout(file: &File, what_for: OpenMode, lock_timeout: Duration) -> io::Result<()> {
-    // A process that was suspended while it holds the lock must not block all other processes
+    // A process that was suspended while holding the lock must not block all other processes
     // forever.
     let since = Instant::now();
     loop {

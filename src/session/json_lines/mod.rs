@@ -24,66 +24,67 @@ use crate::session::worker::Worker;
 use crate::session::{Entry, Lease, SalvageReport, SessionInfo};
 use session_files::{Location, SessionFiles};
 
-/// A session store of human-readable files, one for each session.
+/// Stores sessions in human-readable files, with one file for each session.
 ///
 /// A file starts with a header, `{"type":"session","version":1,"id":"…"}`. Each append writes a
-/// line `{"type":"append","entries":2}` and then a line for each [`Entry`]. All lines end with LF.
-/// Files only grow. A fork's header has the id of the original session, which must be in the same
-/// folder. The file name determines the session id, so a copy of a file is a separate session.
+/// line `{"type":"append","entries":2}` and then one line for each [`Entry`]. All lines end with
+/// LF. Files only grow. A fork's header contains the id of the original session, which must be
+/// stored in the same folder. The file name determines the session id, so a copy of a file is a
+/// separate session.
 ///
-/// Each append is a single write, and is on disk when its future returns. If the disk is full, the
-/// partial write is undone, and a later append works.
+/// Each append is a single write, which is on disk once the returned future completes. If the disk
+/// is full, the partial write is undone, and a later append can succeed.
 ///
 /// # Damage
 ///
-/// The first line of an append has the length of its entries in bytes, `bytes`, and the checksum of
-/// these bytes, `crc32`. The last field of the header and of the first line of an append is
-/// `file_crc32`, the checksum of everything in the file before that field. Both checksums are the
-/// CRC-32 of zlib in hexadecimal digits.
+/// The first line of an append contains the total length of its entries in bytes, `bytes`, and a
+/// checksum of these bytes, `crc32`. The last field in the header and in the first line of each
+/// append is `file_crc32`, a checksum of everything in the file before that field. Both checksums
+/// are CRC-32 values as in zlib, written as hexadecimal digits.
 ///
-/// If the last append of a file is shorter than its declared length, the append counts as cut off
-/// by a crash before it was acknowledged. Such an append is not read, and the next append
+/// If the last append in a file is shorter than its declared length, the store assumes that a crash
+/// cut off the append before it was acknowledged. Such an append is not read, and the next append
 /// overwrites it. If only the last LF is missing, for example because an editor removed it, the
-/// append is complete, and the next append writes the LF. Any other difference from the written
-/// text, such as a single changed byte, is an error of reads and writes. The error names the file
-/// and the line, and the file is not changed.
+/// append is complete, and the next append writes the LF. Any other change to the file, such as a
+/// single changed byte, makes reads and writes fail. The error names the file and the line, and the
+/// file is left unchanged.
 ///
-/// So data is lost without an error only if the damage looks like such a crash. This happens if the
-/// file was shortened later, within its last append or by whole appends at its end, or if lines
-/// were removed from the last append. After a power failure, some file systems leave NULs in place
-/// of the end of an append. Such NULs are an error, and [`salvage`](Self::salvage) reads the rest
-/// of the file.
+/// As a result, data can be lost without an error only if the damage looks like such a crash: if
+/// the file was shortened later, within its last append or by whole appends at its end, or if lines
+/// were removed from the last append. After a power failure, some file systems leave NUL bytes in
+/// place of the end of an append. Such NUL bytes cause an error, and [`salvage`](Self::salvage)
+/// reads the rest of the file.
 ///
-/// Files of earlier versions have no checksums. Such files can be read, even with CRLF and with
-/// NULs at their end. The next append to such a file has checksums, and from then on the whole file
-/// is checked. Until the next append, changed text in such a file is not detected. An earlier
-/// version of this crate must not write to a file with checksums, because it would add appends
-/// without checksums, which are errors from then on.
+/// Files from earlier versions of this crate have no checksums. Such files can be read, even with
+/// CRLF line endings and with NUL bytes at the end. The next append to such a file includes
+/// checksums, and from then on the whole file is checked. Until the next append, changes to the
+/// text of such a file are not detected. An earlier version of this crate must not write to a file
+/// with checksums, because it would add appends without checksums, which later cause errors.
 ///
-/// [`salvage`](Self::salvage) reads the intact part of a damaged session and reports what is lost.
-/// A session cannot be deleted if another file has a damaged header that may refer to that session
-/// as its original. The error names the damaged file, which can be deleted first.
+/// [`salvage`](Self::salvage) reads the intact part of a damaged session and reports which entries
+/// are lost. A session cannot be deleted if another file has a damaged header that may refer to
+/// that session as its original. The error names the damaged file, which can be deleted first.
 ///
 /// On Unix, files and folders are created with the modes 0600 and 0700. Existing files and folders
 /// keep their modes.
 ///
-/// Any number of processes can use the same folder. Each file is locked while it is read or written
-/// (with `flock` or the system's equivalent), and waiting for the lock takes at most ten seconds.
-/// The file system must support such locks, which not every network file system does.
+/// Any number of processes can use the same folder. Each file is locked while it is being read or
+/// written (with `flock` or the system's equivalent), and a process waits for the lock for at most
+/// ten seconds. The file system must support such locks; some network file systems do not.
 ///
-/// The [lease](crate::session::Lease) of a session is a lock on a separate file,
-/// `{session}.jsonl.lock` next to the session's file. The lock file contains the epoch of the
-/// lease. The system releases the lock when the process ends. The lock file exists as long as the
-/// session. If the lock file is removed while a run is active, the run's next append fails. Two
-/// names of the same file (hard links) have two leases.
+/// The [lease](crate::session::Lease) on a session is a lock on a separate file,
+/// `{session}.jsonl.lock`, next to the session's file. The lock file contains the lease's epoch.
+/// The operating system releases the lock when the process ends. The lock file exists as long as
+/// the session exists. If the lock file is removed while a run is active, the run's next append
+/// fails. If a file has two names (hard links), each name has its own lease.
 ///
 /// # The worker thread
 ///
 /// The store reads and writes files on its own thread, which all clones share. The thread starts
 /// with the first call and processes one operation at a time. Dropping the future of an append
-/// after it was polled does not cancel the append, which is written completely or rejected.
-/// Dropping the last clone blocks until all submitted operations are done, even in async contexts.
-/// This takes milliseconds, and at most five seconds.
+/// after it was polled does not cancel the append; the append is still written completely or
+/// rejected. Dropping the last clone blocks until all submitted operations are done, even in async
+/// contexts. This takes milliseconds, and at most five seconds.
 ///
 /// ```
 /// use turnstream::Item;
@@ -110,10 +111,11 @@ pub struct JsonLinesStore {
 }
 
 impl JsonLinesStore {
-    /// Opens a store in a folder, which is created if it does not exist. Other files in the folder
-    /// are not changed. A session id can be any text: bytes that a file system may not support in
-    /// names are written as `%` and two digits, and long ids are shortened. A relative path is
-    /// resolved against the current directory at the time of this call.
+    /// Opens a store in the given folder, and creates the folder if it does not exist. Other files
+    /// in the folder are not changed. A session id can be any non-empty string: in file names,
+    /// bytes that a file system may not support are written as `%` and two digits, and long ids are
+    /// shortened. A relative path is resolved against the current directory at the time of this
+    /// call.
     ///
     /// # Errors
     ///
@@ -124,10 +126,10 @@ impl JsonLinesStore {
         Ok(Self::from_location(Location::Folder(folder)))
     }
 
-    /// Opens a store for one session in the given file. Returns the store and the session's id,
-    /// which is the file's name without its extension. The folder is created by this call, and the
-    /// file is created by the first append. No other session can be written. If the session is a
-    /// fork, the original session is read from the same folder.
+    /// Opens a store for a single session in the given file. Returns the store and the session's
+    /// id, which is the file name without its extension. This call creates the folder, and the
+    /// first append creates the file. No other session can be written to this store. If the session
+    /// is a fork, the original session is read from the same folder.
     ///
     /// ```
     /// use turnstream::session::JsonLinesStore;
@@ -140,7 +142,7 @@ impl JsonLinesStore {
     /// # Errors
     ///
     /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the path has no file name, and
-    /// [`Store`](ErrorKind::Store) if the folder of the path does not exist and cannot be created.
+    /// [`Store`](ErrorKind::Store) if the file's folder does not exist and cannot be created.
     pub fn open_file(path: impl Into<PathBuf>) -> Result<(Self, String), Error> {
         let path = path.into();
         let Some(stem) = path.file_stem() else {
@@ -148,7 +150,7 @@ impl JsonLinesStore {
             return Err(Error::new(ErrorKind::InvalidRequest, message));
         };
         let stem = stem.to_string_lossy().into_owned();
-        // A store for the whole folder has the same session under the same id.
+        // A store for the whole folder uses the same id for this session.
         let id = file_name::id_from_file_name(&stem).unwrap_or(stem);
         let path = to_absolute_path(&path)?;
         path.parent().map_or(Ok(()), private_files::create_private_dir)?;
@@ -160,27 +162,27 @@ impl JsonLinesStore {
         Self { sessions: Worker::new("turnstream-json-lines", sessions) }
     }
 
-    /// Reads the intact part of a damaged session, and reports the damage. An undamaged session can
+    /// Reads the intact part of a damaged session, and reports the damage. Undamaged sessions can
     /// also be salvaged. Returns `None` if the session has no file. Nothing is written to the file.
     ///
     /// An append with a correct checksum is intact, regardless of damage to earlier appends. If an
-    /// append is damaged, any of its entries may be wrong, so all entries of that append are
-    /// [suspect](crate::session::Damage::suspect_entries). Files of earlier versions have no
-    /// checksums, so each line that can be parsed counts as intact. An append that a crash has cut
-    /// off is also reported, although it was never acknowledged. The inherited entries of a fork
-    /// are read from the original session in the same way.
+    /// append is damaged, any of its entries may be wrong, so all entries in that append are
+    /// [suspect](crate::session::Damage::suspect_entries). Files from earlier versions of this
+    /// crate have no checksums, so each line that can be parsed counts as intact. An append that
+    /// was cut off by a crash is also reported, although it was never acknowledged. A fork's
+    /// inherited entries are read from the original session in the same way.
     ///
     /// # Errors
     ///
-    /// [`Store`](ErrorKind::Store) if the file cannot be read at all, or if nothing in it looks
-    /// like a session.
+    /// [`Store`](ErrorKind::Store) if the file cannot be read at all, or if nothing in the file
+    /// looks like a session.
     pub async fn salvage(&self, id: impl Into<String>) -> Result<Option<SalvageReport>, Error> {
         let id = id.into();
         self.sessions.run(move |sessions| sessions.salvage(&id)).await
     }
 
-    /// Sets the clock for the time of the last write, which is the system clock by default. This
-    /// setting has no effect after the first operation of the store or of any clone.
+    /// Sets the clock that determines the time of each write. The default is the system clock. This
+    /// setting has no effect after the first operation on the store or on any of its clones.
     pub fn with_clock(mut self, clock: impl Clock + 'static) -> Self {
         self.sessions.configure(|sessions| sessions.clock = Arc::new(clock));
         self

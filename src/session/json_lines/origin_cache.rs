@@ -16,13 +16,14 @@ use crate::error::{Error, ErrorKind};
 /// The maximum number of bytes that are searched for the end of a header.
 const MAX_HEADER_BYTES: u64 = 1 << 20;
 
-/// The original sessions of the forks in a folder. File headers are read without locks, because two
-/// concurrent deletions would otherwise wait for each other. Reading without locks is safe, because
-/// a header is written only once, and a process that writes a fork holds the lock of the original.
-/// So the result is correct for every session that was locked before the read.
+/// Caches the original sessions of the forks in a folder. File headers are read without locks,
+/// because two concurrent deletions would otherwise wait for each other. Reading without locks is
+/// safe, because a header is written only once, and a process that writes a fork holds the lock on
+/// the original session. As a result, the cache is correct for every session that was locked before
+/// the headers were read.
 #[derive(Default)]
 pub(super) struct OriginCache {
-    /// The origin in each file, which is valid while the file is unchanged.
+    /// The origin that each file contains, which is valid as long as the file is unchanged.
     origins_by_path: HashMap<PathBuf, (FileVersion, Origin)>,
     forks_by_origin: HashMap<String, Vec<PathBuf>>,
     damaged_paths: Vec<PathBuf>,
@@ -52,9 +53,9 @@ impl OriginCache {
         Ok(())
     }
 
-    /// Rejects a session that has a fork, or that may have a fork because the header of another
-    /// session is damaged. `is_there` determines whether a session is in the folder, and `gone` are
-    /// files that were removed.
+    /// Rejects a session that has a fork, or that may have a fork because another session's header
+    /// is damaged. `is_there` determines whether a session is in the folder, and `gone` contains
+    /// the files that were removed.
     pub(super) fn ensure_has_no_forks(
         &self,
         id: &str,
@@ -86,7 +87,7 @@ impl OriginCache {
     }
 }
 
-/// Reads the origin in a file. Returns `None` if the file does not exist.
+/// Reads the origin from a file. Returns `None` if the file does not exist.
 fn find_origin(
     path: &Path,
     read: Option<(FileVersion, Origin)>,
@@ -108,8 +109,8 @@ fn find_origin(
     }
 }
 
-/// Reads the first line, and the next line if the first line is damaged, because its LF may be
-/// damaged. A session id can have any length.
+/// Reads the first line, and also the next line if the first line is damaged, because the first
+/// line's LF may be damaged. A session id can have any length.
 fn read_first_line(file: File) -> io::Result<Vec<u8>> {
     let mut line = Vec::new();
     let mut file = BufReader::new(file);

@@ -10,15 +10,15 @@ use super::crc32::Crc32;
 use super::file_format::{self, AppendHeader, LegacyAppendHeader, Line, ParsedAppend};
 use crate::session::ForkOrigin;
 
-/// The salvaged contents of a file, which are its own entries, and its original session if the
-/// session is a fork.
+/// The salvaged contents of a file: the file's own entries, and the original session if the session
+/// is a fork.
 pub(super) struct SalvagedFile {
     pub(super) fork_origin: Option<ForkOrigin>,
     pub(super) own_report: SalvageReport,
 }
 
 /// Reads all intact appends, even if the last LF is missing. After a damaged part, reading
-/// continues with the next intact append.
+/// continues at the next intact append.
 pub(super) fn salvage_file(text: &[u8], path: &Path) -> SalvagedFile {
     let found = salvage_terminated_file(text, path);
     if !text.ends_with(b"}") {
@@ -52,14 +52,14 @@ fn salvage_terminated_file(text: &[u8], path: &Path) -> SalvagedFile {
 struct SalvageReader<'a> {
     text: &'a [u8],
     path: &'a Path,
-    /// The offset of the next append, and its line number.
+    /// The offset of the next append. The next field is its line number.
     offset: usize,
     line_number: usize,
     /// The checksum of the file up to this offset.
     crc: Crc32,
-    /// Whether every append from this offset on must have a checksum.
+    /// Whether every append from this offset onward must have a checksum.
     requires_checksum: bool,
-    /// Whether the part before this offset is intact, or its damage was recorded.
+    /// Whether the part before this offset is intact, or its damage has already been recorded.
     is_prefix_intact: bool,
     report: SalvageReport,
 }
@@ -126,7 +126,7 @@ impl SalvageReader<'_> {
                     Err(error) => error.message().to_owned(),
                 };
                 let declared = self.declared_entries_and_end();
-                // This also handles the case that the LF before the next append is damaged.
+                // This also covers a damaged LF before the next append.
                 let end = declared.map(|(_, end)| end).filter(|end| {
                     let rest = self.text.get(*end..);
                     rest.is_some_and(|rest| {
@@ -139,13 +139,13 @@ impl SalvageReader<'_> {
         }
     }
 
-    /// Returns whether a line belongs to the format and is not an entry.
+    /// Returns whether a line belongs to the file format but is not an entry.
     fn is_append_header(&self, line: &Line) -> bool {
         let line = &self.text[line.byte_range.clone()];
         file_format::starts_with_append(line) || file_format::split_file_crc(line).is_some()
     }
 
-    /// Returns the range of an append's entries, if the append's first line can be parsed and the
+    /// Returns the range of an append's entries, if the append's first line can be parsed and its
     /// checksum is correct.
     fn checked_entry_range(&self, first: &Line) -> Option<Range<usize>> {
         let line = &self.text[first.byte_range.clone()];
@@ -192,8 +192,8 @@ impl SalvageReader<'_> {
         self.line_number = first.line_number + 1 + memchr_iter(b'\n', &self.text[entries]).count();
     }
 
-    /// Records that the lines until `end` are damaged, with the entries in these lines that can be
-    /// parsed.
+    /// Records that the lines up to `end` are damaged, together with the entries in these lines
+    /// that can be parsed.
     fn record_damage(&mut self, end: usize, reason: &str, lost: Option<u64>) {
         let range = self.offset..end;
         let ended = memchr_iter(b'\n', &self.text[range.clone()]).count();
@@ -212,7 +212,7 @@ impl SalvageReader<'_> {
     }
 
     /// Returns the number of entries and the end offset that the append at the current offset
-    /// declares, if its first line is intact.
+    /// declares, if the append's first line is intact.
     fn declared_entries_and_end(&self) -> Option<(u64, usize)> {
         let first = file_format::next_line(self.text, self.offset, self.line_number)?;
         let (before, file_crc) = file_format::split_file_crc(&self.text[first.byte_range.clone()])?;

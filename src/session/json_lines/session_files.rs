@@ -1,4 +1,4 @@
-//! The operations of the JSON Lines store, which run on the store's thread.
+//! Implements the JSON Lines store's operations, which run on the store's thread.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -31,15 +31,15 @@ const MAX_CACHED_FILES: usize = 1024;
 /// each locked file is an open file.
 const MAX_FILES_PER_PRUNE_PASS: usize = 64;
 
-/// The files of a store.
+/// Manages a store's files.
 pub(super) struct SessionFiles {
     pub(super) location: Location,
     pub(super) clock: Arc<dyn Clock>,
-    /// The cached state of each file, which is valid while the file's stamp is unchanged.
+    /// The cached state of each file, which is valid as long as the file's stamp is unchanged.
     cached_files: HashMap<PathBuf, CachedFile>,
 }
 
-/// The location of a store's sessions.
+/// Where a store's sessions are located.
 pub(super) enum Location {
     /// All session files in a folder.
     Folder(PathBuf),
@@ -50,13 +50,13 @@ pub(super) enum Location {
 #[derive(Clone)]
 struct CachedFile {
     stamp: FileStamp,
-    /// The version of the session. `None` if the file does not have a session.
+    /// The session's version. `None` if the file does not contain a session.
     version: Option<u64>,
     fork_origin: Option<ForkOrigin>,
-    /// Whether the file has a header.
+    /// Whether the file contains a header.
     has_header: bool,
-    /// The length of the file's intact part in bytes. The next two fields are whether the intact
-    /// part ends with LF, and its checksum.
+    /// The length of the file's intact part, in bytes. The next two fields contain whether the
+    /// intact part ends with LF, and the intact part's checksum.
     valid_len: u64,
     is_terminated: bool,
     crc: Crc32,
@@ -120,7 +120,7 @@ impl blocking_store::BlockingStore for SessionFiles {
         let Some(path) = self.location.session_path(id) else { return Ok(None) };
         let Some((lines, text)) = read_session_file(&path, id)? else { return Ok(None) };
         let Some(version) = lines.version() else { return Ok(None) };
-        // From the session's own entries back to those of the first ancestor.
+        // Collects entries from the session's own entries back to those of the first ancestor.
         let mut parts =
             vec![lines.parse_entries(&text, from..version).map_err(add_path_context(&path))?];
         let mut ids = vec![id.to_owned()];
@@ -243,7 +243,7 @@ impl SessionFiles {
         Self { location: place, clock, cached_files: HashMap::new() }
     }
 
-    /// Returns the version of a session, or 0 if the session does not exist.
+    /// Returns a session's version, or 0 if the session does not exist.
     fn version(&mut self, id: &str) -> Result<u64, Error> {
         let path = self.location.path_for_write(id)?;
         let Some(mut file) = LockedFile::open(&path, OpenMode::Read)? else { return Ok(0) };
@@ -253,7 +253,7 @@ impl SessionFiles {
     pub(super) fn salvage(&mut self, id: &str) -> Result<Option<SalvageReport>, Error> {
         let Some(path) = self.location.session_path(id) else { return Ok(None) };
         let Some(mut found) = salvage_session_file(&path)? else { return Ok(None) };
-        // From the session's own entries back to those of the first ancestor.
+        // Collects entries from the session's own entries back to those of the first ancestor.
         let mut all = found.own_report;
         let mut ids = vec![id.to_owned()];
         let mut until = u64::MAX;
@@ -298,7 +298,8 @@ impl SessionFiles {
         Ok(listed)
     }
 
-    /// Reads the list entry of the session in a file. Returns `None` if the file has no session.
+    /// Reads the list entry for the session in a file. Returns `None` if the file contains no
+    /// session.
     fn session_info(
         &mut self,
         path: &Path,
@@ -314,7 +315,7 @@ impl SessionFiles {
         };
         let there = match self.load_cached(&mut file, path, &id) {
             Ok(there) => there,
-            // This is a file in the folder that is not a session.
+            // This file in the folder is not a session.
             Err(_) if !file_format::starts_with_header(&file.read()?) => return Ok(None),
             Err(error) => return Err(error),
         };
@@ -327,9 +328,9 @@ impl SessionFiles {
         Ok(there.version.map(listed))
     }
 
-    /// Removes a session's file if it is a session, if `may_go` accepts its modification time, and
-    /// if no other session was forked from it. The origins must have been read while the file was
-    /// locked. Files that were removed after that read are ignored.
+    /// Removes a file if it is a session, if `may_go` accepts the file's modification time, and if
+    /// no other session was forked from this session. The origins must have been read while the
+    /// file was locked. Files that were removed after the origins were read are ignored.
     fn remove(
         &mut self,
         mut file: LockedFile<'_>,
@@ -341,7 +342,7 @@ impl SessionFiles {
         let text = file.read()?;
         match file_format::parse_file(&text) {
             Ok(lines) if lines.version().is_none() => return Ok(false),
-            // A damaged session can be removed, too.
+            // A damaged session can also be removed.
             Err(error) if !file_format::starts_with_header(&text) => {
                 return Err(add_path_context(path)(error));
             }
@@ -362,7 +363,7 @@ impl SessionFiles {
         Ok(true)
     }
 
-    /// Reads the id of a session whose file has a shortened name.
+    /// Reads the session id from a file with a shortened name.
     fn id_from_header(
         &self,
         file: &mut LockedFile<'_>,
@@ -377,8 +378,7 @@ impl SessionFiles {
         Ok(id.filter(|id| self.location.session_path(id).as_deref() == Some(path)))
     }
 
-    /// Returns the state of a file. The file is read again only if another process has written to
-    /// it.
+    /// Returns a file's state. The file is read again only if another process has written to it.
     fn load_cached(
         &mut self,
         file: &mut LockedFile<'_>,
@@ -404,7 +404,7 @@ impl SessionFiles {
         Ok(seen)
     }
 
-    /// Writes `text` after the intact part of the file.
+    /// Writes `text` after the file's intact part.
     fn write(
         &mut self,
         file: &mut LockedFile<'_>,
@@ -444,7 +444,7 @@ impl SessionFiles {
     }
 }
 
-/// Reads and parses the file of a session. Returns `None` if the file does not exist.
+/// Reads and parses a session's file. Returns `None` if the file does not exist.
 fn read_session_file(path: &Path, id: &str) -> Result<Option<(ParsedFile, Vec<u8>)>, Error> {
     let Some(mut file) = LockedFile::open(path, OpenMode::Read)? else { return Ok(None) };
     let text = file.read()?;
@@ -468,8 +468,8 @@ fn salvage_session_file(path: &Path) -> Result<Option<SalvagedFile>, Error> {
     }
 }
 
-/// Checks the id in the header of a file with a shortened name. All other file names determine the
-/// id.
+/// Checks the id in the header if the file name is shortened. Any other file name already
+/// determines the id.
 fn ensure_same_id(lines: &ParsedFile, path: &Path, id: &str) -> Result<(), Error> {
     let shortened = path.file_stem().is_some_and(|name| *name == *file_name::file_name_from_id(id))
         && file_name::id_from_file_name(&file_name::file_name_from_id(id)).is_none();
@@ -482,14 +482,14 @@ fn ensure_same_id(lines: &ParsedFile, path: &Path, id: &str) -> Result<(), Error
     }
 }
 
-/// Returns the path of the lock file for the session in a file.
+/// Returns the path to the lock file for a session file.
 fn lock_path(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
     name.into()
 }
 
-/// Checks that the lease is the latest lease of this session.
+/// Checks that the lease is this session's latest lease.
 fn ensure_lease_held(lease: &Lease, path: &Path, id: &str) -> Result<(), Error> {
     let epoch = lease.epoch();
     let path = lock_path(&resolve_links(path));
@@ -509,7 +509,7 @@ fn add_path_context(path: &Path) -> impl Fn(Error) -> Error {
 }
 
 impl Location {
-    /// Returns the file of a session. Returns `None` if this location cannot have the session.
+    /// Returns a session's file, or `None` if this location cannot contain the session.
     fn session_path(&self, id: &str) -> Option<PathBuf> {
         match self {
             Self::Folder(_) => Some(self.origin_path(id)),
@@ -525,7 +525,7 @@ impl Location {
         })
     }
 
-    /// Returns the file of a fork's original session, which is in the same folder.
+    /// Returns the file that contains a fork's original session, which is in the same folder.
     fn origin_path(&self, id: &str) -> PathBuf {
         let name = format!("{}{SESSION_FILE_SUFFIX}", file_name::file_name_from_id(id));
         match self {
@@ -534,7 +534,8 @@ impl Location {
         }
     }
 
-    /// Returns all files that may be sessions, with their ids if these follow from the file names.
+    /// Returns all files that may be sessions, each with its session id if the file name determines
+    /// the id.
     fn session_files(&self) -> Result<Vec<(PathBuf, Option<String>)>, Error> {
         match self {
             Self::Folder(folder) => session_files_in(folder),

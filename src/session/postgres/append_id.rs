@@ -1,12 +1,12 @@
-//! The random id of an append.
+//! Random ids for appends.
 
 use std::error::Error as StdError;
 
 use bytes::{BufMut, BytesMut};
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, accepts, to_sql_checked};
 
-/// The random id of an append: 128 random bits, stored as a `uuid` with the append's first entry.
-/// If the connection breaks before the response arrives, the id shows whether the append was
+/// Identifies an append by 128 random bits, which are stored as a `uuid` with the append's first
+/// entry. If the connection breaks before the response arrives, the id shows whether the append was
 /// written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct AppendId(u128);

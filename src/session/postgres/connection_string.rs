@@ -1,11 +1,11 @@
-//! The options of a connection string that tokio-postgres does not support.
+//! The connection string options that tokio-postgres does not support.
 
 use std::path::PathBuf;
 
 use percent_encoding::percent_decode_str;
 
 /// The TLS settings that determine how the server's certificate is verified. `sslmode` and
-/// `sslrootcert` have the same meaning as in libpq.
+/// `sslrootcert` mean the same as in libpq.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TlsSettings {
     pub(super) mode: TlsMode,
@@ -41,7 +41,7 @@ pub(super) struct SplitConnectionString {
     pub(super) tls: TlsSettings,
 }
 
-/// The name of an option whose value is not supported. The value of the option is not included.
+/// The name of an option whose value is not supported. The option's value is not included.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct BadOption(pub(super) &'static str);
 
@@ -126,8 +126,9 @@ fn split_url(url: &str) -> (String, Vec<(TlsKey, String)>) {
     (rest, options)
 }
 
-/// Splits a string of `key = value` pairs. A value may be quoted with `'`, and `\` escapes the next
-/// character. Malformed text is kept in the rest of the string, so that tokio-postgres rejects it.
+/// Splits a string into `key = value` pairs. A value may be quoted with `'`, and `\` escapes the
+/// next character. Malformed text is kept in the rest of the string, so that tokio-postgres rejects
+/// it.
 fn split_pairs(text: &str) -> (String, Vec<(TlsKey, String)>) {
     let mut options = Vec::new();
     let mut rest = String::new();
@@ -149,7 +150,7 @@ fn split_pairs(text: &str) -> (String, Vec<(TlsKey, String)>) {
     (rest.trim_end().to_owned(), options)
 }
 
-/// Reads the value at the start of a text. Returns the value and its length in bytes.
+/// Reads the value at the start of a string. Returns the value and the number of bytes read.
 fn read_value(text: &str) -> (String, usize) {
     let is_quoted = text.starts_with('\'');
     let mut value = String::new();

@@ -17,14 +17,15 @@ use super::error::PostgresError;
 use super::server_certificate::tls_connector;
 use crate::error::{Error, ErrorKind};
 
-/// How long to wait until a host accepts a connection, unless the connection string sets a timeout.
+/// The maximum time to wait until a host accepts a connection, unless the connection string sets a
+/// timeout.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a connection may be idle before keepalives are sent, which detect a failed server,
+/// How long a connection may be idle before keepalives are sent. Keepalives detect a failed server,
 /// machine or network.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(10);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 const KEEPALIVE_RETRIES: u32 = 3;
-/// The time within which a failure is detected on a connection that waits for a response.
+/// The maximum time until a failure is detected on a connection that waits for a response.
 const TCP_USER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Opens connections, each of which is driven by its own task.
@@ -37,7 +38,7 @@ pub(super) struct Connector {
 }
 
 impl Connector {
-    /// Parses a connection string, and reads the root certificates to which the string refers.
+    /// Parses a connection string, and reads the root certificates that the string refers to.
     pub(super) fn new(connection_string: &str, statement_timeout: Duration) -> Result<Self, Error> {
         let invalid = |why: &str| {
             let message = format!("the connection string of PostgreSQL cannot be used: {why}");
@@ -93,7 +94,7 @@ impl Connector {
         self.config.get_target_session_attrs() == TargetSessionAttrs::ReadWrite
     }
 
-    /// Opens a connection. The connection's task passes asynchronous messages of the server to
+    /// Opens a connection. The connection's task passes asynchronous messages from the server to
     /// `on_message`, and drops that function when the task ends.
     pub(super) async fn connect(
         &self,

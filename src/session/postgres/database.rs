@@ -12,7 +12,7 @@ use tokio_postgres::{Client, SimpleQueryMessage};
 use super::connector::Connector;
 use super::error::{PostgresError, PostgresErrorKind};
 
-/// The time allowed for the network, in addition to the time limit of a statement, which the server
+/// The time allowed for the network, in addition to the statement time limit that the server
 /// enforces.
 const ANSWER_MARGIN: Duration = Duration::from_secs(5);
 /// The minimum time to wait for a connection, even if calls are not retried.
@@ -20,7 +20,7 @@ const SHORTEST_WAIT: Duration = Duration::from_secs(5);
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// The connection pool of a store, for everything except leases and followers.
+/// The connection pool that a store uses for everything except leases and followers.
 pub(super) struct Database {
     pool: Pool,
     wants_writable: bool,
@@ -29,12 +29,12 @@ pub(super) struct Database {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TimeLimits {
-    /// How long a call is retried after a connection broke.
+    /// How long a call is retried after a connection breaks.
     pub(super) retry: Duration,
     pub(super) statement: Duration,
 }
 
-/// The attempts of one call.
+/// Manages the attempts at a single call.
 pub(super) struct Attempts<'a> {
     database: &'a Database,
     until: Instant,
@@ -68,7 +68,7 @@ impl Database {
         Ok(Self { pool, wants_writable, limits })
     }
 
-    /// Starts the attempts of a call.
+    /// Starts the attempts at a call.
     pub(super) fn attempts(&self) -> Attempts<'_> {
         let now = Instant::now();
         Attempts {
@@ -81,7 +81,7 @@ impl Database {
         }
     }
 
-    /// Waits for a response of the server. This method waits longer than the server's own time
+    /// Waits for a response from the server. This method waits longer than the server's own time
     /// limit.
     pub(super) async fn answer<T>(
         &self,
@@ -109,8 +109,8 @@ impl Database {
 }
 
 impl Attempts<'_> {
-    /// Returns a connection, which is the connection of the last attempt if that connection still
-    /// works.
+    /// Returns a connection. If the last attempt's connection still works, that connection is
+    /// returned.
     pub(super) async fn client(&mut self) -> Result<&mut ClientWrapper, PostgresError> {
         let client = match self.client.take().filter(|client| !client.is_closed()) {
             Some(client) => client,
@@ -135,7 +135,7 @@ impl Attempts<'_> {
             drop(self.client.take().map(Object::take));
         }
         if is_standby {
-            // The other connections of the pool lead to the same server.
+            // The pool's other connections lead to the same server.
             self.database.pool.retain(|_, _| false);
         }
         match is_standby || error.is_transient() {

@@ -9,8 +9,8 @@ use tokio_postgres::Error as Postgres;
 
 use crate::error::{Error, ErrorKind};
 
-/// The cause of an error of kind [`Store`](ErrorKind::Store) from a
-/// [`PostgresStore`](crate::session::PostgresStore), available as the source of that error.
+/// The database error that caused an error of kind [`Store`](ErrorKind::Store) from a
+/// [`PostgresStore`](crate::session::PostgresStore), available as that error's source.
 ///
 /// A `PostgresError` is cheap to clone. Neither the error nor its sources contain the password.
 ///
@@ -35,12 +35,12 @@ pub struct PostgresError {
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
-/// The kinds of database errors, by the action that an operator can take.
+/// The kinds of database errors, grouped by the action that an operator can take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PostgresErrorKind {
-    /// No server could be reached within the time limit, or the server is starting or shutting
-    /// down, or the server has no free connection.
+    /// No server could be reached within the time limit, or the server is starting, is shutting
+    /// down, or has no free connection.
     Unreachable,
     /// The server does not accept writes, because it is a standby, or because
     /// `default_transaction_read_only` is on (SQLSTATE 25006).
@@ -51,15 +51,14 @@ pub enum PostgresErrorKind {
     PermissionDenied,
     /// The server rejected the role or its password (SQLSTATE 28xxx).
     AuthenticationFailed,
-    /// No encrypted connection could be opened, because the certificate is not trusted or has
-    /// another name, or because the server does not support TLS.
+    /// No encrypted connection could be opened, because the server's certificate is not trusted or
+    /// is issued for another name, or because the server does not support TLS.
     Tls,
     /// A statement took longer than its time limit (SQLSTATE 57014), or waited too long for a lock
     /// (SQLSTATE 55P03).
     Timeout,
-    /// The tables have a later version than this crate supports, or the database cannot contain
-    /// sessions. A database cannot contain sessions if the server is older than PostgreSQL 14, or
-    /// if the encoding is not UTF-8.
+    /// The tables were created by a later version of this crate, or the database cannot store
+    /// sessions because the server is older than PostgreSQL 14 or the encoding is not UTF-8.
     UnsupportedDatabase,
     /// Any other database error; see [`sqlstate`](PostgresError::sqlstate).
     Other,
@@ -86,8 +85,8 @@ impl PostgresError {
         Self { kind, sqlstate: None, message: message.into(), source: None }
     }
 
-    /// Creates the error for a response that is missing after the time limit. The server enforces
-    /// this limit for every statement that it receives.
+    /// Creates the error for a response that did not arrive within the time limit. The server
+    /// enforces this limit for every statement that it receives.
     pub(super) fn no_answer(limit: Duration) -> Self {
         Self::new(PostgresErrorKind::Unreachable, format!("no answer within {limit:?}"))
     }
@@ -96,20 +95,20 @@ impl PostgresError {
         self.message = format!("{context}: {}", self.message);
     }
 
-    /// Returns whether a retry may succeed without any change by a user.
+    /// Returns whether a retry may succeed without user intervention.
     pub(super) fn is_transient(&self) -> bool {
         // 40001 is a serialization failure, and 40P01 a deadlock.
         self.kind == PostgresErrorKind::Unreachable
             || matches!(self.sqlstate(), Some("40001" | "40P01"))
     }
 
-    /// Returns whether the server may have executed the statement. The statement was not executed
-    /// if the server responded with an error.
+    /// Returns whether the server may have executed the statement. If the server responded with an
+    /// error, the statement was not executed.
     pub(super) fn leaves_outcome_open(&self) -> bool {
         self.kind == PostgresErrorKind::Unreachable
     }
 
-    /// Converts the error to the error of a store, with a description of the failed operation.
+    /// Converts this error to a store error with a description of the failed operation.
     pub(super) fn into_store_error(self, what: impl fmt::Display) -> Error {
         Error::new(ErrorKind::Store, format!("{what}: {self}")).with_source(self)
     }
@@ -123,7 +122,7 @@ impl From<Postgres> for PostgresError {
             None => kind_without_sqlstate(&error),
         };
         let message = match error.as_db_error() {
-            // The detail of the error is left out, because it quotes values.
+            // The error's detail is omitted, because it quotes values.
             Some(error) => error.message().to_owned(),
             None => chain_message(&error),
         };
@@ -147,7 +146,7 @@ fn kind_of_sqlstate(sqlstate: &str) -> PostgresErrorKind {
 }
 
 fn kind_without_sqlstate(error: &Postgres) -> PostgresErrorKind {
-    // tokio-postgres has no other way to distinguish these kinds.
+    // tokio-postgres offers no other way to distinguish these kinds.
     let message = error.to_string();
     if message.starts_with("error performing TLS handshake") {
         return PostgresErrorKind::Tls;

@@ -1,4 +1,4 @@
-//! The connection that listens for followers of sessions.
+//! The connection that receives notifications for followers of sessions.
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -21,13 +21,13 @@ use crate::lock::lock_ignoring_poison;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// How long a connection may be silent before the server is checked.
+/// The maximum time that a connection may be silent before the server is checked.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
-/// How long to wait for a response of the server.
+/// The maximum time to wait for a response from the server.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The followers of one store's sessions. While there are followers, a single connection listens
-/// for all of them.
+/// Notifies the followers of a store's sessions. While there are followers, a single connection
+/// listens for all of them.
 pub(super) struct Followers {
     connector: Connector,
     listen: String,
@@ -41,17 +41,16 @@ pub(super) struct Followers {
 #[derive(Default)]
 struct FollowerState {
     by_id: HashMap<String, Followed>,
-    /// The ids of the followed sessions that exist, by their keys.
+    /// The ids of the followed sessions that exist, by row key.
     ids_by_key: HashMap<i64, String>,
     listener: Option<Listener>,
 }
 
-/// A session that is followed.
+/// A session that has followers.
 struct Followed {
     /// The key of the session's row. `None` while the session does not exist.
     key: Option<i64>,
-    /// The version of the session. `None` before the first read, and 0 if the session does not
-    /// exist.
+    /// The session's version. `None` before the first read, and 0 if the session does not exist.
     version: watch::Sender<Option<u64>>,
 }
 
@@ -62,7 +61,7 @@ struct Listener {
     task: JoinHandle<()>,
 }
 
-/// The listener's receiver of newly followed sessions. The receiver is dropped when the listener
+/// Receives a message for each newly followed session. The receiver is dropped when the listener
 /// ends, or with the listener's runtime.
 struct Added {
     // Fields are dropped in declaration order, so the channel is already closed when a follower is
@@ -71,10 +70,10 @@ struct Added {
     _end: ListenerEnd,
 }
 
-/// Wakes all followers when it is dropped.
+/// Wakes all followers when this value is dropped.
 struct ListenerEnd(watch::Sender<()>);
 
-/// A follower of one session.
+/// Follows a single session.
 struct Follower {
     followers: Arc<Followers>,
     id: String,
@@ -83,7 +82,7 @@ struct Follower {
     last: Option<u64>,
 }
 
-/// The content of a notification.
+/// The content of a notification from the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Written {
     key: i64,
@@ -101,8 +100,8 @@ impl Followers {
         }
     }
 
-    /// Returns a stream of the versions of a session. The first poll of the stream starts to follow
-    /// the session.
+    /// Returns a stream of a session's versions. The first poll of the stream starts following the
+    /// session.
     pub(super) fn follow(self: &Arc<Self>, id: String) -> BoxStream<'static, u64> {
         let followers = Arc::clone(self);
         once(async move { followers.add(id) })
@@ -124,8 +123,8 @@ impl Followers {
         Follower { followers: self, id, versions, listener_ends, last: None }
     }
 
-    /// Notifies the listener that another session is followed, or starts a listener on the caller's
-    /// runtime.
+    /// Notifies the listener that another session is followed, or starts a new listener on the
+    /// caller's runtime.
     fn ensure_listener(self: &Arc<Self>, state: &mut FollowerState) {
         if let Some(listener) = &state.listener
             && listener.added.unbounded_send(()).is_ok()
@@ -151,7 +150,7 @@ impl Followers {
     }
 
     /// Checks that the server still accepts writes. A server that does not accept writes sends no
-    /// notifications either, even if the connection did not end.
+    /// notifications either, even if the connection has not ended.
     async fn check(&self, client: &Client) -> Result<(), PostgresError> {
         let checked = timeout(ANSWER_TIMEOUT, ensure_writable(client)).await;
         match checked.unwrap_or_else(|_| Err(PostgresError::no_answer(ANSWER_TIMEOUT))) {
@@ -199,15 +198,15 @@ impl Followers {
 }
 
 impl FollowerState {
-    /// Forgets the keys of all sessions after the connection was lost, because notifications may
+    /// Forgets the keys of all sessions after the connection is lost, because notifications may
     /// have been missed.
     fn forget_keys(&mut self) {
         self.ids_by_key.clear();
         self.by_id.values_mut().for_each(|followed| followed.key = None);
     }
 
-    /// Sends a version to the followers of the session. Returns whether the key is unknown. A
-    /// session with an unknown key may be a followed session.
+    /// Sends a version to the session's followers. Returns whether the key is unknown. An unknown
+    /// key may belong to a followed session.
     fn on_written(&mut self, Written { key, version }: Written) -> bool {
         let Some(followed) = self.ids_by_key.get(&key).and_then(|id| self.by_id.get_mut(id)) else {
             return true;
@@ -251,7 +250,7 @@ impl Drop for Follower {
     fn drop(&mut self) {
         let mut state = self.followers.lock_state();
         let others = state.by_id.get(&self.id).map_or(0, |it| it.version.receiver_count());
-        // The count of receivers includes this receiver.
+        // The number of receivers includes this receiver.
         if others > 1 {
             return;
         }
@@ -276,11 +275,11 @@ impl Drop for Listener {
     }
 }
 
-/// Listens until the task is aborted, and opens another connection if a connection is lost.
+/// Listens until the task is aborted, and opens a new connection whenever a connection is lost.
 async fn listen(followers: Arc<Followers>, mut added: Added) {
     let mut pause = FIRST_PAUSE;
     loop {
-        // Errors of the connection are ignored, because followers cannot act on them.
+        // Connection errors are ignored, because followers cannot act on them.
         if let Ok((client, notifications)) = connect(&followers).await {
             pause = FIRST_PAUSE;
             let _ = pass_on(&followers, &client, notifications, &mut added.received).await;

@@ -28,10 +28,10 @@ use crate::session::{AlreadyLeased, Lease, LeaseLost};
 /// The maximum time to open the connection, even if the lease time is longer.
 const LONGEST_CONNECT: Duration = Duration::from_secs(30);
 
-/// The leases of one store. A lease is an advisory lock of the server, which is released when the
-/// connection that holds the lock ends. A single connection holds the locks of all sessions that
-/// this process runs. Advisory locks do not exclude the same connection, so a table prevents two
-/// runs within the process.
+/// Manages a store's leases. A lease is an advisory lock on the server, which is released when the
+/// connection that holds the lock ends. A single connection holds the locks for all sessions that
+/// this process runs. Because advisory locks do not exclude the connection that holds them, a table
+/// in memory prevents two runs of a session within the process.
 pub(super) struct Leases {
     connector: Connector,
     lease_time: Duration,
@@ -46,20 +46,20 @@ struct LeaseStatements {
     unlock: String,
 }
 
-/// The connection that holds the locks, as shared by its leases.
+/// The connection that holds the locks, shared by its leases.
 struct LeaseConnection {
     commands: mpsc::UnboundedSender<Command>,
     health: Arc<Health>,
-    /// A future that is ready when the connection is lost.
+    /// A future that completes when the connection is lost.
     gone: Shared<BoxFuture<'static, ()>>,
 }
 
-/// Whether a connection still holds its locks.
+/// Tracks whether a connection still holds its locks.
 struct Health {
     lease_time: Duration,
     is_gone: AtomicBool,
-    /// The time at which the last confirmed statement was sent. The server's timeout starts after
-    /// this time.
+    /// The time at which the last confirmed statement was sent. The server's timeout starts later
+    /// than this time.
     confirmed_at: Mutex<Instant>,
 }
 
@@ -68,23 +68,24 @@ enum Command {
     GiveBack { id: String, epoch: u64 },
 }
 
-/// The result of taking a lease. `None` if another process has the lease.
+/// The result of trying to take a lease. `None` if another process holds the lease.
 type Taken = Result<Option<ServerLock>, PostgresError>;
 
-/// A session's slot in the table of the leases that this process holds.
+/// A session's slot in the table of leases that this process holds.
 struct TakenSlot {
     taken: Arc<Mutex<HashSet<String>>>,
     id: String,
 }
 
 /// The value that a lease holds. Fields are dropped in declaration order. Therefore, the unlock is
-/// queued before the slot is freed, and the next lock of the session is queued after the unlock.
+/// queued before the slot is freed, and the next lock on the same session is queued after the
+/// unlock.
 struct LeaseHold {
     lock: ServerLock,
     slot: TakenSlot,
 }
 
-/// A lease under which an append is made.
+/// The lease under which an append is made.
 pub(super) struct LeaseOwner<'a> {
     leases: &'a Leases,
     lease: &'a Lease,
@@ -131,7 +132,7 @@ impl Leases {
         LeaseOwner { leases: self, lease }
     }
 
-    /// Takes the lease of a session. Opens the connection first if it is not open.
+    /// Takes a session's lease, after opening the connection if necessary.
     pub(super) async fn take(&self, database: &Database, id: &str) -> Result<Lease, Error> {
         let already_leased = || Err(AlreadyLeased { id: id.to_owned() }.into());
         let cannot = |error: PostgresError| error.into_store_error("cannot take the lease");
@@ -205,7 +206,7 @@ impl Leases {
 impl AppendLease for LeaseOwner<'_> {
     fn ensure_held(&self, id: &str) -> Result<u64, LeaseLost> {
         let hold = self.lease.hold::<LeaseHold>();
-        // A lease of another store could have the same epoch.
+        // A lease from another store could have the same epoch.
         let own = hold.filter(|hold| Arc::ptr_eq(&hold.slot.taken, &self.leases.taken));
         let lock = own.map(|hold| &hold.lock);
         match lock.filter(|lock| lock.id == id && lock.connection.health.is_good()) {
@@ -230,9 +231,9 @@ impl Drop for TakenSlot {
 }
 
 impl LeaseConnection {
-    /// Returns a future that is ready when the connection's leases are lost. Each poll checks the
-    /// clock, because after a suspension, the future may be polled before the connection's task
-    /// runs.
+    /// Returns a future that completes when the connection's leases are lost. Each poll checks the
+    /// clock, because after the process was suspended, the future may be polled before the
+    /// connection's task runs.
     fn lost(&self) -> impl Future<Output = ()> + Send + 'static {
         let (health, mut gone) = (Arc::clone(&self.health), self.gone.clone());
         poll_fn(move |cx| match health.is_good() {
@@ -248,14 +249,14 @@ impl Health {
     }
 
     /// Returns the time at which the server may end the connection, unless another statement is
-    /// confirmed before.
+    /// confirmed before that time.
     fn ends_at(&self) -> Instant {
         *lock_ignoring_poison(&self.confirmed_at) + self.lease_time
     }
 }
 
-/// Marks the leases as lost when it is dropped, which happens when the connection's task ends, or
-/// with the task's runtime.
+/// Marks the leases as lost when this value is dropped, because the connection's task or the task's
+/// runtime has ended.
 struct EndOfConnection {
     health: Arc<Health>,
     task: JoinHandle<()>,
@@ -280,8 +281,8 @@ struct LeaseTask {
 }
 
 impl LeaseTask {
-    /// Runs until the connection ends, until a response is missing for the lease time, or until the
-    /// last lease and the store have been dropped.
+    /// Runs until the connection ends, until no response arrives within the lease time, or until
+    /// the last lease and the store have been dropped.
     async fn run(mut self, mut commands: mpsc::UnboundedReceiver<Command>) {
         let health = Arc::clone(&self.end.health);
         loop {
@@ -304,8 +305,8 @@ impl LeaseTask {
         }
     }
 
-    /// Executes a command, or a ping if the command is `None`. An error means that the connection
-    /// is lost.
+    /// Executes a command, or sends a ping if the command is `None`. An error means that the
+    /// connection is lost.
     async fn do_command(&self, command: Option<Command>) -> Result<(), PostgresError> {
         match command {
             Some(Command::Take { id, answer }) => {
@@ -368,9 +369,9 @@ impl LeaseTask {
     }
 }
 
-/// Returns whether a connection has lost its leases after an error. A server that stopped accepting
-/// writes still has the locks while the connection lasts. However, other processes take their
-/// leases from the server that replaces it.
+/// Returns whether a connection has lost its leases after an error. A server that has stopped
+/// accepting writes still holds the locks as long as the connection lasts. However, other processes
+/// take their leases from the server that replaces it.
 fn ends_leases(error: &PostgresError) -> bool {
     error.leaves_outcome_open() || error.kind() == PostgresErrorKind::ReadOnly
 }

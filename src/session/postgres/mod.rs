@@ -1,8 +1,8 @@
 //! A store in a PostgreSQL database.
 //!
-//! An append passes through three modules. `store` has the public methods, `session_tables` the
-//! statements of each operation, and `database` the connection pool and the retries after a
-//! connection breaks. Leases and followers each have their own connection.
+//! An append passes through three modules. `store` contains the public methods, `session_tables`
+//! contains the statements for each operation, and `database` contains the connection pool and the
+//! retries after a connection breaks. Leases and followers each have their own connection.
 
 mod append_id;
 mod connection_string;

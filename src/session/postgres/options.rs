@@ -6,13 +6,13 @@ use std::time::Duration;
 use super::database::TimeLimits;
 use super::statements::Notify;
 
-/// The longest duration that the server accepts as a setting: 24 days.
+/// The longest duration that the server accepts as a setting, about 24 days.
 const LONGEST_TIME: Duration = Duration::from_millis(i32::MAX as u64);
-/// The maximum size of the connection pool, which is more connections than a server can have.
+/// The maximum size of the connection pool, which exceeds the number that a server can support.
 const MAX_POOL_SIZE: usize = 10_000;
 
-/// The options to connect a [`PostgresStore`](crate::session::PostgresStore). Start with
-/// `PostgresOptions::new(url)`, add settings, and call [`connect`](Self::connect).
+/// Configures the connection of a [`PostgresStore`](crate::session::PostgresStore). Start with
+/// `PostgresOptions::new(url)`, change settings, and call [`connect`](Self::connect).
 ///
 /// ```no_run
 /// # // It needs a server.
@@ -41,18 +41,19 @@ pub struct PostgresOptions {
 }
 
 impl PostgresOptions {
-    /// Creates options from a connection string. The string is a URL
-    /// `postgres://user:password@host:port/database?option=value`, or pairs `host=… user=…`, as in
-    /// libpq.
+    /// Creates options from a connection string. The string is either a URL
+    /// `postgres://user:password@host:port/database?option=value`, or a list of pairs
+    /// `host=… user=…`, as in libpq.
     ///
-    /// In a URL, the characters `/`, `@`, `#`, `%` and `:` of the password must be written as
+    /// In a URL, the characters `/`, `@`, `#`, `%` and `:` in the password must be written as
     /// `%2F`, `%40`, `%23`, `%25` and `%3A`.
     ///
-    /// Several hosts are tried in order (`postgres://a,b/app?target_session_attrs=read-write`), so
-    /// after a failover, the store connects to the server that accepts writes. `sslmode` can be
-    /// `disable`, `prefer` (the default), `require`, `verify-ca` or `verify-full`. `sslrootcert` is
-    /// a file of PEM certificates, or `system`. Without `sslrootcert`, the `verify-…` modes trust
-    /// the platform's certificates. Environment variables and password files are not read.
+    /// If the string lists several hosts (`postgres://a,b/app?target_session_attrs=read-write`),
+    /// they are tried in order, so after a failover, the store connects to the server that accepts
+    /// writes. `sslmode` can be `disable`, `prefer` (the default), `require`, `verify-ca` or
+    /// `verify-full`. `sslrootcert` can be the path to a file of PEM certificates, or `system`.
+    /// Without `sslrootcert`, the `verify-…` modes trust the platform's certificates. Environment
+    /// variables and password files are not read.
     pub fn new(connection_string: impl Into<String>) -> Self {
         Self {
             connection_string: connection_string.into(),
@@ -67,7 +68,7 @@ impl PostgresOptions {
         }
     }
 
-    /// Sets the schema of the tables, which is `turnstream` by default. Stores with different
+    /// Sets the schema that contains the tables. The default is `turnstream`. Stores with different
     /// schemas share no data.
     pub fn with_schema(mut self, schema: impl Into<String>) -> Self {
         self.schema = schema.into();
@@ -75,57 +76,59 @@ impl PostgresOptions {
     }
 
     /// Sets the maximum number of connections for reads and writes, from 1 to 10,000. The default
-    /// is 10. The connection for leases and the connection for followers are not included.
+    /// is 10. This number does not include the connection for leases or the connection for
+    /// followers.
     pub fn with_pool_size(mut self, connections: usize) -> Self {
         self.pool_size = connections.clamp(1, MAX_POOL_SIZE);
         self
     }
 
-    /// Sets how long a call is retried while no server can be reached, or after a connection broke.
-    /// The default is 30 seconds, and the maximum is 24 days. Choose a limit that is longer than a
-    /// failover takes.
+    /// Sets how long a call is retried if no server can be reached or a connection breaks. The
+    /// default is 30 seconds, and the maximum is 24 days. Choose a limit longer than the duration
+    /// of a failover.
     ///
-    /// The first attempt of a call waits up to 5 seconds for a connection, even if the retry limit
+    /// The first attempt at a call waits up to 5 seconds for a connection, even if the retry limit
     /// is shorter.
     pub fn with_retry_limit(mut self, limit: Duration) -> Self {
         self.limits.retry = limit.min(LONGEST_TIME);
         self
     }
 
-    /// Sets the time limit of a single statement, from 1 millisecond to 24 days. The default is 30
+    /// Sets the time limit for a single statement, from 1 millisecond to 24 days. The default is 30
     /// seconds. The server enforces the limit; the client gives up 5 seconds later.
     pub fn with_statement_timeout(mut self, limit: Duration) -> Self {
         self.limits.statement = limit.clamp(Duration::from_millis(1), LONGEST_TIME);
         self
     }
 
-    /// Sets how long a lease is kept if its owner stops without closing the connection (a suspended
-    /// process, a failed machine), from 1 second to 24 days. The default is 15 seconds.
+    /// Sets how long a lease is kept if its owner stops without closing the connection (because the
+    /// process is suspended or the machine fails), from 1 second to 24 days. The default is 15
+    /// seconds.
     ///
-    /// The store uses the connection for leases three times during the lease time. If the runtime
-    /// is blocked for the whole lease time, all leases are lost. All leases share one connection.
-    /// If the row of a session is locked, for example by the deletion of a long session, taking its
-    /// lease waits for at most a quarter of the lease time. After that, taking the lease fails with
+    /// The store uses the connection for leases three times during each lease time. If the runtime
+    /// is blocked for the whole lease time, all leases are lost, because they share this
+    /// connection. If a session's row is locked, for example while a long session is deleted,
+    /// taking the session's lease waits for at most a quarter of the lease time and then fails with
     /// an error of kind [`Timeout`](crate::session::PostgresErrorKind::Timeout).
     pub fn with_lease_time(mut self, lease_time: Duration) -> Self {
         self.lease_time = lease_time.clamp(Duration::from_secs(1), LONGEST_TIME);
         self
     }
 
-    /// Sends a notification with each write, for
-    /// [`PostgresStore::follow`](crate::session::PostgresStore::follow) in any process. All stores
-    /// that write must enable notifications.
+    /// Sends a notification with each write, so that
+    /// [`PostgresStore::follow`](crate::session::PostgresStore::follow) works in any process. All
+    /// stores that write to the database must enable notifications.
     ///
-    /// A notification contains the key of a row and a version, but never an id or a text. The
-    /// server commits transactions with notifications one at a time, so concurrent writes to many
-    /// sessions become slower.
+    /// A notification contains a row key and a version, but no session id and no text from an
+    /// entry. The server commits transactions with notifications one at a time, so concurrent
+    /// writes to many sessions become slower.
     pub fn with_notifications(mut self) -> Self {
         self.notify = Notify::Each;
         self
     }
 }
 
-/// Formats the options without the connection string, which may contain a password.
+/// Formats the options without the connection string, because it may contain a password.
 impl fmt::Debug for PostgresOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PostgresOptions")

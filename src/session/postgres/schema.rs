@@ -1,13 +1,13 @@
-//! The tables, and their migrations.
+//! The tables and their migrations.
 
 use tokio_postgres::{Client, GenericClient};
 
 use super::error::{PostgresError, PostgresErrorKind};
 use crate::error::{Error, ErrorKind};
 
-/// The migrations from each schema version to the next, in which `{s}` stands for the schema's
-/// name. The version of a database is the number of migrations that were applied. New migrations
-/// are added at the end; existing migrations are never changed.
+/// The migrations from each schema version to the next. In each migration, `{s}` stands for the
+/// schema's name. A database's version is the number of migrations that have been applied to it.
+/// New migrations are added at the end; existing migrations are never changed.
 const MIGRATIONS: &[&str] = &["
     CREATE TABLE {s}.schema_version (
         version integer PRIMARY KEY,
@@ -48,11 +48,11 @@ const MIGRATIONS: &[&str] = &["
     );
 "];
 
-/// The key of the advisory lock for migrations, `turn` in ASCII. With this lock, concurrent
+/// The key of the advisory lock for migrations, `turn` in ASCII. The lock makes concurrent
 /// migrations wait for each other.
 const MIGRATION_LOCK: i64 = 0x7475_726e;
 
-/// Migrates the tables of a database to the latest version. Runs no DDL if the tables are current.
+/// Migrates a database's tables to the latest version. Runs no DDL if the tables are current.
 pub(super) async fn migrate(
     client: &mut Client,
     schema: &str,
@@ -85,7 +85,7 @@ pub(super) async fn migrate(
     }
 }
 
-/// Returns all migrations as a script, for a database without the schema.
+/// Returns all migrations as a single script, for a database that does not contain the schema.
 pub(super) fn migrations_sql(schema: &str) -> String {
     let mut script = format!("BEGIN;\nCREATE SCHEMA IF NOT EXISTS {schema};\n");
     for (number, migration) in (1..).zip(MIGRATIONS) {
@@ -126,7 +126,7 @@ async fn ensure_supported_server(client: &Client) -> Result<(), PostgresError> {
     Err(PostgresError::new(PostgresErrorKind::UnsupportedDatabase, problem))
 }
 
-/// Returns the number of migrations that were applied to a database.
+/// Returns the number of migrations that have been applied to a database.
 async fn schema_version(
     client: &impl GenericClient,
     schema: &str,

@@ -18,7 +18,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use super::connection_string::{RootCertificates, TlsMode, TlsSettings};
 use super::error::{PostgresError, PostgresErrorKind};
 
-/// Creates the TLS connector. Reads the file of root certificates.
+/// Creates the TLS connector, and reads the root certificate file.
 pub(super) fn tls_connector(settings: &TlsSettings) -> Result<MakeRustlsConnect, PostgresError> {
     // This is the same provider as reqwest uses, regardless of the default of the process.
     let provider = Arc::new(aws_lc_rs::default_provider());
@@ -82,7 +82,8 @@ fn read_certificates(path: &Path) -> Result<RootCertStore, PostgresError> {
     }
 }
 
-/// The certificate verifier for `sslmode=require`, which encrypts without verifying the server.
+/// Verifies certificates for `sslmode=require`, which encrypts the connection without verifying the
+/// server.
 #[derive(Debug)]
 struct Unverified(Arc<CryptoProvider>);
 
@@ -123,8 +124,8 @@ impl ServerCertVerifier for Unverified {
     }
 }
 
-/// The certificate verifier for `sslmode=verify-ca`, which requires a trusted certificate with any
-/// name.
+/// Verifies certificates for `sslmode=verify-ca`, which requires a trusted certificate but accepts
+/// any name in the certificate.
 #[derive(Debug)]
 struct AnyName(Arc<dyn ServerCertVerifier>);
 

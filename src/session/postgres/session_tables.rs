@@ -1,4 +1,4 @@
-//! The operations of a store, as SQL statements on its tables.
+//! Implements the store's operations as SQL statements on its tables.
 
 use std::ops::Range;
 use std::pin::pin;
@@ -21,7 +21,7 @@ use crate::session::checks::{
 use crate::session::prune::prunable_ids;
 use crate::session::{Entry, ForkOrigin, LeaseLost, SessionInfo};
 
-/// The database, with the statements for its tables.
+/// The database, and the statements for its tables.
 pub(super) struct SessionTables {
     pub(super) database: Database,
     pub(super) statements: Statements,
@@ -34,11 +34,11 @@ pub(super) struct NewEntries<'a> {
     pub(super) lines: Vec<String>,
 }
 
-/// The state of a session in which a statement has not written anything.
+/// The state of a session after a statement wrote nothing.
 enum AppendState {
     /// The entries were written by an earlier attempt.
     Written,
-    /// An append can succeed now.
+    /// The append can succeed now.
     Ready,
     Refused(Error),
 }
@@ -47,7 +47,7 @@ enum AppendState {
 const ENTRIES_PER_STATEMENT: u64 = 1000;
 
 impl SessionTables {
-    /// Appends entries, under a lease if a lease is given.
+    /// Appends entries, under the lease if one is given.
     pub(super) async fn append(
         &self,
         new: &NewEntries<'_>,
@@ -88,7 +88,7 @@ impl SessionTables {
         }
     }
 
-    /// Loads the entries of a session, starting at the entry with the number `from`.
+    /// Loads a session's entries, starting with the entry number `from`.
     pub(super) async fn load(&self, id: &str, from: u64) -> Result<Option<Vec<Entry>>, Error> {
         let mut attempts = self.database.attempts();
         let mut loading = Loading { tables: self, id, from, entries: Vec::new(), segments: None };
@@ -192,7 +192,7 @@ impl SessionTables {
         }
     }
 
-    /// Removes the sessions that were last written before a point in time.
+    /// Removes the sessions that were last written before the given time.
     pub(super) async fn prune(&self, before: SystemTime) -> Result<Vec<String>, Error> {
         self.delete_abandoned().await?;
         let listed = self.list().await?;
@@ -208,8 +208,8 @@ impl SessionTables {
         Ok(removed)
     }
 
-    /// Removes rows left by processes that held the lease of a session without ever writing the
-    /// session.
+    /// Removes rows that were left by processes that took a session's lease without ever writing to
+    /// the session.
     async fn delete_abandoned(&self) -> Result<(), Error> {
         let mut attempts = self.database.attempts();
         loop {
@@ -229,8 +229,8 @@ impl SessionTables {
     /// before that time.
     async fn remove(&self, id: &str, before: Option<SystemTime>) -> Result<Removal, Error> {
         let mut attempts = self.database.attempts();
-        // `open_key` is the key of the row that an earlier attempt may have removed. The id may
-        // belong to another session now, which the caller did not mean to remove.
+        // `open_key` is the key of the row that an earlier attempt may have removed. The id may now
+        // belong to another session, which the caller did not intend to remove.
         let mut open_key = None;
         loop {
             let client = attempts.client().await.map_err(write_error)?;
@@ -294,13 +294,13 @@ impl SessionTables {
     }
 }
 
-/// The right to append under a lease.
+/// A lease that an append can check before it writes.
 pub(super) trait AppendLease: Sync {
-    /// Returns the lease's epoch, unless the lease is lost or is for another session.
+    /// Returns the lease's epoch. Fails if the lease is lost or belongs to another session.
     fn ensure_held(&self, id: &str) -> Result<u64, LeaseLost>;
 }
 
-/// One attempt to remove a session.
+/// A single attempt to remove a session.
 struct Removing<'a> {
     id: &'a str,
     before: Option<SystemTime>,
@@ -318,7 +318,7 @@ enum Removal {
     HasFork(String),
 }
 
-/// One append, which all its attempts share.
+/// A single append, which is shared by all attempts at it.
 struct Append<'a> {
     tables: &'a SessionTables,
     new: &'a NewEntries<'a>,
@@ -349,7 +349,7 @@ impl Append<'_> {
         }
     }
 
-    /// Determines whether an earlier attempt was written, after the lease was lost.
+    /// Determines whether an earlier attempt was written, after the lease has been lost.
     async fn settle_lost(
         &self,
         client: &ClientWrapper,
@@ -366,7 +366,7 @@ impl Append<'_> {
         })
     }
 
-    /// Writes the entries, if the session has the expected version and lease. The write is a single
+    /// Writes the entries if the session's version and lease are as expected. The write is a single
     /// statement, and therefore a single transaction, even if the future is dropped.
     async fn write(&self, client: &ClientWrapper) -> Result<bool, PostgresError> {
         let (new, statements) = (self.new, &self.tables.statements);
@@ -415,7 +415,7 @@ impl Append<'_> {
     }
 }
 
-/// A load that continues on another connection if a connection breaks.
+/// Loads entries, and continues on another connection if a connection breaks.
 struct Loading<'a> {
     tables: &'a SessionTables,
     id: &'a str,
@@ -424,8 +424,8 @@ struct Loading<'a> {
     segments: Option<Vec<Segment>>,
 }
 
-/// The entries of a session that belong to one row, which is the row of the session or of an
-/// ancestor.
+/// The entries of a session that belong to a single row: the session's own row, or an ancestor's
+/// row.
 struct Segment {
     key: i64,
     numbers: Range<u64>,
@@ -505,8 +505,8 @@ impl Loading<'_> {
     }
 }
 
-/// Reads entries up to the first missing entry. If reading fails, the entries that were already
-/// read are kept.
+/// Reads entries up to the first missing entry. If reading fails, the entries that have already
+/// been read are kept.
 async fn read_entries(
     client: &ClientWrapper,
     tables: &SessionTables,

@@ -1,6 +1,6 @@
 //! The text of all SQL statements.
 
-/// The SQL statements of a store, with the names of its tables.
+/// The SQL statements that a store uses, with its table names filled in.
 pub(super) struct Statements {
     pub(super) append: AppendStatements,
     pub(super) append_leased: AppendStatements,
@@ -31,10 +31,10 @@ pub(super) struct Statements {
 
 /// The statements that append entries.
 pub(super) struct AppendStatements {
-    /// The statement that appends one entry to a session that has entries.
+    /// The statement that appends a single entry to a session that already contains entries.
     pub(super) one_entry: String,
     pub(super) entries: String,
-    /// The statement that appends to a session without entries, which may not exist yet.
+    /// The statement that appends entries to a session that is empty or does not exist yet.
     pub(super) first_entries: String,
 }
 
@@ -46,8 +46,7 @@ pub(super) enum Notify {
 }
 
 impl Statements {
-    /// Creates the statements. `s` is the quoted name of the schema, and `name` is the unquoted
-    /// name.
+    /// Creates the statements. `s` is the schema's quoted name, and `name` is its unquoted name.
     #[expect(clippy::too_many_lines, reason = "a list of statements")]
     pub(super) fn new(s: &str, name: &str, notify: Notify) -> Self {
         let channel = channel_name(name);
@@ -179,8 +178,9 @@ impl Statements {
 
 impl AppendStatements {
     /// Creates the append statements. The arguments of each statement are `$1` the session id, `$2`
-    /// the expected version, `$3` the id of the append, `$4` the entries, and `$5` the epoch of the
-    /// lease, if it is checked. The statements affect no row if the session has another version.
+    /// the expected version, `$3` the append id, `$4` the entries, and `$5` the lease's epoch, if
+    /// the lease is checked. The statements affect no row if the session's version is not the
+    /// expected version.
     fn new(s: &str, channel: &str, notify: Notify, lease_check: &str) -> Self {
         let statement = |write: &str, insert: &str, count: &str| match notify {
             Notify::Off => format!("WITH written AS ({write} RETURNING key) {insert}"),
@@ -227,8 +227,8 @@ impl AppendStatements {
     }
 }
 
-/// Returns the notification channel of a schema. The schema's name is hashed, because schema and
-/// channel names can both have at most 63 bytes.
+/// Returns a schema's notification channel. The schema's name is hashed, because both schema names
+/// and channel names are limited to 63 bytes.
 fn channel_name(schema: &str) -> String {
     format!("turnstream_{:016x}", crate::fnv::fnv1a_64(schema.bytes()))
 }

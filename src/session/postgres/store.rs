@@ -21,12 +21,12 @@ use crate::session::checks::ensure_id_not_empty;
 use crate::session::entry_json::to_json_line;
 use crate::session::{Entry, Lease, SessionInfo, Store};
 
-/// A session store in a PostgreSQL database, for programs with several processes or machines. The store is cheap to
-/// clone, and clones share its connections.
+/// Stores sessions in a PostgreSQL database, for programs that run as several processes or on several machines. The
+/// store is cheap to clone, and clones share their connections.
 ///
-/// The store requires PostgreSQL 14 or later, and a database with the encoding UTF-8. Each entry is a row with its JSON
-/// text, and an append is a single statement. A fork refers to its original session and copies nothing. The times in a
-/// [list](Store::list) are from the server's clock.
+/// The store requires PostgreSQL 14 or later and a database with the encoding UTF-8. Each entry is stored as JSON text
+/// in a row, and each append is a single statement. A fork refers to its original session and copies nothing. The times
+/// in a [session list](Store::list) come from the server's clock.
 ///
 /// ```no_run
 /// # // It needs a server.
@@ -46,30 +46,31 @@ use crate::session::{Entry, Lease, SessionInfo, Store};
 ///
 /// # Durability
 ///
-/// When the future of an append returns, the append was committed and is on the server's disk. The store's connections
-/// set `synchronous_commit` to `on`, unless the server, the database or the role has `remote_write` or `remote_apply`.
-/// An append that is interrupted by a crash of the server is not written at all. After a failover to an asynchronous
-/// standby, appends that were not yet replicated are lost. The next append to such a session fails with a
-/// [`Conflict`](crate::session::Conflict).
+/// Once the future of an append completes, the append has been committed and is on the server's disk. The store's
+/// connections set `synchronous_commit` to `on`, unless it is set to `remote_write` or `remote_apply` for the server,
+/// the database or the role. If the server crashes during an append, nothing of that append is written. After a
+/// failover to an asynchronous standby, appends that were not yet replicated are lost. The next append to such a
+/// session fails with a [`Conflict`](crate::session::Conflict).
 ///
 /// If a connection breaks, calls are retried on another connection, for 30 seconds by
-/// [default](PostgresOptions::with_retry_limit). Each append has a random id, by which the store determines whether an
-/// attempt without a response was written. So no append is written twice. If the retry limit is reached first, it is
-/// unknown whether the append was written, and the error message says so. If the future of an append is dropped after
-/// its first poll, the append may or may not be written, but never partially.
+/// [default](PostgresOptions::with_retry_limit). Each append has a random id, which the store uses to determine whether
+/// an attempt without a response was written. As a result, no append is written twice. If the retry limit is reached
+/// before the store can determine this, it is unknown whether the append was written, and the error message says so. If
+/// the future of an append is dropped after its first poll, the append may or may not be written, but is never written
+/// partially.
 ///
 /// # Leases
 ///
-/// A lease is an advisory lock of the server. A single connection, which is not in the pool, holds the leases of all
-/// sessions that this store runs. If a process ends, its leases are released immediately. If a process is suspended, or
-/// its machine fails, its leases are released after the [lease time](PostgresOptions::with_lease_time), which is 15
-/// seconds by default. If the connection for leases is lost, all its leases are lost for good; the next lease opens
-/// another connection. All epochs come from a single sequence: they rise even if a session is deleted and created
-/// again, and they have gaps.
+/// A lease is an advisory lock on the server. A single connection outside the pool holds the leases on all sessions
+/// that this store runs. If a process ends, its leases are released immediately. If a process is suspended, or its
+/// machine fails, its leases are released after the [lease time](PostgresOptions::with_lease_time), which is 15 seconds
+/// by default. If the connection that holds the leases is lost, all of these leases are lost for good; taking the next
+/// lease opens another connection. All epochs come from a single sequence, so they increase even if a session is
+/// deleted and created again, and they have gaps.
 ///
 /// If a server stops accepting writes, for example after a failover, the store detects this within a third of the lease
-/// time, and the leases are lost. Deleting and pruning ignore leases, so both can remove a session that is running. The
-/// next append to a removed session fails with a [`Conflict`](crate::session::Conflict).
+/// time, and the leases are lost. Deleting and pruning ignore leases, so both can remove a session while it is running.
+/// The next append to a removed session fails with a [`Conflict`](crate::session::Conflict).
 ///
 /// A connection pooler between the store and the server must use session pooling. With transaction
 /// pooling (`PgBouncer` in the mode `transaction`), leases do not protect sessions, and followers
@@ -77,10 +78,10 @@ use crate::session::{Entry, Lease, SessionInfo, Store};
 ///
 /// # Tables and privileges
 ///
-/// [`connect`](Self::connect) creates the tables in a separate schema, and migrates older tables to the latest version.
-/// Any number of processes can call `connect` concurrently. If the tables exist and are current, the role does not need
-/// the privilege to create tables. Another role can create the tables with [`migrations_sql`](Self::migrations_sql).
-/// The program's role then only needs these privileges:
+/// [`connect`](Self::connect) creates the tables in a separate schema, and migrates tables from earlier versions to the
+/// latest version. Any number of processes can call `connect` concurrently. If the tables exist and are current, the
+/// role does not need the privilege to create tables. To create the tables with another role, run the script that
+/// [`migrations_sql`](Self::migrations_sql) returns. The program's role then needs only these privileges:
 ///
 /// ```sql
 /// GRANT USAGE ON SCHEMA turnstream TO app;
@@ -89,23 +90,23 @@ use crate::session::{Entry, Lease, SessionInfo, Store};
 /// GRANT USAGE ON SEQUENCE turnstream.lease_epoch TO app;
 /// ```
 ///
-/// The store does not open tables of a later version of this crate. The time for a page of the session list is
-/// proportional to the number of sessions, about 25 ms per 100,000 sessions. The column `updated` has no index, because
-/// each append would have to update the index. If a database is listed more often than it is written, you can add an
-/// index (`CREATE INDEX ON turnstream.session (updated DESC)`).
+/// The store cannot open tables that were created by a later version of this crate. The time to read a page of the
+/// session list is proportional to the number of sessions, about 25 ms per 100,000 sessions. The column `updated` is
+/// not indexed, because each append would have to update the index. If your program lists sessions more often than it
+/// writes to them, you can add an index (`CREATE INDEX ON turnstream.session (updated DESC)`).
 ///
 /// # Errors
 ///
-/// If the database is the cause of an error, the error's source is a [`PostgresError`]. Errors
-/// never contain the password.
+/// If the database caused an error, the error's source is a [`PostgresError`]. Errors never contain
+/// the password.
 ///
 /// # Background tasks
 ///
-/// The futures must be polled on a tokio runtime with I/O and time enabled. Each connection is driven by a task on the
-/// runtime of the call that opened the connection. The leases and the followers of the store have one task each. If
-/// that runtime ends, the leases are lost, and the next call, or the next poll of a follower, opens new connections.
-/// Encrypted connections use rustls; `sslmode` and `sslrootcert` have the same meaning as in libpq.
-// NOTE: tests/postgres/schema.rs has the same privileges.
+/// The store's futures must be polled on a tokio runtime with I/O and time enabled. Each connection is driven by a task
+/// on the runtime of the call that opened the connection. One more task manages the store's leases, and another manages
+/// its followers. If that runtime ends, the leases are lost, and the next call, or the next poll of a follower, opens
+/// new connections. Encrypted connections use rustls; `sslmode` and `sslrootcert` mean the same as in libpq.
+// NOTE: tests/postgres/schema.rs lists the same privileges.
 #[derive(Clone)]
 pub struct PostgresStore {
     shared: Arc<SharedStore>,
@@ -123,30 +124,31 @@ impl PostgresStore {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`PostgresOptions::connect`].
+    /// Returns the errors that [`PostgresOptions::connect`] returns.
     pub async fn connect(connection_string: impl Into<String>) -> Result<Self, Error> {
         PostgresOptions::new(connection_string).connect().await
     }
 
-    /// Returns a SQL script that creates the tables in a schema, for a role with the privilege to create tables. After
-    /// the script was run, [`connect`](Self::connect) only needs the [privileges](Self#tables-and-privileges) to use
-    /// the tables. The script is for databases that do not have the tables yet.
+    /// Returns an SQL script that creates the tables in a schema, to be run by a role with the privilege to create
+    /// tables. After the script has been run, [`connect`](Self::connect) needs only the
+    /// [privileges](Self#tables-and-privileges) to use the tables. The script is for databases that do not contain the
+    /// tables yet.
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if `schema` is invalid as a schema name.
+    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if `schema` is not a valid schema name.
     pub fn migrations_sql(schema: &str) -> Result<String, Error> {
         Ok(schema::migrations_sql(&schema::quote_identifier(schema)?))
     }
 
-    /// Returns a stream of a session's versions, regardless of which process writes the session. The stream yields the
-    /// current version first (0 if the session does not exist), and then each later version. If several versions arrive
-    /// at the same time, only the last version is yielded. Use [`load`](Store::load) to read the entries.
+    /// Returns a stream of a session's versions, regardless of which process writes to the session. The stream first
+    /// yields the current version (0 if the session does not exist), and then each later version. If several versions
+    /// arrive at the same time, only the latest is yielded. Use [`load`](Store::load) to read the entries.
     ///
-    /// All stores that write must be connected [with notifications](PostgresOptions::with_notifications). After a
-    /// session was deleted, its version is 0. The stream does not end; while no server can be reached, the stream
-    /// waits. All followers of this store share one connection, which is driven by a task. The first poll starts this
-    /// task, and the task ends when the last stream is dropped.
+    /// All stores that write to the database must be connected [with
+    /// notifications](PostgresOptions::with_notifications). After a session is deleted, its version is 0. The stream
+    /// never ends; while no server can be reached, the stream waits. All followers of this store share one connection,
+    /// which is driven by a task. The first poll starts this task, and the task ends when the last stream is dropped.
     ///
     /// ```no_run
     /// # // It needs a server.
@@ -185,13 +187,14 @@ impl PostgresStore {
 }
 
 impl PostgresOptions {
-    /// Connects to the database, and creates or migrates the tables if they are not current.
+    /// Connects to the database, and creates or migrates the tables if they are missing or
+    /// outdated.
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if the connection string or the schema's name is invalid.
-    /// [`Store`](crate::ErrorKind::Store) with a [`PostgresError`] as its source if a connection cannot be opened
-    /// within the time limit, or if the tables cannot be created or have a later version.
+    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if the connection string or the schema name is invalid.
+    /// [`Store`](crate::ErrorKind::Store), with a [`PostgresError`] as its source, if a connection cannot be opened
+    /// within the time limit, or if the tables cannot be created or were created by a later version of this crate.
     pub async fn connect(self) -> Result<PostgresStore, Error> {
         let schema = schema::quote_identifier(&self.schema)?;
         let connector = Connector::new(&self.connection_string, self.limits.statement)?;

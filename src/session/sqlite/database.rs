@@ -1,4 +1,4 @@
-//! The connection to the database at a path, which is opened again if the files change.
+//! The connection to the database at a path, which is reopened if the files change.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -14,7 +14,7 @@ use super::schema;
 use crate::error::Error;
 use crate::lock::lock_ignoring_poison;
 
-/// A database that is opened again if the file at its path was replaced, or if other connections
+/// Opens a database, and reopens it if the file at its path was replaced, or if other connections
 /// have written to the file.
 pub(super) struct Database {
     /// The absolute path of the database file. `None` if the database is in memory.
@@ -30,28 +30,28 @@ struct OpenDatabase {
     last_write_stamp: Option<WriteStamp>,
 }
 
-/// The identities of an open database's files, which are the file itself, its log, and the index of
-/// the log. If one of these files was replaced or removed, later writes by SQLite are lost when the
-/// database is closed.
+/// The identities of an open database's files: the database file, its log, and the log's index. If
+/// one of these files was replaced or removed, later writes by SQLite are lost when the database is
+/// closed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct DatabaseFileIds([Option<FileId>; 3]);
 
-/// File metadata that changes when the file is written by another connection, or when another file
-/// is copied over it, which SQLite would not detect.
+/// File metadata that changes when another connection writes to the file, or when another file is
+/// copied over it. SQLite would not detect such a copy.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct WriteStamp {
     len: u64,
     modified: Option<SystemTime>,
 }
 
-/// The action if the database file does not exist.
+/// The action to take if the database file does not exist.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum IfMissing {
     ReturnNone,
     Create,
 }
 
-/// The error of a database operation.
+/// An error from a database operation.
 pub(super) enum DatabaseError {
     Sqlite(Sqlite),
     Store(Error),
@@ -84,9 +84,9 @@ impl From<Error> for DatabaseError {
 
 impl Database {
     pub(super) fn open(path: &Path) -> Result<Self, Error> {
-        // SQLite treats an empty name as a temporary database, and names that start with `:` or
-        // `file:` in a special way. An absolute path never has such a meaning. An absolute path
-        // also stays valid if the process changes its current directory.
+        // SQLite treats an empty name as a temporary database, and gives a special meaning to names
+        // that start with `:` or `file:`. An absolute path never has such a meaning, and stays
+        // valid if the process changes its current directory.
         let path = std::path::absolute(path).map_err(|error| {
             store_error(format!("cannot open the database `{}`", path.display()), error)
         })?;
@@ -106,7 +106,7 @@ impl Database {
         Ok(Self { path: None, open_database: Some(open) })
     }
 
-    /// Returns the connection to the database that is currently at the path. Returns `None` if the
+    /// Returns the connection to the database that is currently at the path, or `None` if the
     /// database does not exist.
     pub(super) fn ensure_connection(
         &mut self,
@@ -142,7 +142,7 @@ impl Database {
         read().map(Some).map_err(DatabaseError::into_read_error)
     }
 
-    /// Runs `work` in a write transaction of the database at the path. `work` receives `None` if
+    /// Runs `work` in a write transaction on the database at the path. `work` receives `None` if
     /// the database does not exist.
     pub(super) fn write<R>(
         &mut self,
@@ -170,13 +170,12 @@ impl Database {
         }
     }
 
-    /// Returns the path of the file with links resolved. Returns `None` if the database is in
-    /// memory.
+    /// Returns the path to the file, with links resolved, or `None` if the database is in memory.
     pub(super) fn target_path(&self) -> Option<PathBuf> {
         self.path.as_deref().map(resolve_links)
     }
 
-    /// Returns whether the open database is the database at its path.
+    /// Returns whether the open database is still the database at its path.
     pub(super) fn is_at_path(&self) -> bool {
         match (&self.path, &self.open_database) {
             (Some(path), Some(open)) => DatabaseFileIds::from_path(path) == open.files,
@@ -185,8 +184,8 @@ impl Database {
         }
     }
 
-    /// Returns whether the open database is the database at its path, and was not written by other
-    /// connections.
+    /// Returns whether the open database is still the database at its path and has not been written
+    /// to by other connections.
     fn is_unchanged(&self) -> bool {
         let left = self.open_database.as_ref().and_then(|open| open.last_write_stamp);
         self.is_at_path() && self.path.as_deref().and_then(WriteStamp::from_path) == left
@@ -200,7 +199,8 @@ impl Database {
 
     /// Checkpoints the log into the file, so that a copy of the file alone is complete, and so that
     /// no log remains that another database at this path would use. This method does not wait.
-    /// While another connection reads or writes, a part stays in the log until the next checkpoint.
+    /// While another connection reads or writes, part of the data stays in the log until the next
+    /// checkpoint.
     fn checkpoint_wal(&mut self) {
         let Some(OpenDatabase { connection, .. }) = &self.open_database else { return };
         // If the checkpoint fails, the data is still durable in the log.
@@ -255,8 +255,8 @@ impl DatabaseFileIds {
     }
 }
 
-/// Creates the file if it does not exist, accessible only to its owner. SQLite would create a file
-/// that other users can read, and uses the file's mode for the log.
+/// Creates the file if it does not exist, accessible only to its owner. SQLite itself would create
+/// a file that other users can read; it uses the file's mode for the log.
 fn create_file(path: &Path) -> Result<(), Error> {
     /// On some systems, closing a file releases all locks that the process has on that file. While
     /// this mutex is locked, no other thread opens the new file as a database before the file is

@@ -9,17 +9,16 @@ use rusqlite::{Connection, Error as Sqlite, ErrorCode, TransactionBehavior};
 use super::super::checks::{corrupt_data_error, store_error};
 use crate::error::Error;
 
-/// How long to wait while another connection has locked the database.
+/// The maximum time to wait while another connection has locked the database.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 const LOCK_RETRY_DELAY: Duration = Duration::from_millis(5);
 
-/// The application id of the databases of this crate (`PRAGMA application_id`), which is `turn` in
-/// ASCII.
+/// The application id of this crate's databases (`PRAGMA application_id`), `turn` in ASCII.
 const APPLICATION_ID: i64 = 0x7475_726e;
 
-/// The migrations from each schema version to the next. The version of a database (`PRAGMA
-/// user_version`) is the number of migrations that were applied. New migrations are added at the
-/// end; existing migrations are never changed.
+/// The migrations from each schema version to the next. A database's version
+/// (`PRAGMA user_version`) is the number of migrations that have been applied to it. New migrations
+/// are added at the end; existing migrations are never changed.
 const MIGRATIONS: &[&str] = &[
     "
     CREATE TABLE session (
@@ -147,8 +146,8 @@ fn try_migrate(database: &mut Connection) -> Result<SchemaState, Sqlite> {
     Ok(SchemaState::Ready)
 }
 
-/// Returns whether the database belongs to this crate, and whether this version can use or migrate
-/// it.
+/// Returns whether the database belongs to this crate, and whether this crate version can use or
+/// migrate the database.
 fn schema_state(database: &Connection) -> Result<SchemaState, Sqlite> {
     let version = read_pragma(database, "user_version")?;
     let tables: i64 =
@@ -161,7 +160,7 @@ fn schema_state(database: &Connection) -> Result<SchemaState, Sqlite> {
     })
 }
 
-/// Returns the schema version after all migrations.
+/// Returns the schema version after all migrations have been applied.
 fn latest_schema_version() -> i64 {
     // Invariant: the number of migrations is small.
     i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX)

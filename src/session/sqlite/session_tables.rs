@@ -1,4 +1,4 @@
-//! The operations of the SQLite store, which run on the store's thread.
+//! Implements the SQLite store's operations, which run on the store's thread.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -22,15 +22,15 @@ use crate::error::Error;
 use crate::session::blocking_store;
 use crate::session::{Conflict, Entry, ForkOrigin, Lease, LeaseLost, SalvageReport, SessionInfo};
 
-/// The database and the clock of a store.
+/// A store's database and clock.
 pub(super) struct SessionTables {
     pub(super) database: Database,
-    /// The leases of a database in memory. Other databases use lock files.
+    /// The leases for a database in memory. Other databases use lock files.
     pub(super) leases: LocalLeases,
     pub(super) clock: Arc<dyn Clock>,
 }
 
-/// The row of a session.
+/// A session's row.
 struct SessionRow {
     key: i64,
     version: u64,
@@ -108,7 +108,7 @@ impl blocking_store::BlockingStore for SessionTables {
         };
         let first = first_epoch(self.clock.now());
         self.database.write(IfMissing::ReturnNone, |transaction| {
-            // The database is created by the first entry.
+            // The first entry creates the database.
             let Some(transaction) = transaction else { return Ok(Lease::new(first, held)) };
             let epoch: i64 = transaction.query_row(
                 "INSERT INTO lease VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET epoch = epoch + 1
@@ -187,7 +187,7 @@ impl blocking_store::BlockingStore for SessionTables {
 }
 
 impl SessionTables {
-    /// Returns the version of a session, or 0 if the session does not exist.
+    /// Returns a session's version, or 0 if the session does not exist.
     fn version(&mut self, id: &str) -> Result<u64, Error> {
         let kept = self.database.read(|database| Ok(find_session(database, id)?))?.flatten();
         Ok(kept.map_or(0, |kept| kept.version))
@@ -250,14 +250,14 @@ enum HeldLease {
     Locked(LockFile),
 }
 
-/// Returns the path of the lock file for a session of the database.
+/// Returns the path to a session's lock file.
 fn lock_path(database: &Path, id: &str) -> PathBuf {
     let mut folder = database.as_os_str().to_owned();
     folder.push(".locks");
     Path::new(&folder).join(format!("{}.lock", file_name::file_name_from_id(id)))
 }
 
-/// Checks that the lease belongs to this session, and that its lock file was not removed.
+/// Checks that the lease belongs to this session, and that the lease's lock file was not removed.
 fn ensure_lock_held(lease: &Lease, lock: Option<&Path>, id: &str) -> Result<(), Error> {
     let is_held = match (lease.hold::<HeldLease>(), lock) {
         (Some(HeldLease::Locked(held)), Some(path)) => held.is_at(path),
@@ -267,8 +267,8 @@ fn ensure_lock_held(lease: &Lease, lock: Option<&Path>, id: &str) -> Result<(), 
     if is_held { Ok(()) } else { Err(lease_lost_error(lease, id)) }
 }
 
-/// Checks that the lease is the latest lease of the session. The check also succeeds if the session
-/// was deleted in the meantime.
+/// Checks that the lease is the session's latest lease. The check also succeeds if the session was
+/// deleted in the meantime.
 fn ensure_last_lease(database: &Connection, lease: &Lease, id: &str) -> Result<(), DatabaseError> {
     let epoch: Option<i64> = database
         .query_row("SELECT epoch FROM lease WHERE id = ?", [id], |row| row.get(0))
@@ -291,7 +291,7 @@ fn delete_session(database: &Connection, id: &str) -> Result<(), Sqlite> {
     Ok(())
 }
 
-/// Converts a time to the database's unit, which is microseconds since 1970.
+/// Converts a time to microseconds since 1970, the unit that the database uses.
 fn to_unix_micros(time: SystemTime) -> i64 {
     let since = time.duration_since(SystemTime::UNIX_EPOCH);
     i64::try_from(since.unwrap_or_default().as_micros()).unwrap_or(i64::MAX)
@@ -333,7 +333,7 @@ fn insert_session(
     Ok(database.last_insert_rowid())
 }
 
-/// Returns the number after the session's last own entry, or 0 if the session has no own entry.
+/// Returns the number after the session's last own entry, or 0 if the session has no own entries.
 fn next_entry_number(database: &Connection, key: i64) -> Result<u64, Sqlite> {
     let last: Option<i64> =
         database.query_row("SELECT max(number) FROM entry WHERE session = ?", [key], |row| {
@@ -342,8 +342,8 @@ fn next_entry_number(database: &Connection, key: i64) -> Result<u64, Sqlite> {
     Ok(last.map_or(0, |last| from_sql_integer(last).saturating_add(1)))
 }
 
-/// Returns the sessions that contain a session's entries, as their keys and the ranges of entry
-/// numbers. The order is from the session itself back to its first ancestor.
+/// Returns the sessions that contain a session's entries, as a list of session keys and ranges of
+/// entry numbers. The list starts with the session itself and ends with its first ancestor.
 fn fork_segments(
     database: &Connection,
     id: &str,
@@ -369,7 +369,7 @@ fn fork_segments(
     Ok(parts)
 }
 
-/// Reads a range of a session's entries, all of which must exist.
+/// Reads a range of a session's entries. All of these entries must exist.
 fn read_entries(
     database: &Connection,
     id: &str,

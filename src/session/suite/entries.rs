@@ -13,12 +13,12 @@ use crate::item::{
 use crate::session::Entry;
 use crate::usage::Usage;
 
-/// Creates the entry of a user message.
+/// Creates an entry with a user message.
 pub fn text_entry(text: &str) -> Entry {
     Item::user(text).into()
 }
 
-/// Creates the entries of user messages with these numbers as their text.
+/// Creates entries with user messages. The text of each message is one of these numbers.
 pub fn numbered_entries(numbers: Range<u64>) -> Vec<Entry> {
     numbers.map(|n| text_entry(&n.to_string())).collect()
 }

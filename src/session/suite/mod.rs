@@ -1,8 +1,8 @@
-//! The contract of [`Store`] as a suite of tests for implementers.
+//! Tests for implementers that check whether a store fulfills the contract of [`Store`].
 //!
-//! [`check_store`] checks all claims of the contract on stores that a function creates, and panics
-//! if a claim fails. Each created store must be empty. [`session_suite!`](crate::session_suite)
-//! creates a test for each claim, with the claim as its name.
+//! [`check_store`] runs all checks on stores that a function creates, and panics if a check fails.
+//! Each created store must be empty. [`session_suite!`](crate::session_suite) creates one test for
+//! each check, with the same name as the check.
 //!
 //! ```
 //! use turnstream::session::{MemoryStore, suite};
@@ -14,13 +14,13 @@
 //! # }
 //! ```
 //!
-//! Each claim creates a store that only this claim uses. The data is not removed afterwards. A
-//! store that returns [`Unsupported`](ErrorKind::Unsupported) from [`delete`](Store::delete) and
-//! [`prune`](Store::prune) passes the claims about deletion, and a store whose leases have epoch 0
-//! passes the claims about leases. Two claims write sessions in quick succession and expect that
-//! [`updated_at`](crate::session::SessionInfo::updated_at) orders these writes. A store whose times
-//! have a precision of one millisecond must give each write a later time than the previous write.
-//! Crashes are not tested.
+//! Each check creates its own store. The data is not removed afterwards. A store that returns
+//! [`Unsupported`](ErrorKind::Unsupported) from [`delete`](Store::delete) and
+//! [`prune`](Store::prune) passes the deletion checks, and a store whose leases have epoch 0 passes
+//! the lease checks. Two checks write sessions in quick succession and expect that
+//! [`updated_at`](crate::session::SessionInfo::updated_at) orders these writes. A store whose
+//! timestamps have a precision of one millisecond must give each write a later timestamp than the
+//! previous write. Crashes are not tested.
 #![expect(clippy::missing_panics_doc, reason = "a failed claim is a panic")]
 
 mod entries;
@@ -41,7 +41,7 @@ use crate::session::{AlreadyLeased, Conflict, Entry, ForkOrigin, Lease, LeaseLos
 
 pub use entries::{entries_of_every_kind, numbered_entries, text_entry};
 
-/// Creates a module of tests, one for each claim of the store [suite](crate::session::suite).
+/// Creates a module of tests, one for each check in the store [suite](crate::session::suite).
 ///
 /// The arguments are the name of the module and a function that creates an empty store. The tests
 /// are marked with `#[tokio::test]`, so the crate that uses this macro needs tokio with the
@@ -144,23 +144,23 @@ pub async fn check_store<S: Store + 'static>(make: impl Fn() -> S) {
     run_claims(make, None).await;
 }
 
-/// Checks the claim with this name, which is the name of its test.
+/// Runs the check with this name, which is also the name of its test.
 ///
 /// # Panics
 ///
-/// Panics if the claim fails, or if no claim has this name.
+/// Panics if the check fails, or if no check has this name.
 pub async fn check_claim<S: Store + 'static>(make: impl Fn() -> S, claim: &str) {
     assert!(run_claims(make, Some(claim)).await, "the suite has no claim `{claim}`");
 }
 
-/// Runs all claims, or only the claim `chosen`. Returns whether any claim was run.
+/// Runs all checks, or only the check `chosen`. Returns whether any check was run.
 async fn run_claims<S: Store + 'static>(make: impl Fn() -> S, chosen: Option<&str>) -> bool {
     let mut found = false;
     session_suite! { @claims run make, chosen, found }
     found
 }
 
-/// Creates a store whose session `s` has the given number of entries.
+/// Creates a store whose session `s` contains the given number of entries.
 async fn store_with_entries<S: Store>(make: impl Fn() -> S, entries: u64) -> S {
     let store = make();
     store.append("s", 0, numbered_entries(0..entries)).await.unwrap();
@@ -204,8 +204,8 @@ async fn append_returns_the_version_and_load_returns_the_entries<S: Store>(make:
     assert_eq!(store.load("t", 0).await.unwrap(), None);
 }
 
-/// Checks that `load` returns the entries from the given number on, and no entries if the number is
-/// beyond the last entry.
+/// Checks that `load` returns the entries from the given number onward, and returns no entries if
+/// the number is beyond the last entry.
 async fn load_starts_at_the_given_entry_number<S: Store>(make: impl Fn() -> S) {
     let store = store_with_entries(make, 3).await;
     for from in 0..3 {
@@ -216,8 +216,8 @@ async fn load_starts_at_the_given_entry_number<S: Store>(make: impl Fn() -> S) {
     }
 }
 
-/// Checks that an append without entries does not create a session, and that its version is
-/// checked.
+/// Checks that an append without entries does not create a session, and that the expected version
+/// is still checked.
 async fn an_append_of_no_entries_writes_nothing<S: Store>(make: impl Fn() -> S) {
     let store = make();
     assert_eq!(store.append("s", 0, Vec::new()).await.unwrap(), 0);
@@ -228,7 +228,7 @@ async fn an_append_of_no_entries_writes_nothing<S: Store>(make: impl Fn() -> S) 
     expect_conflict(store.append("s", 0, Vec::new()).await, "s", 0, 1);
 }
 
-/// Checks that an empty session id is an error.
+/// Checks that an empty session id causes an error.
 async fn an_empty_session_id_is_an_error<S: Store>(make: impl Fn() -> S) {
     let store = make();
     expect_error(store.append("", 0, numbered_entries(0..1)).await, ErrorKind::InvalidRequest);
@@ -237,8 +237,8 @@ async fn an_empty_session_id_is_an_error<S: Store>(make: impl Fn() -> S) {
     assert_eq!(store.list().await.unwrap().len(), 1);
 }
 
-/// Checks that an append that follows any other version than the current version fails with a
-/// [`Conflict`] and writes nothing.
+/// Checks that an append fails with a [`Conflict`] and writes nothing if the expected version is
+/// not the current version.
 async fn a_second_append_at_the_same_version_is_a_conflict<S: Store>(make: impl Fn() -> S) {
     let store = make();
     expect_conflict(store.append("s", 2, numbered_entries(0..1)).await, "s", 2, 0);
@@ -256,8 +256,8 @@ async fn a_second_append_at_the_same_version_is_a_conflict<S: Store>(make: impl 
     assert_eq!(store.append("s", 2, numbered_entries(2..3)).await.unwrap(), 3);
 }
 
-/// Checks that a fork has the first entries of its original, and that later appends affect only one
-/// of the two sessions.
+/// Checks that a fork contains the first entries of its original session, and that later appends
+/// affect only one of the two sessions.
 async fn a_fork_inherits_the_first_entries_and_appends_its_own<S: Store>(make: impl Fn() -> S) {
     let store = store_with_entries(make, 4).await;
     store.fork("s", 2, "f").await.unwrap();
@@ -276,7 +276,7 @@ async fn a_fork_inherits_the_first_entries_and_appends_its_own<S: Store>(make: i
     }
 }
 
-/// Checks that a fork of a fork has the entries of both of its ancestors.
+/// Checks that a fork of a fork contains the entries of both of its ancestors.
 async fn a_fork_of_a_fork_inherits_the_entries_of_both<S: Store>(make: impl Fn() -> S) {
     let store = make();
     store.append("a", 0, numbered_entries(0..5)).await.unwrap();
@@ -284,7 +284,7 @@ async fn a_fork_of_a_fork_inherits_the_entries_of_both<S: Store>(make: impl Fn()
     store.append("b", 3, numbered_entries(3..6)).await.unwrap();
     store.fork("b", 5, "c").await.unwrap();
     store.append("c", 5, numbered_entries(5..7)).await.unwrap();
-    // A fork at an entry that its original has inherited itself.
+    // Forks at an entry that the original session has itself inherited.
     store.fork("c", 2, "d").await.unwrap();
     store.append("d", 2, numbered_entries(2..3)).await.unwrap();
     for (id, len) in [("a", 5), ("b", 6), ("c", 7), ("d", 3)] {
@@ -312,8 +312,7 @@ async fn a_fork_may_inherit_no_entries_or_all_of_them<S: Store>(make: impl Fn() 
     assert_eq!(all_entries(&store, "all_entries").await, numbered_entries(0..3));
 }
 
-/// Checks that a fork of a session that does not exist, or of more entries than the session has, is
-/// an error.
+/// Checks that forking fails if the original session does not exist or contains too few entries.
 async fn forking_a_missing_session_or_entry_is_an_error<S: Store>(make: impl Fn() -> S) {
     let store = make();
     expect_error(store.fork("s", 0, "f").await, ErrorKind::InvalidRequest);
@@ -321,7 +320,7 @@ async fn forking_a_missing_session_or_entry_is_an_error<S: Store>(make: impl Fn(
     expect_error(store.fork("s", 3, "f").await, ErrorKind::InvalidRequest);
     expect_error(store.fork("s", u64::MAX, "f").await, ErrorKind::InvalidRequest);
     assert_eq!(store.load("f", 0).await.unwrap(), None);
-    // The failed forks have not created a session.
+    // The failed forks did not create a session.
     store.append("f", 0, numbered_entries(0..1)).await.unwrap();
 }
 
@@ -337,8 +336,8 @@ async fn forking_onto_an_existing_session_is_a_conflict<S: Store>(make: impl Fn(
     assert_eq!(all_entries(&store, "f").await, []);
 }
 
-/// Checks that `list` has every session with its version and origin, the most recently written
-/// first.
+/// Checks that `list` returns every session with its version and origin, starting with the most
+/// recently written session.
 async fn list_orders_sessions_by_last_write<S: Store>(make: impl Fn() -> S) {
     let store = make();
     store.append("a", 0, numbered_entries(0..2)).await.unwrap();
@@ -354,8 +353,8 @@ async fn list_orders_sessions_by_last_write<S: Store>(make: impl Fn() -> S) {
     assert!(age < Duration::from_hours(1), "{age:?}");
 }
 
-/// Checks that an id can be any text, including a path, and that two different ids never name the
-/// same session.
+/// Checks that an id can be any non-empty string, including a path, and that two different ids
+/// never refer to the same session.
 async fn a_session_id_may_be_any_text<S: Store>(make: impl Fn() -> S) {
     let store = make();
     let long = "x".repeat(300);
@@ -406,19 +405,19 @@ async fn a_session_id_may_be_any_text<S: Store>(make: impl Fn() -> S) {
     let mut expected = ids.to_vec();
     expected.sort_unstable();
     assert_eq!(listed, expected);
-    // Such ids also work as the original and as the id of a fork.
+    // Such ids also work for the original session and for the fork.
     store.fork(&wide, 1, &format!("{wide}{long}")).await.unwrap();
     assert_eq!(all_entries(&store, &format!("{wide}{long}")).await, [text_entry(&wide)]);
 }
 
-/// Checks that entries of every kind are loaded as they were appended.
+/// Checks that entries of every kind are loaded exactly as they were appended.
 async fn every_kind_of_entry_round_trips<S: Store>(make: impl Fn() -> S) {
     let store = make();
     store.append("s", 0, entries_of_every_kind()).await.unwrap();
     assert_eq!(all_entries(&store, "s").await, entries_of_every_kind());
 }
 
-/// Checks that text is loaded as it was appended, including control characters.
+/// Checks that text is loaded exactly as it was appended, including control characters.
 async fn any_text_round_trips<S: Store>(make: impl Fn() -> S) {
     let store = make();
     let texts =
@@ -438,8 +437,8 @@ async fn a_huge_item_round_trips<S: Store>(make: impl Fn() -> S) {
     assert!(all_entries(&store, "s").await == [entries, numbered_entries(2..3)].concat());
 }
 
-/// Checks that an entry that is nested too deeply to be parsed again is rejected instead of being
-/// lost.
+/// Checks that an entry is rejected, instead of being lost, if it is nested too deeply to be parsed
+/// again.
 async fn an_entry_nested_too_deeply_to_parse_is_rejected<S: Store>(make: impl Fn() -> S) {
     let store = make();
     let mut kept = numbered_entries(0..1);
@@ -460,8 +459,7 @@ async fn an_entry_nested_too_deeply_to_parse_is_rejected<S: Store>(make: impl Fn
     assert!(kept.len() > 1);
 }
 
-/// Checks that if many concurrent appends follow the same version, exactly one of these appends is
-/// written.
+/// Checks that if many concurrent appends expect the same version, exactly one of them is written.
 async fn of_concurrent_appends_at_one_version_exactly_one_succeeds<S: Store + 'static>(
     make: impl Fn() -> S,
 ) {
@@ -495,7 +493,7 @@ async fn of_concurrent_appends_at_one_version_exactly_one_succeeds<S: Store + 's
 }
 
 /// Checks that an append whose future is dropped is written completely or not at all. The append
-/// must not be written if the future was never polled.
+/// must not be written if its future was never polled.
 async fn a_dropped_append_is_atomic<S: Store>(make: impl Fn() -> S) {
     let store = make();
     // The future was not polled, so nothing was submitted.
@@ -521,8 +519,7 @@ async fn clones_of_a_store_work_on_any_thread<S: Store + 'static>(make: impl Fn(
     let other = Arc::clone(&store);
     let runtime = Handle::try_current();
     let (answer, answered) = oneshot::channel();
-    // The caller's runtime, if there is one, keeps running in the meantime, because the store may
-    // need the runtime.
+    // The caller's runtime, if any, keeps running in the meantime, because the store may need it.
     let there = std::thread::spawn(move || {
         let appending = other.append("s", 0, numbered_entries(0..2));
         let _ = answer.send(match runtime {
@@ -535,7 +532,7 @@ async fn clones_of_a_store_work_on_any_thread<S: Store + 'static>(make: impl Fn(
     assert_eq!(all_entries(&*store, "s").await, numbered_entries(0..2));
 }
 
-/// Returns the value of a successful operation, and `None` if the store does not support the
+/// Returns the value of a successful operation, or `None` if the store does not support the
 /// operation.
 #[track_caller]
 fn skip_if_unsupported<T>(result: Result<T, Error>) -> Option<T> {
@@ -546,7 +543,7 @@ fn skip_if_unsupported<T>(result: Result<T, Error>) -> Option<T> {
     }
 }
 
-/// Checks that a deleted session does not exist any more, and that its id can be used again.
+/// Checks that a deleted session no longer exists, and that its id can be used again.
 async fn a_deleted_session_is_gone_and_its_id_can_be_reused<S: Store>(make: impl Fn() -> S) {
     let store = store_with_entries(make, 3).await;
     store.append("t", 0, numbered_entries(5..6)).await.unwrap();
@@ -563,8 +560,8 @@ async fn a_deleted_session_is_gone_and_its_id_can_be_reused<S: Store>(make: impl
     assert_eq!(all_entries(&store, "t").await, numbered_entries(5..6));
 }
 
-/// Checks that after a session is deleted while other processes have it open, their next append
-/// fails with a [`Conflict`].
+/// Checks that if a session is deleted while other processes have it open, their next append fails
+/// with a [`Conflict`].
 async fn an_append_to_a_deleted_session_is_a_conflict<S: Store>(make: impl Fn() -> S) {
     let store = store_with_entries(make, 3).await;
     if skip_if_unsupported(store.delete("s").await).is_none() {
@@ -575,7 +572,7 @@ async fn an_append_to_a_deleted_session_is_a_conflict<S: Store>(make: impl Fn() 
     assert_eq!(store.list().await.unwrap(), []);
 }
 
-/// Checks that a session cannot be deleted before its forks.
+/// Checks that a session cannot be deleted as long as it has forks.
 async fn deleting_the_origin_of_a_fork_is_an_error<S: Store>(make: impl Fn() -> S) {
     let store = store_with_entries(make, 3).await;
     store.fork("s", 2, "f").await.unwrap();
@@ -593,8 +590,7 @@ async fn deleting_the_origin_of_a_fork_is_an_error<S: Store>(make: impl Fn() -> 
     assert_eq!(store.list().await.unwrap(), []);
 }
 
-/// Checks that `prune` removes the sessions whose last write was before the given time, and no
-/// other sessions.
+/// Checks that `prune` removes exactly the sessions whose last write was before the given time.
 async fn prune_removes_sessions_last_written_before_the_cutoff<S: Store>(make: impl Fn() -> S) {
     let store = make();
     for id in ["a", "b", "c", "d"] {
@@ -616,7 +612,7 @@ async fn prune_removes_sessions_last_written_before_the_cutoff<S: Store>(make: i
     expect_conflict(store.append("b", 2, numbered_entries(2..3)).await, "b", 2, 0);
 }
 
-/// Checks that `prune` keeps the original of a fork that is kept.
+/// Checks that `prune` keeps the original session of each fork that is kept.
 async fn prune_keeps_the_origins_of_remaining_forks<S: Store>(make: impl Fn() -> S) {
     let store = store_with_entries(make, 2).await;
     store.append("other", 0, numbered_entries(0..1)).await.unwrap();
@@ -627,13 +623,14 @@ async fn prune_keeps_the_origins_of_remaining_forks<S: Store>(make: impl Fn() ->
     let Some(removed) = skip_if_unsupported(store.prune(newest).await) else { return };
     assert_eq!(removed, ["other"]);
     assert_eq!(all_entries(&store, "g").await, numbered_entries(0..3));
-    // If the last fork is pruned, all its ancestors are also pruned, each fork before its original.
+    // If the last fork is pruned, all its ancestors are also pruned, each fork before its original
+    // session.
     let removed = store.prune(newest + Duration::from_secs(1)).await.unwrap();
     assert_eq!(removed, ["g", "f", "s"]);
     assert_eq!(store.list().await.unwrap(), []);
 }
 
-/// Checks that the pages together contain the whole list.
+/// Checks that all pages together contain every session in the list once.
 async fn pages_of_the_list_have_every_session_once<S: Store>(make: impl Fn() -> S) {
     let store = make();
     assert_eq!(store.list_page(None, 3).await.unwrap(), []);
@@ -674,7 +671,7 @@ fn expect_leased(result: Result<Lease, Error>, id: &str) {
 }
 
 /// Checks that a lease cannot be taken again while it exists, and that dropping its last clone
-/// releases the lease immediately. Each session has its own lease.
+/// releases the lease immediately. Also checks that each session has its own lease.
 async fn a_lease_excludes_others_until_its_last_clone_is_dropped<S: Store>(make: impl Fn() -> S) {
     let store = store_with_entries(make, 1).await;
     let Some(lease) = take_lease(&store, "s").await else { return };
@@ -690,7 +687,7 @@ async fn a_lease_excludes_others_until_its_last_clone_is_dropped<S: Store>(make:
     expect_error(store.lease("").await, ErrorKind::InvalidRequest);
 }
 
-/// Checks that appends under a lease check the version like all other appends, and that each lease
+/// Checks that appends under a lease verify the version like all other appends, and that each lease
 /// has a higher epoch than the previous lease.
 async fn the_holder_of_a_lease_appends_and_the_epoch_rises<S: Store>(make: impl Fn() -> S) {
     let store = make();
@@ -718,7 +715,7 @@ async fn the_holder_of_a_lease_appends_and_the_epoch_rises<S: Store>(make: impl 
 async fn an_append_with_an_earlier_lease_is_refused<S: Store>(make: impl Fn() -> S) {
     let store = store_with_entries(make, 1).await;
     let Some(first) = take_lease(&store, "s").await else { return };
-    // The lease of a process that has not noticed that it lost the lease.
+    // Simulates the lease of a process that has not noticed the loss of its lease.
     let stale = Lease::new(first.epoch(), ());
     drop(first);
     let second = store.lease("s").await.unwrap();
@@ -730,7 +727,7 @@ async fn an_append_with_an_earlier_lease_is_refused<S: Store>(make: impl Fn() ->
     assert_eq!(all_entries(&store, "s").await, numbered_entries(0..2));
 }
 
-/// Checks that a lease belongs to one session, so that an append to another session fails.
+/// Checks that a lease is valid for one session only, so that an append to another session fails.
 async fn an_append_with_the_lease_of_another_session_is_refused<S: Store>(make: impl Fn() -> S) {
     let store = store_with_entries(make, 1).await;
     let Some(other) = take_lease(&store, "t").await else { return };
@@ -740,7 +737,7 @@ async fn an_append_with_the_lease_of_another_session_is_refused<S: Store>(make: 
     assert_eq!(all_entries(&store, "s").await, numbered_entries(0..1));
 }
 
-/// Checks that taking the lease of a session that does not exist does not create the session.
+/// Checks that taking a lease on a session that does not exist does not create the session.
 async fn a_lease_makes_no_session<S: Store>(make: impl Fn() -> S) {
     let store = make();
     let Some(lease) = take_lease(&store, "s").await else { return };
@@ -762,8 +759,8 @@ async fn a_lease_makes_no_session<S: Store>(make: impl Fn() -> S) {
     assert_eq!(store.append_leased(&lease, "f", 1, numbered_entries(1..2)).await.unwrap(), 2);
 }
 
-/// Checks that a leased session can be read, listed, forked and deleted by others, and that an
-/// append without a lease only checks the version.
+/// Checks that other callers can read, list, fork and delete a leased session, and that an append
+/// without a lease checks only the version.
 async fn a_leased_session_can_be_read_forked_and_deleted<S: Store>(make: impl Fn() -> S) {
     let store = store_with_entries(make, 2).await;
     let Some(lease) = take_lease(&store, "s").await else { return };
@@ -786,8 +783,8 @@ async fn a_leased_session_can_be_read_forked_and_deleted<S: Store>(make: impl Fn
     store.append_leased(&lease, "s", version, entries).await.unwrap();
 }
 
-/// Checks that if many callers take a lease at the same time, exactly one caller gets the lease,
-/// also in later rounds.
+/// Checks that if many callers try to take a lease at the same time, exactly one caller gets the
+/// lease, even when this is repeated.
 async fn of_many_that_take_a_lease_at_once_one_gets_it<S: Store + 'static>(make: impl Fn() -> S) {
     let store = make();
     if take_lease(&store, "s").await.is_none() {

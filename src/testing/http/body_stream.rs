@@ -1,4 +1,4 @@
-//! A body whose chunks are created while the body is sent.
+//! A response body whose chunks are created while the body is sent.
 
 use std::fmt;
 use std::io;
@@ -12,12 +12,12 @@ use crate::lock::lock_ignoring_poison;
 
 /// A stream of bytes that [`BodyPart::Stream`] sends chunk by chunk.
 ///
-/// The connection polls the stream while it can write to the client. When the client closes the
-/// connection, the stream is dropped, which cancels a future inside the stream. An `Err` cuts the
+/// The connection polls the stream whenever it can write to the client. When the client closes the
+/// connection, the stream is dropped, which cancels any future inside the stream. An `Err` cuts the
 /// connection.
 ///
-/// The stream can be sent only once. Clones share the stream; in a second response, the part is
-/// empty.
+/// The stream can be sent only once. Clones share the stream, so if it is used in a second
+/// response, that part of the response is empty.
 ///
 /// [`BodyPart::Stream`]: crate::testing::http::BodyPart::Stream
 #[derive(Clone)]
@@ -26,12 +26,12 @@ pub struct BodyStream(Arc<Mutex<Option<Pieces>>>);
 type Pieces = BoxStream<'static, io::Result<Bytes>>;
 
 impl BodyStream {
-    /// Wraps a stream of chunks.
+    /// Creates a body from a stream of chunks.
     pub fn new(pieces: impl Stream<Item = io::Result<Bytes>> + Send + 'static) -> Self {
         Self(Arc::new(Mutex::new(Some(pieces.boxed()))))
     }
 
-    /// Takes the chunks, or an empty stream if the chunks were already taken.
+    /// Takes the chunks, or returns an empty stream if the chunks were already taken.
     pub(super) fn take(&self) -> Pieces {
         lock_ignoring_poison(&self.0).take().unwrap_or_else(|| stream::empty().boxed())
     }
@@ -43,7 +43,7 @@ impl fmt::Debug for BodyStream {
     }
 }
 
-/// Compares two body streams, which are equal if one stream is a clone of the other.
+/// Treats two body streams as equal if one is a clone of the other.
 impl PartialEq for BodyStream {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)

@@ -1,4 +1,4 @@
-//! A connection, which reads a request, calls the handler, sends the response, and repeats.
+//! Serves a connection: reads a request, calls the handler, sends the response, and repeats.
 
 use std::future::pending;
 use std::io;
@@ -21,13 +21,13 @@ use crate::testing::http::response::{
     encode_head,
 };
 
-/// The test's function that answers requests.
+/// The function that answers requests, provided by the test.
 pub(super) type Handler = dyn Fn(HttpRequest) -> HttpResponse + Send + Sync;
 
-/// The size of one read from the socket.
+/// The number of bytes to read from the socket at once.
 const READ_BUFFER_BYTES: usize = 8 * 1024;
 
-/// The maximum time for a client to notice that its connection is closed.
+/// The maximum time that a client may take to notice that its connection is closed.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Serves a connection until either side closes it.
@@ -106,7 +106,7 @@ async fn receive_request(
     }
 }
 
-/// Calls the handler. If the handler panics, the response has the message of the panic.
+/// Calls the handler. If the handler panics, returns a response that contains the panic's message.
 fn call_handler(handler: &Handler, request: HttpRequest) -> HttpResponse {
     // A panic can only leave the handler's own state inconsistent, since the handler has no access
     // to the connection.
@@ -115,7 +115,7 @@ fn call_handler(handler: &Handler, request: HttpRequest) -> HttpResponse {
     })
 }
 
-/// The way in which the sending of a response ended.
+/// How the sending of a response ended.
 enum WriteOutcome {
     Complete,
     Cut,
@@ -123,7 +123,7 @@ enum WriteOutcome {
     ClientClosed,
 }
 
-/// Sends the response while the client is connected.
+/// Sends the response while the client remains connected.
 async fn respond(
     stream: &mut TcpStream,
     received: &mut BytesMut,
@@ -188,8 +188,8 @@ async fn write_bytes(
     }
 }
 
-/// Waits until the client closes the connection. Bytes that arrive during the wait belong to the
-/// next request.
+/// Waits until the client closes the connection. Bytes that arrive while waiting belong to the next
+/// request.
 async fn wait_for_client_close(reader: &mut ReadHalf<'_>, received: &mut BytesMut) {
     while received.len() < MAX_HEAD_BYTES {
         received.reserve(READ_BUFFER_BYTES);
@@ -202,9 +202,9 @@ async fn wait_for_client_close(reader: &mut ReadHalf<'_>, received: &mut BytesMu
     pending::<()>().await;
 }
 
-/// Closes the connection so that the client can read everything that was sent.
+/// Closes the connection in a way that lets the client read everything that was sent.
 ///
-/// Dropping a socket with unread bytes resets the connection, and a reset may arrive before the
+/// Dropping a socket that has unread bytes resets the connection, and a reset may arrive before the
 /// response. Therefore, the remaining bytes are read first, with a time limit.
 async fn close_connection(mut stream: TcpStream) {
     let farewell = async {

@@ -1,4 +1,4 @@
-//! Decodes the requests in the bytes of a connection, without any I/O.
+//! Decodes requests from a connection's bytes, without any I/O.
 
 use std::mem;
 
@@ -6,20 +6,21 @@ use bytes::{Buf, Bytes, BytesMut};
 
 use crate::testing::http::request::HttpRequest;
 
-/// The maximum length of a request line and its headers together, in bytes.
+/// The maximum total length in bytes of a request line and its headers.
 pub(super) const MAX_HEAD_BYTES: usize = 64 * 1024;
 
-/// The maximum number of headers of a request.
+/// The maximum number of headers in a request.
 const MAX_HEADERS: usize = 128;
 
-/// The maximum length of a request body, in bytes.
+/// The maximum length of a request body in bytes.
 pub(super) const MAX_BODY_BYTES: usize = 64 * 1024 * 1024;
 
-/// The reason why the bytes are not a supported request. A bad request ends the connection.
+/// The reason why the received bytes are not a supported request. A bad request ends the
+/// connection.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct BadRequest(pub(super) &'static str);
 
-/// The result of decoding the bytes so far.
+/// The result of decoding the bytes received so far.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Decoded {
     /// The request is not complete, so more bytes are needed.
@@ -31,16 +32,16 @@ pub(super) enum Decoded {
     Request(HttpRequest),
 }
 
-/// Decodes the requests from the bytes of one connection, one after the other.
+/// Decodes requests from one connection's bytes, one after the other.
 #[derive(Debug)]
 pub(super) struct Decoder {
-    /// The bytes that were received and not decoded yet. The reader of the socket appends bytes to
-    /// this buffer.
+    /// The bytes that were received but not decoded yet. The socket's reader appends bytes to this
+    /// buffer.
     pub(super) buffer: BytesMut,
     expects: Expects,
     /// The request that is being decoded.
     request: HttpRequest,
-    /// The body that is being decoded, if it is chunked.
+    /// The body that is being decoded, if the body is chunked.
     chunked_body: BytesMut,
 }
 
@@ -63,7 +64,7 @@ impl Decoder {
         }
     }
 
-    /// Returns whether the connection may end here without truncating a request.
+    /// Returns whether the connection may end at the current position without truncating a request.
     pub(super) fn is_between_requests(&self) -> bool {
         self.expects == Expects::Head && self.buffer.is_empty()
     }
@@ -149,8 +150,8 @@ impl Decoder {
         Ok(Some(()))
     }
 
-    /// Returns the parsed value if the value is complete. An error is returned if an incomplete
-    /// head exceeds its limit.
+    /// Returns the parsed value if it is complete. Returns an error if an incomplete head exceeds
+    /// its limit.
     fn parsed_if_complete<T>(&self, parsed: httparse::Status<T>) -> Result<Option<T>, BadRequest> {
         match parsed {
             httparse::Status::Complete(whole) => Ok(Some(whole)),
@@ -189,7 +190,7 @@ fn bad_head_error(error: httparse::Error) -> BadRequest {
     }
 }
 
-/// Determines from the head of a request how its body is framed.
+/// Determines how a request's body is framed, based on the request's head.
 fn body_framing(request: &HttpRequest) -> Result<Expects, BadRequest> {
     let values = |wanted: &'static str| {
         let named = move |(name, _): &&(String, String)| name == wanted;
@@ -219,8 +220,8 @@ fn body_framing(request: &HttpRequest) -> Result<Expects, BadRequest> {
     }
 }
 
-/// Parses a number that consists of digits only, whereas `parse` would also accept a sign. A number
-/// that overflows becomes the largest number, which exceeds every limit.
+/// Parses a number that consists only of digits. Unlike `parse`, it does not accept a sign. A
+/// number that overflows becomes the largest number, which exceeds every limit.
 fn parse_length(digits: &str) -> Option<usize> {
     let lawful = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
     lawful.then(|| digits.parse().unwrap_or(usize::MAX))

@@ -1,27 +1,28 @@
-//! An HTTP request, as handlers and tests receive it.
+//! An HTTP request, as a handler or a test receives it.
 
 use bytes::Bytes;
 
 /// A complete HTTP request, as the server received it.
 ///
-/// Clones of a request share the body, since [`Bytes`] are shared.
+/// Clones of a request share the body, since cloned [`Bytes`] share their data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HttpRequest {
     /// The HTTP method as sent, such as `POST`.
     pub method: String,
-    /// The request target as sent, which is the path, and the query if there is a query.
+    /// The request target as sent, which consists of the path and the query, if any.
     pub path: String,
-    /// The headers in the order in which they were sent, with names in lower case.
+    /// The headers in the order in which they were sent, with lower-case names.
     pub headers: Vec<(String, String)>,
-    /// The body of the request, without a chunked transfer encoding.
+    /// The request's body, without any chunked transfer encoding.
     pub body: Bytes,
-    /// The index of the server's connection on which the request arrived, starting at 0.
+    /// The index of the connection on which the request arrived. The server's first connection has
+    /// the index 0.
     pub connection: usize,
 }
 
 impl HttpRequest {
-    /// Returns the first value of the header `name`, which is matched case-insensitively.
+    /// Returns the first value of the header with this name. Case is ignored.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers
             .iter()

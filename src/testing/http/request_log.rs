@@ -1,4 +1,4 @@
-//! The requests and counts that a server records for its test.
+//! Records a server's requests and counts for a test.
 
 use std::sync::Mutex;
 use std::sync::atomic::AtomicUsize;
@@ -11,9 +11,9 @@ use crate::testing::http::request::HttpRequest;
 /// The data that a server records and shares with its connections. No lock is held across an await.
 #[derive(Default)]
 pub(super) struct RequestLog {
-    /// The number of accepted connections.
+    /// The number of connections that were accepted.
     pub(super) connection_count: AtomicUsize,
-    /// The received requests, in the order in which they were complete.
+    /// The received requests, in the order in which they were completed.
     pub(super) requests: Mutex<Vec<HttpRequest>>,
     /// The number of clients that disconnected before the end of a response.
     pub(super) closed_early_count: watch::Sender<usize>,

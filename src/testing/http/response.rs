@@ -1,4 +1,4 @@
-//! The response of a handler, and the encoding of the response, without any I/O.
+//! A handler's response, and its encoding, without any I/O.
 
 use std::time::Duration;
 
@@ -7,37 +7,37 @@ use bytes::Bytes;
 use crate::testing::http::body_stream::BodyStream;
 use crate::testing::http::request::HttpRequest;
 
-/// The response that the server sends, including the faults that happen while the response is sent.
+/// The response that the server sends, including any faults that happen while it is sent.
 ///
 /// The head is sent immediately, unless the first part is [`BodyPart::Silence`]. The parts of the
-/// body then follow in order. After the last part, the server sends the final chunk and keeps the
+/// body follow in order. After the last part, the server sends the final chunk and keeps the
 /// connection open for the next request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpResponse {
     /// The HTTP status code, such as 200.
     pub status: u16,
-    /// The headers of the response, which are written as given.
+    /// The response's headers, which are sent unchanged.
     ///
-    /// The server decides on the framing of the body. The headers `content-length` and
-    /// `transfer-encoding` are left out, so that all headers of a recorded response can be passed.
-    /// For the header `connection`, only the value `close` has an effect.
+    /// The server decides how the body is framed. It leaves out the headers `content-length` and
+    /// `transfer-encoding`, so you can pass all headers from a recorded response. The header
+    /// `connection` has an effect only if its value is `close`.
     pub headers: Vec<(String, String)>,
-    /// The parts of the body, which follow the head. The body is always sent chunked.
+    /// The parts of the body, which follow the head. The body is always sent in chunks.
     ///
-    /// If HTTP allows no body (a response to `HEAD`, or status 204 or 304), the bytes are left out,
-    /// and only the other parts have an effect.
+    /// If HTTP does not allow a body (in a response to `HEAD`, or with status 204 or 304), the
+    /// bytes are left out, and only the other parts have an effect.
     pub body: Vec<BodyPart>,
 }
 
 /// One part of a response body: bytes, a wait, or a fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BodyPart {
-    /// Sends the bytes as one HTTP chunk, in one write. No chunk is sent for empty bytes.
+    /// Sends the bytes as one HTTP chunk, in one write. If the bytes are empty, nothing is sent.
     Bytes(Bytes),
-    /// Waits for this duration, by tokio's clock. If the clock is paused, the wait ends as soon as
-    /// all tasks are idle.
+    /// Waits for this duration, measured by tokio's clock. If the clock is paused, the wait ends as
+    /// soon as all tasks are idle.
     Delay(Duration),
-    /// Sends the items of a stream, each as an HTTP chunk, until the stream ends.
+    /// Sends each item in a stream as an HTTP chunk, until the stream ends.
     Stream(BodyStream),
     /// Waits until the client closes the connection or the server is dropped.
     Hang,
@@ -51,7 +51,7 @@ pub enum BodyPart {
 }
 
 impl HttpResponse {
-    /// Creates a response with a plain text body of one part.
+    /// Creates a response with a plain text body that consists of one part.
     pub fn text(status: u16, text: impl Into<String>) -> Self {
         Self {
             status,
@@ -61,7 +61,7 @@ impl HttpResponse {
     }
 }
 
-/// The framing of a response on the wire, in addition to the handler's response.
+/// How a response is framed on the wire, in addition to the handler's response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Framing {
     pub(super) body: BodyFraming,

@@ -1,4 +1,4 @@
-//! The server, which spawns a task for each connection.
+//! The loopback server, which spawns a task for each connection.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -15,34 +15,35 @@ use crate::testing::http::request::HttpRequest;
 use crate::testing::http::request_log::RequestLog;
 use crate::testing::http::response::HttpResponse;
 
-/// The delay before accepting again when the system has no free socket.
+/// How long to wait before accepting again when the system has no free socket.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(10);
 
-/// An HTTP/1.1 server on a free port of 127.0.0.1, which runs until the value is dropped.
+/// An HTTP/1.1 server on a free port of 127.0.0.1. The server runs until the value is dropped.
 ///
 /// The server spawns one task that accepts connections, and one task per connection. Dropping the
 /// server aborts all its tasks. Responses then stop immediately, and the sockets close as soon as
-/// the runtime drops the tasks. Responses that the drop interrupts do not count as [closed
-/// early](Self::closed_early_count).
+/// the runtime drops the tasks. Responses that are interrupted because the server was dropped do
+/// not count as [closed early](Self::closed_early_count).
 ///
-/// See the [module](crate::testing::http) for an example.
+/// For an example, see the [module](crate::testing::http).
 #[derive(Debug)]
 pub struct LoopbackServer {
     address: SocketAddr,
     log: Arc<RequestLog>,
-    /// The task that accepts connections. This task owns the tasks of the connections, which are
-    /// aborted together with it.
+    /// The task that accepts connections. This task owns the connections' tasks, which are aborted
+    /// together with it.
     accept_task: AbortHandle,
 }
 
 impl LoopbackServer {
-    /// Starts a server that answers each request with the response of `handler`.
+    /// Starts a server that answers each request with the response that `handler` returns.
     ///
-    /// The handler is called when a request is complete, including its body. The handler runs on
-    /// the task of the connection and should not block. If the handler panics, the client receives
-    /// a 500 with the panic's message, and the server continues. A message that is not an HTTP/1.1
-    /// request, or has a head over 64 KiB or a body over 64 MiB, never reaches the handler. The
-    /// client then receives a 400, and the connection is closed.
+    /// The handler is called once a request is complete, including its body. The handler runs on
+    /// the connection's task and should not block. If the handler panics, the client receives a
+    /// response with status 500 and the panic's message, and the server continues. A message never
+    /// reaches the handler if it is not an HTTP/1.1 request, or if its head exceeds 64 KiB or its
+    /// body exceeds 64 MiB. In these cases, the client receives a response with status 400, and the
+    /// connection is closed.
     ///
     /// # Errors
     ///
@@ -62,25 +63,25 @@ impl LoopbackServer {
         Ok(Self { address, log, accept_task: accepting.abort_handle() })
     }
 
-    /// Returns the address as `http://127.0.0.1:PORT`, without a trailing slash.
+    /// Returns the server's address as `http://127.0.0.1:PORT`, without a trailing slash.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Returns the number of connections that were accepted so far.
+    /// Returns the number of connections accepted so far.
     pub fn connection_count(&self) -> usize {
         self.log.connection_count.load(Ordering::SeqCst)
     }
 
-    /// Returns every request received so far, in the order in which the requests were complete.
+    /// Returns all requests received so far, in the order in which they were completed.
     ///
-    /// A request is added to the returned list before the handler is called.
+    /// A request is added to this list before the handler is called.
     pub fn requests(&self) -> Vec<HttpRequest> {
         lock_ignoring_poison(&self.log.requests).clone()
     }
 
-    /// Returns the number of responses whose client disconnected before the end of the response was
-    /// sent.
+    /// Returns the number of responses for which the client disconnected before the end of the
+    /// response was sent.
     ///
     /// A client counts as disconnected if it closes the connection or its sending side, or if
     /// writing to the client fails. Responses that end by [`Cut`] or [`Reset`] are not counted.
@@ -95,8 +96,8 @@ impl LoopbackServer {
     /// returns immediately if a client has already disconnected, and does not wait for further
     /// clients.
     ///
-    /// A test that has dropped a client can await this method instead of sleeping. Dropping the
-    /// future only stops the wait.
+    /// After dropping a client, a test can await this method instead of sleeping. Dropping the
+    /// returned future only stops waiting.
     pub async fn wait_for_early_close(&self) {
         let mut count = self.log.closed_early_count.subscribe();
         // An error would mean that the sender was dropped, but `self` owns it.

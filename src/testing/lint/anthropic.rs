@@ -1,4 +1,4 @@
-//! Checks requests of Anthropic Messages, <https://docs.anthropic.com/en/api/messages>.
+//! Checks requests to Anthropic Messages, <https://docs.anthropic.com/en/api/messages>.
 
 use serde_json::Value;
 
@@ -9,10 +9,10 @@ use super::violations::{
 };
 use crate::testing::signatures::Signatures;
 
-/// Returns Anthropic's objections to the body of a request.
+/// Returns the objections that Anthropic would have to a request's body.
 ///
-/// The check is slightly stricter than the vendor's. The check also rejects consecutive messages
-/// with the same role, which the vendor merges and some compatible servers reject.
+/// The check is slightly stricter than the vendor's, because it also rejects consecutive messages
+/// with the same role. The vendor merges such messages, but some compatible servers reject them.
 pub(in crate::testing) fn anthropic(body: &Value) -> Vec<String> {
     let mut bad = Violations::default();
     check_options(body, &mut bad);
@@ -73,7 +73,7 @@ fn check_options(body: &Value, bad: &mut Violations) {
     check_foreign_fields("anthropic", body, bad);
 }
 
-/// Reports a required field that is missing.
+/// Reports a missing required field.
 fn check_required(is_there: bool, place: &str, bad: &mut Violations) {
     bad.require(is_there).or_push(format_args!("{place}: Field required"));
 }
@@ -92,7 +92,7 @@ fn is_deferred(tool: &Value) -> bool {
     tool["defer_loading"] == Value::Bool(true)
 }
 
-/// Checks that tools found by a search are among the tools of the request.
+/// Checks that any tools found by a search are among the request's tools.
 fn check_tool_references(body: &Value, bad: &mut Violations) {
     let messages = as_list(&body["messages"]).iter();
     let results = messages.flat_map(|message| blocks_of_type(message, "tool_search_tool_result"));
@@ -187,7 +187,7 @@ fn check_message(
     }
 }
 
-/// Checks that a block is in a message of the right role.
+/// Checks that a block is in a message with the right role.
 fn check_block_role(block: &Value, role: &str, place: &str, bad: &mut Violations) {
     let kind = text(&block["type"]);
     let owner = match kind {
@@ -248,7 +248,7 @@ fn check_block(block: &Value, place: &str, bad: &mut Violations) {
     }
 }
 
-/// Checks that every call of a message is answered in the next message.
+/// Checks that every call in a message is answered in the next message.
 fn check_calls_answered(message: &Value, next: Option<&Value>, at: usize, bad: &mut Violations) {
     let calls = block_field_values(Some(message), "tool_use", "id");
     if calls.is_empty() {
@@ -271,7 +271,7 @@ fn check_calls_answered(message: &Value, next: Option<&Value>, at: usize, bad: &
     }
 }
 
-/// Checks that every result answers a call of the previous message exactly once, and that results
+/// Checks that every result answers a call from the previous message exactly once, and that results
 /// come first in their message.
 fn check_results(message: &Value, before: Option<&Value>, at: usize, bad: &mut Violations) {
     let results = block_field_values(Some(message), "tool_result", "tool_use_id");
@@ -295,8 +295,9 @@ fn check_results(message: &Value, before: Option<&Value>, at: usize, bad: &mut V
 }
 
 /// Checks the results of tools that the vendor runs. A result may come in a later assistant
-/// message, if the user messages before it have only results of other tools. If the request offers
-/// no server tool, the vendor does not continue such a tool use after the last message.
+/// message, if the user messages before the result contain only results from other tools. If the
+/// request offers no server tool, the vendor does not continue such a tool use after the last
+/// message.
 fn check_server_tool_results(body: &Value, messages: &[Value], bad: &mut Violations) {
     let kinds = as_list(&body["tools"]).iter().filter_map(|tool| tool["type"].as_str());
     let offered =
@@ -362,7 +363,7 @@ fn blocks_of_type<'a>(message: &'a Value, kind: &'a str) -> impl Iterator<Item =
     as_list(&message["content"]).iter().filter(move |block| block["type"] == kind)
 }
 
-/// Returns the values of a field in all blocks of the type `kind`.
+/// Returns a field's values from all blocks of the type `kind`.
 fn block_field_values<'a>(
     message: Option<&'a Value>,
     kind: &'a str,
@@ -376,7 +377,7 @@ fn is_thinking(block: &Value) -> bool {
     matches!(text(&block["type"]), "thinking" | "redacted_thinking")
 }
 
-/// Returns the vendor's objections to the signatures in a request.
+/// Returns the objections that the vendor would have to the signatures in a request.
 pub(in crate::testing) fn check_signatures(known: &Signatures, body: &Value) -> Vec<String> {
     let mut bad = Vec::new();
     for (at, index, block) in nested_elements(&body["messages"], "content") {

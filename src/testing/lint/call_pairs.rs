@@ -1,11 +1,11 @@
-//! Checks pairs of calls and results, for wires that have both in messages.
+//! Checks that calls and results come in pairs, for wires whose messages contain both.
 
 use serde_json::Value;
 
 use super::violations::{Violations, as_list};
 
-/// Checks that all calls of a message are answered immediately after the message, and that each
-/// answer belongs to one of these calls. `called` returns the key of a call (its id or its name).
+/// Checks that all calls in a message are answered immediately after the message, and that each
+/// answer belongs to one of these calls. `called` returns a call's key (its id or its name).
 /// `answered` returns the key of the call that a result answers.
 pub(super) fn check_pairs<'a>(
     messages: &'a [Value],

@@ -1,4 +1,4 @@
-//! Checks requests of Gemini's `generateContent`, <https://ai.google.dev/api/generate-content>.
+//! Checks requests to Gemini's `generateContent`, <https://ai.google.dev/api/generate-content>.
 
 use serde_json::Value;
 
@@ -14,9 +14,9 @@ use crate::testing::signatures::Signatures;
 const PLACEHOLDER_SIGNATURES: [&str; 2] =
     ["skip_thought_signature_validator", "context_engineering_is_the_way_to_go"];
 
-/// Returns Gemini's objections to the body of a request.
+/// Returns the objections that Gemini would have to a request's body.
 ///
-/// Field names are accepted in both forms that the API accepts, such as `functionCall` and
+/// Field names are accepted in both forms that the API allows, such as `functionCall` and
 /// `function_call`.
 pub(in crate::testing) fn gemini(body: &Value) -> Vec<String> {
     let mut bad = Violations::default();
@@ -35,9 +35,10 @@ pub(in crate::testing) fn gemini(body: &Value) -> Vec<String> {
     bad.into_list()
 }
 
-/// Returns the objections of a model of the third generation. These objections are those of
-/// [`gemini`], and a missing thought signature on the first call of a step since the last user
-/// message, <https://ai.google.dev/gemini-api/docs/thought-signatures>.
+/// Returns the objections that a third-generation model would have to a request's body. In addition
+/// to the objections from [`gemini`], such a model objects if the first call of a step after the
+/// last user message has no thought signature,
+/// <https://ai.google.dev/gemini-api/docs/thought-signatures>.
 pub(in crate::testing) fn gemini_3(body: &Value) -> Vec<String> {
     let mut bad = gemini(body);
     let contents = as_list(&body["contents"]);
@@ -248,13 +249,13 @@ fn check_name(name: &str, place: &str, bad: &mut Violations) {
         .or_push(format_args!("{place}.name: Invalid function name: `{name}`"));
 }
 
-/// Returns the calls or the responses of a content, which have the key `field`.
+/// Returns the calls or the responses in a content, found under the key `field`.
 fn function_parts<'a>(content: &'a Value, field: &str) -> Vec<&'a Value> {
     let parts = as_list(&content["parts"]).iter();
     parts.map(|part| either_case(part, field)).filter(|named| !named.is_null()).collect()
 }
 
-/// Returns the role of a content. A content without a role has the role of the user.
+/// Returns a content's role. A content without a role has the user's role.
 fn content_role(content: &Value) -> &str {
     match text(&content["role"]) {
         "" | "function" => "user",
@@ -262,7 +263,7 @@ fn content_role(content: &Value) -> &str {
     }
 }
 
-/// Returns a field of an object by either form of its name.
+/// Returns an object's field, by either form of the field's name.
 fn either_case<'a>(value: &'a Value, camel: &str) -> &'a Value {
     let mut snake = String::new();
     for c in camel.chars() {
@@ -284,7 +285,7 @@ fn to_camel_case(name: &str) -> String {
     })
 }
 
-/// Returns the vendor's objections to the signatures in a request.
+/// Returns the objections that the vendor would have to the signatures in a request.
 pub(in crate::testing) fn check_signatures(known: &Signatures, body: &Value) -> Vec<String> {
     let mut bad = Vec::new();
     for (at, index, part) in nested_elements(&body["contents"], "parts") {

@@ -1,13 +1,14 @@
-//! Checks requests as a strict vendor does.
+//! Checks requests as strictly as a vendor does.
 //!
-//! [`request`] checks the body of a request and returns the errors that its vendor would answer
+//! [`request`] checks a request's body and returns the errors that the vendor would respond with,
 //! with status 400, in words close to the vendor's own. An empty list means that the vendor would
 //! accept the body. A [`ModelServer`](crate::testing::ModelServer) calls [`request`] before it
-//! replies from its script. The function can also be used on its own, for a test of an encoder.
+//! replies from its script. You can also call the function directly, for example to test an
+//! encoder.
 //!
-//! Conditions that only the vendor can check are not covered. For example, only the vendor can
-//! check that a model exists, that a signature is its own, and that an image can be decoded. A
-//! server also knows the signatures that it issued.
+//! The checks do not cover conditions that only the vendor can verify, for example that a model
+//! exists, that the vendor itself issued a signature, or that an image can be decoded. A
+//! `ModelServer` additionally knows the signatures that it issued.
 //!
 //! ```
 //! use serde_json::json;

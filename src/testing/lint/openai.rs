@@ -1,4 +1,4 @@
-//! The checks that both wires of `OpenAI` share.
+//! The checks that both `OpenAI` wires share.
 
 use serde_json::Value;
 
@@ -8,18 +8,18 @@ use super::violations::{
     Violations, as_list, has_text, is_given, is_plain_name, repeated_values, text,
 };
 
-/// The maximum length of a call's id on the chat wire.
+/// The maximum length of a call's id on the Chat Completions wire.
 pub(super) const MAX_CHAT_CALL_ID_BYTES: usize = 40;
 
 /// The maximum length of any id on the Responses wire.
 pub(super) const MAX_RESPONSES_ID_BYTES: usize = 64;
 
-/// Reports a required parameter that is missing.
+/// Reports a missing required parameter.
 pub(super) fn check_required(is_there: bool, place: &str, bad: &mut Violations) {
     bad.require(is_there).or_push(format_args!("Missing required parameter: '{place}'."));
 }
 
-/// Reports a list that must not be empty.
+/// Reports an empty list that must not be empty.
 pub(super) fn check_not_empty(has_elements: bool, place: &str, bad: &mut Violations) {
     bad.require(has_elements).or_push(format_args!(
         "Invalid '{place}': empty array. Expected an array with minimum length 1, but got an empty \
@@ -44,8 +44,8 @@ pub(super) fn check_sampling(body: &Value, bad: &mut Violations) {
     }
 }
 
-/// Checks the tools and the tool choice. A function is `{name, parameters, strict}`, which is
-/// either the tool itself or the tool's field named `field`.
+/// Checks the tools and the tool choice. A function has the form `{name, parameters, strict}`. The
+/// function is either the tool itself or the tool's field named `field`.
 pub(super) fn check_tools(body: &Value, field: Option<&str>, bad: &mut Violations) {
     let inside = field.map(|field| format!(".{field}")).unwrap_or_default();
     let tools = as_list(&body["tools"]);
@@ -80,7 +80,7 @@ pub(super) fn check_tools(body: &Value, field: Option<&str>, bad: &mut Violation
     }
 }
 
-/// Checks a schema that must be of type `object`. `of` names the owner of the schema in the error.
+/// Checks a schema that must be of type `object`. In the error, `of` names the schema's owner.
 fn check_object_schema(schema: &Value, of: &str, bad: &mut Violations) {
     bad.require(schema["type"] == "object").or_push(format_args!(
         "Invalid schema for {of}: schema must be a JSON Schema of 'type: \"object\"', got 'type: \
@@ -103,7 +103,7 @@ pub(super) fn check_needs_tools(body: &Value, bad: &mut Violations) {
     }
 }
 
-/// Checks the `{name, schema, strict}` of a structured output.
+/// Checks the `{name, schema, strict}` object for a structured output.
 pub(super) fn check_output_schema(format: &Value, place: &str, bad: &mut Violations) {
     check_name(text(&format["name"]), &format!("{place}.name"), bad);
     let schema = &format["schema"];
@@ -114,8 +114,7 @@ pub(super) fn check_output_schema(format: &Value, place: &str, bad: &mut Violati
     }
 }
 
-/// Checks the rule "Output must mention JSON", which is the vendor's guard against endless
-/// whitespace.
+/// Checks the rule "Output must mention JSON", with which the vendor prevents endless whitespace.
 pub(super) fn check_mentions_json(input: &Value, place: &str, bad: &mut Violations) {
     bad.require(input.to_string().to_ascii_lowercase().contains("json")).or_push(format_args!(
         "'{place}' must contain the word 'json' in some form, to use 'json_object' as the format \
@@ -140,15 +139,15 @@ pub(super) fn check_id(id: &Value, longest: usize, place: &str, bad: &mut Violat
     ));
 }
 
-/// Reports a text part of a content if the part has no text.
+/// Reports a content's text part if the part has no text.
 pub(super) fn check_text(part: &Value, place: &str, bad: &mut Violations) {
     bad.require(has_text(&part["text"]))
         .or_push(format_args!("Invalid '{place}.text': text content blocks must be non-empty."));
 }
 
-/// Checks the name and the arguments of a call. The arguments must be the JSON text of an object.
-/// The vendor accepts any text as arguments, but compatible servers that insert the arguments into
-/// a template do not.
+/// Checks a call's name and arguments. The arguments must be a JSON object, encoded as a string.
+/// The vendor accepts any string as the arguments, but compatible servers that insert the arguments
+/// into a template do not.
 pub(super) fn check_call(call: &Value, place: &str, bad: &mut Violations) {
     check_name(text(&call["name"]), &format!("{place}.name"), bad);
     let arguments = &call["arguments"];

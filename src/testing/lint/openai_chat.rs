@@ -1,4 +1,4 @@
-//! Checks requests of `OpenAI` Chat Completions,
+//! Checks requests to `OpenAI` Chat Completions,
 //! <https://platform.openai.com/docs/api-reference/chat/create>.
 
 use serde_json::Value;
@@ -14,7 +14,7 @@ use super::violations::{
 };
 use crate::testing::signatures::Signatures;
 
-/// Returns `OpenAI`'s objections to the body of a Chat Completions request.
+/// Returns the objections that `OpenAI` would have to the body of a Chat Completions request.
 pub(in crate::testing) fn openai_chat(body: &Value) -> Vec<String> {
     let mut bad = Violations::default();
     check_options(body, &mut bad);
@@ -143,7 +143,7 @@ fn check_part(part: &Value, role: &str, place: &str, bad: &mut Violations) {
     }
 }
 
-/// Returns the vendor's objections to the signatures in a request.
+/// Returns the objections that the vendor would have to the signatures in a request.
 pub(in crate::testing) fn check_signatures(known: &Signatures, body: &Value) -> Vec<String> {
     let mut bad = Vec::new();
     for (at, index, detail) in nested_elements(&body["messages"], "reasoning_details") {

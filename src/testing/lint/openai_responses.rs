@@ -1,4 +1,4 @@
-//! Checks requests of `OpenAI` Responses,
+//! Checks requests to `OpenAI` Responses,
 //! <https://platform.openai.com/docs/api-reference/responses/create>.
 
 use std::collections::HashSet;
@@ -13,7 +13,7 @@ use super::options::{check_at_least, check_foreign_fields};
 use super::violations::{Violations, as_list, has_text, is_given, repeated_values, text};
 use crate::testing::signatures::{SIGNATURE_PREFIX, Signatures};
 
-/// Returns `OpenAI`'s objections to the body of a Responses request.
+/// Returns the objections that `OpenAI` would have to the body of a Responses request.
 pub(in crate::testing) fn openai_responses(body: &Value) -> Vec<String> {
     let mut bad = Violations::default();
     check_options(body, &mut bad);
@@ -170,7 +170,7 @@ fn check_call_pairs(items: &[Value], bad: &mut Violations) {
     }
 }
 
-/// Checks that a reasoning item is followed by another kind of item of the model.
+/// Checks that a reasoning item is followed by another kind of item from the model.
 fn check_reasoning_items(items: &[Value], bad: &mut Violations) {
     for (at, item) in items.iter().enumerate().filter(|(_, item)| item["type"] == "reasoning") {
         let next = items[at + 1..].iter().find(|next| next["type"] != "reasoning");
@@ -187,7 +187,7 @@ fn check_reasoning_items(items: &[Value], bad: &mut Violations) {
     }
 }
 
-/// Returns the vendor's objections to the signatures in a request.
+/// Returns the objections that the vendor would have to the signatures in a request.
 pub(in crate::testing) fn check_signatures(known: &Signatures, body: &Value) -> Vec<String> {
     let mut bad = Vec::new();
     let items = as_list(&body["input"]);

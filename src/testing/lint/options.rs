@@ -1,10 +1,10 @@
-//! Checks ranges of numbers, and fields that belong to another wire.
+//! Checks that numbers are in range, and that a request has no fields that belong to another wire.
 
 use serde_json::Value;
 
 use super::violations::{Violations, is_given};
 
-/// Reports a number outside its range.
+/// Reports a number that is outside its range.
 pub(super) fn check_range(body: &Value, field: &str, least: f64, most: f64, bad: &mut Violations) {
     let value = &body[field];
     if value.is_null() {
@@ -36,15 +36,15 @@ pub(super) fn check_at_least(body: &Value, field: &str, least: u64, bad: &mut Vi
     }
 }
 
-/// Reports fields that a wire does not have. Only the fields of other wires are known to this
-/// check, since vendors add new fields faster than a list can be updated.
+/// Reports fields that a wire does not support. This check knows only fields from other wires,
+/// since vendors add new fields faster than a list can be updated.
 pub(super) fn check_fields_absent(body: &Value, fields: &[&str], bad: &mut Violations) {
     for field in fields {
         bad.require(!is_given(body, field)).or_push(format_args!("Unknown parameter: '{field}'."));
     }
 }
 
-/// Fields that only some wires have, with the names of those wires.
+/// Fields that only some wires support, with the names of those wires.
 const WIRE_FIELDS: &[(&[&str], &[&str])] = &[
     (&["anthropic"], &["system", "stop_sequences"]),
     (&["anthropic", "openai_chat"], &["messages", "max_tokens"]),
@@ -55,7 +55,7 @@ const WIRE_FIELDS: &[(&[&str], &[&str])] = &[
     (&["gemini"], &["contents", "generationConfig"]),
 ];
 
-/// Reports the [`WIRE_FIELDS`] of other wires.
+/// Reports any [`WIRE_FIELDS`] that belong to other wires.
 pub(super) fn check_foreign_fields(wire: &str, body: &Value, bad: &mut Violations) {
     for (_, fields) in WIRE_FIELDS.iter().filter(|(wires, _)| !wires.contains(&wire)) {
         check_fields_absent(body, fields, bad);

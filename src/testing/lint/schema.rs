@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::violations::{Violations, as_list};
 
-/// Checks the rules of `OpenAI`'s strict mode. Every object must forbid additional properties and
+/// Checks the rules of `OpenAI`'s strict mode: every object must forbid additional properties and
 /// require all of its properties,
 /// <https://platform.openai.com/docs/guides/structured-outputs#supported-schemas>.
 pub(super) fn check_strict_schema(schema: &Value, place: &str, bad: &mut Violations) {
@@ -31,7 +31,7 @@ pub(super) fn check_strict_schema(schema: &Value, place: &str, bad: &mut Violati
 }
 
 /// Checks that a schema is a Gemini `Schema`, <https://ai.google.dev/api/caching#Schema>. An
-/// unknown field is an error, as everywhere in that API.
+/// unknown field is an error, as everywhere in Gemini's API.
 pub(super) fn check_gemini_schema(schema: &Value, place: &str, bad: &mut Violations) {
     const KNOWN_KEYWORDS: &[&[&str]] = &[
         &["type", "format", "title", "description", "nullable", "enum", "example", "default"],
@@ -71,7 +71,7 @@ pub(super) fn push_unknown_field(field: &str, place: &str, bad: &mut Violations)
     ));
 }
 
-/// Returns the schemas inside a schema.
+/// Returns the schemas nested directly inside a schema.
 fn nested_schemas(schema: &Value) -> impl Iterator<Item = &Value> {
     let fields = ["properties", "$defs", "definitions"].into_iter();
     let named = fields.filter_map(|field| schema[field].as_object()).flat_map(|map| map.values());

@@ -1,10 +1,10 @@
-//! A list of violations, and helpers to inspect JSON values.
+//! Collects violations, and provides helpers for inspecting JSON values.
 
 use std::fmt::Display;
 
 use serde_json::Value;
 
-/// The violations of a request.
+/// The violations found in a request.
 #[derive(Debug, Default)]
 pub(super) struct Violations(Vec<String>);
 
@@ -36,13 +36,13 @@ impl Condition<'_> {
     }
 }
 
-/// Returns the elements of an array, or no elements for any other value.
+/// Returns an array's elements, or no elements for any other value.
 pub(super) fn as_list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Returns the elements of the lists in the field `field` of a list's elements, with the indices in
-/// both lists.
+/// Takes the elements of a list, and returns the elements of the list in each element's field
+/// `field`, together with the indices in both lists.
 pub(super) fn nested_elements<'a>(
     values: &'a Value,
     field: &'a str,
@@ -53,7 +53,7 @@ pub(super) fn nested_elements<'a>(
     as_list(values).iter().enumerate().flat_map(of)
 }
 
-/// Returns the text of a string, or an empty text for any other value.
+/// Returns a string's text, or an empty string for any other value.
 pub(super) fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
@@ -63,7 +63,7 @@ pub(super) fn has_text(value: &Value) -> bool {
     !text(value).is_empty()
 }
 
-/// Returns the fields of an object that are not null.
+/// Returns an object's fields that are not null.
 pub(super) fn set_fields(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
     value.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null())
 }
@@ -72,7 +72,7 @@ pub(super) fn is_given(body: &Value, field: &str) -> bool {
     body.get(field).is_some_and(|value| !value.is_null())
 }
 
-/// Returns whether a text consists of 1 to `longest` letters, digits, `_` and `-`.
+/// Returns whether a string consists of 1 to `longest` letters, digits, `_` and `-`.
 pub(super) fn is_plain_name(text: &str, longest: usize) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     (1..=longest).contains(&text.len()) && text.bytes().all(plain)
@@ -82,7 +82,7 @@ pub(super) fn is_blank(text: &str) -> bool {
     text.trim().is_empty()
 }
 
-/// Returns the elements that occurred earlier in `texts`.
+/// Returns the elements of `texts` that occurred earlier in `texts`.
 pub(super) fn repeated_values<'a>(texts: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let mut seen = std::collections::HashSet::new();
     texts.into_iter().filter(|text| !seen.insert(*text)).collect()

@@ -1,13 +1,14 @@
-//! The answer of a tool.
+//! The answer that a tool returns.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
-/// The answer of a tool of an [`McpServer`](crate::testing::mcp::McpServer): a result, or a
+/// The answer of a tool on an [`McpServer`](crate::testing::mcp::McpServer): either a result or a
 /// JSON-RPC error.
 ///
-/// A text converts into an answer. A `Result` of two answers also converts into an answer.
+/// A string converts into an answer. A `Result` also converts into one, if its error is
+/// an answer and its success value converts into an answer.
 ///
 /// ```
 /// use turnstream::testing::mcp::McpAnswer;
@@ -27,12 +28,12 @@ pub(super) enum Outcome {
         message: String,
         data: Option<Value>,
     },
-    /// The client must first answer a question, and then repeat the request. This answer is used in
-    /// the modern era only.
+    /// The client must first answer a question and then repeat the request. Only the modern era
+    /// uses this answer.
     InputRequired {
         key: String,
         request: Value,
-        /// The client's answers to earlier questions of the call.
+        /// The client's answers to earlier questions in the call.
         answered: Map<String, Value>,
     },
 }
@@ -50,7 +51,7 @@ impl McpAnswer {
         Self::empty().with_text(text)
     }
 
-    /// Creates a result that reports a failure of the tool (`isError`).
+    /// Creates a result that reports a tool failure (`isError`).
     pub fn error(text: impl Into<String>) -> Self {
         Self::text(text).with_field("isError", true)
     }
@@ -86,8 +87,8 @@ impl McpAnswer {
         self.with_block(json!({ "type": "resource", "resource": resource }))
     }
 
-    /// Adds a block as given, even if the block is invalid. If the answer is a JSON-RPC error, the
-    /// call has no effect.
+    /// Adds a block unchanged, even if it is invalid. If the answer is a JSON-RPC error, this
+    /// method has no effect.
     pub fn with_block(mut self, block: Value) -> Self {
         if let Outcome::Result(result) = &mut self.0
             && let Some(Value::Array(content)) = result.get_mut("content")
@@ -97,13 +98,13 @@ impl McpAnswer {
         self
     }
 
-    /// Sets the `structuredContent` of the result.
+    /// Sets the result's `structuredContent`.
     pub fn with_structured(self, content: impl Into<Value>) -> Self {
         self.with_field("structuredContent", content)
     }
 
-    /// Sets a field of the result, or the `data` of a JSON-RPC error. Use this method for fields
-    /// without a method of their own, such as `_meta`, or for invalid content.
+    /// Sets a field in the result, or sets the `data` of a JSON-RPC error. Use this method for
+    /// fields that have no method of their own, such as `_meta`, or for invalid content.
     pub fn with_field(mut self, name: &str, value: impl Into<Value>) -> Self {
         match &mut self.0 {
             Outcome::Result(result) => drop(result.insert(name.to_owned(), value.into())),
@@ -132,8 +133,8 @@ impl From<String> for McpAnswer {
 }
 
 impl<A: Into<McpAnswer>> From<Result<A, McpAnswer>> for McpAnswer {
-    /// Returns the answer that the `Result` contains in either variant, so that a handler can use
-    /// `?` on [`McpCall::ask`](crate::testing::mcp::McpCall::ask).
+    /// Returns the answer from either variant of the `Result`, so that a handler can use `?` on
+    /// [`McpCall::ask`](crate::testing::mcp::McpCall::ask).
     fn from(result: Result<A, McpAnswer>) -> Self {
         result.map_or_else(|answer| answer, Into::into)
     }

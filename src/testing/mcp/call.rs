@@ -1,4 +1,4 @@
-//! A call, as passed to the handler of a tool.
+//! A call, as passed to a tool's handler.
 
 use std::sync::Arc;
 
@@ -11,25 +11,24 @@ use crate::testing::mcp::message::{MISSING_CAPABILITY, Request, notification};
 use crate::testing::mcp::outgoing::Outgoing;
 use crate::testing::mcp::peer::Peer;
 
-/// A running `tools/call`, through which the handler can report progress and request input from the
-/// client.
+/// A running `tools/call`. The tool's handler uses this value to report progress and to request
+/// input from the client.
 ///
-/// The handler's future is dropped when the client cancels the call. The client cancels a call with
-/// `notifications/cancelled`, or in the modern era over HTTP by closing the response. Cheap to
-/// clone.
+/// The handler's future is dropped when the client cancels the call. To cancel a call, the client
+/// sends `notifications/cancelled`, or, in the modern era over HTTP, closes the response. The call
+/// is cheap to clone.
 #[derive(Clone, Debug)]
 pub struct McpCall {
     pub(super) protocol: Protocol,
     pub(super) request: Arc<Request>,
     pub(super) peer: Arc<Peer>,
     pub(super) out: mpsc::Sender<Outgoing>,
-    /// The client's answers so far, by the keys of the questions. The answers are used in the
-    /// modern era only.
+    /// The client's answers so far, keyed by question. Only the modern era uses these answers.
     pub(super) answered: Arc<Map<String, Value>>,
 }
 
 impl McpCall {
-    /// Reports progress, if the client requested progress with a `progressToken`.
+    /// Reports progress, if the client sent a `progressToken` to request progress.
     pub async fn progress(&self, progress: f64, total: Option<f64>, message: Option<&str>) {
         let Some(token) = self.meta().get("progressToken") else {
             return;
@@ -44,24 +43,25 @@ impl McpCall {
         self.notify("notifications/progress", params).await;
     }
 
-    /// Sends a notification as given, even if the notification is invalid.
+    /// Sends a notification unchanged, even if it is invalid.
     pub async fn notify(&self, method: &str, params: Value) {
         self.send(notification(method, &params)).await;
     }
 
-    /// Sends a question to the client and returns the client's result. The method is
+    /// Sends a question to the client and returns the client's result. The method must be
     /// `elicitation/create`, `sampling/createMessage` or `roots/list`.
     ///
     /// `key` identifies the question within the call.
     ///
     /// In the legacy era, `ask` sends a request and waits for the response. In the modern era, a
-    /// call cannot wait, and the `Err` is an answer that the handler must return. The client then
-    /// repeats the call with the result, which runs the handler from the start.
+    /// call cannot wait, and the `Err` contains an answer that the handler must return. The client
+    /// then repeats the call with the result, which runs the handler again from the start.
     ///
     /// # Errors
     ///
-    /// Returns the answer that the handler must return. The answer is the question itself (modern
-    /// era), or an error if the client rejects the question or has not declared the capability.
+    /// Returns the answer that the handler must return. The answer is either the question itself
+    /// (in the modern era), or an error if the client rejects the question or has not declared the
+    /// required capability.
     pub async fn ask(&self, key: &str, method: &str, params: Value) -> Result<Value, McpAnswer> {
         let capability = method.split('/').next().unwrap_or_default();
         match self.protocol {
@@ -103,8 +103,9 @@ impl McpCall {
         }
     }
 
-    /// Requests input that matches a schema from the user, with `elicitation/create`; see
-    /// [`ask`](Self::ask). The result has an `action` and, if the action is `accept`, a `content`.
+    /// Asks the user for input that matches a schema, using `elicitation/create`; see
+    /// [`ask`](Self::ask). The result contains an `action` and, if the action is `accept`, a
+    /// `content`.
     ///
     /// # Errors
     ///
@@ -119,7 +120,7 @@ impl McpCall {
         self.ask(key, "elicitation/create", params).await
     }
 
-    /// Returns the `_meta` of the request, or null.
+    /// Returns the request's `_meta`, or null if it has none.
     pub fn meta(&self) -> &Value {
         self.request.params.get("_meta").unwrap_or(&Value::Null)
     }

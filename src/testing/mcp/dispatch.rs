@@ -1,4 +1,4 @@
-//! Determines the server's reaction to a request, without any I/O and without running a handler.
+//! Determines how the server reacts to a request, without any I/O and without running a handler.
 
 use serde_json::{Map, Value, json};
 
@@ -17,7 +17,7 @@ pub(super) const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
 const CAPABILITIES_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
 const SERVER_INFO_KEY: &str = "io.modelcontextprotocol/serverInfo";
 
-/// The server's reaction to a request.
+/// How the server reacts to a request.
 #[derive(Debug)]
 pub(super) enum Reaction {
     /// The server sends this answer to the request.
@@ -25,7 +25,7 @@ pub(super) enum Reaction {
     /// The request is never answered.
     Silence,
     Call(PreparedCall),
-    /// A subscription, which lasts until the client cancels the subscription.
+    /// A subscription, which lasts until the client cancels it.
     Listen {
         wants_tools: bool,
     },
@@ -36,7 +36,7 @@ pub(super) enum Reaction {
 pub(super) struct PreparedCall {
     pub(super) tool: McpTool,
     pub(super) arguments: Value,
-    /// The client's answers so far to the questions of the call.
+    /// The client's answers so far to the call's questions.
     pub(super) answered: Map<String, Value>,
 }
 
@@ -67,7 +67,7 @@ pub(super) fn react(state: &State, peer: &Peer, protocol: Protocol, request: &Re
 }
 
 /// Checks the fields that every modern request must have. An `Err` contains the violation and the
-/// answer to the request.
+/// answer to send.
 fn check_meta(request: &Request) -> Result<(), (String, Value)> {
     let supported = |requested: &Value| {
         let data = json!({ "supported": MODERN_VERSIONS, "requested": requested });
@@ -261,8 +261,8 @@ fn prepare_call(state: &State, request: &Request) -> Reaction {
     }
 }
 
-/// Returns the client's answers so far, if the call repeats a call that ended with a question. An
-/// `Err` describes how the repeated call differs from the original call.
+/// Returns the client's answers so far, if the call repeats an earlier call that ended with a
+/// question. An `Err` describes how the repeated call differs from the earlier call.
 fn answered_questions(
     state: &State,
     request: &Request,
@@ -306,7 +306,7 @@ fn server_info() -> Value {
     json!({ "name": "turnstream-scripted", "version": env!("CARGO_PKG_VERSION") })
 }
 
-/// Returns a result that a client may cache, in the format of the era.
+/// Returns a result that a client may cache, in the era's format.
 fn cacheable(protocol: Protocol, mut result: Value) -> Value {
     match protocol {
         Protocol::Modern => {
@@ -318,7 +318,7 @@ fn cacheable(protocol: Protocol, mut result: Value) -> Value {
     result
 }
 
-/// Returns the message with a complete result, in the format of the era.
+/// Returns the message that contains a complete result, in the era's format.
 pub(super) fn complete(protocol: Protocol, request: &Request, mut result: Value) -> Value {
     match protocol {
         Protocol::Modern if result.get("resultType").is_none() => {

@@ -1,30 +1,29 @@
-//! The two eras of the protocol, and the versions of each era.
+//! The two eras of the protocol, and the versions in each era.
 
-/// The protocol versions without a handshake, newest first.
+/// The protocol versions that have no handshake, newest first.
 pub(super) const MODERN_VERSIONS: &[&str] = &["2026-07-28"];
 
 /// The protocol versions that start with `initialize`, newest first.
 pub(super) const LEGACY_VERSIONS: &[&str] =
     &["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
 
-/// The eras of the protocol that an [`McpServer`](crate::testing::mcp::McpServer) speaks.
+/// The eras of the protocol that an [`McpServer`](crate::testing::mcp::McpServer) supports.
 ///
-/// The modern era (2026-07-28) has no sessions, and optionally starts with `server/discover`. The
-/// legacy era (2025-11-25 and before) starts with `initialize`.
+/// The modern era (2026-07-28) has no sessions, and a client may start with `server/discover`. The
+/// legacy era (2025-11-25 and earlier) starts with `initialize`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum McpEra {
-    /// Both eras, where the first request of a client selects the era.
+    /// Both eras. A client's first request selects the era.
     #[default]
     Both,
-    /// Only the modern era, in which the method `initialize` is rejected with the list of supported
+    /// Only the modern era. The server rejects the method `initialize` and lists the supported
     /// versions.
     Modern,
-    /// Only the legacy era, in which the method `server/discover` is rejected as unknown or because
-    /// of the missing session.
+    /// Only the legacy era. The server rejects the method `server/discover`, either because it is
+    /// unknown or because the session is missing.
     Legacy,
-    /// Only the legacy era, as implemented by some old servers, which never answer
-    /// `server/discover`.
+    /// Only the legacy era, as in some old servers that never answer `server/discover`.
     LegacySilentOnDiscover,
 }
 
@@ -44,7 +43,7 @@ impl McpEra {
     }
 }
 
-/// The era of one message.
+/// The era that a message belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Protocol {
     Modern,

@@ -1,13 +1,14 @@
-//! Faults of the server, as data.
+//! Describes the faults that a server can have.
 
 use std::str::FromStr;
 use std::time::Duration;
 
 use crate::error::{Error, ErrorKind};
 
-/// A fault of an [`McpServer`](crate::testing::mcp::McpServer). Several faults can be set.
+/// A way in which an [`McpServer`](crate::testing::mcp::McpServer) misbehaves. A server can have
+/// several faults.
 ///
-/// Each fault can be parsed from a name, followed by a number if the fault has a number:
+/// A fault can be parsed from its name, followed by a number for the faults that take one:
 ///
 /// ```
 /// use turnstream::testing::mcp::McpFault;
@@ -19,55 +20,55 @@ use crate::error::{Error, ErrorKind};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum McpFault {
-    /// Every page of the tool list has one tool and a next cursor (`endless-list`).
+    /// Puts one tool and a next cursor on every page of the tool list (`endless-list`).
     EndlessList,
-    /// The list has this number of additional tools, on one page unless a page size is set
+    /// Adds this number of tools to the list, on one page unless a page size is set
     /// (`many-tools:N`, 100,000 by default).
     ManyTools(usize),
-    /// The list has a tool whose schema has at least this number of bytes (`large-schema:N`, 2 MiB
-    /// by default).
+    /// Lists a tool with a schema of at least this number of bytes (`large-schema:N`, 2 MiB by
+    /// default).
     LargeSchema(usize),
-    /// The list has tools with these schemas: a string, a missing schema, a schema with a type
-    /// other than `object`, and a schema that refers to a URL (`bad-schemas`).
+    /// Lists tools with these schemas: a string, a missing schema, a schema with a type other than
+    /// `object`, and a schema that refers to a URL (`bad-schemas`).
     BadSchemas,
-    /// The list has tools with these names: empty, long, with special characters, duplicate, or
-    /// equal after special characters are replaced (`bad-names`).
+    /// Lists tools with these names: empty, long, containing special characters, duplicate, or
+    /// equal once special characters are replaced (`bad-names`).
     BadNames,
-    /// The tool list is different in each listing (`changing-list`).
+    /// Returns a different tool list each time the tools are listed (`changing-list`).
     ChangingList,
-    /// A call sends progress every millisecond and never ends. The handler of the call does not run
-    /// (`endless-progress`).
+    /// Sends progress for a call every millisecond and never ends the call. The call's handler does
+    /// not run (`endless-progress`).
     EndlessProgress,
-    /// A call is answered with this number of bytes, without the end of the line or event
-    /// (`long-line:N`, 100 MiB by default). The bytes are never all in memory.
+    /// Answers a call with this number of bytes, without ending the line or event (`long-line:N`,
+    /// 100 MiB by default). The bytes are never all in memory.
     LongLine(u64),
-    /// A call is answered with a valid result that has a text of this number of bytes
+    /// Answers a call with a valid result that contains a text of this number of bytes
     /// (`large-result:N`, 50 MiB by default). The bytes are never all in memory. The result has no
     /// `structuredContent`, which a tool with an output schema would need.
     LargeResult(u64),
-    /// No message is ever answered (`silent`).
+    /// Never answers any message (`silent`).
     Silent,
-    /// Only `server/discover` and `initialize` are answered (`silent-after-discover`).
+    /// Answers only `server/discover` and `initialize` (`silent-after-discover`).
     SilentAfterDiscover,
-    /// Answers have an id that no request had (`wrong-ids`).
+    /// Sends answers with an id that no request had (`wrong-ids`).
     WrongIds,
-    /// Every answer is sent twice (`answers-twice`).
+    /// Sends every answer twice (`answers-twice`).
     AnswersTwice,
-    /// Lines that are not JSON are sent before each answer (`noise`).
+    /// Sends lines that are not JSON before each answer (`noise`).
     Noise,
-    /// Bytes that are not text are sent before each answer (`binary-noise`).
+    /// Sends bytes that are not text before each answer (`binary-noise`).
     BinaryNoise,
-    /// The connection closes when the message with this number, starting at 1, arrives. The message
-    /// is not answered (`dies-at:N`, 1 by default). Over HTTP, messages are counted over all
+    /// Closes the connection when the message with this number, starting at 1, arrives. The message
+    /// is not answered (`dies-at:N`, 1 by default). Over HTTP, messages are counted across all
     /// connections, and later messages are cut off too.
     DiesAt(u64),
-    /// The server never reads any input (`never-reads`). Over HTTP this fault is the same as
+    /// Never reads any input (`never-reads`). Over HTTP, this fault is the same as
     /// [`Silent`](Self::Silent), since a request must be read before its type is known.
     NeverReads,
-    /// Every byte is sent separately, after this delay by tokio's clock (`slow-drip:N`, in
+    /// Sends every byte separately, after this delay, measured by tokio's clock (`slow-drip:N`, in
     /// milliseconds, 10 by default).
     SlowDrip(Duration),
-    /// Before each answer, the server sends requests to the client that are not part of any call
+    /// Sends requests to the client before each answer. The requests are not part of any call
     /// (`unsolicited-requests`).
     UnsolicitedRequests,
 }
@@ -100,7 +101,7 @@ impl McpFault {
 impl FromStr for McpFault {
     type Err = Error;
 
-    /// Parses a fault name, followed by `:` and a number if the fault has a number.
+    /// Parses a fault's name, followed by `:` and a number for the faults that take one.
     fn from_str(text: &str) -> Result<Self, Error> {
         let invalid = |what: &str| Error::new(ErrorKind::InvalidRequest, format!("{what}: {text}"));
         let (name, number) = match text.split_once(':') {

@@ -1,4 +1,4 @@
-//! A handle to a running server, for tests.
+//! A handle with which tests observe and change a running server.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,45 +7,47 @@ use crate::testing::mcp::log::McpReceived;
 use crate::testing::mcp::state::State;
 use crate::testing::mcp::tool::McpTool;
 
-/// Reads the log of a running [`McpServer`](crate::testing::mcp::McpServer), and changes the
-/// server. Cheap to clone.
+/// Reads the log of a running [`McpServer`](crate::testing::mcp::McpServer), and makes changes to
+/// the server. The handle is cheap to clone.
 #[derive(Clone)]
 pub struct McpServerHandle(pub(super) Arc<State>);
 
 impl McpServerHandle {
-    /// Returns all messages received so far, in order, over all connections.
+    /// Returns all messages received so far over all connections, in order.
     pub fn received(&self) -> Vec<McpReceived> {
         self.0.log.received()
     }
 
-    /// Returns the methods of the messages received so far, without those of responses.
+    /// Returns the methods of the messages received so far. Responses are left out, since they have
+    /// no method.
     pub fn methods(&self) -> Vec<String> {
         let received = self.received();
         let methods = received.iter().map(McpReceived::method);
         methods.filter(|method| !method.is_empty()).map(str::to_owned).collect()
     }
 
-    /// Returns the violations of the protocol by clients, as one sentence for each violation.
+    /// Returns the protocol violations by clients, each described in one sentence.
     pub fn violations(&self) -> Vec<String> {
         self.0.log.violations()
     }
 
-    /// Waits until the closure returns true for the log, which may be immediately. The closure is
-    /// called after each change of the log, and must not use the handle.
+    /// Waits until the closure returns true for the log. If the closure already returns true, the
+    /// method returns immediately. The closure is called after each change to the log, and must not
+    /// use the handle.
     ///
     /// A test can await this method instead of sleeping.
     pub async fn wait_until(&self, reached: impl FnMut(&[McpReceived]) -> bool) {
         self.0.log.wait_until(reached).await;
     }
 
-    /// Replaces the tools, and notifies clients. In the legacy era, clients are notified on the
-    /// stream of their session. In the modern era, only clients with a subscription are notified.
+    /// Replaces the tools and notifies clients. In the legacy era, clients are notified on their
+    /// session's stream. In the modern era, only clients with a subscription are notified.
     pub fn set_tools(&self, tools: impl IntoIterator<Item = McpTool>) {
         self.0.set_tools(tools.into_iter().collect());
     }
 
-    /// Ends all sessions of the legacy era over HTTP, like a restart of the server. The next
-    /// request in each session receives status 404.
+    /// Ends all legacy-era sessions over HTTP, as if the server had restarted. The next request in
+    /// each session receives status 404.
     pub fn expire_sessions(&self) {
         self.0.close_all_sessions();
     }

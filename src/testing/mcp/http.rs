@@ -1,4 +1,4 @@
-//! The server over Streamable HTTP.
+//! Serves the protocol over Streamable HTTP.
 
 use std::fmt;
 use std::io;
@@ -29,17 +29,18 @@ use crate::testing::mcp::peer::Peer;
 use crate::testing::mcp::run::{RunningRequest, answer_with_faults};
 use crate::testing::mcp::state::State;
 
-/// The path of the endpoint.
+/// The endpoint's path.
 const PATH: &str = "/mcp";
 
-/// The maximum number of queued messages to the client. A call that sends more messages waits.
+/// The maximum number of messages that are queued for the client. A call that sends more messages
+/// waits.
 const OUT_CAPACITY: usize = 16;
 
-/// A scripted MCP server on a free port of 127.0.0.1, which runs until the value is dropped.
-/// Dropping the server closes all connections and drops all handlers.
+/// A scripted MCP server on a free port of 127.0.0.1. The server runs until the value is dropped,
+/// which closes all connections and drops all handlers.
 ///
-/// [`McpServer::start_http`](crate::testing::mcp::McpServer::start_http) creates an
-/// `McpHttpServer`.
+/// To create an `McpHttpServer`, call
+/// [`McpServer::start_http`](crate::testing::mcp::McpServer::start_http).
 pub struct McpHttpServer {
     server: LoopbackServer,
     state: Arc<State>,
@@ -52,17 +53,18 @@ impl McpHttpServer {
         Ok(Self { server, state })
     }
 
-    /// Returns the URL to which clients connect, `http://127.0.0.1:PORT/mcp`.
+    /// Returns the URL that clients connect to, `http://127.0.0.1:PORT/mcp`.
     pub fn url(&self) -> String {
         format!("{}{PATH}", self.server.url())
     }
 
-    /// Returns a handle that reads the log and changes the tools.
+    /// Returns a handle that can read the log and change the tools.
     pub fn handle(&self) -> McpServerHandle {
         McpServerHandle(Arc::clone(&self.state))
     }
 
-    /// Returns the underlying HTTP server, with the connections and the raw requests.
+    /// Returns the underlying HTTP server, which gives access to the connections and the raw
+    /// requests.
     pub fn http_server(&self) -> &LoopbackServer {
         &self.server
     }
@@ -74,10 +76,10 @@ impl fmt::Debug for McpHttpServer {
     }
 }
 
-/// The endpoint that answers requests. Dropping the endpoint aborts the calls of the legacy era.
+/// The endpoint that answers requests. Dropping the endpoint aborts its legacy-era calls.
 struct Endpoint {
     state: Arc<State>,
-    /// The calls of the legacy era, which may outlive the responses that carry their answers.
+    /// The legacy-era calls, which may outlive the responses that carry their answers.
     tasks: Mutex<JoinSet<()>>,
 }
 
@@ -194,8 +196,8 @@ impl Endpoint {
         response
     }
 
-    /// Returns the session of a request, or opens a session. The modern era has no sessions, so
-    /// that the returned peer belongs to this request only.
+    /// Returns the session that a request belongs to, or opens a session. The modern era has no
+    /// sessions, so the returned peer belongs only to this request.
     fn peer_of(
         &self,
         http: &HttpRequest,
@@ -230,8 +232,9 @@ impl Endpoint {
         }
     }
 
-    /// Returns the session that the headers name, or `None` if they name no session. An `Err` is
-    /// the response to an unknown session, or to a version that differs from the session's.
+    /// Returns the session that the headers name, or `None` if they name no session. An `Err`
+    /// contains the response to an unknown session, or to a version that differs from the session's
+    /// version.
     fn session(&self, http: &HttpRequest) -> Result<Option<Arc<Peer>>, HttpResponse> {
         let Some(id) = http.header("mcp-session-id") else {
             return Ok(None);
@@ -275,7 +278,7 @@ impl Endpoint {
         }
     }
 
-    /// Opens the stream on which a session of the legacy era receives notifications.
+    /// Opens the stream on which a legacy-era session receives notifications.
     fn get(&self, http: &HttpRequest) -> HttpResponse {
         if !accepts(http, "text/event-stream") {
             return self.refuse_http(406, "the client must accept text/event-stream");
@@ -303,7 +306,7 @@ impl Endpoint {
         }
     }
 
-    /// Answers with a single JSON document, unless a fault needs a stream.
+    /// Answers with a single JSON document, unless a fault requires a stream.
     fn respond_at_once(&self, running: &RunningRequest, answer: Value) -> HttpResponse {
         let status = match running.protocol {
             Protocol::Modern => status_of(&answer),
@@ -402,12 +405,12 @@ fn protocol_of(era: McpEra, http: &HttpRequest, request: &Request) -> Protocol {
     }
 }
 
-/// Returns whether the header names a version of the modern era.
+/// Returns whether the header names a modern-era version.
 fn names_modern_version(http: &HttpRequest) -> bool {
     http.header("mcp-protocol-version").is_some_and(|sent| MODERN_VERSIONS.contains(&sent))
 }
 
-/// Returns the HTTP status for an answer of the modern era.
+/// Returns the HTTP status for a modern-era answer.
 fn status_of(answer: &Value) -> u16 {
     match answer["error"]["code"].as_i64() {
         Some(METHOD_NOT_FOUND) => 404,

@@ -1,4 +1,4 @@
-//! Checks of the HTTP headers of a request.
+//! Checks a request's HTTP headers.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -9,7 +9,7 @@ use crate::testing::mcp::dispatch::VERSION_KEY;
 use crate::testing::mcp::message::Request;
 use crate::testing::mcp::state::State;
 
-/// Returns whether the request has no `Origin` or a local `Origin`.
+/// Returns whether the request has either no `Origin` or a local `Origin`.
 pub(super) fn is_origin_local(request: &HttpRequest) -> bool {
     let Some(origin) = request.header("origin") else {
         return true;
@@ -19,7 +19,7 @@ pub(super) fn is_origin_local(request: &HttpRequest) -> bool {
     matches!(host, "localhost" | "127.0.0.1" | "[::1]")
 }
 
-/// Returns whether the client accepts a response of this media type.
+/// Returns whether the client accepts responses of this media type.
 pub(super) fn accepts(request: &HttpRequest, media_type: &str) -> bool {
     let group = media_type.split('/').next().unwrap_or_default();
     let accepted = request.headers.iter().filter(|(name, _)| name == "accept");
@@ -31,15 +31,14 @@ pub(super) fn accepts(request: &HttpRequest, media_type: &str) -> bool {
     })
 }
 
-/// Returns whether the content type of the body is JSON.
+/// Returns whether the body's content type is JSON.
 pub(super) fn is_json(request: &HttpRequest) -> bool {
     let media_type = request.header("content-type").unwrap_or_default();
     let media_type = media_type.split(';').next().unwrap_or_default().trim();
     media_type.eq_ignore_ascii_case("application/json")
 }
 
-/// Compares the headers of a modern request with the body of the request. An `Err` describes the
-/// difference.
+/// Compares a modern request's headers with its body. An `Err` describes the difference.
 pub(super) fn check_modern_headers(
     state: &State,
     http: &HttpRequest,
@@ -61,7 +60,7 @@ pub(super) fn check_modern_headers(
     }
 }
 
-/// Checks the headers of arguments that the schema marks with `x-mcp-header`.
+/// Checks the headers for arguments that the schema marks with `x-mcp-header`.
 fn check_param_headers(
     http: &HttpRequest,
     tool: &serde_json::Map<String, Value>,

@@ -1,4 +1,4 @@
-//! The lists of tools, resources and prompts, in pages.
+//! Lists tools, resources and prompts in pages.
 
 use serde_json::{Map, Value, json};
 
@@ -49,7 +49,7 @@ pub(super) fn page(
     Ok(result)
 }
 
-/// Returns whether calls of this tool are answered because a fault adds the tool to the list.
+/// Returns whether calls to this tool are answered because a fault added the tool to the list.
 pub(super) fn is_tool_of_fault(faults: &[McpFault], name: &str) -> bool {
     (faults.contains(&McpFault::EndlessList) && name.starts_with("endless_"))
         || (faults.contains(&McpFault::ChangingList) && name.starts_with("changing_"))

@@ -1,65 +1,65 @@
-//! A record of every message that the server received.
+//! Records every message that the server receives.
 
 use serde_json::Value;
 use tokio::sync::watch;
 
-/// A message that the server received, with the state of its request.
+/// A message that the server received, with the state of the request if the message is one.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct McpReceived {
-    /// The message as the client sent it. A line that is not JSON is a string.
+    /// The message as the client sent it. A line that is not JSON is recorded as a string.
     pub message: Value,
-    /// The headers of the message, with names in lower case. The list is empty over stdio.
+    /// The message's headers, with lower-case names. The list is empty over stdio.
     pub headers: Vec<(String, String)>,
-    /// The state of the request, or `None` for a notification, a response, and a message that could
-    /// not be parsed.
+    /// The request's state, or `None` if the message is a notification, a response, or a message
+    /// that could not be parsed.
     pub status: Option<McpRequestStatus>,
 }
 
-/// The state of a request.
+/// The state of a request that the server received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum McpRequestStatus {
-    /// The request is not answered yet.
+    /// The request has not been answered yet.
     Running,
     /// The request was answered, with a result or an error.
     Answered,
-    /// The request was cancelled by the client, or by the end of the connection. The handler of the
-    /// request was dropped.
+    /// The request was cancelled by the client, or by the end of the connection. The request's
+    /// handler was dropped.
     Cancelled,
 }
 
 impl McpReceived {
-    /// Returns the method of the message, or an empty string for a response.
+    /// Returns the message's method, or an empty string for a response.
     pub fn method(&self) -> &str {
         self.message.get("method").and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// Returns the parameters of the message, or null if the message has no parameters.
+    /// Returns the message's parameters, or null if it has none.
     pub fn params(&self) -> &Value {
         self.message.get("params").unwrap_or(&Value::Null)
     }
 
-    /// Returns the first value of the header `name`, which is matched case-insensitively.
+    /// Returns the first value of the header with this name. Case is ignored.
     pub fn header(&self, name: &str) -> Option<&str> {
         let mut headers = self.headers.iter();
         headers.find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }
 
-    /// Returns whether this message is a `tools/call` of the tool `name`.
+    /// Returns whether this message is a `tools/call` for the tool `name`.
     pub fn is_call(&self, name: &str) -> bool {
         self.method() == "tools/call" && self.params().get("name").is_some_and(|n| n == name)
     }
 }
 
-/// The contents of the log.
+/// The log's contents.
 #[derive(Debug, Default)]
 pub(super) struct LogEntries {
     pub(super) received: Vec<McpReceived>,
     pub(super) violations: Vec<String>,
 }
 
-/// The log, which notifies waiting futures of changes.
+/// The log, which notifies waiting futures when it changes.
 #[derive(Debug, Default)]
 pub(super) struct Log(watch::Sender<LogEntries>);
 

@@ -1,4 +1,4 @@
-//! Messages to the client, and the encoding of these messages.
+//! Encodes the messages that the server sends to the client.
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -6,35 +6,35 @@ use serde_json::Value;
 /// The size of the chunks in which padding is sent.
 const PIECE_BYTES: u64 = 64 * 1024;
 
-/// A message or bytes that the server sends.
+/// A message or raw bytes to send to the client.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Outgoing {
     Message(Value),
-    /// Bytes that are sent as one message, even if the bytes are invalid.
+    /// Bytes that are sent as one message, even if they are invalid.
     Raw(Bytes),
-    /// A message with long padding in the middle, which is never completely in memory.
+    /// A message with long padding in the middle. The whole message is never in memory.
     Padded {
         before: String,
         padding: u64,
         after: String,
-        /// Whether the message has an end, so that another message can follow.
+        /// Whether the message is terminated, so that another message can follow.
         ends: bool,
     },
 }
 
-/// The way in which messages are delimited.
+/// How messages are delimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MessageFraming {
     /// Each message is a line.
     Line,
-    /// Each message is an event of an event stream.
+    /// Each message is an event in an event stream.
     Sse,
     /// The message is a JSON document.
     Document,
 }
 
 impl Outgoing {
-    /// Returns the bytes of the message in chunks that are produced lazily.
+    /// Returns the message's bytes in chunks that are produced lazily.
     pub(super) fn pieces(self, framing: MessageFraming) -> Box<dyn Iterator<Item = Bytes> + Send> {
         let (start, end) = match framing {
             MessageFraming::Line => ("", "\n"),

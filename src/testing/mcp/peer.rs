@@ -1,4 +1,5 @@
-//! The client of a connection or session, with its capabilities and its requests in progress.
+//! The client at the other end of a connection or session, with its capabilities and its requests
+//! in progress.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -10,19 +11,18 @@ use tokio::sync::{oneshot, watch};
 
 use crate::lock::lock_ignoring_poison;
 
-/// A client, which exists from the start to the end of its connection or session. No lock is held
-/// across an await.
+/// A client, for the duration of its connection or session. No lock is held across an await.
 #[derive(Debug, Default)]
 pub(super) struct Peer {
-    /// The protocol version that `initialize` negotiated. `None` before the negotiation, and in the
-    /// modern era.
+    /// The protocol version that `initialize` negotiated. The value is `None` before the
+    /// negotiation, and in the modern era.
     version: Mutex<Option<String>>,
     capabilities: Mutex<Map<String, Value>>,
     is_initialized: AtomicBool,
     request_count: AtomicU64,
-    /// The server's requests that wait for a response, by their ids.
+    /// The server's requests that are waiting for a response, keyed by id.
     pending: Mutex<HashMap<String, oneshot::Sender<Result<Value, Value>>>>,
-    /// The client's running requests, by their ids.
+    /// The client's running requests, keyed by id.
     running: Mutex<HashMap<String, AbortHandle>>,
     is_closed: watch::Sender<bool>,
 }
@@ -64,8 +64,8 @@ impl Peer {
         receiver
     }
 
-    /// Passes on a response of the client to the waiting request. Returns false if no request waits
-    /// for the response.
+    /// Passes a response from the client to the request that is waiting for it. Returns false if no
+    /// request is waiting for the response.
     pub(super) fn take_response(&self, id: &Value, outcome: Result<Value, Value>) -> bool {
         let waiting = id.as_str().and_then(|id| lock_ignoring_poison(&self.pending).remove(id));
         let Some(waiting) = waiting else {
@@ -77,7 +77,7 @@ impl Peer {
         true
     }
 
-    /// Registers a request of the client. Returns false if the id of the request is already in use.
+    /// Registers a request from the client. Returns false if the request's id is already in use.
     pub(super) fn add_running(&self, id: &Value, abort: AbortHandle) -> bool {
         let mut running = lock_ignoring_poison(&self.running);
         if running.contains_key(&id.to_string()) {
@@ -91,8 +91,8 @@ impl Peer {
         lock_ignoring_poison(&self.running).remove(&id.to_string());
     }
 
-    /// Cancels a request. An unknown id has no effect, since the request may have been answered in
-    /// the meantime, which the protocol allows.
+    /// Cancels a request. An unknown id has no effect, since the protocol allows a client to cancel
+    /// a request that has already been answered.
     pub(super) fn cancel(&self, id: &Value) {
         if let Some(abort) = lock_ignoring_poison(&self.running).remove(&id.to_string()) {
             abort.abort();

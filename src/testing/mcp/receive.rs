@@ -1,4 +1,4 @@
-//! Receives the messages that have no answer, which are notifications and the client's responses.
+//! Receives the messages that need no answer: notifications and the client's responses.
 
 use std::time::Duration;
 
@@ -38,14 +38,14 @@ impl State {
         }
     }
 
-    /// Returns whether a fault prevents an answer to the request.
+    /// Returns whether a fault prevents the server from answering the request.
     pub(super) fn is_silent_on(&self, request: &Request) -> bool {
         let is_first = matches!(request.method.as_str(), "server/discover" | "initialize");
         self.has_fault(McpFault::Silent)
             || (self.has_fault(McpFault::SilentAfterDiscover) && !is_first)
     }
 
-    /// Returns the delay before each byte, if a fault sets a delay.
+    /// Returns the delay before each byte, if a fault sets one.
     pub(super) fn drip(&self) -> Option<Duration> {
         self.faults().into_iter().find_map(|fault| match fault {
             McpFault::SlowDrip(wait) => Some(wait),

@@ -1,4 +1,4 @@
-//! Resources and prompts of the server.
+//! The server's resources and prompts.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -39,7 +39,7 @@ pub(super) struct Prompt {
     pub(super) name: String,
     pub(super) description: String,
     pub(super) arguments: Vec<String>,
-    /// The text of the prompt, which contains each argument as `{name}`.
+    /// The prompt's text, in which each argument appears as `{name}`.
     pub(super) template: String,
 }
 
@@ -53,7 +53,7 @@ impl Prompt {
         })
     }
 
-    /// Returns the prompt with the arguments filled in. An `Err` names a missing argument.
+    /// Returns the prompt with its arguments filled in. An `Err` names a missing argument.
     pub(super) fn get(&self, arguments: &Map<String, Value>) -> Result<Value, String> {
         let mut text = self.template.clone();
         for name in &self.arguments {

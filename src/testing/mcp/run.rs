@@ -1,4 +1,4 @@
-//! Runs a request to its end, and sends the answer.
+//! Runs a request to completion, and sends the answer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,24 +24,24 @@ use crate::testing::mcp::state::{Question, State};
 
 const SUBSCRIPTION_KEY: &str = "io.modelcontextprotocol/subscriptionId";
 
-/// The interval between two notifications of [`McpFault::EndlessProgress`].
+/// The interval between notifications sent by [`McpFault::EndlessProgress`].
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(1);
 
-/// A request that is being answered. If the value is dropped before the answer, the log marks the
-/// request as cancelled.
+/// A request that is being answered. If this value is dropped before the request is answered, the
+/// log marks the request as cancelled.
 #[derive(Debug)]
 pub(super) struct RunningRequest {
     pub(super) state: Arc<State>,
     pub(super) peer: Arc<Peer>,
     pub(super) protocol: Protocol,
     pub(super) request: Arc<Request>,
-    /// The index of the request in the log.
+    /// The request's index in the log.
     pub(super) index: usize,
 }
 
 impl RunningRequest {
-    /// Returns a future that runs the request to its end, or until [`Peer::cancel`] cancels the
-    /// request. Returns `None` if the id of the request is in use.
+    /// Returns a future that runs the request to completion, or until [`Peer::cancel`] cancels it.
+    /// Returns `None` if the request's id is already in use.
     pub(super) fn start(
         self,
         reaction: Reaction,
@@ -121,7 +121,7 @@ impl RunningRequest {
         }
     }
 
-    /// Sends an answer, together with the messages that faults add to the answer.
+    /// Sends an answer, together with any messages that faults add to it.
     async fn send_answer(&self, message: Value, out: &mpsc::Sender<Outgoing>) {
         for outgoing in answer_with_faults(&self.state, &self.peer, message) {
             // If the receiver was dropped, the client has closed the response.
@@ -149,7 +149,7 @@ impl RunningRequest {
         }
     }
 
-    /// Returns a result message with a text of `padding` bytes.
+    /// Returns a result message that contains a text of `padding` bytes.
     fn padded(&self, padding: u64, ends: bool) -> Outgoing {
         const MARK: &str = "<padding>";
         let result = json!({ "content": [{ "type": "text", "text": MARK }] });
@@ -165,13 +165,13 @@ impl RunningRequest {
 }
 
 impl Drop for RunningRequest {
-    /// Marks the request as cancelled, if the request is not answered yet.
+    /// Marks the request as cancelled, if it has not been answered yet.
     fn drop(&mut self) {
         self.state.log.end(self.index, McpRequestStatus::Cancelled);
     }
 }
 
-/// A guard that removes a request from the running requests when the request ends or is dropped.
+/// Removes a request from the running requests when the request ends or is dropped.
 struct Registered(Arc<Peer>, Value);
 
 impl Drop for Registered {
@@ -195,7 +195,7 @@ async fn progress_for_ever(request: &Request, out: &mpsc::Sender<Outgoing>) {
     progress.for_each(|()| std::future::ready(())).await;
 }
 
-/// Returns an answer, together with the messages that faults add to the answer.
+/// Returns an answer, together with any messages that faults add to it.
 pub(super) fn answer_with_faults(state: &State, peer: &Peer, mut answer: Value) -> Vec<Outgoing> {
     let mut outgoing = Vec::new();
     let mut count = 1;
@@ -221,7 +221,7 @@ pub(super) fn answer_with_faults(state: &State, peer: &Peer, mut answer: Value) 
     outgoing
 }
 
-/// Returns a request of each kind. The client may respond to these requests.
+/// Returns one request of each kind. The client may respond to these requests.
 fn unsolicited_requests(peer: &Peer) -> impl Iterator<Item = Value> {
     let message = json!({ "role": "user", "content": { "type": "text", "text": "Hi" } });
     let sampling = json!({ "messages": [message], "maxTokens": 10 });

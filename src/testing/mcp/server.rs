@@ -1,4 +1,4 @@
-//! The configuration of a scripted server.
+//! Configures a scripted server.
 
 use std::fmt;
 use std::io;
@@ -18,31 +18,31 @@ use crate::testing::mcp::tool::McpTool;
 
 /// A scripted MCP server, for tests and examples.
 ///
-/// The server speaks both eras of the protocol, over a pair of streams ([`serve`](Self::serve)) or
-/// over HTTP on the loopback device ([`start_http`](Self::start_http)). The server is strict: a
-/// message that breaks the protocol is recorded in [`violations`](McpServerHandle::violations), and
-/// rejected if the protocol requires this. An [`McpFault`] makes the server misbehave.
+/// The server supports both eras of the protocol, over a pair of streams ([`serve`](Self::serve))
+/// or over HTTP on the loopback device ([`start_http`](Self::start_http)). The server is strict: a
+/// message that violates the protocol is recorded in [`violations`](McpServerHandle::violations),
+/// and is rejected if the protocol requires this. An [`McpFault`] makes the server misbehave.
 ///
 /// Clones share the tools, the settings and the log.
 ///
-/// The [module](crate::testing::mcp) has an example.
+/// For an example, see the [module](crate::testing::mcp).
 #[derive(Clone, Default)]
 pub struct McpServer {
     state: Arc<State>,
 }
 
 impl McpServer {
-    /// Creates a server of both eras without tools.
+    /// Creates a server without tools that supports both eras.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets the eras that the server speaks.
+    /// Sets the eras that the server supports.
     pub fn with_era(self, era: McpEra) -> Self {
         self.with(|settings| settings.era = era)
     }
 
-    /// Sets the instructions that the server sends when it is discovered or initialized.
+    /// Sets the instructions that the server sends when a client discovers or initializes it.
     pub fn with_instructions(self, instructions: impl Into<String>) -> Self {
         self.with(|settings| settings.instructions = Some(instructions.into()))
     }
@@ -68,8 +68,8 @@ impl McpServer {
         self.with_contents(uri, name, mime_type, Contents::Blob(bytes.into()))
     }
 
-    /// Adds a prompt with one user message. The template contains each argument as `{name}`, and
-    /// all arguments are required.
+    /// Adds a prompt that consists of one user message. The template contains each argument as
+    /// `{name}`, and all arguments are required.
     pub fn with_prompt(
         self,
         name: &str,
@@ -86,7 +86,7 @@ impl McpServer {
         self.with(|settings| settings.prompts.push(prompt))
     }
 
-    /// Sets the number of entries on a page of a list, where 0 counts as 1. By default, a list has
+    /// Sets the number of entries on each page of a list. 0 counts as 1. By default, a list has
     /// only one page.
     pub fn with_page_size(self, entries: usize) -> Self {
         self.with(|settings| settings.page_size = Some(entries))
@@ -97,23 +97,23 @@ impl McpServer {
         self.with(|settings| settings.faults.push(fault))
     }
 
-    /// Rejects HTTP requests without this header and value, with status 401. Over stdio, the call
-    /// has no effect.
+    /// Rejects HTTP requests that do not have this header with this value. Rejected requests get
+    /// the status 401. Over stdio, this method has no effect.
     pub fn with_required_header(self, name: &str, value: &str) -> Self {
         let header = (name.to_owned(), value.to_owned());
         self.with(|settings| settings.required_headers.push(header))
     }
 
-    /// Returns a handle that reads the log and changes the tools, even while the server runs.
+    /// Returns a handle that can read the log and change the tools, even while the server runs.
     pub fn handle(&self) -> McpServerHandle {
         McpServerHandle(Arc::clone(&self.state))
     }
 
     /// Serves one client over a pair of streams, such as stdin and stdout, or the halves of
-    /// [`tokio::io::duplex`]. The returned future resolves when the reader ends.
+    /// [`tokio::io::duplex`]. The returned future completes when the reader ends.
     ///
-    /// No task is spawned. Handlers that are still running when the reader ends are dropped, and
-    /// dropping the future drops everything.
+    /// This method does not spawn tasks. Handlers that are still running when the reader ends are
+    /// dropped, and dropping the future drops everything.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! The state that the server and its connections share.
+//! The state shared by the server and its connections.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,20 +15,20 @@ use crate::testing::mcp::peer::Peer;
 use crate::testing::mcp::resource::{Prompt, Resource};
 use crate::testing::mcp::tool::McpTool;
 
-/// The state that the server and its connections share. No lock is held across an await, or while a
+/// The state shared by the server and its connections. No lock is held across an await, or while a
 /// handler is called.
 #[derive(Debug, Default)]
 pub(super) struct State {
     settings: Mutex<Settings>,
     pub(super) log: Log,
-    /// The number of changes to the tool list.
+    /// The number of changes to the tool list so far.
     tools_version: watch::Sender<u64>,
     listing_count: AtomicU64,
-    /// The number of messages received over HTTP.
+    /// The number of messages received over HTTP so far.
     http_message_count: AtomicU64,
-    /// The questions that were sent as results, by the `requestState` of each question.
+    /// The questions that were sent as results, keyed by their `requestState`.
     questions: Mutex<HashMap<String, Question>>,
-    /// The sessions of the legacy era over HTTP.
+    /// The legacy-era sessions over HTTP.
     sessions: Mutex<HashMap<String, Arc<Peer>>>,
     session_count: AtomicU64,
 }
@@ -45,13 +45,13 @@ pub(super) struct Settings {
     pub(super) required_headers: Vec<(String, String)>,
 }
 
-/// A question that the client must answer, with the call that asked the question.
+/// A question that the client must answer, with the call that it belongs to.
 #[derive(Clone, Debug)]
 pub(super) struct Question {
     pub(super) tool: String,
     pub(super) arguments: Value,
     pub(super) key: String,
-    /// The client's answers to earlier questions of the call.
+    /// The client's answers to earlier questions in the call.
     pub(super) answered: Map<String, Value>,
 }
 
@@ -72,7 +72,7 @@ impl State {
         self.settings().faults.contains(&fault)
     }
 
-    /// Returns the tool named `name`, or the first such tool if there are several.
+    /// Returns the tool with this name, or the first one if several tools have it.
     pub(super) fn tool(&self, name: &str) -> Option<McpTool> {
         self.settings().tools.iter().find(|tool| tool.name() == name).cloned()
     }
@@ -86,17 +86,17 @@ impl State {
         self.tools_version.subscribe()
     }
 
-    /// Counts a listing of tools. Returns the number of listings before this listing.
+    /// Counts a tool listing, and returns the number of earlier listings.
     pub(super) fn next_listing(&self) -> u64 {
         self.listing_count.fetch_add(1, Ordering::SeqCst)
     }
 
-    /// Counts a message received over HTTP. Returns the number of the message, starting at 1.
+    /// Counts a message received over HTTP, and returns its number, starting at 1.
     pub(super) fn next_http_message(&self) -> u64 {
         self.http_message_count.fetch_add(1, Ordering::SeqCst) + 1
     }
 
-    /// Stores a question. Returns the `requestState` to send with the question.
+    /// Stores a question, and returns the `requestState` to send with it.
     pub(super) fn add_question(&self, question: Question) -> String {
         let mut questions = lock_ignoring_poison(&self.questions);
         // The `requestState` has characters that a client might trim, escape or re-encode by
@@ -110,7 +110,7 @@ impl State {
         lock_ignoring_poison(&self.questions).get(request_state).cloned()
     }
 
-    /// Opens a session. Returns the id and the peer of the session.
+    /// Opens a session, and returns its id and its peer.
     pub(super) fn open_session(&self) -> (String, Arc<Peer>) {
         let id = format!("session-{}", self.session_count.fetch_add(1, Ordering::SeqCst));
         let peer = Arc::<Peer>::default();
@@ -122,7 +122,7 @@ impl State {
         lock_ignoring_poison(&self.sessions).get(id).cloned()
     }
 
-    /// Ends a session and the calls of the session. Returns false if the id is unknown.
+    /// Ends a session and its calls. Returns false if the id is unknown.
     pub(super) fn close_session(&self, id: &str) -> bool {
         let closed = lock_ignoring_poison(&self.sessions).remove(id);
         closed.inspect(|peer| peer.close()).is_some()

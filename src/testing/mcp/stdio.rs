@@ -22,10 +22,11 @@ use crate::testing::mcp::peer::Peer;
 use crate::testing::mcp::run::RunningRequest;
 use crate::testing::mcp::state::State;
 
-/// The maximum number of queued messages to the client. A call that sends more messages waits.
+/// The maximum number of messages that are queued for the client. A call that sends more messages
+/// waits.
 const OUT_CAPACITY: usize = 16;
 
-/// Serves a client until the reader ends. Answers that are ready at the end of the reader are still
+/// Serves a client until the reader ends. Answers that are ready when the reader ends are still
 /// written.
 pub(super) async fn serve(
     state: Arc<State>,
@@ -49,7 +50,8 @@ struct Connection {
     out: mpsc::Sender<Outgoing>,
 }
 
-/// The futures that run while lines are read: requests, and responses that are being sent.
+/// The futures that run while lines are read: the client's requests, and responses that are being
+/// sent.
 type Running = FuturesUnordered<BoxFuture<'static, ()>>;
 
 impl Connection {
@@ -81,7 +83,7 @@ impl Connection {
         }
     }
 
-    /// Returns the notification about changed tools, for a client of the legacy era.
+    /// Returns the notification that the tools have changed, for a legacy-era client.
     fn notify_of_tools(&self) -> Option<BoxFuture<'static, ()>> {
         let message = notification("notifications/tools/list_changed", &json!({}));
         self.peer.is_initialized().then(|| self.send(message))
@@ -145,7 +147,7 @@ impl Connection {
     }
 }
 
-/// Returns the lines of a reader, without line ends and without empty lines.
+/// Returns a reader's lines, without line endings and without empty lines.
 fn lines(reader: impl AsyncRead) -> impl Stream<Item = io::Result<Vec<u8>>> {
     let reader = BufReader::new(Box::pin(reader));
     let lines = stream::try_unfold(reader, async |mut reader| {

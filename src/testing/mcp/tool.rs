@@ -1,4 +1,4 @@
-//! A tool of the server.
+//! A tool that the server offers.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use crate::testing::mcp::call::McpCall;
 
 type Handler = dyn Fn(Value, McpCall) -> BoxFuture<'static, McpAnswer> + Send + Sync;
 
-/// A tool of an [`McpServer`](crate::testing::mcp::McpServer). Cheap to clone except for its
-/// schema.
+/// A tool on an [`McpServer`](crate::testing::mcp::McpServer). The tool is cheap to clone, except
+/// for its schema.
 ///
 /// ```
 /// use serde_json::json;
@@ -28,7 +28,7 @@ type Handler = dyn Fn(Value, McpCall) -> BoxFuture<'static, McpAnswer> + Send + 
 /// ```
 #[derive(Clone)]
 pub struct McpTool {
-    /// The entry of the tool in the tool list.
+    /// The tool's entry in the tool list.
     pub(super) listed: Map<String, Value>,
     pub(super) handler: Arc<Handler>,
 }
@@ -55,29 +55,29 @@ impl McpTool {
         Self { listed, handler: Arc::new(handler) }
     }
 
-    /// Sets the title that users see.
+    /// Sets the title that is shown to users.
     pub fn with_title(self, title: impl Into<String>) -> Self {
         self.with_field("title", title.into())
     }
 
-    /// Sets the annotations of the tool, such as `readOnlyHint` and `destructiveHint`.
+    /// Sets the tool's annotations, such as `readOnlyHint` and `destructiveHint`.
     pub fn with_annotations(self, annotations: Value) -> Self {
         self.with_field("annotations", annotations)
     }
 
-    /// Sets the schema of the tool's `structuredContent`.
+    /// Sets the schema for the tool's `structuredContent`.
     pub fn with_output_schema(self, schema: Value) -> Self {
         self.with_field("outputSchema", schema)
     }
 
-    /// Sets a field of the tool's entry in the tool list, even if the resulting entry is invalid.
+    /// Sets a field in the tool's entry in the tool list, even if this makes the entry invalid.
     pub fn with_field(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.listed.insert(name.to_owned(), value.into());
         self
     }
 
-    /// Returns the name of the tool, or an empty string if [`with_field`](Self::with_field)
-    /// replaced the name with a value that is not a string.
+    /// Returns the tool's name, or an empty string if [`with_field`](Self::with_field) replaced the
+    /// name with a value that is not a string.
     pub fn name(&self) -> &str {
         self.listed.get("name").and_then(Value::as_str).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! The claim about a complete run.
+//! Checks a complete run.
 
 use crate::event::EndReason;
 use crate::testing::provider_suite::report::{UnmetClaim, ensure_that};
@@ -9,8 +9,8 @@ use crate::testing::provider_suite::sample_requests::{
 use crate::testing::provider_suite::server::SuiteServer;
 use crate::testing::provider_suite::subject::Subject;
 
-/// Checks that an agent runs the tool that the model calls exactly once, with the arguments of the
-/// call. The next request must contain the result, and the answer to that request must end the run.
+/// Checks that an agent runs the tool that the model calls exactly once, with the call's arguments.
+/// The next request must contain the result, and the answer to that request must end the run.
 pub(super) async fn a_tool_loop_runs_through_an_agent<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {

@@ -1,4 +1,4 @@
-//! Claims about errors of the server.
+//! Checks how a provider handles errors from its server.
 
 use std::error::Error as StdError;
 use std::time::Duration;
@@ -19,9 +19,10 @@ use crate::testing::provider_suite::server::{
 use crate::testing::provider_suite::subject::Subject;
 use crate::turn::{PartialTurn, TurnEvent};
 
-/// Checks that an answer with an error status becomes an error with that status. 401 must be of
-/// kind [`Auth`](ErrorKind::Auth) and 429 of kind [`RateLimited`](ErrorKind::RateLimited). Requests
-/// may be retried after 429, 500 and 503, but not after 400, 401 and 404.
+/// Checks that an answer with an error status becomes an error with that status. The status 401
+/// must become an error of the kind [`Auth`](ErrorKind::Auth), and 429 of the kind
+/// [`RateLimited`](ErrorKind::RateLimited). Requests may be retried after 429, 500 and 503, but not
+/// after 400, 401 and 404.
 pub(super) async fn an_error_status_is_an_error_of_that_status<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -47,8 +48,8 @@ pub(super) async fn an_error_status_is_an_error_of_that_status<S: Subject>(
     Ok(())
 }
 
-/// Checks that the error has the seconds of a `retry-after`, and that a provider that retries waits
-/// at least this number of seconds.
+/// Checks that the error contains the number of seconds from `retry-after`, and that a provider
+/// that retries waits at least this number of seconds.
 pub(super) async fn the_time_to_wait_is_the_servers<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -77,8 +78,8 @@ pub(super) async fn the_time_to_wait_is_the_servers<S: Subject>(
     }
 }
 
-/// Checks that a request whose [`retries`](crate::Request::retries) forbid retries is sent only
-/// once.
+/// Checks that a request whose [`retries`](crate::Request::retries) setting forbids retries is sent
+/// only once.
 pub(super) async fn a_request_that_forbids_retries_is_sent_once<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -91,8 +92,8 @@ pub(super) async fn a_request_that_forbids_retries_is_sent_once<S: Subject>(
     read.expect_error("an answer with status 503").map(drop)
 }
 
-/// Checks that an error that the server reports within its answer is an error, not the end of a
-/// turn. The error must have the content before it as its [`PartialTurn`].
+/// Checks that an error that the server reports within its answer becomes an error, not the end of
+/// a turn. The error must contain the earlier content as its [`PartialTurn`].
 pub(super) async fn an_error_within_the_stream_is_an_error<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -111,7 +112,7 @@ pub(super) async fn an_error_within_the_stream_is_an_error<S: Subject>(
     ensure_that(kept == "Hello there.", || format!("the error carries {kept:?}"))
 }
 
-/// Checks that neither the provider's debug output nor an error contains the key, even if the
+/// Checks that neither the provider's debug output nor any error contains the key, even if the
 /// server repeats the key.
 pub(super) async fn no_error_and_no_debug_output_shows_the_key<S: Subject>(
     subject: &S,
@@ -151,7 +152,7 @@ pub(super) async fn no_error_and_no_debug_output_shows_the_key<S: Subject>(
     Ok(())
 }
 
-/// Returns the display and debug output of an error and its sources.
+/// Returns the display and debug output for an error and its sources.
 fn display_and_debug_text(error: &Error) -> String {
     let sources = std::iter::successors(error.source(), |&error| error.source());
     let sources: Vec<String> = sources.map(|error| format!(" {error} {error:?}")).collect();

@@ -1,4 +1,4 @@
-//! Claims about an interrupted answer.
+//! Checks how a provider handles an interrupted answer.
 
 use crate::error::ErrorKind;
 use crate::provider::Provider;
@@ -12,10 +12,10 @@ use crate::testing::provider_suite::server::{SuiteServer, bytes_part, stream_res
 use crate::testing::provider_suite::subject::Subject;
 use crate::turn::PartialTurn;
 
-/// Checks that an answer that is cut off before its end is an
-/// [`IncompleteTurn`](ErrorKind::IncompleteTurn) with a [`PartialTurn`] of the content so far. The
-/// answer is cut off at many positions, with and without a proper close of the connection. An
-/// answer that is cut off after its end must be complete.
+/// Checks that an answer that is cut off before its end becomes an
+/// [`IncompleteTurn`](ErrorKind::IncompleteTurn) error with a [`PartialTurn`] that contains the
+/// content so far. The answer is cut off at many positions, with and without a proper close of the
+/// connection. An answer that is cut off after its end must be complete.
 pub(super) async fn an_answer_that_breaks_off_is_an_error_with_what_was_said<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -43,8 +43,8 @@ pub(super) async fn an_answer_that_breaks_off_is_an_error_with_what_was_said<S: 
     Ok(())
 }
 
-/// Checks a turn whose answer was cut off. `is_open` means that the server sent all content but not
-/// the end; otherwise the server may have sent the end, too.
+/// Checks a turn whose answer was cut off. If `is_open` is true, the server sent all content but
+/// not the end; otherwise, it may have sent the end, too.
 fn check(read: ReadTurn, is_open: bool) -> Result<(), UnmetClaim> {
     let received = read.text();
     let error = match read.end {
@@ -64,7 +64,7 @@ fn check(read: ReadTurn, is_open: bool) -> Result<(), UnmetClaim> {
     })
 }
 
-/// Checks that no call of an interrupted answer runs, even if the interruption comes after the
+/// Checks that no call from an interrupted answer runs, even if the interruption comes after the
 /// call.
 pub(super) async fn a_call_of_an_answer_that_breaks_off_does_not_run<S: Subject>(
     subject: &S,

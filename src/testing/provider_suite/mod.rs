@@ -1,9 +1,10 @@
-//! Contract tests for every provider that talks to a server, for authors of a
+//! Contract tests for any provider that communicates with a server, for authors of a
 //! [`Provider`](crate::provider::Provider) or of a [wire](crate::provider::HttpProvider).
 //!
-//! A [`Subject`] creates the provider and writes the answers of its server. Each claim starts such
-//! a server on the loopback device. [`check`] checks all claims, and
-//! [`provider_suite!`](crate::provider_suite) creates a test for each claim, named after the claim.
+//! A [`Subject`] creates the provider and writes its server's answers. The suite consists of
+//! claims, each of which is one requirement that the suite checks with a server on the loopback
+//! device. [`check`] checks all claims, and [`provider_suite!`](crate::provider_suite) creates a
+//! test for each claim, named after the claim.
 //!
 //! ```
 //! # #[cfg(feature = "http")] {
@@ -46,10 +47,10 @@
 //! # }
 //! ```
 //!
-//! The claims need a tokio runtime with I/O and time, whose clock is not paused. No claim waits for
-//! time to pass. A claim that waits for an event fails if the event does not happen within ten
-//! seconds. The suite does not check how far a provider reads ahead of its consumer, because that
-//! cannot be distinguished from buffering in the sockets.
+//! The suite needs a tokio runtime that has I/O and time enabled and whose clock is not paused. No
+//! check waits for time to pass. A check that waits for an event fails if the event does not happen
+//! within ten seconds. The suite does not check how far a provider reads ahead of its consumer,
+//! because reading ahead cannot be distinguished from buffering in the sockets.
 
 mod report;
 mod subject;
@@ -78,12 +79,12 @@ use self::{
     response_claims::*,
 };
 
-/// Creates a module with a test for each claim of the [suite](crate::testing::provider_suite) of
-/// providers.
+/// Creates a module that contains a test for each claim in the
+/// [suite](crate::testing::provider_suite) of provider tests.
 ///
 /// The macro takes a name for the module and an expression that creates a
-/// [`Subject`](crate::testing::provider_suite::Subject). The tests are `#[tokio::test]`s, so the
-/// crate that uses the macro needs tokio with `macros` and `rt`.
+/// [`Subject`](crate::testing::provider_suite::Subject). The tests are `#[tokio::test]` functions,
+/// so the crate that uses the macro needs tokio with the features `macros` and `rt`.
 ///
 /// ```
 /// # struct Mine;
@@ -149,14 +150,14 @@ macro_rules! provider_suite {
     };
 }
 
-/// Checks all claims, one after the other.
+/// Checks all claims, one after another.
 ///
-/// The function does not panic on failures; see [`Report::assert`].
+/// The function does not panic if a claim fails; see [`Report::assert`].
 pub async fn check<S: Subject>(subject: &S) -> Report {
     run_claim(subject, None).await
 }
 
-/// Checks one claim, by the name of its test. An unknown name is a failure.
+/// Checks a single claim, given the name of its test. An unknown name counts as a failure.
 pub async fn check_claim<S: Subject>(subject: &S, claim: &str) -> Report {
     let mut report = run_claim(subject, Some(claim)).await;
     if report.is_empty() {

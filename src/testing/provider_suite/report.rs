@@ -1,4 +1,4 @@
-//! The results of the claims.
+//! Reports the results of the suite's checks.
 
 use std::fmt;
 use std::future::Future;
@@ -6,18 +6,18 @@ use std::future::Future;
 use crate::error::panic_to_error_async;
 use crate::testing::provider_suite::subject::Subject;
 
-/// The reason why a claim was not confirmed.
+/// The reason why a check did not pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum UnmetClaim {
-    /// The claim was not checked, for the reason in this text.
+    /// The check was skipped, for the reason in this string.
     Skipped(String),
-    /// The claim does not hold. The text describes the expected and the actual behaviour.
+    /// The check failed. The string describes the expected and the actual behaviour.
     Failed(String),
 }
 
-/// The result of each claim, in the order in which the claims were checked. The `Display` output
-/// has one line for each claim.
+/// The result of each check, in the order in which the checks ran. The `Display` output has one
+/// line per check.
 #[derive(Clone, Debug, Default)]
 #[must_use = "a claim that failed is only in here"]
 pub struct Report {
@@ -25,12 +25,12 @@ pub struct Report {
 }
 
 impl Report {
-    /// Returns the names of the claims that hold.
+    /// Returns the names of the checks that passed.
     pub fn passed(&self) -> impl Iterator<Item = &'static str> {
         self.claim_results.iter().filter(|(_, result)| result.is_ok()).map(|(claim, _)| *claim)
     }
 
-    /// Returns the claims that were not checked, each with the reason.
+    /// Returns the names of the checks that were skipped, each with the reason.
     pub fn skipped(&self) -> impl Iterator<Item = (&'static str, &str)> {
         self.claim_results.iter().filter_map(|(claim, result)| match result {
             Err(UnmetClaim::Skipped(why)) => Some((*claim, why.as_str())),
@@ -38,7 +38,7 @@ impl Report {
         })
     }
 
-    /// Returns the claims that do not hold, each with the actual behaviour.
+    /// Returns the names of the checks that failed, each with the actual behaviour.
     pub fn failed(&self) -> impl Iterator<Item = (&'static str, &str)> {
         self.claim_results.iter().filter_map(|(claim, result)| match result {
             Err(UnmetClaim::Failed(why)) => Some((*claim, why.as_str())),
@@ -46,11 +46,11 @@ impl Report {
         })
     }
 
-    /// Prints the skipped claims, and panics if a claim failed.
+    /// Prints the skipped checks, and panics if any check failed.
     ///
     /// # Panics
     ///
-    /// Panics if a claim failed; the message contains the complete report.
+    /// Panics if any check failed. The message contains the complete report.
     #[track_caller]
     pub fn assert(&self) {
         assert!(self.failed().next().is_none(), "the provider breaks its contract:\n{self}");
@@ -63,13 +63,13 @@ impl Report {
         self.claim_results.is_empty()
     }
 
-    /// Adds a failure for a claim name that the suite does not have.
+    /// Adds a failure for a claim name that is not in the suite.
     pub(super) fn fail_unknown_claim(&mut self, name: &str) {
         let why = format!("no claim has this name: `{name}`");
         self.claim_results.push(("check_claim", Err(UnmetClaim::Failed(why))));
     }
 
-    /// Checks a claim and adds its result. A panic of the provider is a failure of the claim.
+    /// Checks a claim and adds the result. If the provider panics, the check fails.
     pub(super) async fn run_check<S: Subject>(
         &mut self,
         subject: &S,
@@ -99,7 +99,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// Returns a failure with the text of `why` unless `holds` is true.
+/// Returns a failure with the text from `why` unless `holds` is true.
 pub(super) fn ensure_that(holds: bool, why: impl FnOnce() -> String) -> Result<(), UnmetClaim> {
     match holds {
         true => Ok(()),

@@ -1,4 +1,4 @@
-//! Claims about the requests, and about the time at which they are sent.
+//! Checks the requests that a provider sends, and when it sends them.
 
 use std::task::Poll;
 
@@ -37,7 +37,7 @@ pub(super) async fn nothing_is_sent_before_the_first_poll<S: Subject>(
     read_turn(turn).await?.turn().map(drop)
 }
 
-/// Checks that the same request, sent twice, has the same body.
+/// Checks that the same request, sent twice, has the same body both times.
 pub(super) async fn the_same_request_is_sent_as_the_same_bytes<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -65,7 +65,7 @@ async fn history_with_open_call<S: Subject>(
 /// Checks that the request after a tool call starts with the complete previous request, followed by
 /// the call and its result.
 ///
-/// JSON bodies are compared value by value, where arrays may only grow at their end.
+/// JSON bodies are compared value by value. Arrays may grow only at the end.
 pub(super) async fn the_next_request_begins_with_the_one_before<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -97,8 +97,8 @@ pub(super) async fn the_next_request_begins_with_the_one_before<S: Subject>(
     }
 }
 
-/// Checks that `after` equals `before` with additional elements at the ends of arrays. An `Err` is
-/// the place of the first other difference.
+/// Checks that `after` equals `before` except for additional elements at the ends of arrays. An
+/// `Err` contains the place of the first other difference.
 fn check_extends(before: &Value, after: &Value, place: &str) -> Result<(), String> {
     match (before, after) {
         (Value::Object(before), Value::Object(after)) => {
@@ -115,7 +115,7 @@ fn check_extends(before: &Value, after: &Value, place: &str) -> Result<(), Strin
     }
 }
 
-/// Checks that a call without a result is answered as interrupted when the history is sent.
+/// Checks that a call without a result gets an interrupted result when the history is sent.
 pub(super) async fn an_open_call_is_answered_before_it_is_sent<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -129,8 +129,8 @@ pub(super) async fn an_open_call_is_answered_before_it_is_sent<S: Subject>(
     })
 }
 
-/// Checks that a request that names a model is sent to that model, not to the provider's default
-/// model.
+/// Checks that a request that names a model is sent to the named model, not to the provider's
+/// default model.
 pub(super) async fn the_model_that_a_request_names_is_asked<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -146,11 +146,11 @@ pub(super) async fn the_model_that_a_request_names_is_asked<S: Subject>(
 }
 
 /// Checks that a turn that is dropped after any number of polls closes its connection, and that
-/// nothing is sent after the drop.
+/// nothing is sent after the turn is dropped.
 pub(super) async fn a_dropped_turn_closes_its_connection<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
-    /// The maximum number of polls, which is more than any turn with two words needs.
+    /// The maximum number of polls, more than any two-word turn needs.
     const MAX_POLLS: usize = 1_000;
     let begun = response_body_or_skip(subject, "text", &[text("Hello "), text("there.")])?;
     let response = stream_response(subject, vec![bytes_part(&begun), BodyPart::Hang]);
@@ -174,7 +174,7 @@ pub(super) async fn a_dropped_turn_closes_its_connection<S: Subject>(
 }
 
 /// Polls a turn at most `polls` times, until all of its text has arrived. Returns whether all of
-/// the text has arrived.
+/// the text arrived.
 async fn poll_up_to(turn: &mut TurnStream, polls: usize) -> Result<bool, UnmetClaim> {
     let mut received = String::new();
     for left in (0..polls).rev() {

@@ -1,4 +1,4 @@
-//! Claims about the content of an answer, and about the turn that represents the answer.
+//! Checks an answer's content, and the turn that represents the answer.
 
 use futures::StreamExt;
 use serde_json::Value;
@@ -19,7 +19,7 @@ use crate::testing::provider_suite::subject::Subject;
 use crate::turn::{PartialTurn, TurnEvent};
 use crate::usage::Usage;
 
-/// Texts that are hard to decode, because they have characters of several bytes or JSON escapes.
+/// Texts that are hard to decode, because they contain multi-byte characters or JSON escapes.
 const TRICKY_TEXTS: [&str; 3] =
     ["Grüße, 世界 🦀 ", "\"quoted\" \\ and\n\ttabbed, ", "data: [DONE]"];
 
@@ -28,7 +28,7 @@ fn parsed_arguments(arguments: &str) -> Option<Value> {
     serde_json::from_str(arguments).ok()
 }
 
-/// Returns an answer with as much of text, reasoning, calls and usage as the wire can express.
+/// Returns an answer with text, reasoning, calls and usage, as far as the wire can express them.
 fn rich_response_body<S: Subject>(subject: &S) -> Result<Vec<u8>, UnmetClaim> {
     let reasoning = [Piece::Reasoning("Hm. ".to_owned())];
     let words = [text("Hello "), text("thére.")];
@@ -54,12 +54,13 @@ fn rich_response_body<S: Subject>(subject: &S) -> Result<Vec<u8>, UnmetClaim> {
         .unwrap_or_else(|| response_body_or_skip(subject, "text", &[stop_piece()]))
 }
 
-/// Returns the content of items, without the items that only their provider reads.
+/// Returns the content of items, without any items that only their provider reads.
 fn item_kinds(items: &[Item]) -> Vec<&ItemKind> {
     items.iter().map(|item| &item.kind).filter(|kind| !matches!(kind, ItemKind::Other)).collect()
 }
 
-/// Checks that a complete answer is a turn with one `TurnComplete`, followed by no other event.
+/// Checks that a complete answer becomes a turn with one `TurnComplete`, followed by no other
+/// event.
 pub(super) async fn a_whole_answer_is_one_complete_turn<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -111,7 +112,7 @@ pub(super) async fn a_turn_is_the_sum_of_its_events<S: Subject>(
     })
 }
 
-/// Checks that text arrives as it was sent, with any characters.
+/// Checks that text arrives exactly as it was sent, whatever characters it contains.
 pub(super) async fn text_comes_as_the_server_wrote_it<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -144,8 +145,8 @@ pub(super) async fn reasoning_is_not_text<S: Subject>(subject: &S) -> Result<(),
     ensure_that(turn.text() == "Done.", || format!("the text is {:?}", turn.text()))
 }
 
-/// Checks that the turn is the same if its bytes arrive one by one, in small chunks, or in two
-/// parts that are split at any of many positions.
+/// Checks that the turn is the same whether its bytes arrive one by one, in small chunks, or in two
+/// parts. The two parts are split at many different positions.
 pub(super) async fn a_turn_does_not_depend_on_how_its_bytes_are_cut<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -174,8 +175,8 @@ pub(super) async fn a_turn_does_not_depend_on_how_its_bytes_are_cut<S: Subject>(
     Ok(())
 }
 
-/// Checks that a call has its name and its arguments, and, if the wire has ids, the id from the
-/// server.
+/// Checks that a call has its name and its arguments, and, if the wire supports ids, the server's
+/// id.
 pub(super) async fn a_call_comes_whole<S: Subject>(subject: &S) -> Result<(), UnmetClaim> {
     let body = response_body_or_skip(
         subject,
@@ -198,8 +199,8 @@ pub(super) async fn a_call_comes_whole<S: Subject>(subject: &S) -> Result<(), Un
     ensure_that(turn.calls().veto().is_none(), || "the call may not run".to_owned())
 }
 
-/// Checks that two calls of a turn have two different ids, even if the server gives both calls the
-/// same id.
+/// Checks that two calls in a turn have different ids, even if the server gives both calls the same
+/// id.
 pub(super) async fn each_call_of_a_turn_has_an_id_of_its_own<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -225,7 +226,7 @@ pub(super) async fn each_call_of_a_turn_has_an_id_of_its_own<S: Subject>(
 }
 
 /// Checks that a call's id differs from the ids of all calls in the history, even if the server
-/// repeats an id of the history.
+/// repeats an id from the history.
 pub(super) async fn no_call_has_an_id_of_the_history<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -247,7 +248,7 @@ pub(super) async fn no_call_has_an_id_of_the_history<S: Subject>(
     ensure_that(ids.len() == 3, || format!("three calls have the ids {ids:?}"))
 }
 
-/// Checks that the turn has the stop reason that the server sent.
+/// Checks that the turn contains the stop reason that the server sent.
 pub(super) async fn the_stop_reason_is_what_the_server_said<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -269,7 +270,7 @@ pub(super) async fn the_stop_reason_is_what_the_server_said<S: Subject>(
     }
 }
 
-/// Checks that the turn has the token counts that the server sent.
+/// Checks that the turn contains the token counts that the server sent.
 pub(super) async fn the_usage_is_what_the_server_counted<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {

@@ -1,4 +1,4 @@
-//! The requests of the suite, and helpers to read the turns that answer them.
+//! The suite's requests, and helpers to read the turns that answer them.
 
 use std::sync::{Arc, Mutex};
 
@@ -24,14 +24,14 @@ use crate::turn::{Turn, TurnEvent};
 
 /// The user's message in every request.
 pub(super) const USER_TEXT: &str = "suite-user-4711";
-/// A value in the arguments of calls.
+/// A value that calls contain in their arguments.
 pub(super) const ARGUMENT_VALUE: &str = "suite-argument-0815";
 /// The result of each call.
 pub(super) const RESULT_TEXT: &str = "suite-result-1234";
 /// The id of each call.
 pub(super) const CALL_ID: &str = "call_suite1";
 
-/// Returns the tool that the model calls in the claims.
+/// Returns the tool that the model calls in the suite's tests.
 pub(super) fn sample_tool() -> ToolSpec {
     ToolSpec::new(
         "look_up",
@@ -44,14 +44,14 @@ pub(super) fn sample_tool() -> ToolSpec {
     )
 }
 
-/// Creates a request for this history, with retries disabled.
+/// Creates a request that contains this history and has retries disabled.
 pub(super) fn request_about(history: History) -> Request {
     let options = Options { cache: Cache::Off, ..Options::default() };
     let request = Request::new(history).with_system("Be brief.").with_tools([sample_tool()]);
     request.with_options(options).with_retries(Retries::none())
 }
 
-/// Returns a history with only a user message.
+/// Returns a history that contains only a user message.
 pub(super) fn sample_history() -> History {
     History::from_items("suite", [Item::user(USER_TEXT)])
 }
@@ -83,7 +83,8 @@ pub(super) fn response_body_or_skip<S: Subject>(
     subject.response_body(pieces).ok_or_else(skipped)
 }
 
-/// Returns an answer of these pieces, or skips the claim if the wire cannot express the answer.
+/// Returns an answer that consists of these pieces, or skips the claim if the wire cannot express
+/// it.
 pub(super) fn response_of_pieces<S: Subject>(
     subject: &S,
     what: &str,
@@ -92,12 +93,12 @@ pub(super) fn response_of_pieces<S: Subject>(
     Ok(stream_response(subject, vec![bytes_part(&response_body_or_skip(subject, what, pieces)?)]))
 }
 
-/// Returns a complete answer with text.
+/// Returns a complete answer that contains text.
 pub(super) fn text_response<S: Subject>(subject: &S) -> Result<HttpResponse, UnmetClaim> {
     response_of_pieces(subject, "text", &[text("Hello "), text("there."), stop_piece()])
 }
 
-/// Returns a complete answer with a call.
+/// Returns a complete answer that contains a call.
 pub(super) fn tool_call_response<S: Subject>(subject: &S) -> Result<HttpResponse, UnmetClaim> {
     response_of_pieces(
         subject,
@@ -108,14 +109,14 @@ pub(super) fn tool_call_response<S: Subject>(subject: &S) -> Result<HttpResponse
 
 /// A turn that was read to its end.
 pub(super) struct ReadTurn {
-    /// All events of the turn, without a final `TurnComplete`.
+    /// All of the turn's events, without a final `TurnComplete`.
     pub(super) events: Vec<TurnEvent>,
     /// The complete turn, or the error with which the turn ended.
     pub(super) end: Result<Arc<Turn>, Error>,
 }
 
 impl ReadTurn {
-    /// Returns the turn, or a failure if the turn is not complete.
+    /// Returns the turn, or a failure if it is not complete.
     pub(super) fn turn(self) -> Result<Arc<Turn>, UnmetClaim> {
         self.end.map_err(|error| {
             UnmetClaim::Failed(format!(
@@ -125,7 +126,7 @@ impl ReadTurn {
         })
     }
 
-    /// Returns the error of the turn, or a failure if the turn has no error.
+    /// Returns the turn's error, or a failure if the turn has no error.
     pub(super) fn expect_error(self, what: &str) -> Result<Error, UnmetClaim> {
         match self.end {
             Err(error) => Ok(error),
@@ -135,7 +136,7 @@ impl ReadTurn {
         }
     }
 
-    /// Returns the text of the deltas.
+    /// Returns the text from the deltas.
     pub(super) fn text(&self) -> String {
         self.events.iter().filter_map(text_delta).collect()
     }
@@ -175,7 +176,7 @@ pub(super) async fn send_and_read<S: Subject>(
     read_turn(server.provider(subject).stream_turn(request_about(sample_history()))).await
 }
 
-/// Returns the turn for an answer of these pieces.
+/// Returns the turn that results from an answer that consists of these pieces.
 pub(super) async fn read_turn_of_pieces<S: Subject>(
     subject: &S,
     what: &str,
@@ -184,7 +185,8 @@ pub(super) async fn read_turn_of_pieces<S: Subject>(
     send_and_read(subject, response_of_pieces(subject, what, pieces)?).await
 }
 
-/// Runs an agent that has the sample tool. Also returns the arguments with which the tool ran.
+/// Runs an agent that has the sample tool. Also returns the arguments that the tool was called
+/// with.
 pub(super) async fn run_agent<S: Subject>(
     subject: &S,
     server: &SuiteServer,
@@ -202,11 +204,11 @@ pub(super) async fn run_agent<S: Subject>(
     Ok((outcome, ran))
 }
 
-/// Returns the positions at which an answer is cut. A short answer is cut at all positions. A long
-/// answer is cut around line ends, where frames start and end, and at other positions at equal
-/// distances.
+/// Returns the positions at which to cut an answer. A short answer is cut at all positions. A long
+/// answer is cut around line endings, where frames start and end, and at other, evenly spaced
+/// positions.
 pub(super) fn cut_positions(body: &[u8]) -> Vec<usize> {
-    /// The number of positions at equal distances.
+    /// The number of evenly spaced positions.
     const MAX_CUTS: usize = 128;
     let distance = body.len().div_ceil(MAX_CUTS).max(1);
     let is_line_end = |at: usize| body.get(at) == Some(&b'\n');

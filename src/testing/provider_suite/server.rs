@@ -1,4 +1,4 @@
-//! The server that the provider of a claim talks to.
+//! The server that the provider under test sends its requests to.
 
 use std::future::Future;
 use std::io;
@@ -14,7 +14,7 @@ use crate::testing::http::{BodyPart, HttpRequest, HttpResponse, LoopbackServer};
 use crate::testing::provider_suite::report::UnmetClaim;
 use crate::testing::provider_suite::subject::Subject;
 
-/// The API key of every provider in the suite.
+/// The API key that every provider in the suite uses.
 pub(super) const API_KEY: &str = "suite-key-5b1f0c9d2e7a4836";
 
 /// The time limit for an event that a claim waits for.
@@ -23,11 +23,11 @@ const CLAIM_TIMEOUT: Duration = Duration::from_secs(10);
 /// The path of the requests that the suite itself sends.
 const PROBE_PATH: &str = "/provider-suite-probe";
 
-/// A server that answers the requests of a provider.
+/// A server that answers a provider's requests.
 pub(super) struct SuiteServer(LoopbackServer);
 
 impl SuiteServer {
-    /// Starts a server that sends these answers in order, and repeats the last answer.
+    /// Starts a server that sends these answers in order, and then repeats the last answer.
     pub(super) async fn start(answers: Vec<HttpResponse>) -> Result<Self, UnmetClaim> {
         let asked = AtomicUsize::new(0);
         let server = LoopbackServer::start(move |request| match request.path.as_str() {
@@ -46,12 +46,12 @@ impl SuiteServer {
         subject.provider(&self.0.url(), API_KEY)
     }
 
-    /// Returns the requests of the provider so far.
+    /// Returns the requests that the provider has sent so far.
     pub(super) fn requests(&self) -> Vec<HttpRequest> {
         self.0.requests().into_iter().filter(|request| request.path != PROBE_PATH).collect()
     }
 
-    /// Returns the body of the provider's request number `n`, starting at 0, as text.
+    /// Returns the body of the provider's request with the index `n`, starting at 0, as text.
     pub(super) fn request_body(&self, n: usize) -> Result<String, UnmetClaim> {
         let requests = self.requests();
         let request = requests.get(n);
@@ -61,7 +61,7 @@ impl SuiteServer {
         Ok(String::from_utf8_lossy(&request.body).into_owned())
     }
 
-    /// Waits until the server has received everything that was sent before. To do so, the suite
+    /// Waits until the server has received everything that was sent so far. To do so, the suite
     /// sends a request of its own and waits for the answer.
     pub(super) async fn wait_for_requests(&self) -> Result<(), UnmetClaim> {
         let probe = async {
@@ -103,7 +103,7 @@ pub(super) fn bytes_part(bytes: &[u8]) -> BodyPart {
     BodyPart::Bytes(Bytes::copy_from_slice(bytes))
 }
 
-/// Waits for an event within the time limit. `what` names the event in a failure.
+/// Waits for an event within the time limit. `what` names the event in the failure message.
 pub(super) async fn with_timeout<F: Future>(
     what: &str,
     future: F,

@@ -1,4 +1,4 @@
-//! Decides which calls of a turn may run, and answers the other calls.
+//! Decides which calls in a turn may run, and answers the other calls.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -17,19 +17,19 @@ use crate::tool::{Permission, PermissionDecision, PreparedCall, Tool, Verdict};
 /// Decides whether each queued call runs: finds its tool, prepares its arguments, asks the policy,
 /// and waits for an approval.
 pub(super) struct Admission {
-    /// Calls that have not been checked yet, in call order, with their indices in the turn.
+    /// Calls that have not been checked yet, in call order, each with its index in the turn.
     queue: VecDeque<(usize, ToolCall)>,
     call_limit: CallLimit,
     /// The call that the policy is deciding on. The request is boxed, since most policies decide
     /// without waiting.
     permission_request: Option<Box<PermissionRequest>>,
-    /// Calls that wait for a verdict, in call order.
+    /// Calls that are waiting for a verdict, in call order.
     awaiting_verdict: Vec<ReadyCall>,
 }
 
 /// The result of one admission step.
 pub(super) enum AdmissionStep {
-    /// The call starts as soon as there is a slot for it.
+    /// The call starts as soon as a slot is free for the call.
     Allowed(ReadyCall),
     /// The call is answered without running.
     Answered(AnsweredCall),
@@ -43,7 +43,7 @@ pub(super) enum AdmissionStep {
 
 /// The limit on the number of calls that start.
 struct CallLimit {
-    /// The number of calls of the run that may still start; `None` means that there is no limit.
+    /// The number of calls in the run that may still start, or `None` if the number is not limited.
     remaining: Option<u32>,
     /// The answer to calls that exceed the limit.
     refusal: Refusal,
@@ -112,7 +112,7 @@ impl Admission {
                     && let Some(Verdict::Output(output)) =
                         calls.policy.call_policy(|gate| gate.verdict(&call))?
                 {
-                    // The verdict is also applied if the call could not run any more.
+                    // The verdict is also applied if the call could no longer run.
                     let result = output.into_result_for(&call);
                     return Ok(AdmissionStep::Answered(AnsweredCall { index: at, call, result }));
                 }
@@ -150,7 +150,7 @@ impl Admission {
         (waits || places.has_slot_for(tool)).then(|| self.queue.pop_front())?
     }
 
-    /// Applies the decision of the policy to a call.
+    /// Applies the policy's decision to a call.
     fn apply_permission(
         &mut self,
         calls: &mut TurnCalls,
@@ -234,14 +234,15 @@ impl Admission {
         self.permission_request.is_some()
     }
 
-    /// Returns whether the run waits for a decision of the policy or for an approval.
+    /// Returns whether the run is waiting for the policy's decision or for an approval.
     pub(super) fn must_wait(&self, calls: &mut TurnCalls) -> Result<bool, Error> {
         let asked = self.awaiting_verdict.iter().any(|candidate| !candidate.tool.is_external());
         Ok(self.permission_request.is_some()
             || (asked && calls.policy.call_policy(|gate| gate.waits_for_verdicts())?))
     }
 
-    /// Returns the calls that wait for a verdict, in call order, with their indices.
+    /// Returns the calls that are waiting for a verdict, in call order, each with its index in the
+    /// turn.
     pub(super) fn awaiting_verdict(&self) -> impl Iterator<Item = (usize, &ToolCall)> {
         self.awaiting_verdict.iter().map(|candidate| (candidate.index, &candidate.call))
     }
@@ -268,7 +269,7 @@ impl Admission {
     }
 
     /// Returns whether a call is held back because calls that wait for a verdict may use up the
-    /// remaining calls of the limit.
+    /// calls that remain within the limit.
     fn must_defer(&self, tool: &Tool) -> bool {
         let Some(left) =
             self.call_limit.remaining.filter(|left| self.call_limit.defers_calls && *left > 0)
@@ -330,7 +331,7 @@ fn find_admitted(calls: &TurnCalls, at: usize, call: &ToolCall) -> Option<Admiss
     })
 }
 
-/// Finds the tool of a call that may run according to the turn, the toolkit and its arguments, and
+/// Finds the tool for a call, if the turn, the toolkit and the arguments allow the call to run, and
 /// prepares the call. Repaired arguments replace the arguments of `call`.
 fn validate_call(
     calls: &mut TurnCalls,
@@ -364,8 +365,8 @@ fn validate_call(
     }))
 }
 
-/// Requests replacement arguments from the policy for arguments that do not fit, and prepares the
-/// replacement once.
+/// Requests replacements for invalid arguments from the policy, and tries once to prepare the call
+/// with the replacement.
 fn repair_arguments(
     calls: &mut TurnCalls,
     tool: &Tool,

@@ -1,4 +1,4 @@
-//! The execution of admitted calls, from waiting for a slot to the result.
+//! Executes admitted calls, from waiting for a slot to the result.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use crate::tool::run::policy_handle::{HeldSlot, PolicyFuture};
 use crate::tool::run::running_call::{CallUpdate, RunningCall};
 use crate::tool::run::turn_calls::{ReadyCall, TurnCalls};
 
-/// Runs each admitted call from the moment when it has a slot until it has its result.
+/// Runs each admitted call from the moment that it gets a slot until its result arrives.
 pub(super) struct CallExecutor {
-    /// Calls that start as soon as there is a slot, in call order.
+    /// Calls that start as soon as a slot is free, in call order.
     ready_calls: VecDeque<ReadyCall>,
-    /// The future of the policy's slot that the first ready call waits for, with the index of that
-    /// call in the turn.
+    /// The future for the policy's slot that the first ready call is waiting for, with the call's
+    /// index in the turn.
     pending_slot: Option<(usize, PolicyFuture<HeldSlot>)>,
     slots: ConcurrencySlots,
     running: SelectAll<RunningCall>,
@@ -40,7 +40,7 @@ impl CallExecutor {
         }
     }
 
-    /// Adds a call that starts as soon as there is a slot, in call order.
+    /// Adds a call that starts as soon as a slot is free, in call order.
     pub(super) fn enqueue(&mut self, candidate: ReadyCall) {
         let place = self.ready_calls.partition_point(|other| other.index < candidate.index);
         self.ready_calls.insert(place, candidate);
@@ -62,7 +62,7 @@ impl CallExecutor {
         self.ready_calls.pop_front()
     }
 
-    /// Starts the [next](Self::peek_next) call as soon as it has its slot. If the returned update
+    /// Starts the [next](Self::peek_next) call as soon as it gets its slot. If the returned update
     /// is an answer, the tool has not run.
     pub(super) fn start_next(
         &mut self,

@@ -1,4 +1,4 @@
-//! A journal of a turn's calls, for a durable runtime that stores their results.
+//! A journal for a turn's calls, used by a durable runtime that stores the results of the calls.
 
 use std::task::{Context, Poll};
 
@@ -9,7 +9,7 @@ use crate::item::{ToolCall, ToolResult};
 use crate::tool::Tool;
 use crate::tool::run::saved_calls::{ReplayedCalls, SavedCalls};
 
-/// Decides when the calls of a turn start, and stores their results.
+/// Decides when the calls in a turn start, and stores their results.
 ///
 /// The run first admits each call: it finds the call's tool, checks the arguments, and invokes
 /// hooks and approvals. Calls that may run are [announced](Self::announce). No announced call
@@ -31,14 +31,14 @@ pub(crate) trait CallJournal: Send + Sync {
     /// Reports that a started call has ended or was dropped.
     fn end(&self, call_id: &str);
 
-    /// Reports that all events of an earlier attempt have been emitted again.
+    /// Reports that all events from an earlier attempt have been emitted again.
     fn on_repeated(&self);
 
-    /// Waits until the results of the calls are stored, after all calls have ended.
+    /// Waits, after all calls have ended, until their results are stored.
     fn poll_kept(&self, cx: &mut Context<'_>) -> Poll<()>;
 }
 
-/// How the calls of a turn begin, which states whether the calls run.
+/// Describes how the calls in a turn begin, including whether they run.
 #[cfg_attr(not(feature = "durable"), expect(dead_code, reason = "the feature creates them"))]
 pub(crate) enum CallsBegin {
     /// The calls run. An earlier attempt announced the listed calls, with these arguments, and
@@ -50,10 +50,10 @@ pub(crate) enum CallsBegin {
     Ended(Vec<Event>),
 }
 
-/// How a call starts, which states whether its tool runs.
+/// Describes how a call starts, including whether its tool runs.
 #[cfg_attr(not(feature = "durable"), expect(dead_code, reason = "the feature creates them"))]
 pub(crate) enum CallStart {
-    /// The tool of the call runs.
+    /// The call's tool runs.
     Run,
     /// The call has run elsewhere, with this result.
     Result(ToolResult),
@@ -61,7 +61,7 @@ pub(crate) enum CallStart {
     Interrupted,
 }
 
-/// Replays the events of calls that were ended externally, and then stays pending forever.
+/// Replays the events from calls that were ended externally, and then stays pending forever.
 pub(super) fn replayed_until_end(events: Vec<Event>) -> ReplayedCalls {
     let events = events.into_iter().filter_map(|event| match event {
         Event::Tool(event) => Some(event),

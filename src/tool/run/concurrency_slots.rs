@@ -2,7 +2,7 @@
 
 use crate::tool::Tool;
 
-/// The slots for the concurrent calls of a turn.
+/// The slots for a turn's concurrent calls.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ConcurrencySlots {
     limit: usize,
@@ -17,14 +17,15 @@ impl ConcurrencySlots {
         Self { limit, in_use: 0, is_exclusive: false, is_unlimited: false }
     }
 
-    /// Creates slots for any number of concurrent calls, including exclusive calls. The journal
-    /// decides instead when calls start.
+    /// Creates slots for any number of concurrent calls, including exclusive calls. Instead of the
+    /// slots, the journal decides when calls start.
     #[cfg(feature = "durable")]
     pub(super) fn unlimited() -> Self {
         Self { is_unlimited: true, ..Self::new(usize::MAX) }
     }
 
-    /// Returns whether a call of this tool could start now. An unknown tool only needs a free slot.
+    /// Returns whether a call to this tool could start now. A call to an unknown tool only needs a
+    /// free slot.
     pub(super) fn has_slot_for(&self, tool: Option<&Tool>) -> bool {
         match tool.is_some_and(Tool::is_exclusive) {
             _ if self.is_unlimited => true,

@@ -1,5 +1,5 @@
-//! The run of a turn's calls until the next request. `tool_run` combines three parts: admission
-//! (may a call run?), execution (the call runs) and the collection of results.
+//! Runs a turn's calls, until the next request. `tool_run` combines three parts: admission
+//! (deciding whether a call may run), execution (running the call) and the collection of results.
 
 mod tool_run;
 

@@ -1,4 +1,4 @@
-//! The optional policy of a run, with its panics caught.
+//! A run's optional policy, whose panics are caught.
 
 use std::any::Any;
 use std::task::{Context, Poll};
@@ -10,12 +10,12 @@ use crate::error::{Error, ErrorKind, panic_to_error};
 use crate::item::{ToolCall, ToolResult};
 use crate::tool::ToolPolicy;
 
-/// The policy of a run, if there is a policy. Without a policy, each method returns the default of
-/// its type. A panic in the policy becomes an error.
+/// A run's policy, if any. Without a policy, each method returns the default value of its return
+/// type. A panic in the policy becomes an error.
 #[derive(Default)]
 pub(super) struct PolicyHandle(Option<Box<dyn ToolPolicy>>);
 
-/// A future of the policy. The inner future is dropped when it is ready.
+/// A future from the policy. The inner future is dropped once it completes.
 pub(super) struct PolicyFuture<T>(Option<BoxFuture<'static, T>>);
 
 /// The concurrency slot that a call occupies while it runs.
@@ -81,7 +81,7 @@ impl<T> PolicyFuture<T> {
         Ok(polled)
     }
 
-    /// Drops the future before it is ready.
+    /// Drops the future before it completes.
     pub(super) fn cancel(&mut self) -> Result<(), Error> {
         let future = self.0.take();
         catch_policy_panic(|| drop(future))

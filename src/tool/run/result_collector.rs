@@ -1,4 +1,4 @@
-//! Collects the results of a turn's calls.
+//! Collects the results from a turn's calls.
 
 use std::slice;
 use std::sync::Arc;
@@ -14,13 +14,14 @@ use crate::tool::{Suspension, Tool};
 pub struct ToolRunOutcome {
     /// The history at the start of the run, followed by the turn and the results in call order.
     ///
-    /// In the history, results have the tool names that the model used in the calls.
+    /// In this history, each result contains the tool name that the model used in the call.
     pub history: History,
-    /// The results, in call order, with the tool names that the events have.
+    /// The results, in call order, with the same tool names as in the events.
     pub results: Vec<ToolResult>,
-    /// The calls that wait for a verdict or an external result, in call order, with the arguments
-    /// that would run. A call whose sub-agent was suspended is not listed itself. Instead, the
-    /// calls that the sub-agent waits for are listed, each with the path to it.
+    /// The calls that are waiting for a verdict or an external result, in call order, with the
+    /// arguments that their tools would receive. A call whose sub-agent was suspended is not listed
+    /// itself. Instead, the calls that the sub-agent is waiting for are listed, each with the path
+    /// to that call.
     pub pending: Vec<PendingCall>,
     /// The ids of the answered calls whose tools are [pollable](crate::Tool::pollable).
     pub pollable_call_ids: Vec<String>,
@@ -34,16 +35,16 @@ pub struct ToolRunOutcome {
 #[derive(Debug, Default)]
 pub(super) struct ResultCollector {
     results: Vec<(usize, ToolResult)>,
-    /// The suspended sub-agents of calls that stay open, with the ids of these calls and their
-    /// indices in the turn.
+    /// The calls that stay open because their sub-agents are suspended: each call's index in the
+    /// turn, its id, and the suspension.
     suspended_calls: Vec<(usize, String, Suspension)>,
     /// The error with which the policy ended the run.
     error: Option<Error>,
 }
 
 impl ResultCollector {
-    /// Stores a result after the policy and the toolkit have changed it, and returns the event of
-    /// the result.
+    /// Lets the policy and the toolkit change a result, stores the result, and returns the result's
+    /// event.
     pub(super) fn emit_result(&mut self, calls: &mut TurnCalls, ended: AnsweredCall) -> ToolEvent {
         let AnsweredCall { index: at, call, mut result } = ended;
         let redact = |json: &mut RawJson| {
@@ -80,7 +81,7 @@ impl ResultCollector {
         self.error = looked.err().or(self.error.take());
     }
 
-    /// Stores a suspension, which leaves its call open, and returns the event of the suspension.
+    /// Stores a suspension, which leaves its call open, and returns the suspension's event.
     pub(super) fn emit_suspended(
         &mut self,
         at: usize,
@@ -134,7 +135,7 @@ impl ResultCollector {
         pending.into_iter().flat_map(|(_, calls)| calls).collect()
     }
 
-    /// Builds the outcome. `told` reads the history from the place where the events were written.
+    /// Builds the outcome. `told` reads the history to which the events were written.
     pub(super) fn finish(
         mut self,
         calls: TurnCalls,
@@ -196,7 +197,7 @@ pub(crate) fn redact_each(
     redacted
 }
 
-/// Returns the evidence of a result as a mutable slice.
+/// Returns a result's evidence as a mutable slice.
 fn evidence_mut(result: &mut ToolResult) -> &mut [RawJson] {
     match &mut result.report {
         Some(report) if !report.evidence.is_empty() => &mut Arc::make_mut(report).evidence,
@@ -204,8 +205,8 @@ fn evidence_mut(result: &mut ToolResult) -> &mut [RawJson] {
     }
 }
 
-/// Limits the nesting depth of a value, even if a hook has set the value, because it is serialised
-/// and parsed again.
+/// Limits the nesting depth of a value, even if a hook has set the value, because the value is
+/// serialised and parsed again.
 fn limit_json_depth(json: &mut RawJson) {
     *json = json.clone().limit_depth();
 }

@@ -47,7 +47,7 @@ pub(super) enum CallUpdate {
 }
 
 impl RunningCall {
-    /// Starts a call, which keeps its slot until it ends. No code of the tool's stream runs before
+    /// Starts a call, which keeps its slot until it ends. No code in the tool's stream runs before
     /// the first poll.
     ///
     /// # Errors

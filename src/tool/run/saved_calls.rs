@@ -13,11 +13,11 @@ use crate::turn::TurnEvent;
 use crate::usage::Usage;
 
 /// The saved outcome of a turn's calls: their results, the calls that stay open, and the error that
-/// ended the run. Progress is left out. Of the events of sub-agents, only the token usage is saved.
+/// ended the run, if any. Progress is not saved. For sub-agents, only the token usage is saved.
 ///
 /// [`ToolRun::on_complete`](crate::tool::ToolRun::on_complete) passes the saved calls to a
-/// function, and [`ToolRun::with_saved_calls`](crate::tool::ToolRun::with_saved_calls) answers the
-/// same calls with them.
+/// function, and [`ToolRun::with_saved_calls`](crate::tool::ToolRun::with_saved_calls) uses the
+/// saved calls to answer the same calls.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SavedCalls {
@@ -35,10 +35,10 @@ pub(super) struct ReplayedCalls {
     pub(super) saved_calls: SavedCalls,
 }
 
-/// Collects the outcome of a run, and passes the outcome to a function.
+/// Collects a run's outcome, and passes the outcome to a function.
 pub(super) struct SaveCallback {
     saved: SavedCalls,
-    /// The token usage of sub-agents, by their calls.
+    /// The token usage of sub-agents, for each call that runs a sub-agent.
     nested_usage: Vec<NestedUsage>,
     callback: Box<dyn FnOnce(SavedCalls) + Send>,
 }
@@ -106,9 +106,9 @@ struct NestedUsage {
 }
 
 impl NestedUsage {
-    /// Creates an event with everything that a fold reads from the events of an ended sub-agent.
-    /// The event has the sub-agent's call id only if the call has a result. Otherwise, a fold of
-    /// the events would replace the sub-agent's history.
+    /// Creates an event that contains everything that a fold reads from the events of an ended
+    /// sub-agent. The event contains the sub-agent's call id only if the call has a result.
+    /// Otherwise, a fold of the events would replace the sub-agent's history.
     fn into_event(self, has_result: bool) -> Event {
         let Self { mut call_id, name, usage } = self;
         if !has_result {

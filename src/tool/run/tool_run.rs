@@ -1,4 +1,4 @@
-//! The run of one turn's calls.
+//! Runs one turn's calls.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -31,19 +31,19 @@ use crate::turn::Turn;
 /// Reads the history to which the events so far were written.
 type HistorySource = Box<dyn FnOnce() -> History + Send>;
 
-/// The run of one turn's calls, as a stream of their events, with one result for each call.
+/// Runs one turn's calls, and streams their events, with one result for each call.
 ///
-/// [`Toolkit::run`] and [`Toolkit::resume`] create a run. Dropping the run drops every running
-/// tool.
+/// [`Toolkit::run`] and [`Toolkit::resume`] create a `ToolRun`. Dropping the run drops every
+/// running tool.
 ///
 /// Tools advance only while the run is polled, so tools pause when the consumer of the run pauses.
-/// The time from an event to the next poll does not count towards the
-/// [timeouts](crate::Tool::with_timeout) of tools. Only a thread that a tool has started continues
-/// on its own; the thread can check [`is_cancelled`](crate::tool::ToolContext::is_cancelled).
+/// The time between an event and the next poll does not count towards the tools'
+/// [timeouts](crate::Tool::with_timeout). Only a thread that a tool has started continues on its
+/// own; such a thread can check [`is_cancelled`](crate::tool::ToolContext::is_cancelled).
 ///
-/// The stream ends when no call is running and the run does not wait for a verdict. With a
-/// [`ToolPolicy`], some calls may then be without a result; the outcome lists these calls as
-/// [`pending`](crate::tool::ToolRunOutcome::pending).
+/// The stream ends when no call is running and the run is not waiting for a verdict. With a
+/// [`ToolPolicy`], some calls may not have a result by the end of the stream; the outcome lists
+/// these calls as [`pending`](crate::tool::ToolRunOutcome::pending).
 #[must_use = "streams do nothing unless polled"]
 pub struct ToolRun {
     turn_calls: TurnCalls,
@@ -51,7 +51,7 @@ pub struct ToolRun {
     admission: Admission,
     /// The part that runs the admitted calls.
     executor: CallExecutor,
-    /// The part that collects the results of the calls.
+    /// The part that collects the calls' results.
     result_collector: ResultCollector,
     /// The saved events that are emitted instead of running calls, with the calls that stay
     /// pending; `None` in a run that runs its calls.
@@ -83,11 +83,11 @@ enum RunStage {
 }
 
 impl Toolkit {
-    /// Runs the calls of a turn that follows `history`.
+    /// Runs the calls in a turn that follows `history`.
     ///
     /// Every call gets exactly one result, since a call that may not run is answered without
     /// running. Only a [`ToolPolicy`](crate::tool::ToolPolicy) may leave calls pending. Calls run
-    /// concurrently within the limits of the toolkit, and their events are emitted as they happen.
+    /// concurrently within the toolkit's limits, and their events are emitted as they happen.
     /// [`ToolRun::then_next`] returns the results in call order.
     ///
     /// Nothing runs before the first poll, and dropping the run drops every running tool.
@@ -97,20 +97,20 @@ impl Toolkit {
         ToolRun::new(TurnCalls::new(self, history, Arc::clone(turn)), queue)
     }
 
-    /// Runs the calls of the last turn of `history` that have no result, and no other calls.
+    /// Runs only those calls in the last turn of `history` that have no result.
     ///
-    /// The calls are checked again as by [`run`](Self::run): their ids must be unique, their tools
-    /// must exist, and their arguments must fit. The outcome's
+    /// The calls are checked again, as in [`run`](Self::run): their ids must be unique, their tools
+    /// must exist, and their arguments must be valid. The outcome's
     /// [`history`](crate::tool::ToolRunOutcome::history) is `history` with the results of these
-    /// calls.
+    /// calls added.
     ///
     /// # Errors
     ///
     /// Returns [`InvalidRequest`](ErrorKind::InvalidRequest) if two tools have the same name, if no
-    /// call is open, or if items other than results follow the turn of the open calls.
+    /// call is open, or if items other than results follow the turn that contains the open calls.
     /// [`InvalidRequest`](ErrorKind::InvalidRequest) is also returned if the turn does not allow
-    /// calls to run, or is not known to be complete. The last item of a complete turn has a
-    /// [`TurnInfo`](crate::item::TurnInfo). The error message states the reason.
+    /// its calls to run, or is not known to be complete. The last item in a complete turn contains
+    /// a [`TurnInfo`](crate::item::TurnInfo). The error message states the reason.
     pub fn resume(&self, history: &History) -> Result<ToolRun, Error> {
         ensure_distinct_names(&self.specs())?;
         let refuse = |why: &str| Error::new(ErrorKind::InvalidRequest, why);
@@ -161,9 +161,9 @@ impl ToolRun {
 
     /// Sets a policy that decides which calls run.
     ///
-    /// Without a policy, every call gets its result. A call that needs an approval is then denied,
-    /// since the approval can never arrive, and a call of an [external](crate::Tool::external) tool
-    /// is skipped.
+    /// Without a policy, every call gets a result: a call that needs an approval is denied, since
+    /// the approval could never arrive, and a call to an [external](crate::Tool::external) tool is
+    /// skipped.
     ///
     /// If the policy returns an error or panics, all running calls are dropped and the stream ends;
     /// [`finish`](Self::finish) returns the error. Results that were emitted before the error
@@ -179,22 +179,22 @@ impl ToolRun {
         self
     }
 
-    /// Answers each call with a result of this kind and text, without running any call. If the turn
-    /// itself does not allow calls to run, its own answer takes precedence.
+    /// Answers each call with a result of the given kind and text, without running any call. If the
+    /// turn itself does not allow calls to run, the turn's own answer takes precedence.
     pub fn with_refusal(mut self, kind: ResultKind, why: impl Into<String>) -> Self {
         self.turn_calls.refusal = Some((kind, why.into()));
         self
     }
 
     /// Limits the number of calls that start. The first `calls` calls start, in call order, and the
-    /// other calls are answered with a result of this kind and text. Calls that are denied or
-    /// cannot run do not count, nor do [external](crate::Tool::external) calls.
+    /// other calls are answered with a result of the given kind and text. Calls that are denied or
+    /// cannot run do not count towards the limit, nor do [external](crate::Tool::external) calls.
     pub fn with_call_limit(mut self, calls: u32, kind: ResultKind, why: impl Into<String>) -> Self {
         self.admission.set_call_limit(calls, (kind, why.into()));
         self
     }
 
-    /// Denies calls of tools that [run agents](Tool::runs_sub_agents).
+    /// Denies calls to tools that [run agents](Tool::runs_sub_agents).
     pub(crate) fn without_sub_agents(mut self) -> Self {
         self.turn_calls.denies_sub_agents = true;
         self
@@ -238,20 +238,20 @@ impl ToolRun {
         self
     }
 
-    /// Returns the calls of the turn, in their order, as the model wrote them.
+    /// Returns the turn's calls, in order, as the model wrote them.
     pub fn calls(&self) -> impl Iterator<Item = &ToolCall> {
         self.turn_calls.turn.tool_calls()
     }
 
-    /// Emits the saved events of the same calls, without their progress, instead of running tools
+    /// Emits the saved events for the same calls, without their progress, instead of running tools
     /// or calling the policy.
     pub fn with_saved_calls(mut self, kept: SavedCalls) -> Self {
         self.replayed = Some(Box::new(kept.into()));
         self
     }
 
-    /// Emits these events instead of running tools or calling the policy. The calls in `pending`
-    /// that belong to this turn are left without a result.
+    /// Emits the given events instead of running tools or calling the policy. The calls in
+    /// `pending` that belong to this turn are left without a result.
     pub(crate) fn with_replayed_events(
         mut self,
         events: impl Stream<Item = ToolEvent> + Send + 'static,
@@ -264,14 +264,14 @@ impl ToolRun {
         self
     }
 
-    /// Sets a function that receives the saved calls, in the poll in which the last call ends. If
-    /// the run is dropped before the last call ends, the function is not called.
+    /// Sets a function that receives the saved calls during the poll in which the last call ends.
+    /// If the run is dropped before the last call ends, the function is not called.
     pub fn on_complete(mut self, keep: impl FnOnce(SavedCalls) + Send + 'static) -> Self {
         self.save_callback = Some(Box::new(SaveCallback::new(keep)));
         self
     }
 
-    /// Forwards the events of the tools, and continues with the state that `next` creates from the
+    /// Forwards the tools' events, and then continues with the state that `next` creates from the
     /// history. The history passed to `next` contains the turn and every result, in call order.
     ///
     /// Dropping the steps drops every running tool. If a [`ToolPolicy`](crate::tool::ToolPolicy)
@@ -293,7 +293,7 @@ impl ToolRun {
         self.then_steps(|history, _| Steps::next(next(history)))
     }
 
-    /// Forwards the events of the tools, and continues with the steps that `then` returns. `then`
+    /// Forwards the tools' events, and then continues with the steps that `then` returns. `then`
     /// receives the results and the history, which contains the turn and every result in call
     /// order.
     ///
@@ -323,8 +323,8 @@ impl ToolRun {
 
     /// Returns the history, the results and the pending calls, after the stream has ended.
     ///
-    /// If the stream has not ended, all running calls are dropped, and the outcome has no result
-    /// for the dropped calls.
+    /// If the stream has not ended, all running calls are dropped, and the outcome contains no
+    /// results for the dropped calls.
     ///
     /// ```
     /// # use futures::StreamExt;
@@ -397,7 +397,7 @@ impl ToolRun {
         })
     }
 
-    /// Processes an admission step, and returns the event of the step, if there is an event.
+    /// Processes an admission step, and returns the step's event, if any.
     fn handle_admission(&mut self, admitted: AdmissionStep) -> Option<ToolEvent> {
         match admitted {
             AdmissionStep::Allowed(candidate) => {
@@ -412,7 +412,7 @@ impl ToolRun {
         }
     }
 
-    /// Starts the first ready call, if there is a free slot for it.
+    /// Starts the first ready call, if a slot is free for the call.
     fn start_next(&mut self, cx: &mut Context<'_>) -> Result<Option<ToolEvent>, Error> {
         let counts = self.executor.peek_next().is_some_and(|next| !next.is_resumed);
         if counts && self.admission.is_limit_reached() {

@@ -1,4 +1,4 @@
-//! The calls of one turn, and the states of one call.
+//! The calls in one turn, and the states of one call.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::tool::run::policy_handle::PolicyHandle;
 use crate::tool::{PreparedCall, RunData, Tool, Toolkit};
 use crate::turn::Turn;
 
-/// The maximum length, in bytes, of the arguments in an error text. The model already has its
+/// The maximum length, in bytes, of the arguments in an error message. The model already has its
 /// arguments in its context.
 const MAX_ARGS_ERROR_BYTES: usize = 2 << 10;
 
@@ -20,7 +20,7 @@ const MAX_ECHOED_TOOL_NAME_BYTES: usize = 200;
 const MAX_DEPTH_DENIAL: &str = "Denied: sub-agents are nested as deep as allowed. Do it \
      yourself, with the other tools, or answer with what you have.";
 
-/// The calls of one turn, with the settings of the run.
+/// The calls in one turn, with the run's settings.
 pub(super) struct TurnCalls {
     pub(super) toolkit: Toolkit,
     /// The history at the start of the run.
@@ -31,17 +31,17 @@ pub(super) struct TurnCalls {
     /// The answer to each call if no call of the turn may run.
     pub(super) refusal: Option<Refusal>,
     pub(super) denies_sub_agents: bool,
-    /// The data that is passed to the tools of the run.
+    /// The data that is passed to the run's tools.
     pub(super) run_data: RunData,
-    /// The policy of the run, if there is a policy.
+    /// The run's policy, if any.
     pub(super) policy: PolicyHandle,
     /// The journal that decides when calls start, and stores their results.
     pub(super) journal: Option<Arc<dyn CallJournal>>,
-    /// The calls that an earlier attempt admitted, with the arguments that run.
+    /// The calls that an earlier attempt admitted, with the arguments that their tools receive.
     pub(super) admitted: Vec<ToolCall>,
 }
 
-/// A call that may run, with its tool and the arguments that would run.
+/// A call that may run, with its tool and the prepared arguments.
 pub(super) struct ReadyCall {
     /// The index of the call in its turn.
     pub(super) index: usize,
@@ -62,7 +62,7 @@ pub(super) struct AnsweredCall {
 /// The answer to a call that may not run.
 pub(super) type Refusal = (ResultKind, String);
 
-/// The reason why arguments do not fit the tool.
+/// The reason why arguments are invalid for the tool.
 pub(super) enum ArgsError {
     InvalidArguments(String),
     Panic(String),
@@ -168,7 +168,7 @@ impl ArgsError {
     }
 }
 
-/// Prepares a call, if its arguments are a JSON object that fits the tool.
+/// Prepares a call, if its arguments are a JSON object that is valid for the tool.
 pub(super) fn prepare_call(tool: &Tool, call: &ToolCall) -> Result<PreparedCall, ArgsError> {
     let arguments = call.arguments_or_empty_object();
     if let Err(error) = validate_json(&call.arguments) {

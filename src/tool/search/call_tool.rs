@@ -1,4 +1,4 @@
-//! The tool that calls other tools, and the inner calls of its calls.
+//! The tool that calls other tools, and the extraction of the inner calls.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use crate::item::ToolCall;
 use crate::tool::search::settings::{CALL_TOOL, SEARCH_TOOLS};
 use crate::tool::{Tool, ToolSpec};
 
-/// The arguments of `call_tool`, as in its schema.
+/// The arguments of `call_tool`, as described in its schema.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct CallToolArgs<'a> {
@@ -23,8 +23,8 @@ struct CallToolArgs<'a> {
     _rationale: serde::de::IgnoredAny,
 }
 
-/// Creates the tool. Calls of the tool are [unwrapped](unwrapped_call) before they reach it, unless
-/// they are invalid. The tool itself only reports the error in an invalid call.
+/// Creates `call_tool`. Calls to the tool are [unwrapped](unwrapped_call) before they reach the
+/// tool, unless they are invalid. The tool itself only reports the error in an invalid call.
 pub(super) fn call_tool() -> Tool {
     let spec = ToolSpec::new(
         CALL_TOOL,

@@ -20,7 +20,7 @@ use self::settings::SEARCH_TOOLS;
 use crate::request::ToolSpec;
 use crate::tool::Tool;
 
-/// The maximum number of similar tools that are named in the result of a call of an unknown tool.
+/// The maximum number of similar tools that are named in the result of a call to an unknown tool.
 const MAX_SUGGESTIONS: usize = 3;
 
 /// The search index and settings of a searchable toolkit.
@@ -29,7 +29,7 @@ pub(super) struct SearchState {
     index: Arc<ToolIndex>,
     search_tools: Tool,
     call_tool: Tool,
-    /// The specs of all tools, where the specs of tools that are not listed are marked as deferred.
+    /// The specs of all tools, with the specs of unlisted tools marked as deferred.
     pub(super) deferred_specs: Arc<[ToolSpec]>,
 }
 
@@ -77,7 +77,7 @@ impl SearchState {
         [&self.search_tools, &self.call_tool].into_iter().find(|tool| tool.name() == name)
     }
 
-    /// Returns the part of an unknown tool's result that names similar tools.
+    /// Returns the part of the result for a call to an unknown tool that names similar tools.
     pub(super) fn suggestions(&self, name: &str) -> String {
         let alike: Vec<String> = self
             .index

@@ -1,8 +1,8 @@
-//! Ranks tools for a query by BM25 over the words of their specs.
+//! Ranks tools for a query by applying BM25 to the words in their specs.
 //!
-//! Crates for ranking (`bm25`, `probly-search`) leave the parts that matter for tools to their
-//! users: splitting names into words, stemming, and field weights. These crates would replace only
-//! the sum in [`RankedTools::best_matches`], and each crate has further dependencies.
+//! Ranking crates (`bm25`, `probly-search`) leave the parts that matter for tools to their users:
+//! splitting names into words, stemming, and field weights. These crates would replace only the sum
+//! in [`RankedTools::best_matches`], and each crate has further dependencies.
 
 use std::collections::HashMap;
 
@@ -21,7 +21,7 @@ const SYNONYM_WEIGHT: f64 = 0.85;
 /// `translation`.
 const PREFIX_WEIGHT: f64 = 0.5;
 
-/// The weight of a word that says little about a tool.
+/// The weight of a word that reveals little about a tool.
 const WEAK_WORD_WEIGHT: f64 = 0.4;
 
 /// The weight of words for reading, such as `list`, if the query is a question.
@@ -30,7 +30,7 @@ const READING_WEIGHT: f64 = 0.7;
 /// The weight of a group's best scores in the score of each of its tools.
 const GROUP_WEIGHT: f64 = 0.6;
 
-/// The number of a group's best tools that determine the score of the group.
+/// The number of a group's best tools that determine the group's score.
 const GROUP_LEN: usize = 3;
 
 /// The minimum length of a shared prefix of two words, in characters.
@@ -39,7 +39,7 @@ const MIN_COMMON_PREFIX: usize = 4;
 /// The maximum depth to which a schema is searched for words.
 const MAX_SCHEMA_DEPTH: usize = 4;
 
-/// The parts of a spec, in the order of their importance.
+/// The parts of a spec, in order of importance.
 #[derive(Clone, Copy)]
 enum Field {
     Name,
@@ -76,13 +76,13 @@ pub(super) struct RankedTools {
     postings: HashMap<String, Vec<(usize, f64)>>,
     /// All indexed words in alphabetical order.
     vocabulary: Vec<String>,
-    /// The words of each tool's name, in their order.
+    /// The words in each tool's name, in order.
     names: Vec<Vec<String>>,
-    /// The group of each tool, which is its server (the part of the tool's name before `__`).
+    /// Each tool's group, that is, the tool's server (the part of the tool's name before `__`).
     groups: Vec<Option<String>>,
     /// The stems of words that are synonyms of each other.
     synonyms: Vec<Vec<String>>,
-    /// The stems of words that say little about a tool.
+    /// The stems of words that reveal little about a tool.
     weak_words: Vec<String>,
 }
 
@@ -120,8 +120,8 @@ impl RankedTools {
         Self { postings, vocabulary, names, groups, synonyms, weak_words }
     }
 
-    /// Returns the indices of at most `limit` tools that fit the query best, the best match first.
-    /// Tools with equal scores keep the order of the list.
+    /// Returns the indices of at most `limit` tools that match the query best, with the best match
+    /// first. Tools with equal scores stay in list order.
     pub(super) fn best_matches(&self, query: &str, limit: usize) -> Vec<usize> {
         let mut words = stems(query);
         let name = words.clone();
@@ -137,7 +137,7 @@ impl RankedTools {
             (READING_WEIGHT, READING_WORDS.split(' ').map(|word| (stem(word), 1.0)).collect())
         });
         for (word_weight, variants) in words.chain(reading) {
-            // Of a word and its variants, only the variant with the highest score is used.
+            // Among a word and its variants, only the variant with the highest score is used.
             let mut best = vec![0.0_f64; scores.len()];
             for (variant, weight) in variants {
                 let Some(found) = self.postings.get(&variant) else { continue };
@@ -159,15 +159,15 @@ impl RankedTools {
             }
         }
         let mut best: Vec<usize> = (0..scores.len()).filter(|tool| scores[*tool] > 0.0).collect();
-        // The sort is stable, so tools with equal scores keep the order of the list.
+        // The sort is stable, so tools with equal scores stay in list order.
         best.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]));
         best.truncate(limit);
         best
     }
 
     /// Adds a part of a group's best scores to the score of each tool in the group. Among tools
-    /// that fit equally well, a tool of a server with other matching tools is more likely the right
-    /// tool.
+    /// that match equally well, a tool from a server with other matching tools is more likely to be
+    /// the right tool.
     fn add_group_scores(&self, scores: &mut [f64]) {
         let mut best_of_group: HashMap<&str, Vec<f64>> = HashMap::new();
         for (score, group) in scores.iter().zip(&self.groups) {
@@ -185,8 +185,8 @@ impl RankedTools {
         }
     }
 
-    /// Returns the compounds of two adjacent words of the query, such as `timezone` for
-    /// `time zone`, that occur in a tool.
+    /// Returns the compounds of two adjacent words in the query, such as `timezone` for `time
+    /// zone`, that occur in a tool's spec.
     fn compounds(&self, query: &str) -> Vec<String> {
         let parts: Vec<String> = query.split_whitespace().map(str::to_lowercase).collect();
         let joined = parts.windows(2).map(|pair| stem(&pair.concat()));
@@ -223,14 +223,14 @@ fn asks_something(query: &str) -> bool {
     QUESTION_WORDS.split(' ').any(|word| word == first) && words.next() != Some("you")
 }
 
-/// Returns whether two words share a prefix that is most of the longer word.
+/// Returns whether two words share a prefix that makes up most of the longer word.
 fn begins_alike(a: &str, b: &str) -> bool {
     let common = a.chars().zip(b.chars()).take_while(|(a, b)| a == b).count();
     let longer = a.chars().count().max(b.chars().count());
     common >= MIN_COMMON_PREFIX && common * 10 >= longer * 6
 }
 
-/// Returns the words of each field of a spec: the name, the description, and the parameters with
+/// Returns the words in each field of a spec: the name, the description, and the parameters with
 /// their descriptions.
 fn fields_of(spec: &ToolSpec) -> [Vec<String>; 3] {
     let mut parameters = Vec::new();
@@ -260,7 +260,7 @@ fn push_schema_words_of_items(schema: &Value, depth: usize, words: &mut Vec<Stri
     }
 }
 
-/// Returns the stems of a text's words in their order, without stop words. Words are split at
+/// Returns the stems of the words in a string, in order, without stop words. Words are split at
 /// punctuation and in `camelCase`. The parts of a camel-case word are followed by the whole word,
 /// because many users write `GitHub` as a single word.
 fn stems(text: &str) -> Vec<String> {
@@ -293,9 +293,9 @@ fn stems(text: &str) -> Vec<String> {
     words.into_iter().filter(says_something).map(|word| stem(&word)).collect()
 }
 
-/// Strips the endings of an English word approximately. Forms of the same word, such as
-/// `translates`, `translating` and `translation`, then have the same stem, which is not always a
-/// word.
+/// Returns the approximate stem of an English word by stripping common suffixes. Forms of the same
+/// word, such as `translates`, `translating` and `translation`, have the same stem, which is not
+/// always a word.
 fn stem(word: &str) -> String {
     if word.len() <= 3 || !word.chars().all(|c| c.is_ascii_lowercase()) || word == "news" {
         return word.to_owned();
@@ -397,7 +397,7 @@ const IRREGULAR_FORMS: &[(&str, &str)] = &[
     ("wrote", "write"),
 ];
 
-/// Words with which a question starts.
+/// Words that can start a question.
 const QUESTION_WORDS: &str =
     "am any are did do does had has have how is was were what when where which who whose why will";
 
@@ -405,11 +405,11 @@ const QUESTION_WORDS: &str =
 const READING_WORDS: &str =
     "check describe detail fetch find get list lookup query read search show view";
 
-/// Words that say little about a tool, such as times, and verbs with many meanings.
+/// Words that reveal little about a tool, such as times, and verbs with many meanings.
 const WEAK_WORDS: &str = "day evening first friday give keep last let make monday month morning new next \
     night now old put saturday sunday take thursday today tomorrow tuesday wednesday week year yesterday";
 
-/// Stop words, which say nothing about a tool.
+/// Stop words, which reveal nothing about a tool.
 const STOP_WORDS: &str = "a about again all also an and any are as at be because been but by can could did do \
     does each every five for four from going had has have he her here him his how i if \
     in into is it its just know like many may me more much my need not of on \

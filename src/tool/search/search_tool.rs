@@ -12,7 +12,7 @@ use crate::tool::search::rank::RankedTools;
 use crate::tool::search::settings::{SEARCH_TOOLS, ToolSearch};
 use crate::tool::{PreparedCall, Tool, ToolOutput, ToolSpec, ToolUpdate};
 
-/// The tools that a search can find. The specs of the tools are indexed at the first search.
+/// The tools that a search can find. Their specs are indexed during the first search.
 #[derive(Debug)]
 pub(super) struct ToolIndex {
     specs: Vec<ToolSpec>,
@@ -24,7 +24,7 @@ impl ToolIndex {
         Self { specs, ranked: OnceLock::new() }
     }
 
-    /// Returns the specs of the tools that match the query best, the best match first.
+    /// Returns the specs of the tools that match the query best, with the best match first.
     pub(super) fn search(&self, query: &str, limit: usize) -> impl Iterator<Item = &ToolSpec> {
         let ranked = self.ranked.get_or_init(|| RankedTools::new(&self.specs));
         ranked.best_matches(query, limit).into_iter().filter_map(|at| self.specs.get(at))
@@ -39,7 +39,7 @@ struct SearchToolsArgs {
     limit: Option<usize>,
 }
 
-/// The result of a search, as the model reads it.
+/// A search result, in the form that the model reads.
 #[derive(Serialize)]
 struct Found<'a> {
     tools: Vec<FoundTool<'a>>,
@@ -55,9 +55,9 @@ struct FoundTool<'a> {
     parameters: &'a RawJson,
 }
 
-/// Creates the tool. The tool only reads, so it runs in a dry run and runs again after a crash. The
-/// tool is not [pollable](Tool::pollable): the same search has the same result, and a model that
-/// repeats the search makes no progress.
+/// Creates `search_tools`. The tool only reads data, so it can run in a dry run and can run again
+/// after a crash. The tool is not [pollable](Tool::pollable): the same search always returns the
+/// same result, so a model that repeats the search makes no progress.
 pub(super) fn search_tool(index: Arc<ToolIndex>, settings: &ToolSearch) -> Tool {
     let spec = ToolSpec::new(
         SEARCH_TOOLS,

@@ -1,4 +1,4 @@
-//! Settings of the tool search.
+//! Settings for the tool search.
 
 use std::num::NonZeroUsize;
 
@@ -14,8 +14,8 @@ const DEFAULT_MAX_RESULTS: usize = 5;
 /// The default maximum length of a search result, in bytes.
 const DEFAULT_MAX_RESULT_BYTES: usize = 16 * 1024;
 
-/// Settings of the [tool search](crate::Toolkit::with_search), which are the tools that the model
-/// sees without a search, and the size of a search result.
+/// Settings for the [tool search](crate::Toolkit::with_search): the tools that the model sees
+/// without a search, and the maximum size of a search result.
 ///
 /// ```
 /// use std::num::NonZeroUsize;
@@ -62,8 +62,8 @@ impl ToolSearch {
         self
     }
 
-    /// Sets the maximum length of a search result, in bytes. Tools that do not fit into this length
-    /// are returned as names only; the best match is always complete.
+    /// Sets the maximum length of a search result, in bytes. For tools that would exceed this
+    /// length, only the names are returned; the best match is always returned in full.
     pub fn with_max_result_bytes(mut self, max_bytes: usize) -> Self {
         self.max_result_bytes = max_bytes;
         self

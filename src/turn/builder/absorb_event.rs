@@ -1,4 +1,4 @@
-//! Adds the events of another stream to a turn, including the finished turn at the end of that
+//! Adds the events from another stream to a turn, including the finished turn at the end of that
 //! stream.
 
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use crate::turn::builder::calls::data_with_wire_id;
 use crate::turn::{PartialTurn, Turn, TurnEvent};
 
 impl TurnBuilder {
-    /// Adds an event of another stream of turn events, as [`seal`](crate::stream::seal) does.
+    /// Adds an event from another stream of turn events, as [`seal`](crate::stream::seal) does.
     ///
-    /// A complete turn keeps its own items. The calls of a complete turn are renamed like their
-    /// events, and may run only if they could run before.
+    /// A complete turn keeps its own items. The calls in a complete turn are given the same new ids
+    /// as in their events, and may run only if they could run before.
     pub fn absorb(&mut self, event: TurnEvent) {
         if self.is_finished {
             return;
@@ -53,7 +53,7 @@ impl TurnBuilder {
         }
     }
 
-    /// Completes the turn with a turn that another builder finished.
+    /// Completes the turn with the content of a turn that another builder finished.
     fn complete_with_turn(&mut self, turn: Arc<Turn>) {
         if turn.items.iter().map(payload_bytes).sum::<usize>() > self.max_bytes.0 {
             self.partial.usage = turn.usage;
@@ -102,7 +102,7 @@ impl TurnBuilder {
         self.events.push_back(TurnEvent::TurnComplete { turn });
     }
 
-    /// Emits the events of a call that is in the finished turn but was not in its stream.
+    /// Emits the events for a call that is in the finished turn but was not in its stream.
     fn emit_call_of_turn(&mut self, call: &ToolCall) -> usize {
         let at = self.calls.len();
         let key = u32::try_from(at).unwrap_or(u32::MAX);

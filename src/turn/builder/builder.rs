@@ -1,4 +1,4 @@
-//! The builder of a turn, which receives text, reasoning and usage and returns events.
+//! Builds a turn from text, reasoning and usage, and returns the turn's events.
 
 use std::collections::VecDeque;
 
@@ -13,12 +13,13 @@ use crate::usage::Usage;
 /// builder; the last event carries the finished turn.
 ///
 /// Call ids are made unique within the history and the turn before `ToolCallStart` is emitted. An
-/// empty id becomes `call_<turn>_<n>`, and an id that the history already has becomes
-/// `<id>_dup<k>`. If a second call starts with an id of this turn, the events of the second call
-/// are held back until the call ends. The call is then dropped if its name and arguments equal
-/// those of the first call. A call that differs is emitted under a new id.
+/// empty id becomes `call_<turn>_<n>`, and an id that the history already contains becomes
+/// `<id>_dup<k>`. If a second call starts with an id that was already used in this turn, the second
+/// call's events are held back until that call ends. If its name and arguments then equal those of
+/// the first call, the second call is dropped. Otherwise, the second call is emitted under a new
+/// id.
 ///
-/// The calls of a turn may run only if [`complete`](Self::complete) created the turn.
+/// A turn's calls may run only if the turn was created by [`complete`](Self::complete).
 ///
 /// ```
 /// use turnstream::turn::{StopReason, TurnBuilder, TurnEvent};
@@ -46,8 +47,8 @@ pub struct TurnBuilder {
     pub(super) is_finished: bool,
     /// Whether `TurnComplete` was pushed.
     pub(super) is_completed: bool,
-    /// The number of bytes of this attempt in text, reasoning, arguments, ids, names and provider
-    /// data.
+    /// The number of bytes of text, reasoning, arguments, ids, names and provider data in this
+    /// attempt.
     pub(super) used_bytes: usize,
     pub(super) max_bytes: MaxTurnBytes,
     /// The maximum number of output tokens, if the request sets a maximum.
@@ -72,12 +73,12 @@ impl Default for MaxTurnBytes {
     }
 }
 
-/// The maximum number of items of a turn, which is far more than a model produces. Without the
+/// The maximum number of items in a turn, which is far more than a model produces. Without the
 /// limit, a server that never stops sending would exhaust the memory.
 pub(crate) const MAX_ITEMS: usize = 16_384;
 
 impl TurnBuilder {
-    /// The maximum number of bytes of a turn, 64 MiB, unless
+    /// The maximum number of bytes in a turn, 64 MiB, unless
     /// [`with_max_bytes`](Self::with_max_bytes) sets another maximum.
     pub const DEFAULT_MAX_BYTES: usize = 64 << 20;
 
@@ -92,10 +93,10 @@ impl TurnBuilder {
         Self { history_ids: Some(history.clone()), ..Self::default() }
     }
 
-    /// Sets the maximum total of bytes of text, reasoning and arguments, which is 64 MiB by
-    /// default. Ids, names and provider data also count; retracted attempts do not count.
+    /// Sets the maximum total number of bytes of text, reasoning and arguments; 64 MiB by default.
+    /// Ids, names and provider data also count; retracted attempts do not count.
     ///
-    /// The first piece that would exceed the limit, and everything after that piece, is rejected.
+    /// The first piece that would exceed the limit is rejected, along with everything that follows.
     /// The turn then ends with an error of kind [`TooLarge`](crate::ErrorKind::TooLarge).
     pub fn with_max_bytes(mut self, max_bytes: usize) -> Self {
         self.set_max_bytes(max_bytes);
@@ -106,15 +107,16 @@ impl TurnBuilder {
         self.max_bytes = MaxTurnBytes(max_bytes);
     }
 
-    /// Sets the maximum number of output tokens of the request, which is its
+    /// Sets the maximum number of output tokens that the request allows, its
     /// [`Options::max_output_tokens`]. `None`, the default, means that the maximum is unknown.
     ///
     /// Some servers report `stop` or `tool_calls` although this limit cut the answer off. The
-    /// builder assumes a cut if the turn has at least this number of output tokens and a call whose
-    /// arguments are incomplete or invalid JSON. The turn then completes as
-    /// [`StopReason::MaxTokens`], and none of its calls may run. The raw stop reason remains the
-    /// server's. Without a limit or a token count, the server's reason is used. A cut that leaves
-    /// valid JSON, such as empty arguments, cannot be detected.
+    /// builder assumes that the answer was cut off if the turn used at least this number of output
+    /// tokens and contains a call whose arguments are incomplete or invalid JSON. The turn then
+    /// completes with the stop reason [`StopReason::MaxTokens`], and none of its calls may run. The
+    /// raw stop reason is still the one from the server. Without a limit or a token count, the
+    /// server's reason is used. A cut that leaves valid JSON, such as empty arguments, cannot be
+    /// detected.
     ///
     /// [`Options::max_output_tokens`]: crate::request::Options::max_output_tokens
     pub fn with_max_output_tokens(mut self, tokens: impl Into<Option<u32>>) -> Self {
@@ -126,19 +128,19 @@ impl TurnBuilder {
         self.max_output_tokens = tokens;
     }
 
-    /// Sets the name of the provider, for the provider data that the builder itself adds.
+    /// Sets the provider's name, for the provider data that the builder itself adds.
     pub fn set_provider(&mut self, name: &'static str) {
         self.provider = name;
     }
 
-    /// Sets the name of the model that answers. The first name that is not empty is kept.
+    /// Sets the name of the model that answers. The first non-empty name is kept.
     pub fn set_model(&mut self, model: &str) {
         if !model.is_empty() && self.partial.model.is_none() {
             self.partial.model = Some(model.to_owned());
         }
     }
 
-    /// Sets the provider's id of the response. The first id that is not empty is kept.
+    /// Sets the provider's id for the response. The first non-empty id is kept.
     pub fn set_response_id(&mut self, id: &str) {
         if !id.is_empty() && self.partial.response_id.is_none() {
             self.partial.response_id = Some(id.to_owned());
@@ -148,8 +150,8 @@ impl TurnBuilder {
     /// Pushes a piece of text. An empty piece is ignored.
     ///
     /// Pieces with the same `index` form one item, even if other pieces come between them. A piece
-    /// with a new index starts a new item. Text and refusals share their indices; reasoning has
-    /// indices of its own. Items are in the order of their first pieces.
+    /// with a new index starts a new item. Text and refusals share the same indices; reasoning uses
+    /// separate indices. Items are ordered by their first pieces.
     pub fn push_text(&mut self, index: u32, piece: &str) {
         if self.count_text(piece) {
             self.partial.push_text(index, piece);
@@ -158,7 +160,7 @@ impl TurnBuilder {
         }
     }
 
-    /// Pushes a piece of a refusal. Refusals and text share their indices.
+    /// Pushes a piece of a refusal. Refusals and text share the same indices.
     pub fn push_refusal(&mut self, index: u32, piece: &str) {
         if self.count_text(piece) {
             self.partial.push_text(index, piece);
@@ -185,7 +187,7 @@ impl TurnBuilder {
         }
     }
 
-    /// Marks a text item as commentary, which is not part of the answer. If the item does not
+    /// Marks a text item as commentary, so that it is not part of the answer. If the item does not
     /// exist, the call has no effect.
     pub fn mark_commentary(&mut self, index: u32) {
         if let Some(block) =
@@ -206,7 +208,7 @@ impl TurnBuilder {
         }
     }
 
-    /// Pushes an item that only this provider understands, and that is stored verbatim.
+    /// Pushes an item that only this provider understands. The item is stored verbatim.
     pub fn push_provider_item(&mut self, data: ProviderData) {
         if self.count_data_bytes(&data) {
             self.partial.push_other(data);
@@ -214,7 +216,7 @@ impl TurnBuilder {
         }
     }
 
-    /// Sets the token usage of the attempt so far, which replaces the previous usage.
+    /// Sets the token usage for the attempt so far, replacing the previous value.
     pub fn set_usage(&mut self, usage: Usage) {
         if !self.is_finished && self.partial.usage != usage {
             self.partial.usage = usage;
@@ -222,17 +224,17 @@ impl TurnBuilder {
         }
     }
 
-    /// Returns the token usage of the attempt so far.
+    /// Returns the token usage for the attempt so far.
     pub fn usage(&self) -> Usage {
         self.partial.usage
     }
 
-    /// Returns whether any output of the model, not counting usage, arrived in this attempt.
+    /// Returns whether any output from the model, not counting usage, has arrived in this attempt.
     pub(crate) fn has_started(&self) -> bool {
         self.is_completed || !self.partial.blocks.is_empty() || !self.calls.is_empty()
     }
 
-    /// Returns whether an event with output of the model, not counting usage, is waiting to be
+    /// Returns whether an event with output from the model, not counting usage, is waiting to be
     /// taken.
     pub(crate) fn has_output(&self) -> bool {
         self.events.iter().any(|event| match event {
@@ -254,7 +256,7 @@ impl TurnBuilder {
         !self.events.is_empty()
     }
 
-    /// Takes the next event, if an event is waiting.
+    /// Takes the next waiting event, if any.
     pub fn next_event(&mut self) -> Option<TurnEvent> {
         self.events.pop_front()
     }

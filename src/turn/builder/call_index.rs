@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use crate::item::{History, unused_call_id};
 use crate::small_map::SmallMap;
 
-/// The indices of calls by the wire's key and id, and the call ids in use.
+/// Indexes calls by their key and id in the wire format, and tracks the call ids in use.
 #[derive(Debug, Default)]
 pub(super) struct CallIndex {
     /// The newest call for each key.
@@ -15,12 +15,12 @@ pub(super) struct CallIndex {
     replacements: Option<Box<Replacements>>,
 }
 
-/// The state that exists only after an id had to be replaced.
+/// The state that is needed only once an id has had to be replaced.
 #[derive(Debug)]
 struct Replacements {
     /// The last number that was appended to each replaced id.
     last_suffixes: HashMap<String, usize>,
-    /// The ids of the settled history, because settling renames calls too.
+    /// The call ids in the settled history, because settling also renames calls.
     history_ids: HashSet<String>,
 }
 
@@ -40,12 +40,12 @@ impl CallIndex {
         self.by_key.get(&key).copied()
     }
 
-    /// Returns the indices of all calls with an id of the wire, oldest first.
+    /// Returns the indices of all calls with this id in the wire format, oldest first.
     pub(super) fn find_by_wire_id(&self, wire_id: &str) -> &[usize] {
         self.by_wire_id.get(wire_id).map_or(&[], Vec::as_slice)
     }
 
-    /// Returns whether a call of this turn has this id.
+    /// Returns whether a call in this turn has this id.
     pub(super) fn is_used_id(&self, call_id: &str) -> bool {
         self.used_ids.get(call_id).is_some()
     }
@@ -54,7 +54,7 @@ impl CallIndex {
         self.used_ids.insert(call_id.to_owned(), ());
     }
 
-    /// Creates a new id to replace an id that is already used.
+    /// Creates a new id to replace one that is already in use.
     pub(super) fn issue_replacement_id(
         &mut self,
         taken: &str,

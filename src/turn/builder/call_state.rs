@@ -1,21 +1,21 @@
-//! A call of the turn that is being built.
+//! A call in the turn that is being built.
 
 use crate::item::ProviderData;
 
-/// A call of this turn, with the wire's id and the final call id.
+/// A call in this turn, with its id in the wire format and its final id.
 #[derive(Debug)]
 pub(super) struct CallState {
     pub(super) key: u32,
     pub(super) wire_id: String,
     pub(super) call_id: String,
     /// The content of a call with a duplicate id while the call is held back; none of its events
-    /// was emitted yet.
+    /// has been emitted yet.
     pub(super) held_call: Option<HeldCall>,
     pub(super) has_ended: bool,
     pub(super) is_dropped: bool,
-    /// The index of the call's item, after the call was emitted.
+    /// The index of the call's item, once the call has been emitted.
     pub(super) block_index: Option<usize>,
-    /// Whether the call was matched with a call of a finished turn.
+    /// Whether the call was matched with a call in a finished turn.
     pub(super) is_matched: bool,
 }
 

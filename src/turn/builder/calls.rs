@@ -1,4 +1,4 @@
-//! The calls of the turn that is being built, including their ids and the calls that are held back.
+//! The calls in the turn that is being built, including their ids and the calls that are held back.
 
 use std::sync::Arc;
 
@@ -9,7 +9,8 @@ use crate::turn::partial_turn::Block;
 use crate::turn::{Text, TurnEvent};
 
 impl TurnBuilder {
-    /// Starts a call. `key` is the wire's own identifier for the call within the turn.
+    /// Starts a tool call. `key` is the identifier that the wire format itself uses for the call
+    /// within the turn.
     pub fn start_tool_call(&mut self, key: u32, wire_id: &str, name: &str) {
         if !self.count_bytes(wire_id.len() + name.len()) {
             return;
@@ -38,7 +39,7 @@ impl TurnBuilder {
         self.check_item_limit();
     }
 
-    /// Pushes a piece of a call's arguments.
+    /// Pushes a piece of a tool call's arguments.
     pub fn push_tool_call_args(&mut self, key: u32, piece: &str) {
         if !self.count_text(piece) {
             return;
@@ -53,7 +54,7 @@ impl TurnBuilder {
         }
     }
 
-    /// Sets data that is sent back verbatim with a call.
+    /// Sets data that is sent back verbatim with a tool call.
     pub fn set_tool_call_data(&mut self, key: u32, data: ProviderData) {
         if !self.count_data_bytes(&data) {
             return;
@@ -71,7 +72,7 @@ impl TurnBuilder {
         }
     }
 
-    /// Ends a call whose arguments are complete.
+    /// Ends a tool call whose arguments are complete.
     pub fn end_tool_call(&mut self, key: u32) {
         if self.is_finished {
             return;
@@ -91,7 +92,7 @@ impl TurnBuilder {
         }
     }
 
-    /// Creates the call id for an id of the wire.
+    /// Creates the call id for an id from the wire format.
     pub(super) fn fresh_call_id(&mut self, wire_id: &str) -> String {
         let in_history =
             |id: &str| self.history_ids.as_ref().is_some_and(|h| h.has_used_call_id(id));
@@ -141,7 +142,7 @@ impl TurnBuilder {
         self.events.push_back(TurnEvent::ToolCallEnd { call_id });
     }
 
-    /// Returns the item of a call that was emitted.
+    /// Returns the item for a call that was emitted.
     pub(super) fn call_block_mut(&mut self, at: usize) -> Option<&mut Block> {
         self.calls[at].block_index.and_then(|at| self.partial.blocks.get_mut(at))
     }
@@ -192,7 +193,7 @@ impl TurnBuilder {
     }
 }
 
-/// Adds the id that the wire used to the data. The other fields of the data keep their bytes.
+/// Adds the call's original id in the wire format to the data. The other fields keep their bytes.
 pub(super) fn data_with_wire_id(data: ProviderData, wire_id: &str) -> ProviderData {
     // The field is prepended to the text, so that the rest of the data is sent back byte for byte.
     if let Some(fields) = data.value.as_str().strip_prefix('{').filter(|fields| *fields != "}")

@@ -1,4 +1,4 @@
-//! Builds turns. All turns that come from a model are built in this module.
+//! Builds turns. All turns from a model are built in this module.
 
 mod absorb_event;
 mod builder;

@@ -1,4 +1,4 @@
-//! The end of a turn, which is complete, void or cut off.
+//! Ends a turn that is complete, void or cut off.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use crate::turn::{PartialTurn, Turn, TurnEvent};
 use crate::usage::Usage;
 
 impl TurnBuilder {
-    /// Sets the terminal marker, which consists of the reason why the model stopped and the wire's
-    /// own name for this reason. Only the first call has an effect.
+    /// Sets the terminal marker, which consists of the reason why the model stopped and the name of
+    /// this reason in the wire format. Only the first call to this method has an effect.
     pub fn stop(&mut self, reason: StopReason, raw: &str) {
         if !self.is_finished && self.stop_reason.is_none() {
             // If the wire's name is a name of this crate, it has the meaning of that name, as after
@@ -26,8 +26,8 @@ impl TurnBuilder {
         }
     }
 
-    /// Clears the terminal marker, because the turn continues after the marker. The turn then needs
-    /// another terminal marker to be complete.
+    /// Clears the terminal marker, because the turn continues. The turn then needs another terminal
+    /// marker to be complete.
     pub fn clear_stop(&mut self) {
         if !self.is_finished {
             self.stop_reason = None;
@@ -75,7 +75,7 @@ impl TurnBuilder {
         }
     }
 
-    /// Reports that `attempt` attempts failed, the last attempt with `error`, and that the request
+    /// Reports that `attempt` attempts have failed, the last one with `error`, and that the request
     /// is sent again after `delay`. If this attempt already has output, no event is emitted, since
     /// a retry would first have to [retract](Self::retract) the output.
     pub fn report_retry(&mut self, attempt: u32, delay: Duration, error: Error) {
@@ -83,7 +83,7 @@ impl TurnBuilder {
         self.forward_retry(TurnEvent::Retrying { attempt, delay_ms, error: Arc::new(error) });
     }
 
-    /// Emits a retry event of another stream, unless this attempt already has output.
+    /// Emits a retry event from another stream, unless this attempt already has output.
     pub(super) fn forward_retry(&mut self, event: TurnEvent) {
         if !self.is_finished && !self.has_started() {
             self.events.push_back(event);
@@ -96,8 +96,8 @@ impl TurnBuilder {
     ///
     /// Returns [`ErrorKind::TooLarge`] if the turn has more than 16,384 items, or more bytes than
     /// [`with_max_bytes`](Self::with_max_bytes) allows. Returns [`ErrorKind::IncompleteTurn`] if no
-    /// terminal marker was set. Returns [`ErrorKind::Protocol`] if the model stopped normally or
-    /// for its tools and one of its calls is incomplete.
+    /// terminal marker was set. Returns [`ErrorKind::Protocol`] if the model stopped normally or to
+    /// call tools, but one of its calls is incomplete.
     pub fn complete(&mut self) -> Result<(), Error> {
         if self.is_completed {
             return Ok(());
@@ -143,8 +143,8 @@ impl TurnBuilder {
         }
     }
 
-    /// Returns whether the turn used all output tokens that the request allows, or `false` if the
-    /// number of tokens is unknown.
+    /// Returns whether the turn used all of the output tokens that the request allows; `false` if
+    /// the number of tokens is unknown.
     fn has_reached_output_limit(&self) -> bool {
         let limit = self.max_output_tokens.filter(|limit| *limit > 0);
         limit.is_some_and(|limit| self.partial.usage.output_tokens >= u64::from(limit))
@@ -176,8 +176,8 @@ impl TurnBuilder {
         std::mem::take(&mut self.partial).into_error(cause)
     }
 
-    /// Ends the turn with an error. If a part of the turn arrived, a [`PartialTurn`] is inserted
-    /// between the error and its own source, so that no paid output is lost.
+    /// Ends the turn with an error. If any part of the turn has arrived, a [`PartialTurn`] is
+    /// inserted between the error and its own source, so that no paid output is lost.
     pub(crate) fn fail(&mut self, error: Error) -> Error {
         self.is_finished = true;
         let partial = std::mem::take(&mut self.partial);
@@ -187,7 +187,7 @@ impl TurnBuilder {
         error.map_source(|cause| partial.with_cause(cause))
     }
 
-    /// Stops accepting input after the turn has more than [`MAX_ITEMS`] items.
+    /// Stops accepting input once the turn has more than [`MAX_ITEMS`] items.
     pub(super) fn check_item_limit(&mut self) {
         if self.partial.blocks.len().max(self.calls.len()) > MAX_ITEMS {
             self.exceed_item_limit();
@@ -204,7 +204,7 @@ impl TurnBuilder {
         !self.is_finished
     }
 
-    /// Stops accepting input, because a decoder buffers more items than any turn has.
+    /// Stops accepting input, because a decoder has buffered more items than a turn may contain.
     pub(crate) fn exceed_item_limit(&mut self) {
         self.set_limit_exceeded(LimitExceeded::Items);
     }

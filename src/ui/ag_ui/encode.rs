@@ -18,28 +18,27 @@ use crate::ui::message_name::message_id;
 use crate::ui::nested_run::call_path;
 use crate::ui::response::EncodeEvents;
 
-/// Encodes the events of a run.
+/// Encodes a run's events.
 #[derive(Clone, Debug, Default)]
 pub(super) struct AgUiEncoder {
     thread_id: String,
     run_id: String,
     parent_run_id: Option<String>,
     pub(super) error_texts: ErrorTexts,
-    /// The session that numbers the messages. Without a session, messages are numbered by
-    /// `message_count`.
+    /// The session that numbers the messages. Without a session, `message_count` numbers them.
     pub(super) session: Option<Session>,
-    /// All complete messages of the client and of this run.
+    /// All complete messages from the client and from this run.
     messages: Vec<Value>,
     root: Lane,
     nested: Vec<Lane>,
-    /// The number of messages that were named without a session.
+    /// The number of messages that got an id without a session.
     message_count: u64,
     withdrawn_count: u64,
     step: Option<String>,
     turn: u32,
     /// The ids of the calls for which an approval was requested.
     asked: HashSet<String>,
-    /// The requested models, without repetition.
+    /// The requested models, without duplicates.
     models: Vec<String>,
 }
 
@@ -131,7 +130,7 @@ fn begins_content(event: &TurnEvent) -> bool {
     )
 }
 
-/// Encodes turns and tools, of the run or of a sub-agent.
+/// Encodes turns and tools, for the run or for a sub-agent.
 impl AgUiEncoder {
     fn begin_turn(&mut self, out: &mut Vec<u8>) {
         self.root.close(out);
@@ -150,8 +149,8 @@ impl AgUiEncoder {
         }
     }
 
-    /// Returns a message id from the session's next entry, or from the entry `before` positions
-    /// earlier.
+    /// Returns a message id that is based on the session's next entry, or on the entry `before`
+    /// positions earlier.
     fn next_message_id(&mut self, before: u64) -> String {
         match &self.session {
             Some(session) => message_id(session.id(), session.version().saturating_sub(before)),
@@ -209,7 +208,7 @@ impl AgUiEncoder {
         lane.is_between_turns = true;
     }
 
-    /// Answers the calls that will not be made, because a client would otherwise treat them as
+    /// Answers the calls that will not be made. Without an answer, a client would treat them as
     /// pending.
     fn withdraw(&mut self, lane: &Lane, kept: &[String], why: &str, out: &mut Vec<u8>) {
         for tool_call_id in lane.call_ids_without(kept) {
@@ -367,7 +366,7 @@ impl AgUiEncoder {
         lane.begin_turn(format!("{}/{}:{}", self.run_id, lane.path, lane.turn));
     }
 
-    /// Returns the index of a sub-agent's lane. The first event of a sub-agent creates the lane.
+    /// Returns the index of a sub-agent's lane. A sub-agent's first event creates the lane.
     fn nested_lane(&mut self, parent: &str, path: &str, name: &str, out: &mut Vec<u8>) -> usize {
         if let Some(at) = self.nested.iter().position(|lane| lane.path == path) {
             return at;
@@ -385,8 +384,7 @@ impl AgUiEncoder {
         self.nested.len() - 1
     }
 
-    /// Ends the sub-agent that runs as this call, after the sub-agents that it runs itself were
-    /// ended.
+    /// Ends the sub-agent that runs as this call, after ending the sub-agents that it runs itself.
     fn end_nested(&mut self, path: &str, error: Option<&str>, out: &mut Vec<u8>) {
         self.end_lanes(path, error.map_or(Ok(SubagentOutcome::Success), Err), out);
     }
@@ -430,7 +428,7 @@ impl AgUiEncoder {
     }
 }
 
-/// Encodes messages, and the end of the run.
+/// Encodes messages and the end of the run.
 impl AgUiEncoder {
     fn appended(&mut self, why: AppendReason, items: &[Item], out: &mut Vec<u8>) {
         if !matches!(why, AppendReason::Steer | AppendReason::FollowUp) {
@@ -458,7 +456,7 @@ impl AgUiEncoder {
         self.snapshot_with(Vec::new(), out);
     }
 
-    /// Sends all messages, including unfinished messages of sub-agents.
+    /// Sends all messages, including unfinished messages from sub-agents.
     fn snapshot_with(&self, emptied: Vec<Value>, out: &mut Vec<u8>) {
         let mut messages = self.messages.clone();
         for lane in self.nested.iter().filter(|lane| !lane.is_between_turns) {
@@ -468,8 +466,8 @@ impl AgUiEncoder {
         write_data(out, &AgUiEvent::MessagesSnapshot { messages });
     }
 
-    /// Removes void messages. A history has the content of these messages, but not their message
-    /// ids.
+    /// Removes void messages. A history contains the content of these messages, but not their
+    /// message ids.
     fn remove_tombstones(&mut self, items: &[Item]) {
         for item in items.iter().filter(|item| item.tombstone) {
             match &item.kind {
@@ -531,8 +529,9 @@ impl AgUiEncoder {
         write_data(out, &AgUiEvent::RunFinished { thread_id, run_id, outcome, result, usage });
     }
 
-    /// Returns the outcome of a run with waiting calls. If a call waits for an approval or belongs
-    /// to a sub-agent, the run is interrupted, with all its waiting calls.
+    /// Returns the outcome of a run with waiting calls. If any call waits for an approval or
+    /// belongs to a sub-agent, the run is interrupted, and the interrupts include all its waiting
+    /// calls.
     fn waiting(&self, pending: &[PendingCall]) -> Outcome {
         let id = |call: &PendingCall| call_path(&call.path, &call.call_id);
         if pending.iter().all(|call| call.path.is_empty() && !self.asked.contains(&id(call))) {

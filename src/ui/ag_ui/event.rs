@@ -1,11 +1,11 @@
-//! The events of the protocol, version 1.0: <https://ag-ui.com/spec/1.0/schema.json>.
+//! The protocol's events, version 1.0: <https://ag-ui.com/spec/1.0/schema.json>.
 
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::usage::Usage;
 
-/// An AG-UI event. A field that is `None` is left out, because clients reject `null`.
+/// An AG-UI event. Fields that are `None` are left out, because clients reject `null`.
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "SCREAMING_SNAKE_CASE", rename_all_fields = "camelCase")]
 pub(super) enum AgUiEvent<'a> {
@@ -138,7 +138,7 @@ pub(super) enum AgUiEvent<'a> {
     },
 }
 
-/// The way in which a run ended, unless it failed.
+/// How a run ended, unless it failed.
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
 pub(super) enum Outcome {
@@ -152,7 +152,7 @@ pub(super) enum Outcome {
     Cancelled,
 }
 
-/// The way in which a sub-agent ended, unless it failed.
+/// How a sub-agent ended, unless it failed.
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
 pub(super) enum SubagentOutcome {
@@ -160,7 +160,7 @@ pub(super) enum SubagentOutcome {
     Suspended { interrupt_ids: Vec<String> },
 }
 
-/// A call that waits for an answer.
+/// A call that is waiting for an answer.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Interrupt {
@@ -171,7 +171,7 @@ pub(super) struct Interrupt {
     pub(super) metadata: Value,
 }
 
-/// Token counts, where the totals include the cached tokens and the reasoning tokens.
+/// Token counts. The totals include cached tokens and reasoning tokens.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct TokenUsage<'a> {

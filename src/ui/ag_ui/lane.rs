@@ -1,24 +1,25 @@
-//! The turn of one agent, as it was sent to the client.
+//! Tracks one agent's turn, as it was sent to the client.
 
 use serde_json::{Value, json};
 
 use super::event::AgUiEvent;
 use crate::ui::frame::write_data;
 
-/// The turn of the run or of one of its sub-agents. Sub-agents may run concurrently, each in its
-/// own lane.
+/// The turn of the run or of one of its sub-agents. Each sub-agent has its own lane, because
+/// sub-agents may run concurrently.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lane {
-    /// The ids of the calls that lead to the sub-agent, separated by `/`; empty for the run itself.
+    /// The ids of the calls that lead to the sub-agent, separated by `/`. The path is empty for the
+    /// run itself.
     pub(super) path: String,
-    /// The id of the sub-agent's run, which is added to each of its events.
+    /// The id of the sub-agent's run, which is added to each of the run's events.
     pub(super) tag: Option<String>,
     pub(super) has_ended: bool,
     /// The id of the turn's message.
     pub(super) message_id: String,
-    /// Whether the turn is complete, or no turn was started.
+    /// Whether the current turn is complete, or no turn has started yet.
     pub(super) is_between_turns: bool,
-    /// The number of turns that were started.
+    /// The number of turns that have started.
     pub(super) turn: u64,
     is_text_open: bool,
     text: String,
@@ -47,7 +48,7 @@ impl Lane {
         Self { path, tag, is_between_turns: true, ..Self::default() }
     }
 
-    /// Returns the id of a call, which is unique across all sub-agents.
+    /// Returns a call's id in a form that is unique across all sub-agents.
     pub(super) fn call_id(&self, call_id: &str) -> String {
         match self.path.is_empty() {
             true => call_id.to_owned(),
@@ -55,7 +56,7 @@ impl Lane {
         }
     }
 
-    /// Starts a turn whose message has this id.
+    /// Starts a turn with this message id.
     pub(super) fn begin_turn(&mut self, message_id: String) {
         self.message_id = message_id;
         self.is_between_turns = false;
@@ -128,7 +129,7 @@ impl Lane {
         self.calls.iter().any(|call| call.id == id)
     }
 
-    /// Ends all open reasoning, text and calls.
+    /// Ends all reasoning, text and calls that are still open.
     pub(super) fn close(&mut self, out: &mut Vec<u8>) {
         let subagent_run_id = self.tag.as_deref();
         for reasoning in self.reasoning.iter_mut().filter(|it| it.is_open) {
@@ -148,13 +149,13 @@ impl Lane {
         }
     }
 
-    /// Returns the ids of this turn's calls, without the ids in `kept`.
+    /// Returns the ids of this turn's calls, except the ids in `kept`.
     pub(super) fn call_ids_without(&self, kept: &[String]) -> Vec<String> {
         let ids = self.calls.iter().map(|call| &call.id);
         ids.filter(|id| !kept.contains(id)).cloned().collect()
     }
 
-    /// Returns the messages of the turn so far.
+    /// Returns the turn's messages so far.
     pub(super) fn messages(&self) -> Vec<Value> {
         let mut messages: Vec<Value> = self
             .reasoning
@@ -178,14 +179,14 @@ impl Lane {
         messages
     }
 
-    /// Returns the reasoning messages of this turn, without text. A client keeps reasoning that a
-    /// snapshot does not mention.
+    /// Returns this turn's reasoning messages with empty text, because a client keeps any reasoning
+    /// that a snapshot does not mention.
     pub(super) fn emptied_reasoning(&self) -> impl Iterator<Item = Value> {
         let empty = |it: &Reasoning| json!({ "id": it.id, "role": "reasoning", "content": "" });
         self.reasoning.iter().map(move |it| self.tagged(empty(it)))
     }
 
-    /// Adds the id of the sub-agent to a message.
+    /// Adds the sub-agent's id to a message.
     pub(super) fn tagged(&self, mut message: Value) -> Value {
         if let Some(tag) = &self.tag {
             message["subagentRunId"] = tag.as_str().into();

@@ -1,23 +1,23 @@
-//! AG-UI 1.0, the protocol between agents and front ends.
+//! Supports AG-UI 1.0, a protocol between agents and front ends.
 //!
 //! [`RunRequest`] parses the `RunAgentInput` that a client posts, and [`AgUi`] sends the run as events. The protocol is
-//! described at <https://docs.ag-ui.com>. The schema of the protocol is <https://ag-ui.com/spec/1.0/schema.json>.
+//! described at <https://docs.ag-ui.com>, and its schema is at <https://ag-ui.com/spec/1.0/schema.json>.
 //!
 //! | in the run | events |
 //! |---|---|
-//! | a turn | a step `turn-{n}`, and one assistant message with all its text and calls |
-//! | reasoning | a separate message with an id derived from that of the turn |
-//! | a call and its result | `TOOL_CALL_*`; how a result failed is in its `metadata`, as `kind` |
-//! | the progress of a tool | an activity `tool_progress` |
-//! | a sub-agent | `SUBAGENT_*`; its events have `subagentRunId`, and its call ids begin with those of its parents |
+//! | a turn | a step `turn-{n}`, and one assistant message with all the turn's text and calls |
+//! | reasoning | a separate message with an id derived from the turn's message id |
+//! | a call and its result | `TOOL_CALL_*`; the `kind` in a failed result's `metadata` tells how the call failed |
+//! | a tool's progress | an activity `tool_progress` |
+//! | a sub-agent | `SUBAGENT_*`; its events contain `subagentRunId`, and its call ids begin with its parents' |
 //! | a retracted turn, a rewritten history | its calls are answered, then `MESSAGES_SNAPSHOT` |
 //! | steering input | a user message |
 //! | a request that is sent again | `CUSTOM` `retrying` |
-//! | a call that needs an approval | `CUSTOM` `approval_requested`, and an interrupt if the run ends with it |
-//! | calls of the client's tools | `pendingToolCallIds`, or interrupts `tool_output` if there are also approvals |
+//! | a call that needs approval | `CUSTOM` `approval_requested`, and an interrupt if the run ends while waiting |
+//! | calls to the client's tools | `pendingToolCallIds`, or interrupts `tool_output` if there are also approvals |
 //! | an interrupted or stopped run | `cancelled` |
 //! | a run that failed | `RUN_ERROR`, whose `code` is the kind of the error |
-//! | every other end | `success`, with the reason in its `result` |
+//! | any other end of a run | `success`, with the reason in `result` |
 //!
 //! Encrypted reasoning, the input, and items that hooks add are not sent.
 

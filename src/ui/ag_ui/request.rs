@@ -1,4 +1,4 @@
-//! Parses `RunAgentInput`, the requests of clients.
+//! Parses `RunAgentInput`, the request that a client sends.
 
 use std::collections::HashMap;
 
@@ -12,10 +12,10 @@ use crate::tool::{Tool, ToolOutput, ToolSpec, Verdict};
 use crate::ui::nested_run::call_path;
 use crate::ui::request::{ClientLimits, RequestError, check_count};
 
-/// A `RunAgentInput`, which is the request of a client.
+/// A `RunAgentInput`, the request that a client sends.
 ///
-/// The list of messages in the request is not the history, because the history is in the session. Only the user
-/// messages and the results of the client's own tools at the end of the list are used.
+/// The message list in the request is not used as the history, because the session stores the history. Only the user
+/// messages and the results from the client's own tools at the end of the list are used.
 ///
 /// ```
 /// use turnstream::Agent;
@@ -48,7 +48,7 @@ pub struct RunRequest {
     instructions: Vec<String>,
     /// The user messages at the end of the list.
     user_items: Vec<Item>,
-    /// The results of client tools at the end of the list, by call.
+    /// The results from client tools at the end of the list, keyed by call.
     results: HashMap<String, ToolOutput>,
 }
 
@@ -56,11 +56,11 @@ pub struct RunRequest {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Action {
-    /// The user sent messages, which are the input for [`Session::run`]. Pending calls are then answered as
-    /// interrupted.
+    /// The user sent messages. Pass them to [`Session::run`] as the input. Calls that are still pending then get an
+    /// interrupted result.
     Run(Vec<Item>),
-    /// Pending calls are answered, or an interrupted run is to be continued. Call [`Session::resume`] with these
-    /// verdicts.
+    /// The client answered pending calls, or asked to continue an interrupted run. Pass these verdicts to
+    /// [`Session::resume`].
     Resume(Vec<(PendingCall, Verdict)>),
 }
 
@@ -92,13 +92,13 @@ struct ClientTool {
     parameters: Option<Value>,
 }
 
-/// A piece of context from the client.
+/// A piece of context that the client provides.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[non_exhaustive]
 pub struct Context {
-    /// The name of the context.
+    /// The context's name.
     pub description: String,
-    /// The text of the context.
+    /// The context's text.
     pub value: String,
 }
 
@@ -168,12 +168,12 @@ enum Source {
 }
 
 impl RunRequest {
-    /// Parses a request. `content_type` is the value of the header `content-type`.
+    /// Parses a request. `content_type` is the value of the `content-type` header.
     ///
     /// # Errors
     ///
-    /// A one-line message with the problem. The body is not JSON, has a wrong structure or is too large, or the client
-    /// sent content that is not [allowed](ClientLimits).
+    /// Returns an error with a one-line message if the body is not JSON, has a wrong structure or is too large, or if
+    /// the client sent content that is not [allowed](ClientLimits).
     pub fn parse(
         content_type: Option<&str>,
         body: &[u8],
@@ -218,8 +218,7 @@ impl RunRequest {
         Ok(Self { input, instructions, user_items, results })
     }
 
-    /// Returns the id of the conversation. The client chooses the id, so check that the user may access this
-    /// conversation.
+    /// Returns the conversation's id. The client chooses the id, so check that the user may access this conversation.
     pub fn thread_id(&self) -> &str {
         &self.input.thread_id
     }
@@ -229,27 +228,27 @@ impl RunRequest {
         &self.input.run_id
     }
 
-    /// Returns the id of the previous run, if the client sent an id.
+    /// Returns the previous run's id, if the client sent one.
     pub(super) fn parent_run_id(&self) -> Option<&str> {
         self.input.parent_run_id.as_deref()
     }
 
-    /// Returns the state that the client shares with the app; `null` if the client shares no state.
+    /// Returns the state that the client shares with the app, or `null` if the client shares no state.
     pub fn state(&self) -> &Value {
         &self.input.state
     }
 
-    /// Returns the context that the client sends to the app.
+    /// Returns the context that the client sent to the app.
     pub fn context(&self) -> &[Context] {
         &self.input.context
     }
 
-    /// Returns the properties that the client forwards to the app; `null` if the client sends no properties.
+    /// Returns the properties that the client forwards to the app, or `null` if the client sent no properties.
     pub fn forwarded_props(&self) -> &Value {
         &self.input.forwarded_props
     }
 
-    /// Returns the texts of the `system` and `developer` messages, if [these messages are
+    /// Returns the text of each `system` and `developer` message, if [such messages are
     /// allowed](ClientLimits::allow_instructions).
     pub fn instructions(&self) -> &[String] {
         &self.instructions
@@ -259,12 +258,12 @@ impl RunRequest {
         &self.input.messages
     }
 
-    /// Adds the client's tools to the agent's own tools. The client runs its tools itself, so the calls of these tools
-    /// stay pending.
+    /// Adds the client's tools to the agent's own tools. The client runs its tools itself, so calls to these tools
+    /// remain pending.
     ///
     /// # Errors
     ///
-    /// Status 400 if the name of a tool is already used or invalid, or if its schema is invalid.
+    /// Status 400 if a tool's name is already used or invalid, or if its schema is invalid.
     pub fn add_client_tools(&self, agent: &Agent) -> Result<Agent, RequestError> {
         let refused = |message: String| RequestError::new(400, message);
         let mut agent = agent.clone();
@@ -281,16 +280,16 @@ impl RunRequest {
         Ok(agent)
     }
 
-    /// Checks the request against this session, and returns the action that the client requests. `agent` has the
-    /// client's [tools](Self::add_client_tools).
+    /// Checks the request against this session, and returns the action that the client requests. `agent` must include
+    /// the client's [tools](Self::add_client_tools).
     ///
-    /// The name and the arguments of a call are taken from the session, not from the client. An entry of `resume` must
-    /// name a pending call. A tool message must name a pending call whose tool is [external](Tool::external).
+    /// A call's name and arguments are taken from the session, not from the client. Each entry in `resume` must name a
+    /// pending call. Each tool message must name a pending call to an [external](Tool::external) tool.
     ///
     /// # Errors
     ///
-    /// Status 409 if no call waits for the answers or some waiting calls have no answer, and 400 if the request has no
-    /// input.
+    /// Status 409 if no call is waiting for the answers, or if some waiting calls got no answer. Status 400 if the
+    /// request has no input.
     pub fn action(&self, session: &Session, agent: &Agent) -> Result<Action, RequestError> {
         let state = session.state();
         let is_answer = !self.input.resume.is_empty() || !self.results.is_empty();

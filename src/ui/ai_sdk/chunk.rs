@@ -1,7 +1,7 @@
-//! The chunks of a message stream, as defined in `ui-message-chunks.ts` of `ai`.
+//! The chunks in a message stream, as defined in the file `ui-message-chunks.ts` in `ai`.
 //!
-//! The first releases of versions 5 and 6 reject unknown fields. Chunks therefore only have fields
-//! that all releases know.
+//! The first releases of versions 5 and 6 reject unknown fields. Chunks therefore contain only
+//! fields that all releases support.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::item::RawJson;
 use crate::usage::Usage;
 
-/// A chunk of the message stream. A field that is `None` is left out, because clients reject
+/// A chunk in the message stream. Fields that are `None` are left out, because clients reject
 /// `null`.
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "kebab-case", rename_all_fields = "camelCase")]
@@ -23,7 +23,7 @@ pub(super) enum Chunk<'a> {
     },
     StartStep,
     FinishStep,
-    /// This chunk exists since version 7.
+    /// This chunk was added in version 7.
     ResetStep,
     TextStart {
         id: &'a str,
@@ -62,7 +62,7 @@ pub(super) enum Chunk<'a> {
         #[serde(skip_serializing_if = "is_false")]
         dynamic: bool,
     },
-    /// This chunk was added during version 5 and does not exist in 5.0.0.
+    /// This chunk was added during version 5 and does not exist in version 5.0.0.
     ToolInputError {
         tool_call_id: &'a str,
         tool_name: &'a str,
@@ -71,12 +71,12 @@ pub(super) enum Chunk<'a> {
         #[serde(skip_serializing_if = "is_false")]
         dynamic: bool,
     },
-    /// This chunk exists since version 6.
+    /// This chunk was added in version 6.
     ToolApprovalRequest {
         approval_id: &'a str,
         tool_call_id: &'a str,
     },
-    /// This chunk exists since version 7.
+    /// This chunk was added in version 7.
     ToolApprovalResponse {
         approval_id: &'a str,
         approved: bool,
@@ -93,11 +93,11 @@ pub(super) enum Chunk<'a> {
         #[serde(skip_serializing_if = "is_false")]
         dynamic: bool,
     },
-    /// This chunk exists since version 6.
+    /// This chunk was added in version 6.
     ToolOutputDenied {
         tool_call_id: &'a str,
     },
-    /// This chunk exists since version 7.
+    /// This chunk was added in version 7.
     SteeringMessage {
         id: &'a str,
         parts: Vec<MessagePart<'a>>,
@@ -110,8 +110,8 @@ pub(super) enum Chunk<'a> {
     },
     Abort,
     Finish {
-        /// The reason, a field that does not exist in 5.0.0. The value `interrupted` exists since
-        /// version 7.
+        /// The reason, a field that does not exist in version 5.0.0. The value `interrupted` was
+        /// added in version 7.
         #[serde(skip_serializing_if = "Option::is_none")]
         finish_reason: Option<&'static str>,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -124,8 +124,8 @@ fn is_false(mark: &bool) -> bool {
     !mark
 }
 
-/// A custom data part. If the client already has a part with this type and id, the data of that
-/// part is replaced.
+/// A custom data part. If the client already has a part with the same type and id, this part's data
+/// replaces the existing data.
 #[derive(Debug, Serialize)]
 pub(super) struct DataChunk<'a, T> {
     #[serde(rename = "type")]
@@ -133,7 +133,7 @@ pub(super) struct DataChunk<'a, T> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) id: Option<&'a str>,
     pub(super) data: T,
-    /// Whether the data is only sent once and does not become part of the message.
+    /// Whether the data is sent only once and does not become part of the message.
     #[serde(skip_serializing_if = "is_false")]
     pub(super) transient: bool,
 }
@@ -146,13 +146,13 @@ pub(super) enum MessagePart<'a> {
     File { media_type: &'a str, url: Cow<'a, str> },
 }
 
-/// The metadata at the start of a message.
+/// The metadata sent at the start of a message.
 #[derive(Debug, Serialize)]
 pub(super) struct StartMetadata<'a> {
     pub(super) model: &'a str,
 }
 
-/// The metadata at the end of a message.
+/// The metadata sent at the end of a message.
 #[derive(Debug, Serialize)]
 pub(super) struct EndMetadata<'a> {
     pub(super) reason: &'a str,
@@ -162,7 +162,7 @@ pub(super) struct EndMetadata<'a> {
     pub(super) usage: TokenCounts,
 }
 
-/// Token counts with the names of `LanguageModelUsage` in `ai`. The counts include sub-agents.
+/// Token counts, named as in `LanguageModelUsage` in `ai`. The counts include sub-agents.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[expect(clippy::struct_field_names, reason = "the names are those of the client")]

@@ -15,35 +15,35 @@ use crate::ui::message_name::MessageName;
 use crate::ui::nested_run::{NestedRun, call_path};
 use crate::ui::response::EncodeEvents;
 
-/// Encodes the events of a run as one message.
+/// Encodes a run's events as one message.
 #[derive(Clone, Debug, Default)]
 pub(super) struct AiSdkEncoder {
     pub(super) version: Version,
     pub(super) has_typed_tools: bool,
     pub(super) error_texts: ErrorTexts,
     pub(super) name: MessageName,
-    /// Whether the client already has this message, with the calls that this run resumes.
+    /// Whether the client already has this message, including the calls that this run resumes.
     pub(super) continues: bool,
     pub(super) state: MessageState,
 }
 
-/// The state of the message that was sent so far.
+/// The state of the part of the message that has been sent so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MessageState {
     has_started: bool,
     step: Step,
-    /// The number of turns that were started.
+    /// The number of turns that have started.
     turn: u32,
-    /// Whether the last turn is complete and no other turn was started.
+    /// Whether the last turn is complete and no new turn has started.
     is_between_turns: bool,
     open_parts: Vec<OpenPart>,
     calls: SmallMap<String, Call>,
-    /// The calls of the turn that is streaming.
+    /// The calls in the turn that is streaming.
     streamed_calls: Vec<String>,
-    /// Whether the most recent step of the client contains a call.
+    /// Whether the client's most recent step contains a call.
     has_calls_in_step: bool,
     nested_runs: SmallMap<String, NestedRun>,
-    /// The calls that wait for an approval.
+    /// The calls that are waiting for an approval.
     requests: Vec<PendingCall>,
 }
 
@@ -55,7 +55,7 @@ enum Step {
     Filled,
 }
 
-/// Text or reasoning that has not ended.
+/// Text or reasoning that has not ended yet.
 #[derive(Clone, Debug)]
 struct OpenPart {
     kind: PartKind,
@@ -192,7 +192,7 @@ impl AiSdkEncoder {
         self.state.step = Step::Filled;
     }
 
-    /// Returns the id of a part of the message. Starts the part if it is new.
+    /// Returns the id of a part of the message, and starts the part if it is new.
     fn open_part(&mut self, kind: PartKind, index: u32, out: &mut Vec<u8>) -> &str {
         let is_it = |part: &OpenPart| part.kind == kind && part.index == index;
         let at = match self.state.open_parts.iter().position(is_it) {
@@ -338,9 +338,9 @@ impl AiSdkEncoder {
         self.continues || self.state.calls.get(call_id).is_some()
     }
 
-    /// Requests an approval. The client does not know the calls of sub-agents, so their approvals
-    /// are requested together, on the call that the sub-agent runs as. A data part describes each
-    /// of these calls.
+    /// Requests an approval. The client does not know about sub-agents' calls, so the approvals for
+    /// a sub-agent are requested together, on the call that the sub-agent runs as. A data part
+    /// describes each of the sub-agent's calls.
     fn ask(&mut self, call: &PendingCall, out: &mut Vec<u8>) {
         let root = call.root_call_id();
         if !self.is_known(root) {
@@ -366,8 +366,8 @@ impl AiSdkEncoder {
         }
     }
 
-    /// Records a verdict on a call. If a sub-agent has several calls, one answer is sent after the
-    /// last verdict.
+    /// Records a verdict on a call. If several calls from a sub-agent are waiting, one answer is
+    /// sent after the last verdict.
     fn verdict(&mut self, path: &[&str], call_id: &str, approved: bool, out: &mut Vec<u8>) {
         let is_it = |request: &PendingCall| {
             request.call_id == call_id && request.path.iter().eq(path.iter().copied())
@@ -406,7 +406,7 @@ impl AiSdkEncoder {
         }
     }
 
-    /// Encodes an event of the sub-agent that runs as the last call of the path.
+    /// Encodes an event from the sub-agent that runs as the last call in the path.
     fn nested_event<'a>(
         &mut self,
         mut path: Vec<&'a str>,
@@ -447,9 +447,9 @@ impl AiSdkEncoder {
     }
 }
 
-/// Encodes data parts, and the end of the run.
+/// Encodes data parts and the end of the run.
 impl AiSdkEncoder {
-    /// Writes a data part of the message. The part replaces an earlier part with the same id.
+    /// Writes a data part. The part replaces any earlier part with the same id.
     fn part(&mut self, kind: &'static str, id: &str, data: serde_json::Value, out: &mut Vec<u8>) {
         self.start(None, out);
         write_data(out, &DataChunk { kind, id: Some(id), data, transient: false });
@@ -554,7 +554,7 @@ fn finish_reason(reason: EndReason, version: Version) -> &'static str {
     }
 }
 
-/// Returns the arguments of a call as JSON. Arguments that are not JSON become a string.
+/// Returns a call's arguments as JSON. Arguments that are not valid JSON become a string.
 pub(super) fn call_input(call: &ToolCall) -> RawJson {
     RawJson::parse(call.arguments_or_empty_object())
         .unwrap_or_else(|_| text_to_json(&call.arguments))
@@ -564,8 +564,8 @@ fn text_to_json(text: &str) -> RawJson {
     RawJson::new(text).unwrap_or_else(|_| serde_json::Value::Null.into())
 }
 
-/// Converts content to JSON. A text that is a JSON object or array is sent unchanged, any other
-/// text is sent as a string, and parts are sent as a list.
+/// Converts content to JSON. Text that is a JSON object or array is sent unchanged, any other text
+/// is sent as a string, and parts are sent as a list.
 pub(super) fn content_to_json(content: &Content) -> RawJson {
     match content {
         Content::Text(text) if text.trim_start().starts_with(['{', '[']) => {

@@ -1,33 +1,33 @@
-//! The AI SDK's UI message stream, which `useChat` reads.
+//! Supports the AI SDK's UI message stream, which `useChat` reads.
 //!
-//! [`AiSdk`] sends a run as one assistant message, and [`ChatRequest`] parses the requests of
-//! `DefaultChatTransport`. The chunks are those of `ai` 5, 6 and 7; see [`Version`]. The format is
-//! described at <https://ai-sdk.dev/docs/ai-sdk-ui/stream-protocol>.
+//! [`AiSdk`] sends a run as one assistant message, and [`ChatRequest`] parses requests from `DefaultChatTransport`. The
+//! chunks are those of `ai` versions 5, 6 and 7; see [`Version`]. The format is described at
+//! <https://ai-sdk.dev/docs/ai-sdk-ui/stream-protocol>.
 //!
-//! Besides the model's text and calls, the message has these parts:
+//! In addition to the model's text and calls, the message contains these parts:
 //!
 //! | part | content |
 //! |---|---|
 //! | metadata | `model` at the start; at the end `reason`, `why`, `turns` and `usage`, including sub-agents |
-//! | `data-progress` | the progress of a tool; its id is the id of the call |
-//! | `data-agent` | a sub-agent's turn, latest text and calls; its id is the call's id, after those of its parents |
+//! | `data-progress` | a tool's progress; the part's id is the call's id |
+//! | `data-agent` | a sub-agent's turn, latest text and calls; the part's id is the call's id, after its parents' |
 //! | `data-approval` | a request for approval, for a sub-agent's call and for clients of version 5 |
 //! | `data-retracted` | the previous step was retracted; not for version 7 |
 //! | `data-steer` | steering input; not for version 7 |
 //! | `data-retry`, `data-compacted` | a request is sent again, or the history was compacted; not part of the message |
 //!
-//! Encrypted reasoning, the text deltas of sub-agents, items that hooks add, and results of tools that are only meant
-//! for the model are not sent.
+//! The following are not sent: encrypted reasoning, the text deltas of sub-agents, items that hooks add, and tool
+//! results that are meant only for the model.
 //!
 //! If a sub-agent's call needs an approval, the call is sent as `data-approval`, and the approval is requested on the
-//! call that the sub-agent runs as. The answer applies to all waiting calls of that sub-agent.
+//! call that the sub-agent runs as. The answer applies to all of that sub-agent's waiting calls.
 //!
-//! Version 5 of the client does not support approvals. A client of version 5 gets `data-approval`, and its app posts
-//! the answer as `{"id": …, "messageId": …, "approvals": [{"id": …, "approved": true}]}`. [`ChatRequest`] accepts this
-//! form from clients of any version. In this form, each call of a sub-agent can get its own answer.
+//! Version 5 of the client does not support approvals. A version 5 client gets `data-approval`, and its app posts the
+//! answer as `{"id": …, "messageId": …, "approvals": [{"id": …, "approved": true}]}`. [`ChatRequest`] accepts this form
+//! from clients of any version. In this form, each of a sub-agent's calls can get its own answer.
 //!
-//! When a page is opened again, it starts with the session's [messages](AiSdk::load_messages). If the client sends a
-//! `GET` request to resume a stream, answer the request with [`AiSdk::respond_to_resume`].
+//! When a user reopens a page, the page starts with the session's [messages](AiSdk::load_messages). If the client sends
+//! a `GET` request to resume a stream, answer the request with [`AiSdk::respond_to_resume`].
 
 mod chunk;
 mod encode;
@@ -43,7 +43,7 @@ pub use version::Version;
 use crate::ui::request::RequestError;
 use crate::ui::response::Response;
 
-/// Creates the response for a rejected request. Clients show the body of the response.
+/// Creates the response for a rejected request. Clients show the response's body.
 pub fn refuse(error: &RequestError) -> Response<String> {
     Response::of_text(error.status(), "text/plain; charset=utf-8", error.to_string())
 }

@@ -1,4 +1,4 @@
-//! Parses the requests of `DefaultChatTransport`.
+//! Parses requests from `DefaultChatTransport`.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -11,11 +11,12 @@ use crate::ui::message_name::entry_of_message;
 use crate::ui::nested_run::call_path;
 use crate::ui::request::{ClientLimits, RequestError, check_count};
 
-/// A request of `DefaultChatTransport`, with all messages or, if the app is configured so, with
-/// only the last `message`.
+/// A request from `DefaultChatTransport`. It contains all messages or, if the app is configured to
+/// send only the last message, the field `message`.
 ///
-/// The list of messages is not the history, because the history is in the session. Only the last
-/// message of the list is used, which is the user's input or the answers to the assistant's calls.
+/// The message list is not used as the history, because the session stores the history. Only the
+/// last message in the list is used. It contains either the user's input or the answers to the
+/// assistant's calls.
 ///
 /// ```
 /// use turnstream::provider::Scripted;
@@ -63,24 +64,24 @@ pub struct ChatRequest {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Action {
-    /// The user sent a message, which is the input for [`Session::run`]. Pending calls are then
-    /// answered as interrupted.
+    /// The user sent a message. Pass it to [`Session::run`] as the input. Calls that are still
+    /// pending then get an interrupted result.
     Run(Content),
-    /// Pending calls are answered, or an interrupted run is to be continued. Call
-    /// [`Session::resume`] with these verdicts.
+    /// The client answered pending calls, or asked to continue an interrupted run. Pass these
+    /// verdicts to [`Session::resume`].
     Resume {
-        /// The id of the message that the run continues.
+        /// The id of the message to continue.
         message_id: String,
-        /// The answers, each with the pending call of the session that it answers.
+        /// The answers, each paired with the session's pending call that it answers.
         verdicts: Vec<(PendingCall, Verdict)>,
     },
-    /// The client requests another answer. Call [`Session::fork_at`] with the entry `before`, and
-    /// [`Session::resume`] on the fork.
+    /// The client requests a new answer. Call [`Session::fork_at`] with the entry `before`, and
+    /// then [`Session::resume`] on the fork.
     Regenerate {
-        /// The number of the first entry of the answer to replace.
+        /// The number of the first entry in the answer to replace.
         before: u64,
     },
-    /// The user changed a message. Call [`Session::fork_at`] with the entry `before`, and
+    /// The user changed a message. Call [`Session::fork_at`] with the entry `before`, and then
     /// [`Session::run`] on the fork.
     Edit {
         /// The number of the entry to replace.
@@ -90,7 +91,7 @@ pub enum Action {
     },
 }
 
-/// The last message of the request's message list.
+/// The last message in the request's message list.
 #[derive(Clone, Debug)]
 enum LastMessage {
     None,
@@ -98,14 +99,14 @@ enum LastMessage {
     Assistant { id: String, answers: Vec<Answer> },
 }
 
-/// The answer to a call, in one of the message's parts.
+/// An answer to a call, from one of the message's parts.
 #[derive(Clone, Debug)]
 enum Answer {
     Approval(Approval),
     Output { tool_call_id: String, output: ToolOutput },
 }
 
-/// A verdict of the user.
+/// A verdict from the user.
 #[derive(Clone, Debug, Deserialize)]
 struct Approval {
     id: String,
@@ -126,8 +127,8 @@ struct Body {
     trigger: Option<Trigger>,
     #[serde(default)]
     message_id: Option<String>,
-    /// The user's verdicts. The transport itself does not send them; an app whose client does not
-    /// support approvals adds them.
+    /// The user's verdicts. The transport itself does not send this field; an app whose client does
+    /// not support approvals adds it.
     #[serde(default)]
     approvals: Vec<Approval>,
 }
@@ -156,7 +157,7 @@ enum Role {
     Assistant,
 }
 
-/// The fields of a tool part that this crate uses.
+/// The fields that this crate uses from a tool part.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ToolPart {
@@ -181,12 +182,12 @@ struct FilePart {
 }
 
 impl ChatRequest {
-    /// Parses a request. `content_type` is the value of the header `content-type`.
+    /// Parses a request. `content_type` is the value of the `content-type` header.
     ///
     /// # Errors
     ///
-    /// A one-line message with the problem. The body is not JSON, has a wrong structure or is too
-    /// large, or the client sent content that is not [allowed](ClientLimits).
+    /// Returns an error with a one-line message if the body is not JSON, has a wrong structure or
+    /// is too large, or if the client sent content that is not [allowed](ClientLimits).
     pub fn parse(
         content_type: Option<&str>,
         body: &[u8],
@@ -225,13 +226,13 @@ impl ChatRequest {
         })
     }
 
-    /// Returns the id of the chat. The client chooses the id, so check that the user may access
-    /// this chat.
+    /// Returns the chat's id. The client chooses the id, so check that the user may access this
+    /// chat.
     pub fn chat_id(&self) -> &str {
         &self.chat_id
     }
 
-    /// Returns the texts of the `system` messages, if [these messages are
+    /// Returns the text of each `system` message, if [such messages are
     /// allowed](ClientLimits::allow_instructions).
     pub fn instructions(&self) -> &[String] {
         &self.instructions
@@ -239,15 +240,15 @@ impl ChatRequest {
 
     /// Checks the request against this session, and returns the action that the client requests.
     ///
-    /// The name and the arguments of a call are taken from the session, not from the client. An
-    /// approval must name a pending call. A result must name a pending call whose tool is
-    /// [external](Tool::external). Other answers are ignored, because clients send the answers to
-    /// earlier calls again.
+    /// A call's name and arguments are taken from the session, not from the client. An approval
+    /// must name a pending call. A result must name a pending call to an [external](Tool::external)
+    /// tool. Other answers are ignored, because clients send the answers to earlier calls again.
     ///
     /// # Errors
     ///
-    /// Status 409 if no call waits for the answers or some waiting calls have no answer, or if the
-    /// message to replace does not belong to this session. Status 400 if the request has no input.
+    /// Status 409 if no call is waiting for the answers, if some waiting calls got no answer, or if
+    /// the message to replace does not belong to this session. Status 400 if the request has no
+    /// input.
     pub fn action(&self, session: &Session, agent: &Agent) -> Result<Action, RequestError> {
         let find = |id: &str| {
             let entry = entry_of_message(id, session.id());
@@ -279,7 +280,7 @@ impl ChatRequest {
         }
     }
 
-    /// Returns the verdicts on the pending calls, with one verdict for each call.
+    /// Returns one verdict for each pending call.
     fn verdicts(
         &self,
         answers: &[Answer],
@@ -342,7 +343,7 @@ impl Answer {
         }
     }
 
-    /// Returns the id of the call and its result, if this answer is a result.
+    /// Returns the call's id and its result, if this answer is a result.
     fn as_output(&self) -> Option<(&str, &ToolOutput)> {
         match self {
             Self::Output { tool_call_id, output } => Some((tool_call_id, output)),
@@ -361,7 +362,7 @@ impl Approval {
     }
 }
 
-/// Returns the content of a user message or an instruction.
+/// Returns the content of a user message or of an instruction.
 fn content(message: &Message, limits: &ClientLimits) -> Result<Content, RequestError> {
     let mut parts = Vec::new();
     for part in &message.parts {

@@ -42,7 +42,7 @@ pub struct AiSdk {
     has_replays: bool,
 }
 
-/// The default settings are the settings for [`Version::V6`].
+/// Uses the settings for [`Version::V6`] by default.
 impl Default for AiSdk {
     fn default() -> Self {
         Self::new(Version::default())
@@ -50,50 +50,50 @@ impl Default for AiSdk {
 }
 
 impl AiSdk {
-    /// Creates the default settings for this version of the client. By default, the client
-    /// generates the message's id, tools are untyped, a comment is sent after 15 seconds without
-    /// data, and error messages are hidden.
+    /// Creates the default settings for this client version. By default, the client generates the
+    /// message's id, tools are untyped, a comment is sent after 15 seconds without data, and error
+    /// messages are hidden.
     pub fn new(version: Version) -> Self {
         let encoder = AiSdkEncoder { version, ..AiSdkEncoder::default() };
         Self { encoder, keep_alive: Some(DEFAULT_KEEP_ALIVE), has_replays: version >= Version::V7 }
     }
 
-    /// Sets the id of the message.
+    /// Sets the message's id.
     pub fn with_message_id(mut self, id: impl Into<String>) -> Self {
         self.encoder.name = MessageName::Given(id.into());
         self
     }
 
-    /// Derives the message's id from the session: `{session}:{number}`. The number is the number of
-    /// entries that the session has at the start of the message, after the input of the run. The id
-    /// never changes, so a client can use it to request [another
+    /// Derives the message's id from the session, in the form `{session}:{number}`. The number is
+    /// the number of entries in the session at the start of the message, after the run's input. The
+    /// id never changes, so a client can use it to request [another
     /// answer](super::ChatRequest::action).
     ///
-    /// Call this method after the run was created and before the run is polled. A run in a
-    /// [hub](crate::hub) is polled immediately. For such a run, store the id together with the run,
-    /// and pass the id to [`with_message_id`](Self::with_message_id), also when a client resumes
-    /// the stream. The example `web` shows how to store the id.
+    /// Call this method after the run is created and before it is polled. A run in a
+    /// [hub](crate::hub) is polled immediately. For a run in a hub, store the id together with the
+    /// run, and pass the stored id to [`with_message_id`](Self::with_message_id), also when a
+    /// client resumes the stream. The example `web` shows how to store the id.
     pub fn with_session(mut self, session: &Session) -> Self {
         self.encoder.name = MessageName::of_session(session);
         self
     }
 
-    /// Continues an existing message of the client, whose calls were approved or answered. The
-    /// results of calls that were made before this run are added to this message.
+    /// Continues an existing message in the client, whose calls were approved or answered. The
+    /// results of calls that were made before this run are added to the existing message.
     pub fn continue_message(mut self, id: impl Into<String>) -> Self {
         self.encoder.continues = true;
         self.with_message_id(id)
     }
 
-    /// Sends calls as parts `tool-{name}`, which the client can check against its own types,
-    /// instead of `dynamic-tool`.
+    /// Sends calls as `tool-{name}` parts instead of `dynamic-tool` parts. The client can check
+    /// `tool-{name}` parts against its own types.
     pub fn with_typed_tools(mut self) -> Self {
         self.encoder.has_typed_tools = true;
         self
     }
 
-    /// Sets the time without data after which a comment is sent; the default is 15 seconds. `None`
-    /// disables comments. Comments require a tokio runtime with timers.
+    /// Sets how long the response may be silent before a comment is sent. The default is 15
+    /// seconds. `None` disables comments. Comments require a tokio runtime with timers.
     pub fn with_keep_alive(mut self, every: impl Into<Option<Duration>>) -> Self {
         self.keep_alive = every.into();
         self
@@ -105,7 +105,7 @@ impl AiSdk {
         self
     }
 
-    /// Creates the response that sends this run, up to [`Finished`](Event::Finished) or the first
+    /// Creates a response that sends this run, up to [`Finished`](Event::Finished) or the first
     /// error.
     pub fn respond<S>(self, events: S) -> Response<ResponseBody<S>>
     where
@@ -115,13 +115,13 @@ impl AiSdk {
         Response::of_stream(body, Some(("x-vercel-ai-ui-message-stream", "v1")))
     }
 
-    /// Creates the response to the `GET` request with which a client resumes a stream. `events` are
-    /// the events of the session's active run, starting with the first event. Without an active
-    /// run, the response has the status 204.
+    /// Creates the response to the `GET` request that a client sends to resume a stream. `events`
+    /// contains the events of the session's active run, starting with the first event. If there is
+    /// no active run, pass `None`, and the response gets the status 204.
     ///
-    /// Clients of version 7 apply the events to the message from its start. Clients of versions 5
-    /// and 6 would show the text twice, so the response for these clients has the status 204 unless
-    /// [replays](Self::with_replays) are enabled.
+    /// Clients of version 7 rebuild the message from the events, starting at the beginning. Clients
+    /// of versions 5 and 6 would show the text twice, so they get a response with the status 204
+    /// unless [replays](Self::with_replays) are enabled.
     pub fn respond_to_resume<S>(self, events: Option<S>) -> Response<ResponseBody<S>>
     where
         S: Stream<Item = Result<Event, Error>>,
@@ -136,20 +136,20 @@ impl AiSdk {
         }
     }
 
-    /// Lets clients of versions 5 and 6 resume streams. On a resume, the app must remove the
-    /// message that is sent again.
+    /// Lets clients of versions 5 and 6 resume streams. When a stream is resumed, the app must
+    /// remove the existing message, because it is sent again.
     pub fn with_replays(mut self) -> Self {
         self.has_replays = true;
         self
     }
 
-    /// Loads the messages that a page starts with, as the JSON of `UIMessage`. User messages have
-    /// ids from their entries, and assistant messages have the ids that
+    /// Loads the messages that a page starts with, as the JSON of `UIMessage`. The ids of user
+    /// messages are derived from their entries, and assistant messages have the ids that
     /// [`with_session`](Self::with_session) gives them.
     ///
     /// Compacted items are included, and void items are left out. A user message in the middle of a
-    /// run starts a new assistant message. Pending calls request an approval, except calls whose
-    /// tool in `agent` is an external tool, because these calls wait for a result.
+    /// run starts a new assistant message. Each pending call requests an approval, except for calls
+    /// to tools that are external tools in `agent`, because those calls wait for a result.
     ///
     /// # Errors
     ///

@@ -14,14 +14,14 @@ use crate::ui::message_name::message_id;
 use crate::ui::nested_run::call_path;
 use crate::ui::stored_items::StoredItems;
 
-/// Builds messages from entries.
+/// Builds messages from a session's entries.
 pub(super) struct StoredMessages<'a> {
     session_id: &'a str,
     version: Version,
     has_typed_tools: bool,
     error_texts: &'a ErrorTexts,
     messages: Vec<UiMessage>,
-    /// The number of the entry that follows the user's last entry.
+    /// The number of the entry that comes after the user's last entry.
     begins_at: u64,
 }
 
@@ -86,8 +86,8 @@ impl<'a> StoredMessages<'a> {
         self.messages.last().is_some_and(|message| message.role == "assistant")
     }
 
-    /// Returns the parts of the last message. If the last message is a user message, adds an
-    /// assistant message first.
+    /// Returns the last message's parts. If the last message is a user message, first adds an
+    /// assistant message.
     fn parts(&mut self) -> &mut Vec<Value> {
         if !self.is_answering() {
             let id = message_id(self.session_id, self.begins_at);
@@ -118,7 +118,7 @@ impl<'a> StoredMessages<'a> {
         }
     }
 
-    /// Returns the part of a call, in any message.
+    /// Returns the part for a call, from any message.
     fn call(&mut self, call_id: &str) -> Option<&mut Value> {
         let parts =
             self.messages.iter_mut().rev().flat_map(|message| message.parts.iter_mut().rev());

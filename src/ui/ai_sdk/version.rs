@@ -1,10 +1,10 @@
-//! The versions of the client.
+//! The supported versions of the client.
 
 /// The major version of `ai` that the front end uses.
 ///
 /// | | V5 | V6 | V7 |
 /// |---|---|---|---|
-/// | a call that needs an approval | `data-approval` | an approval of its part | same as V6 |
+/// | a call that needs approval | `data-approval` | an approval request on the call's part | same as V6 |
 /// | a verdict that arrived during the run | | | `tool-approval-response` |
 /// | a call that was denied | an error | denied | denied |
 /// | a retracted turn | `data-retracted` | `data-retracted` | its parts are removed |
@@ -16,11 +16,11 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Version {
-    /// The client is any release of `ai` 5.
+    /// Any release of `ai` 5.
     V5,
-    /// The client is any release of `ai` 6 or 7. This is the default version.
+    /// Any release of `ai` 6 or 7. This is the default version.
     #[default]
     V6,
-    /// The client is any release of `ai` 7.
+    /// Any release of `ai` 7.
     V7,
 }

@@ -11,7 +11,7 @@ use crate::ui::error_texts::ErrorTexts;
 use crate::ui::frame::{write_data, write_keep_alive, write_text};
 use crate::ui::response::EncodeEvents;
 
-/// Encodes events without changes.
+/// Encodes events unchanged.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SseEncoder {
     pub(super) id_prefix: String,
@@ -19,11 +19,11 @@ pub(super) struct SseEncoder {
     pub(super) skipped_events: u64,
     pub(super) retry: Option<Duration>,
     pub(super) error_texts: ErrorTexts,
-    /// The number of the most recent event, counted from 1.
+    /// The number of the most recent event, starting at 1.
     pub(super) number: u64,
 }
 
-/// The data of the last event.
+/// The data that the last event contains.
 #[derive(Serialize)]
 pub(super) struct End {
     pub(super) finished: bool,

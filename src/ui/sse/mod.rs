@@ -1,7 +1,8 @@
-//! Sends the events of this crate as server-sent events, for a custom page.
+//! Sends this crate's events as server-sent events, for a custom page.
 //!
-//! The `data` of each event is the JSON of an [`Event`](crate::Event). Rust clients parse the data
-//! with [`FrameReader`](crate::sse::FrameReader) and `serde_json`, and pages with `JSON.parse`:
+//! The `data` field of each server-sent event contains an [`Event`](crate::Event) as JSON. Rust
+//! clients parse the data with [`FrameReader`](crate::sse::FrameReader) and `serde_json`, and pages
+//! use `JSON.parse`:
 //!
 //! ```text
 //! retry: 2000
@@ -17,9 +18,9 @@
 //!
 //! ```
 //!
-//! The last event of a run is `end`. After `end`, a page must close its `EventSource`, because the
-//! `EventSource` would otherwise reconnect. A stream that broke before its run finished ends with
-//! `{"finished":false,"error":{…}}`. The format of server-sent events is specified at
+//! The last event of a run is `end`. After the event `end`, a page must close its `EventSource`,
+//! which would otherwise reconnect. If a stream breaks before its run has finished, the data of the
+//! last event is `{"finished":false,"error":{…}}`. The format of server-sent events is specified at
 //! <https://html.spec.whatwg.org/multipage/server-sent-events.html>.
 
 mod encode;

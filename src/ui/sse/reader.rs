@@ -1,4 +1,4 @@
-//! Encodes the items of a hub's reader as frames.
+//! Encodes the items from a hub's reader as frames.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -14,21 +14,21 @@ use crate::ui::error_texts::ErrorTexts;
 use crate::ui::frame::{write_data, write_keep_alive, write_text};
 use crate::ui::response::EncodeEvents;
 
-/// The time that a browser waits before it reconnects to a server that restarts.
+/// How long a browser waits before it reconnects to a server that is restarting.
 const RETRY_AFTER_SHUT_DOWN: Duration = Duration::from_secs(5);
 
-/// Encodes events with the hub's numbers as ids.
+/// Encodes events, and uses the hub's event numbers as ids.
 #[derive(Clone, Debug)]
 pub(super) struct ReaderEncoder {
     pub(super) retry: Option<Duration>,
     pub(super) error_texts: ErrorTexts,
     /// Whether the run has [finished](Event::Finished).
     pub(super) has_finished: bool,
-    /// The error of a run that ended before it finished.
+    /// The error from a run that ended before it finished.
     pub(super) failure: Option<Error>,
 }
 
-/// Data that is not an event of the run.
+/// Data that is not one of the run's events.
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Data<'a> {
@@ -91,7 +91,7 @@ impl EncodeEvents<HubEvent> for ReaderEncoder {
         }
     }
 
-    /// Always returns `false`. After a run's end, a reader of the run ends on its own, and a reader
+    /// Always returns `false`. When a run ends, a reader of the run ends on its own, and a reader
     /// of the session continues.
     fn is_last(&self, _event: &HubEvent) -> bool {
         false
@@ -127,7 +127,8 @@ impl EncodeEvents<HubEvent> for ReaderEncoder {
     }
 }
 
-/// Writes the id, unless the id contains a line break. The app may have chosen the run's id.
+/// Writes the id, unless it contains a line break, which is possible because the app may have
+/// chosen the run's id.
 fn write_id(out: &mut Vec<u8>, number: &EventNumber) {
     let id = number.to_string();
     if !id.contains(['\n', '\r', '\0']) {

@@ -1,6 +1,6 @@
-//! The id that a client sends when it reconnects.
+//! Parses the id that a client sends when it reconnects.
 
-/// Parses the header `last-event-id`, which has the number of the last event that a client has
+/// Parses the `last-event-id` header, which contains the number of the last event that a client
 /// received. Returns `None` if the id does not have this prefix.
 pub(super) fn parse_last_event_id(id: &str, prefix: &str) -> Option<u64> {
     let number = id.trim().strip_prefix(prefix)?;

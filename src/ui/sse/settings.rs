@@ -15,7 +15,7 @@ use crate::hub::HubEvent;
 use crate::ui::error_texts::ErrorTexts;
 use crate::ui::response::{DEFAULT_KEEP_ALIVE, Response, ResponseBody};
 
-/// The time that a browser waits before it reconnects.
+/// How long a browser waits before it reconnects.
 const DEFAULT_RETRY: Duration = Duration::from_secs(2);
 
 /// Sends events as server-sent events to a web page.
@@ -52,15 +52,15 @@ impl Default for Sse {
 }
 
 impl Sse {
-    /// Creates the default settings: ids count from 1, a comment is sent after 15 seconds without
-    /// data, browsers reconnect after 2 seconds, and error messages are hidden.
+    /// Creates the default settings: ids are numbers starting at 1, a comment is sent after 15
+    /// seconds without data, browsers reconnect after 2 seconds, and error messages are hidden.
     pub fn new() -> Self {
         let encoder = SseEncoder { retry: Some(DEFAULT_RETRY), ..SseEncoder::default() };
         Self { encoder, keep_alive: Some(DEFAULT_KEEP_ALIVE) }
     }
 
     /// Sets a prefix for the number in each id. With the prefix `run-7`, the third event has the id
-    /// `run-7-3`. Line breaks in the prefix are removed.
+    /// `run-7-3`. Any line breaks in the prefix are removed.
     pub fn with_id_prefix(mut self, prefix: &str) -> Self {
         let is_allowed = |c: &char| !matches!(c, '\n' | '\r' | '\0');
         self.encoder.id_prefix = prefix.chars().filter(is_allowed).collect();
@@ -68,9 +68,9 @@ impl Sse {
         self
     }
 
-    /// Leaves out the events that a client already has, for a stream that starts again with the
-    /// first event, such as a recorded run. `last_event_id` is the value of the header
-    /// `last-event-id`. The value is ignored if it has another prefix or is not an id.
+    /// Leaves out the events that a client already has. Use this method for a stream that starts
+    /// again from the first event, such as a recorded run. `last_event_id` is the value of the
+    /// `last-event-id` header. The value is ignored if it has a different prefix or is not an id.
     ///
     /// This method cannot continue a run that was dropped. To continue reading a run in a hub, use
     /// `respond_to_reader`.
@@ -80,14 +80,14 @@ impl Sse {
         self
     }
 
-    /// Sets the time without data after which a comment is sent; the default is 15 seconds. `None`
-    /// disables comments. Comments require a tokio runtime with timers.
+    /// Sets how long the response may be silent before a comment is sent. The default is 15
+    /// seconds. `None` disables comments. Comments require a tokio runtime with timers.
     pub fn with_keep_alive(mut self, every: impl Into<Option<Duration>>) -> Self {
         self.keep_alive = every.into();
         self
     }
 
-    /// Sets how long a browser waits before it reconnects; the default is 2 seconds. With `None`,
+    /// Sets how long a browser waits before it reconnects. The default is 2 seconds. With `None`,
     /// the browser uses its own default.
     pub fn with_retry(mut self, wait: impl Into<Option<Duration>>) -> Self {
         self.encoder.retry = wait.into();
@@ -100,8 +100,8 @@ impl Sse {
         self
     }
 
-    /// Creates the response that sends these events, up to [`Finished`](Event::Finished) or the
-    /// first error.
+    /// Creates a response that sends these events, up to [`Finished`](Event::Finished) or the first
+    /// error.
     pub fn respond<S>(self, events: S) -> Response<ResponseBody<S>>
     where
         S: Stream<Item = Result<Event, Error>>,
@@ -109,30 +109,30 @@ impl Sse {
         Response::of_stream(ResponseBody::new(events, self.encoder, self.keep_alive), None)
     }
 
-    /// Creates the response that sends the items of a [hub](crate::hub)'s reader, a
+    /// Creates a response that sends the items from a [hub](crate::hub)'s reader, which is either a
     /// [`Reader`](crate::hub::Reader) or a [`SessionReader`](crate::hub::SessionReader).
     ///
-    /// The ids are the [event numbers](crate::hub::EventNumber) of the hub, so a prefix and
-    /// [`resume_after`](Self::resume_after) have no effect. Parse the header `last-event-id` and
+    /// The ids are the hub's [event numbers](crate::hub::EventNumber), so a prefix and
+    /// [`resume_after`](Self::resume_after) have no effect. Parse the `last-event-id` header and
     /// pass the event number to the hub, or pass `None` if the header cannot be parsed. In addition
-    /// to events, data with two more values of `type` is sent:
+    /// to events, the response contains data with two more values of `type`:
     ///
     /// ```text
     /// {"type":"snapshot","run":"5f0c…","starts_at":4,"events":[…],"pending":[…]}
     /// {"type":"ended","error":null}
     /// ```
     ///
-    /// After a snapshot, a page keeps the first `starts_at` entries of the session, discards all
-    /// content that it shows after these entries, and applies `events`.
-    /// [`Session::entries`](crate::session::Session::entries) returns the entries. `run` is null if
-    /// no run is active, and `starts_at` is null for a run without a session.
+    /// When a page receives a snapshot, it keeps the first `starts_at` entries of the session,
+    /// discards any content that it shows after those entries, and applies `events`. To get the
+    /// entries, call [`Session::entries`](crate::session::Session::entries). `run` is null if no
+    /// run is active, and `starts_at` is null for a run without a session.
     ///
-    /// The response for a reader of one run ends with `event: end`, as with
-    /// [`respond`](Self::respond). The response can also end with `event: too_slow`, if the reader
-    /// was cut off. During a shutdown, the response ends with `event: shutting_down`, which sets
-    /// the browser's time until it reconnects to five seconds. A page that reads a session
-    /// reconnects after each of these three events. For a session, `end` means that a run was
-    /// dropped or that the store failed. An `EventSource` reconnects unless the page closes it.
+    /// The response for a reader of a single run ends with `event: end`, as with
+    /// [`respond`](Self::respond). It ends with `event: too_slow` instead if the reader was cut
+    /// off, and with `event: shutting_down` during a shutdown. The event `shutting_down` makes the
+    /// browser wait five seconds before it reconnects. A page that reads a session reconnects after
+    /// each of these three events. For a session, `end` means that a run was dropped or that the
+    /// store failed. An `EventSource` reconnects unless the page closes it.
     ///
     /// Dropping the body stops reading; the run continues.
     #[cfg(feature = "hub")]

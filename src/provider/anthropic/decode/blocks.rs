@@ -19,12 +19,12 @@ pub(super) enum Block {
         citations: Vec<RawJson>,
     },
     Thinking {
-        /// The text in the start event. Deltas override it.
+        /// The text from the start event, which is overridden by deltas.
         initial_text: String,
         signature: String,
     },
     ToolUse {
-        /// The input in the start event, which is overridden by deltas.
+        /// The input from the start event, which is overridden by deltas.
         input: Option<String>,
         has_deltas: bool,
     },
@@ -104,7 +104,7 @@ impl Block {
         Ok(Some(begun))
     }
 
-    /// Applies a delta to the block. A delta whose kind does not belong to the block is ignored,
+    /// Applies a delta to the block. A delta of a kind that does not fit the block is ignored,
     /// because new kinds may appear (the API documentation says "handle unknown event types
     /// gracefully").
     pub(super) fn push_delta(
@@ -139,8 +139,8 @@ impl Block {
         }
     }
 
-    /// Returns the text of a delta that was applied, and the kind of that text. Returns `None` if
-    /// the delta has any effect other than adding text.
+    /// Returns the kind and the text of an applied delta. Returns `None` if the delta has any
+    /// effect other than adding text.
     pub(super) fn repeatable_text<'a>(&self, delta: &'a Delta<'_>) -> Option<(DeltaKind, &'a str)> {
         match (delta.r#type.or_empty(), self) {
             ("text_delta", Self::Text { .. }) => Some((DeltaKind::Text, delta.text.get()?)),
@@ -154,8 +154,7 @@ impl Block {
         }
     }
 
-    /// Applies a delta of a compaction block. A compaction delta has fields that other deltas do
-    /// not have.
+    /// Applies a delta to a compaction block. Such a delta has fields that other deltas lack.
     pub(super) fn push_compaction_delta(&mut self, delta: OrderedFields) {
         if let Self::Opaque(opaque) = self {
             opaque.push_compaction_delta(delta);
@@ -167,12 +166,13 @@ impl Block {
         matches!(self, Self::ToolUse { .. } | Self::Opaque(_))
     }
 
-    /// Returns whether this block is a tool call that the caller can run.
+    /// Returns whether this block is a tool call for the caller to run.
     pub(super) fn is_call(&self) -> bool {
         matches!(self, Self::ToolUse { .. })
     }
 
-    /// Returns whether the content received so far is valid without the end of the block.
+    /// Returns whether the content received so far is valid even if the block's end event never
+    /// arrives.
     pub(super) fn may_stay_open(&self) -> bool {
         matches!(self, Self::Text { .. } | Self::Thinking { .. })
     }

@@ -1,4 +1,4 @@
-//! The parts of the wire's events that the decoder reads. Every field of an event is optional, and
+//! The parts of the API's events that the decoder reads. Every field of an event is optional, and
 //! malformed values are treated as absent.
 
 use serde::Deserialize;
@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use crate::provider::lenient::{Lenient, LenientNumber, LenientStr, RareObject};
 use crate::usage::Usage;
 
-/// An event of any type. The fields of all other event types are absent.
+/// An event of any type. Fields that belong only to other event types are absent.
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Event<'a> {
@@ -25,14 +25,14 @@ pub(super) struct Event<'a> {
 pub(super) struct Message<'a> {
     pub(super) id: LenientStr<'a>,
     pub(super) model: LenientStr<'a>,
-    /// The content of the message, which is usually empty. With programmatic tool calling, the
-    /// message can arrive with its complete content.
+    /// The message's content, which is usually empty. With programmatic tool calling, a message can
+    /// arrive with its complete content.
     pub(super) content: Option<&'a RawValue>,
     pub(super) stop_reason: LenientStr<'a>,
     pub(super) usage: RareObject<WireUsage>,
 }
 
-/// The delta of a content block or of the message.
+/// A change to a content block or to the message.
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Delta<'a> {
@@ -45,7 +45,7 @@ pub(super) struct Delta<'a> {
     pub(super) stop_reason: LenientStr<'a>,
 }
 
-/// The raw JSON of a delta.
+/// A delta as raw JSON.
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct RawDelta<'a> {
@@ -92,10 +92,10 @@ struct OutputTokensDetails {
     thinking_tokens: LenientNumber,
 }
 
-/// Token counts as reported on the wire, where the three kinds of input tokens are disjoint.
+/// Token counts as reported by the API, in which the three kinds of input tokens do not overlap.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct TokenCounts {
-    /// The usage of all messages before the current message.
+    /// The total usage of all messages before the current message.
     previous_messages: Usage,
     input: u64,
     output: u64,
@@ -105,8 +105,8 @@ pub(super) struct TokenCounts {
 }
 
 impl TokenCounts {
-    /// Applies token counts of the current message. The counts are cumulative, so each count that
-    /// is present replaces its previous value.
+    /// Updates the token counts for the current message. The counts are cumulative, so each count
+    /// that is present replaces its previous value.
     pub(super) fn update(&mut self, wire: WireUsage) {
         wire.input_tokens.update_count(&mut self.input);
         wire.output_tokens.update_count(&mut self.output);
@@ -122,8 +122,8 @@ impl TokenCounts {
         details.thinking_tokens.update_count(&mut self.reasoning);
     }
 
-    /// Starts the token counts of the next message, and adds the counts of the current message to
-    /// the total.
+    /// Adds the current message's token counts to the total, and starts counting for the next
+    /// message.
     pub(super) fn start_next_message(&mut self) {
         *self = Self { previous_messages: self.to_usage(), ..Self::default() };
     }

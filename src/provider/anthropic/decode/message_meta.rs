@@ -1,5 +1,5 @@
-//! Metadata of a message that is not part of a content block, and that the next request or the
-//! caller may need.
+//! Message metadata that is not part of a content block and that the next request or the caller may
+//! need.
 
 use std::collections::HashMap;
 
@@ -12,14 +12,14 @@ use crate::item::RawJson;
 use crate::provider::body::ObjectWriter;
 use crate::provider::lenient::{self, Lenient, LenientList, LenientNumber, LenientStr};
 
-/// The fields of `message_start` and `message_delta` that contain metadata of a message.
+/// The fields of `message_start` and `message_delta` events that contain message metadata.
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 struct MetaEvent<'a> {
     message: Lenient<MetaFields<'a>>,
     delta: Lenient<MetaFields<'a>>,
     usage: Lenient<UsageMeta<'a>>,
-    /// The changes that Anthropic made to the request. The field "can arrive again on the final
+    /// The changes that Anthropic made to the request. This field "can arrive again on the final
     /// `message_delta`, after a server-side fallback".
     input_transformations: Option<&'a RawValue>,
 }
@@ -41,13 +41,13 @@ struct UsageMeta<'a> {
     iterations: Option<&'a RawValue>,
 }
 
-/// The metadata of a message that is not part of a content block.
+/// Message metadata that is not part of a content block.
 ///
-/// The metadata consists of the container in which code ran, the stop sequence, the details of a
-/// refusal, and the changes that Anthropic made to the request. The metadata also includes the
-/// parts of the usage that [`Usage`](crate::Usage) has no field for. The parts without a field are
-/// the use of server tools, and the iterations if any iteration has a type other than `message`. A
-/// later value of a field replaces an earlier value.
+/// The metadata consists of the container in which code ran, the matched stop sequence, the details
+/// of a refusal, and the changes that Anthropic made to the request. The metadata also includes the
+/// usage information for which [`Usage`](crate::Usage) has no field: the use of server tools, and
+/// the iterations if any iteration has a type other than `message`. A later value for a field
+/// replaces an earlier value.
 #[derive(Debug, Default)]
 pub(super) struct MessageMeta {
     container: Option<RawJson>,
@@ -64,7 +64,7 @@ struct ExtraUsage {
 }
 
 impl MessageMeta {
-    /// Reads the metadata in the data of an event. Data that is not an event with metadata is
+    /// Reads the metadata from an event's data. Data that contains no event with metadata is
     /// ignored.
     pub(super) fn read_event(&mut self, data: &str) {
         let mut room = String::new();
@@ -83,8 +83,8 @@ impl MessageMeta {
         }
     }
 
-    /// Takes all metadata as one JSON object of type `message`, a type that no block has. Returns
-    /// `None` if the message has no metadata.
+    /// Takes all metadata as a single JSON object with the type `message`, which no block uses.
+    /// Returns `None` if the message has no metadata.
     pub(super) fn take_json(&mut self) -> Option<RawJson> {
         let meta = std::mem::take(self);
         let usage = ObjectWriter::default()

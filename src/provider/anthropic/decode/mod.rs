@@ -1,4 +1,4 @@
-//! Decodes the frames of a response into a turn.
+//! Decodes a response's frames into a turn.
 
 mod blocks;
 mod frames;
@@ -26,26 +26,26 @@ use crate::provider::ordered_fields::OrderedFields;
 use crate::sse::Frame;
 use crate::turn::TurnBuilder;
 
-/// The maximum number of blocks that are open at the same time. Anthropic's own API opens one block
-/// at a time.
+/// The maximum number of blocks that can be open at the same time. Anthropic's own API opens one
+/// block at a time.
 const MAX_OPEN_BLOCKS: usize = 256;
 
-/// Decodes the events of the Anthropic Messages wire. The decoder is pure and does no I/O.
+/// Decodes events from the Anthropic Messages API. The decoder is pure and does no I/O.
 ///
-/// Metadata of a message that is not part of a content block becomes the last item of the turn, of
-/// kind [`Other`](crate::item::ItemKind::Other). The metadata item can contain:
+/// Message metadata that is not part of a content block becomes the last item in the turn, an item
+/// of kind [`Other`](crate::item::ItemKind::Other). The metadata item can contain:
 ///
 /// - the container in which code ran, which is sent again with the next request
-/// - the stop sequence that was matched
+/// - the matched stop sequence
 /// - the details of a refusal
 /// - the changes that Anthropic made to the request before the model saw the request, which
 ///   [`input_transformations`](super::input_transformations) returns
 /// - the use of server tools
-/// - the `iterations` of the usage, if some iterations belong to a compaction or to a model other
-///   than the requested model
+/// - the usage's `iterations`, if any iteration belongs to a compaction or to a model other than
+///   the requested model
 ///
 /// A turn without metadata has no metadata item. [`Usage`](crate::Usage) contains the counts that
-/// Anthropic reports at the top level. The top-level counts do not include the tokens of iterations
+/// Anthropic reports at the top level. The top-level counts do not include tokens from iterations
 /// that belong to a compaction or to another model.
 ///
 /// ```json
@@ -59,13 +59,13 @@ pub struct Decoder {
     token_counts: TokenCounts,
     meta: MessageMeta,
     open_blocks: Vec<(u64, Block)>,
-    /// The item keys of the current message's blocks, from the first key to the key after the last.
+    /// The range of item keys assigned to the current message's blocks.
     item_keys: Range<u32>,
     template: FrameTemplate<RepeatedDelta>,
 }
 
-/// A delta that repeats an earlier delta with a different text, and thus adds this kind of text to
-/// the same block.
+/// A delta that differs from an earlier delta only in its text, and thus adds text of the same kind
+/// to the same block.
 #[derive(Clone, Copy, Debug)]
 struct RepeatedDelta {
     key: u32,
@@ -73,7 +73,7 @@ struct RepeatedDelta {
 }
 
 impl Decoder {
-    /// Creates a decoder for the response of the model `model`.
+    /// Creates a decoder for a response from the model `model`.
     pub fn new(model: &str) -> Self {
         Self { model: model.to_owned(), ..Self::default() }
     }
@@ -163,7 +163,7 @@ impl Decoder {
         if kind == "input_json_delta" && is_call && adds && turn.is_stopped() {
             return Err(late_call_error());
         }
-        // A call is only valid with its complete arguments, so a lost piece of the arguments is an
+        // A call is valid only with complete arguments, so a lost piece of the arguments is an
         // error.
         let fits = open.as_ref().is_some_and(|(_, block)| block.accepts_json());
         if kind == "input_json_delta" && (!fits || delta.partial_json.get().is_none()) {
@@ -179,8 +179,8 @@ impl Decoder {
         Ok(())
     }
 
-    /// Returns the text of a delta that was applied. Returns `None` if the same event with another
-    /// text would do more than add that text.
+    /// Returns the text of an applied delta. Returns `None` if the same event with a different text
+    /// would do more than add that text.
     fn repeatable_text<'a>(
         &self,
         index: u64,
@@ -210,8 +210,8 @@ impl Decoder {
         }
     }
 
-    /// Ends all blocks for which no end event was received. Calls and provider-specific blocks
-    /// without an end event are incomplete and are dropped.
+    /// Ends all blocks that have received no end event. Calls and provider-specific blocks without
+    /// an end event are incomplete and are dropped.
     fn end_open_blocks(&mut self, turn: &mut TurnBuilder) {
         for (index, block) in std::mem::take(&mut self.open_blocks) {
             if block.may_stay_open() {
@@ -220,8 +220,8 @@ impl Decoder {
         }
     }
 
-    /// Returns the item key of the block with this index. The key saturates at the maximum, since
-    /// no message has that many blocks.
+    /// Returns the item key for the block with this index. The key saturates at the maximum value,
+    /// which no message has enough blocks to reach.
     fn item_key(&self, index: u64) -> u32 {
         self.item_keys.start.saturating_add(u32::try_from(index).unwrap_or(u32::MAX))
     }
@@ -304,8 +304,9 @@ impl Decode for Decoder {
         Ok(FrameOutcome::Continue)
     }
 
-    /// Handles a further message after the end of a message, as sent by programmatic tool calling.
-    /// The further message belongs to the same turn, and the turn ends with the last message.
+    /// Handles an additional message that follows the end of a message, as sent with programmatic
+    /// tool calling. The additional message belongs to the same turn, and the turn ends with the
+    /// last message.
     fn after_done(
         &mut self,
         frame: Frame<'_>,

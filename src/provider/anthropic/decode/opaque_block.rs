@@ -1,4 +1,4 @@
-//! Provider-specific blocks and other values that are sent back as they were received.
+//! Provider-specific blocks and other values that are sent back unchanged.
 
 use serde_json::value::{RawValue, to_raw_value};
 
@@ -6,22 +6,22 @@ use crate::item::{RawJson, nesting_depth};
 use crate::provider::lenient::{LenientStr, repair_json};
 use crate::provider::ordered_fields::OrderedFields;
 
-/// The maximum nesting depth of a value that is stored as JSON. A deeper value is stored as a
-/// string with its JSON text. JSON parsers stop at 128 levels, and a recorded run adds some levels
-/// around the value.
+/// The maximum nesting depth of a value that is stored as JSON. A value that is nested more deeply
+/// is stored as a string that contains its JSON text. JSON parsers stop at 128 levels, and a
+/// recorded run adds some levels around the value.
 const MAX_DEPTH: usize = 64;
 
-/// A block that only the provider interprets, such as a call or result of a server tool, a
-/// compaction, a fallback, or a block of an unknown type. An opaque block stores the JSON of its
-/// start event and the additions of its deltas.
+/// A block that only the provider interprets, such as a server tool's call or result, a compaction,
+/// a fallback, or a block of an unknown type. An opaque block stores the JSON from its start event
+/// and the content added by its deltas.
 #[derive(Debug, Default)]
 pub(super) struct OpaqueBlock {
     start_json: Box<str>,
-    /// The input of a server tool, as JSON text.
+    /// The server tool's input, as JSON text.
     pub(super) input_json: String,
     content: String,
     pub(super) citations: Vec<RawJson>,
-    /// Other fields of the block's deltas, with their latest values.
+    /// Other fields from the block's deltas, with their latest values.
     other_fields: OrderedFields,
 }
 
@@ -30,7 +30,7 @@ impl OpaqueBlock {
         Self { start_json: began.get().into(), ..Self::default() }
     }
 
-    /// Applies a delta of a compaction block. The delta contains a piece of the block's content,
+    /// Applies a delta to a compaction block. The delta contains a piece of the block's content,
     /// and fields that are sent back verbatim.
     pub(super) fn push_compaction_delta(&mut self, delta: OrderedFields) {
         for (name, value) in delta.into_iter() {
@@ -45,7 +45,7 @@ impl OpaqueBlock {
         }
     }
 
-    /// Returns the JSON of the complete block, with its keys in their original order.
+    /// Returns the complete block as JSON, with the keys in their original order.
     pub(super) fn into_json(self) -> RawJson {
         let fields = || {
             let read = OrderedFields::parse(&self.start_json);
@@ -83,7 +83,8 @@ impl OpaqueBlock {
 }
 
 /// Converts a value to a form that can be sent back. Unpaired surrogates are replaced, and a value
-/// that is nested too deep to be parsed again is stored as a string with its JSON text.
+/// that is nested too deeply to be parsed again is converted to a string that contains its JSON
+/// text.
 pub(super) fn sendable_json(text: &str) -> RawJson {
     let read = || {
         // `repair_json` expects an object.

@@ -13,17 +13,18 @@ pub struct InputTransformation {
     /// the model.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The path of the changed block in the request body, such as `messages.1.content.0`.
+    /// The path to the changed block in the request body, such as `messages.1.content.0`.
     #[serde(default)]
     pub path: String,
-    /// The reason for the change, such as `prefix_binding_mismatch` if something before the block
+    /// The reason for the change, such as `prefix_binding_mismatch` if anything before the block
     /// has changed.
     #[serde(default)]
     pub reason: String,
 }
 
-/// Returns the changes that Anthropic made to the request of this turn before the model saw the
-/// request, in the order of the request. Returns an empty list for turns of other providers.
+/// Returns the changes that Anthropic made to this turn's request before the model saw the request,
+/// in the order in which the changed blocks appear in the request. Returns an empty list for turns
+/// from other providers.
 ///
 /// ```
 /// use turnstream::TurnEvent;

@@ -1,4 +1,4 @@
-//! Messages and content blocks as they are serialized.
+//! Messages and content blocks in their serialized form.
 
 use std::borrow::Cow;
 
@@ -89,11 +89,11 @@ impl Block<'_> {
         }
     }
 
-    /// Returns the names of the tools that a tool search has found, if this block is the result of
-    /// a tool search.
+    /// Returns the names of the tools found by a tool search, if this block contains the search's
+    /// result.
     pub(super) fn found_tool_names(&self) -> Vec<String> {
         match self {
-            // A cheap check first: only few blocks have to be parsed.
+            // This cheap check ensures that only a few blocks have to be parsed.
             Self::Verbatim(raw) if raw.get().contains("\"tool_search_tool_result\"") => {
                 let read = serde_json::from_str::<SearchResult<'_>>(raw.get()).unwrap_or_default();
                 let found = read.content.0.map(|content| content.tool_references.0);
@@ -104,8 +104,8 @@ impl Block<'_> {
         }
     }
 
-    /// Removes the `caller` of a tool call if `is_gone` returns true for the id of the code
-    /// execution that `caller` names.
+    /// Removes a tool call's `caller` field if `is_gone` returns true for the id of the code
+    /// execution that the `caller` field names.
     pub(super) fn remove_caller_if(&mut self, is_gone: impl Fn(&str) -> bool) {
         let Self::ToolUse { caller, .. } = self else { return };
         *caller = caller.take().filter(|caller| {
@@ -114,7 +114,7 @@ impl Block<'_> {
         });
     }
 
-    /// Adds a cache mark to a block of a user message. Other blocks do not accept a cache mark; for
+    /// Adds a cache mark to a block in a user message. Other blocks do not accept a cache mark; for
     /// a thinking block, the API reports "extra inputs are not permitted".
     pub(super) fn mark_cache(&mut self, mark: CacheControl) {
         match self {
@@ -130,7 +130,7 @@ impl Block<'_> {
     }
 }
 
-/// The fields of the result of a tool search that the encoder reads.
+/// The fields that the encoder reads from a tool search's result.
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 struct SearchResult<'a> {
@@ -149,7 +149,8 @@ struct ToolReference<'a> {
     tool_name: LenientStr<'a>,
 }
 
-/// The fields of `caller` that the encoder reads. `caller` is the code execution that made a call.
+/// The fields that the encoder reads from `caller`, which identifies the code execution that made a
+/// call.
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 struct Caller<'a> {
@@ -167,7 +168,7 @@ impl Serialize for RawJson<'_> {
     }
 }
 
-/// Encodes reasoning as a block. Returns `None` for reasoning that has neither a signature nor its
+/// Encodes reasoning as a block. Returns `None` for reasoning without a signature and without its
 /// original redacted block.
 pub(super) fn reasoning_block<'a>(text: &'a str, data: &ProviderData) -> Option<Block<'a>> {
     if let Some(signature) = OrderedFields::provider_data_field(data, "signature") {
@@ -190,8 +191,8 @@ pub(super) fn tool_use_block<'a>(call: &'a ToolCall, data: Option<&ProviderData>
     }
 }
 
-/// Returns the complete JSON of a provider-specific item. If the value of the item is a string, the
-/// string contains the JSON.
+/// Returns a provider-specific item as complete JSON. If the item's value is a string, the string
+/// contains the JSON.
 pub(super) fn verbatim_block(data: &ProviderData) -> Option<Box<RawValue>> {
     let text =
         data.value.deserialize_as::<String>().unwrap_or_else(|_| data.value.as_str().to_owned());

@@ -7,13 +7,12 @@ use crate::provider::cache_control::CacheControl;
 use crate::provider::encode_context::JsonArray;
 use crate::provider::portable_values::USER_TEXT_PLACEHOLDER;
 
-/// The encoder state after the messages that are already encoded, the last of which is an assistant
-/// message.
+/// The encoder state after the already encoded messages, the last of which is an assistant message.
 #[derive(Clone, Default)]
 pub(super) struct EncodedPrefix {
     /// The newest container in which this model ran code.
     pub(super) container: Option<String>,
-    /// The names of the tools that were called, without duplicates.
+    /// The names of all called tools, without duplicates.
     called_tool_names: Vec<String>,
     /// The names of the tools that a tool search has found, without duplicates.
     found_tool_names: Vec<String>,
@@ -45,8 +44,8 @@ pub(super) struct NewMessages<'a> {
     /// The encoder state after the messages in the cached prefix.
     cached_prefix: EncodedPrefix,
     messages: Vec<Message<'a>>,
-    /// The end of the messages that can no longer change. The tuple contains the item index, the
-    /// number of messages, and the container at that point.
+    /// The end of the messages that can no longer change. The tuple contains the item index at this
+    /// end, the number of messages before this end, and the newest container before this end.
     closed_elements: Option<(usize, usize, Option<String>)>,
     /// The encoder state after the cached prefix and the new messages together.
     full_prefix: EncodedPrefix,
@@ -64,8 +63,8 @@ impl<'a> NewMessages<'a> {
             *count = messages.iter().take(*count).filter(|message| says(message)).count();
         }
         messages.retain(says);
-        // "first message must use the user role". The first message after the cached prefix must be
-        // the user's, too.
+        // "first message must use the user role". The first message after the cached prefix must
+        // also be a user message.
         if messages.first().is_some_and(|message| message.role == "assistant") {
             let content = text_block(USER_TEXT_PLACEHOLDER).into_iter().collect();
             messages.insert(0, Message { role: "user", content });

@@ -1,4 +1,4 @@
-//! Encodes the text, images and documents of user messages and tool results.
+//! Encodes the text, images and documents in user messages and tool results.
 
 use std::borrow::Cow;
 
@@ -16,7 +16,7 @@ const IMAGE_TYPES: &[&str] = &["image/jpeg", "image/png", "image/gif", "image/we
 
 const PDF_TYPE: &str = "application/pdf";
 
-/// The media types of text formats other than `text/…`.
+/// The media types of text formats that do not start with `text/`.
 const TEXT_TYPES: &[&str] = &[
     "application/json",
     "application/xml",
@@ -69,7 +69,8 @@ fn image_block<'a>(media: &'a Media, kind: &str) -> Result<Block<'a>, Error> {
     let known = IMAGE_TYPES.iter().find(|image| **image == kind);
     let source = match (&media.source, known) {
         (MediaSource::Data(data), Some(media_type)) => Source::Base64 { media_type, data },
-        // The wire has no media type for a URL: the server detects it from the content.
+        // The wire format has no media type field for a URL: the server detects the type from the
+        // content.
         (MediaSource::Url(url), Some(_)) => Source::Url { url },
         (MediaSource::Url(url), None) if matches!(kind, "" | "image/*") => Source::Url { url },
         (_, None) => return Err(unsupported_media(kind)),

@@ -1,4 +1,4 @@
-//! Converts the items of a history to messages.
+//! Converts a history's items to messages.
 
 use std::borrow::Cow;
 
@@ -17,25 +17,26 @@ use crate::provider::lenient::{Lenient, LenientStr};
 use crate::provider::ordered_fields::OrderedFields;
 use crate::provider::portable_values::{EMPTY_ERROR_TEXT, MAX_LONG_ID_BYTES, wire_id};
 
-/// The messages written so far, with alternating roles.
+/// Collects the messages written so far, with alternating roles.
 #[derive(Default)]
 pub(super) struct Messages<'a> {
     /// The encoder state after the messages in the cached prefix.
     cached_prefix: EncodedPrefix,
     written: Vec<Message<'a>>,
-    /// The index in the history at which the item being added starts.
+    /// The history index at which the item being added starts.
     item_index: usize,
-    /// The newest user message after whose start no item can change earlier messages. The tuple
-    /// contains the item index at that point, the number of messages before it, and the container.
+    /// The start of the newest user message before which no message can change anymore. The tuple
+    /// contains the item index at which that user message starts, the number of messages before
+    /// that user message, and the newest container before that user message.
     closed_elements: Option<(usize, usize, Option<String>)>,
     /// The calls of the assistant message being written. Text that follows a call is moved before
-    /// the call, because the API has been reported to refuse text after a call.
+    /// the call, because the API has been reported to reject text after a call.
     calls: Vec<Block<'a>>,
-    /// Thinking blocks that no other block of their turn has followed yet. Pending thinking blocks
+    /// Thinking blocks that no other block in their turn has followed yet. Pending thinking blocks
     /// are dropped at the end of a turn, because "the final block in an assistant message cannot be
     /// `thinking`".
     pending_thinking: Vec<Block<'a>>,
-    /// Calls of server tools that have no result yet.
+    /// Server tool calls that have no result yet.
     pending_server_tool_uses: Vec<ServerToolUsePosition>,
     /// Whether the request offers server tools.
     offers_server_tools: bool,
@@ -43,7 +44,7 @@ pub(super) struct Messages<'a> {
     container: Option<String>,
 }
 
-/// The id and the position of a call of a server tool.
+/// The id and the position of a server tool call.
 struct ServerToolUsePosition {
     id: String,
     message: usize,
@@ -51,8 +52,8 @@ struct ServerToolUsePosition {
 }
 
 impl<'a> Messages<'a> {
-    /// Creates the state for adding messages after the cached prefix, or without earlier messages
-    /// if nothing is cached.
+    /// Creates the state for adding messages after the cached prefix, or for starting without
+    /// messages if nothing is cached.
     pub(super) fn new(known: Option<&EncodedPrefix>, offers_native: bool) -> Self {
         let known = known.cloned().unwrap_or_default();
         Self {
@@ -63,12 +64,12 @@ impl<'a> Messages<'a> {
         }
     }
 
-    /// Adds an item to the messages. `at` is the index in the history after the item.
+    /// Adds an item to the messages. `at` is the history index after the item.
     pub(super) fn push(&mut self, item: &'a Item, at: usize, model: &str) -> Result<(), Error> {
         let data = handoff(item, PROVIDER_NAME, model).data();
         match &item.kind {
             ItemKind::User { content } => self.push_user_blocks(content_blocks(content)?),
-            // The wire has no system messages between other messages.
+            // The API does not support system messages between other messages.
             ItemKind::System { text } => {
                 self.push_user_blocks(text_block(text).into_iter().collect());
             }
@@ -142,9 +143,9 @@ impl<'a> Messages<'a> {
         }
     }
 
-    /// Removes the server tool calls that will never get a result, because the API refuses such
-    /// calls. A call that was made by the code of a removed call loses its `caller`, and is sent as
-    /// a call of the model itself.
+    /// Removes the server tool calls that will never receive a result, because the API rejects such
+    /// calls. A call made by a removed call's code loses its `caller` field, and is sent as if the
+    /// model itself had made the call.
     fn remove_pending_server_tool_uses(&mut self) {
         let pending = std::mem::take(&mut self.pending_server_tool_uses);
         let Some(first) = pending.first().map(|used| used.message) else { return };
@@ -155,7 +156,7 @@ impl<'a> Messages<'a> {
         for block in made_calls.chain(&mut self.calls) {
             block.remove_caller_if(|id| pending.iter().any(|used| used.id == id));
         }
-        // Thinking blocks at the end of a message are removed, too. In the last message, `calls`
+        // Thinking blocks at the end of a message are also removed. In the last message, `calls`
         // still follow them.
         let ended = self.written.len() - usize::from(!self.calls.is_empty());
         for message in &mut self.written[first..ended] {
@@ -168,9 +169,9 @@ impl<'a> Messages<'a> {
         self.written.pop_if(|last| last.content.is_empty() && self.calls.is_empty());
     }
 
-    /// Adds a provider-specific item, which is a content block or the metadata of a message. The
-    /// metadata of a message is not sent as a block. A server tool call with a truncated input and
-    /// a result without its call are left out, because the API refuses them.
+    /// Adds a provider-specific item, which is either a content block or message metadata. Message
+    /// metadata is not sent as a block. A server tool call with a truncated input and a result
+    /// without its call are omitted, because the API rejects both.
     fn push_provider_item(&mut self, data: &ProviderData) {
         let Some(raw) = verbatim_block(data) else { return };
         let own: ProviderItem<'_> = serde_json::from_str(raw.get()).unwrap_or_default();
@@ -201,7 +202,7 @@ impl<'a> Messages<'a> {
         }
     }
 
-    /// Adds content to a user message, which ends the turn before this message.
+    /// Adds content to a user message, and ends the turn before the user message.
     fn push_user_blocks(&mut self, content: Vec<Block<'a>>) {
         if !content.is_empty() {
             self.flush_calls();
@@ -229,7 +230,7 @@ impl<'a> Messages<'a> {
             self.flush_calls();
             if role == "user" {
                 self.pending_thinking.clear();
-                // A server tool call that still waits for its result may be removed later.
+                // A server tool call that is still waiting for a result may be removed later.
                 if !self.written.is_empty() && self.pending_server_tool_uses.is_empty() {
                     self.closed_elements =
                         Some((self.item_index, self.written.len(), self.container.clone()));
@@ -268,7 +269,7 @@ impl<'a> Messages<'a> {
     }
 }
 
-/// Returns whether this item starts a user message when it follows an assistant message.
+/// Returns whether this item starts a new user message if it follows an assistant message.
 pub(super) fn starts_user_message(item: &Item) -> bool {
     match &item.kind {
         ItemKind::ToolResult(_) => true,
@@ -283,7 +284,7 @@ pub(super) fn starts_user_message(item: &Item) -> bool {
     }
 }
 
-/// The fields of a provider-specific item that the encoder reads.
+/// The fields that the encoder reads from a provider-specific item.
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 struct ProviderItem<'a> {

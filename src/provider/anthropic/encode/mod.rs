@@ -24,53 +24,53 @@ use crate::provider::cache_control::CacheControl;
 use crate::provider::encode_context::EncodeContext;
 use crate::request::{Request, ToolSpec};
 
-/// Encodes the body of a request to the Anthropic Messages wire.
+/// Encodes the body of a request to the Anthropic Messages API.
 ///
-/// Message content is always an array. All items of a turn form one message. The tool results of a
-/// turn are placed together, at the start of the next user message.
+/// Message content is always an array. All items in a turn form one message. A turn's tool results
+/// are placed together, at the start of the next user message.
 ///
 /// # The two zones of the system prompt
 ///
-/// Both zones of the system prompt are sent in `system`, the volatile zone after the stable zone.
-/// When the volatile zone changes, only the tools and the stable zone can be read from the cache.
-/// Some models bind their reasoning to everything before it ("a prefix check fails if `system`,
-/// `tools`, or an earlier message changed"). When the volatile zone changes, models with a prefix
-/// check no longer accept the reasoning of earlier turns. Placing the volatile zone after the
-/// conversation would not help, because the zone would move with each request and the prefix check
-/// would always fail. For text that changes often, prefer a
+/// Both zones of the system prompt are sent in `system`, with the volatile zone after the stable
+/// zone. When the volatile zone changes, only the tools and the stable zone can be read from the
+/// cache. Some models bind their reasoning to everything that precedes the reasoning ("a prefix
+/// check fails if `system`, `tools`, or an earlier message changed"). When the volatile zone
+/// changes, models with a prefix check no longer accept the reasoning from earlier turns. Placing
+/// the volatile zone after the conversation would not help, because the volatile zone would move
+/// with each request and the prefix check would always fail. For text that changes often, prefer a
 /// [`System`](crate::item::ItemKind::System) item in the history.
 ///
 /// # Server tools
 ///
-/// Calls and results of server tools are sent back exactly as received. A server tool call without
-/// a result is sent only while its result may still arrive. The result may arrive at the end of a
-/// paused turn, and while the tool calls of the same turn are being answered, if the request offers
-/// server tools. Any other server tool call without a result is left out, because the API refuses
-/// such a call. A result without its call is left out, too.
+/// Server tool calls and their results are sent back exactly as received. A server tool call
+/// without a result is sent only while its result may still arrive. The result may arrive when the
+/// request continues a paused turn or, if the request offers server tools, while the tool calls of
+/// the same turn are being answered. Any other server tool call without a result is omitted,
+/// because the API rejects such a call. A result without its call is also omitted.
 ///
 /// # Deferred tools
 ///
 /// [Deferred](ToolSpec::deferred) tools are sent with `defer_loading`, after the server tool
-/// `tool_search_tool_bm25` that searches them. Search results are sent back exactly as received.
-/// The API requires a definition of each tool that a search result names. A tool that a search
-/// result names and the request no longer offers is therefore declared as a deferred tool.
+/// `tool_search_tool_bm25`, which searches the deferred tools. Search results are sent back exactly
+/// as received. The API requires a definition of each tool that a search result names. A tool that
+/// a search result names and the request no longer offers is therefore declared as a deferred tool.
 ///
 /// # Cache marks
 ///
-/// A request has at most three cache marks, one fewer than the wire allows. The marks are placed on
-/// the last tool that is not deferred, on the stable zone, and on the last block of the last user
+/// A request has at most three cache marks, one fewer than the API allows. The marks are placed on
+/// the last tool that is not deferred, on the stable zone, and on the last block in the last user
 /// message. With [`Cache::Off`](crate::request::Cache::Off), a request has no cache marks.
 ///
 /// # Options
 ///
-/// - `max_output_tokens` defaults to 8192, because the wire requires a value. The limit includes
-///   reasoning tokens, so a thinking budget that is not smaller than the limit is added to the
+/// - `max_output_tokens` defaults to 8192, because the API requires a value. The limit includes
+///   reasoning tokens, so a thinking budget that is at least as large as the limit is added to the
 ///   limit.
 /// - A `reasoning` budget is encoded as `enabled`, for models before Claude 4.7. A `reasoning`
 ///   effort is encoded as `adaptive` with `output_config.effort`, for Claude 4.6 and later models.
-///   The effort `Minimal` is encoded as `low`, the lowest level of the wire.
-/// - An `output` schema is encoded as `output_config.format`. The name of the schema is not sent,
-///   because the wire has no field for it.
+///   The effort `Minimal` is encoded as `low`, the API's lowest level.
+/// - An `output` schema is encoded as `output_config.format`. The schema's name is not sent,
+///   because the API has no field for the name.
 /// - `seed`, `frequency_penalty`, `presence_penalty`, `metadata` and JSON without a schema are
 ///   [`Unsupported`](crate::ErrorKind::Unsupported).
 /// - Server tools are set in `extra`, as `tools` that replace all other tools. The container in
@@ -83,7 +83,7 @@ use crate::request::{Request, ToolSpec};
 ///
 /// - Every message is empty.
 /// - Reasoning is combined with a temperature other than 1, a `top_k`, or a `top_p` below 0.95,
-///   which the API refuses.
+///   which the API rejects.
 /// - A forced tool call is combined with a thinking budget, or is requested without tools.
 /// - The thinking budget is below 1024.
 ///
@@ -94,10 +94,10 @@ pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
         .map(|(body, _)| body)
 }
 
-/// Specifies how Anthropic treats thinking blocks whose preceding context has changed.
+/// How Anthropic treats thinking blocks whose preceding context has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PrefixMismatchBehavior {
-    /// The field is not sent, and Anthropic refuses the request.
+    /// The setting is not sent, and Anthropic rejects the request.
     Unspecified,
     /// Anthropic does not show the thinking blocks to the model.
     #[cfg_attr(
@@ -107,8 +107,8 @@ pub(super) enum PrefixMismatchBehavior {
     DropBlock,
 }
 
-/// Encodes the body of a request. Returns the body together with the beta feature that the body
-/// requires, if there is such a feature.
+/// Encodes a request body. Returns the body together with the beta feature that the body requires,
+/// if any.
 pub(super) fn encode_body(
     request: &Request,
     model: &str,
@@ -191,7 +191,7 @@ pub(super) enum BodyHead<'a> {
 
 #[derive(Serialize)]
 struct Tool<'a> {
-    /// The type of the tool, which is set only for server tools.
+    /// The tool's type, which is set only for server tools.
     #[serde(skip_serializing_if = "Option::is_none")]
     r#type: Option<&'static str>,
     name: Cow<'a, str>,
@@ -217,7 +217,7 @@ impl Tool<'_> {
         cache_control: None,
     };
 
-    /// Creates a definition of a tool of which only the name is known.
+    /// Creates a definition for a tool of which only the name is known.
     fn unavailable(name: String) -> Self {
         static ANY_OBJECT_SCHEMA: LazyLock<RawJson> =
             LazyLock::new(|| json!({ "type": "object" }).into());
@@ -245,15 +245,15 @@ impl<'a> From<&'a ToolSpec> for Tool<'a> {
     }
 }
 
-/// Declares the tools that were called. The API requires the definitions of called tools, even if
-/// the tools may no longer be called.
+/// Declares the tools that were called. The API requires definitions of called tools, even if the
+/// model is no longer allowed to call those tools.
 fn declare_called_tools(names: impl Iterator<Item = String>) -> Vec<Tool<'static>> {
     names.map(Tool::unavailable).collect()
 }
 
 /// Declares the tools that a tool search has found, unless they are already declared. The API
-/// requires the definitions of found tools. The tools are declared as deferred, so that the model
-/// does not see them.
+/// requires definitions of found tools. The found tools are declared as deferred tools, which are
+/// hidden from the model.
 fn declare_found_tools(tools: &mut Vec<Tool<'_>>, names: impl Iterator<Item = String>) {
     for name in names {
         if tools.iter().all(|tool| tool.name != name) {

@@ -1,4 +1,4 @@
-//! Encodes the options of a request.
+//! Encodes a request's options.
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -9,7 +9,7 @@ use crate::provider::effort_names::EffortNames;
 use crate::provider::schema::to_anthropic_output_schema;
 use crate::request::{Effort, Options, Output, Reasoning, ToolChoice};
 
-/// The value of `max_tokens` for a request without a limit, because the wire requires a value.
+/// The value of `max_tokens` for requests without a limit, because the API requires a value.
 const DEFAULT_MAX_TOKENS: u32 = 8192;
 
 /// The minimum thinking budget in tokens. The budget "must be ≥ 1024 and less than `max_tokens`".
@@ -17,10 +17,10 @@ const MIN_THINKING_BUDGET: u32 = 1024;
 
 const WIRE_NAME: &str = "Anthropic Messages";
 
-/// The names of the effort levels on the wire.
+/// The names of the effort levels in the wire format.
 const EFFORT_NAMES: EffortNames = EffortNames { max: "max", ..EffortNames::LOW_MEDIUM_HIGH };
 
-/// Returns whether a request offers an MCP server or server tools, each of which has its own
+/// Returns whether a request offers an MCP server or server tools, which are recognized by their
 /// `type`.
 pub(super) fn offers_server_tools(extra: &Map<String, Value>) -> bool {
     let is_native = |tool: &Value| tool["type"].as_str().is_some_and(|kind| kind != "custom");
@@ -46,8 +46,8 @@ enum Thinking {
         block_binding: Option<BlockBinding>,
     },
     Adaptive {
-        /// Whether thinking text is returned. By default, models with adaptive thinking do not
-        /// return thinking text.
+        /// Whether the response includes thinking text. By default, models with adaptive thinking
+        /// do not return thinking text.
         #[serde(skip_serializing_if = "Option::is_none")]
         display: Option<&'static str>,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -66,14 +66,14 @@ struct BlockBinding {
 /// The beta feature that enables `block_binding`.
 pub(super) const BLOCK_BINDING_BETA: &str = "thinking-binding-controls-2026-08-01";
 
-/// The models that think only on request. A request that sets `thinking` to control earlier
-/// thinking blocks would also turn thinking on for such a model. Newer models think by default.
+/// The models that think only on request. For such a model, a request that sets `thinking` to
+/// control earlier thinking blocks would also turn thinking on. Newer models think by default.
 const OPT_IN_THINKING_MODELS: [&str; 5] =
     ["claude-2", "claude-3", "claude-opus-4", "claude-sonnet-4", "claude-haiku-4"];
 
 impl Settings {
-    /// Converts the options of a request. `has_tools` is whether the request body declares any
-    /// tools.
+    /// Creates the settings from a request's options. `has_tools` specifies whether the request
+    /// body declares any tools.
     pub(super) fn from_options(options: &Options, has_tools: bool) -> Result<Self, Error> {
         ensure_options_unset(
             WIRE_NAME,
@@ -94,8 +94,8 @@ impl Settings {
                 let thinking = Thinking::Adaptive { display, block_binding: None };
                 (Some(thinking), Some(EFFORT_NAMES.name_of(effort)), asked)
             }
-            // The limit includes thinking tokens. If the budget would leave none for the answer,
-            // the limit is raised by the budget.
+            // The limit includes thinking tokens. If the budget would leave no tokens for the
+            // answer, the budget is added to the limit.
             Some(Reasoning::Budget(budget_tokens)) => {
                 let raised = asked.saturating_add(budget_tokens);
                 let max_tokens = if budget_tokens < asked { asked } else { raised };
@@ -117,7 +117,7 @@ impl Settings {
         Ok(Self { max_tokens, tool_choice, thinking, output_config })
     }
 
-    /// Adds the fields that follow from the options to the request body.
+    /// Adds the fields that are derived from the options to the request body.
     pub(super) fn write_into(self, body: ObjectWriter, options: &Options) -> ObjectWriter {
         body.set("max_tokens", self.max_tokens)
             .set_some("temperature", options.temperature)
@@ -130,8 +130,8 @@ impl Settings {
             .set_some("metadata", options.user.as_ref().map(|user| json!({ "user_id": user })))
     }
 
-    /// Requests that thinking blocks whose preceding context has changed are not shown to the
-    /// model. Returns `false` if the request cannot contain this setting.
+    /// Asks the API to hide thinking blocks whose preceding context has changed from the model.
+    /// Returns `false` if the request cannot include this setting.
     pub(super) fn set_drop_block(&mut self, options: &Options, model: &str) -> bool {
         if options.extra.contains_key("thinking") {
             return false;
@@ -206,7 +206,7 @@ fn refused_option_error(parameter: &str, why: &str) -> Error {
     Error::new(ErrorKind::InvalidRequest, message).with_parameter(parameter)
 }
 
-/// Returns the `tool_choice` object of a request. The object is empty for a request without tools,
+/// Returns a request's `tool_choice` object. The object is empty for a request without tools,
 /// because "`tool_choice` may only be specified while providing `tools`".
 fn tool_choice(options: &Options, has_tools: bool) -> Result<ObjectWriter, Error> {
     let one_at_most = (options.parallel_tool_calls == Some(false)).then_some(true);

@@ -11,7 +11,7 @@ use crate::provider::gemini::passthrough::PassthroughFields;
 use crate::provider::lenient::read_object;
 use crate::turn::{MAX_ITEMS, TurnBuilder};
 
-/// The tool calls of a turn. The position of a call is its item key.
+/// A turn's tool calls. Each call's position is the call's item key.
 #[derive(Debug, Default)]
 pub(super) struct Calls(Vec<Call>);
 
@@ -29,8 +29,8 @@ impl Calls {
         self.0.is_empty()
     }
 
-    /// Returns an error if a call is open. The check is made for a malformed value that may have
-    /// been a piece of an open call.
+    /// Returns an error if any call is open. This check is made when a malformed value arrives,
+    /// which may have been a piece of an open call.
     pub(super) fn check_no_open_call(&self) -> Result<(), Error> {
         match self.0.iter().any(|call| !call.is_ended) {
             true => Err(protocol_error("a piece of a tool call is malformed")),
@@ -38,9 +38,9 @@ impl Calls {
         }
     }
 
-    /// Applies a call of the model `model`, or the next piece of a call.
+    /// Applies a call from the model `model`, or the next piece of a call.
     ///
-    /// The API reference of `willContinue` says: "Whether this is the last part of the
+    /// The API reference says about `willContinue`: "Whether this is the last part of the
     /// `FunctionCall`. If true, another partial message for the current `FunctionCall` is expected
     /// to follow".
     pub(super) fn push(
@@ -99,7 +99,7 @@ impl Calls {
         }
         if !will_continue {
             call.is_ended = true;
-            // An incomplete call stays open, so the turn may not run it.
+            // An incomplete call stays open, so the call must not be run.
             if let Some(whole) =
                 call.arguments.take().and_then(PartialArguments::into_complete_json)
             {
@@ -110,8 +110,8 @@ impl Calls {
         Ok(())
     }
 
-    /// Returns the position of the call that a piece continues or starts. Returns `None` for an
-    /// empty piece if no call is open.
+    /// Returns the position of the call that a piece continues or starts. Returns `None` if the
+    /// piece is empty and no call is open.
     fn call_index_for(&self, piece: &FunctionCall<'_>) -> Result<Option<usize>, Error> {
         let (id, name) = (piece.id.or_empty(), piece.name());
         let mut open = self.0.iter().enumerate().filter(|(_, call)| !call.is_ended);

@@ -1,4 +1,4 @@
-//! The parts of the wire's chunks that the decoder reads. Every field of a chunk is optional, and
+//! The parts of the API's chunks that the decoder reads. Every field of a chunk is optional, and
 //! malformed values are treated as absent.
 
 use std::borrow::Cow;
@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use crate::provider::lenient::{Lenient, LenientList, LenientNumber, LenientStr, RareObject};
 use crate::usage::Usage;
 
-/// A chunk of the response, which is one `GenerateContentResponse`.
+/// A chunk of the response, in the API's `GenerateContentResponse` format.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 pub(super) struct Chunk<'a> {
@@ -45,7 +45,7 @@ pub(super) struct PromptFeedback<'a> {
     pub(super) block_reason: LenientStr<'a>,
 }
 
-/// The known fields of a part. The raw JSON of a part of an unknown type is stored separately.
+/// The known fields of a part. If a part has an unknown type, the raw JSON is stored separately.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 pub(super) struct Part<'a> {
@@ -60,7 +60,7 @@ pub(super) struct Part<'a> {
 #[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 pub(super) struct FunctionCall<'a> {
     pub(super) id: LenientStr<'a>,
-    /// The name of the tool. Unlike the other fields, a name that is not a string is an error.
+    /// The tool's name. Unlike with the other fields, a value that is not a string is an error.
     pub(super) name: Option<Cow<'a, str>>,
     pub(super) args: Option<&'a RawValue>,
     pub(super) partial_args: Option<Vec<&'a RawValue>>,
@@ -94,8 +94,8 @@ impl WireUsage {
         *field = LenientNumber(Some(count));
     }
 
-    /// Returns whether the counts add up to the reported total. Cached tokens are included in the
-    /// prompt count.
+    /// Returns whether the counts add up to the reported total. The prompt count includes cached
+    /// tokens.
     fn is_complete(&self) -> bool {
         let parts = [
             self.prompt_token_count,
@@ -128,7 +128,7 @@ impl<'a> Chunk<'a> {
 }
 
 impl<'a> Candidate<'a> {
-    /// Returns the parts of the candidate, or `None` if the value of `parts` is not an array.
+    /// Returns the candidate's parts, or `None` if the value of `parts` is not an array.
     pub(super) fn parts(&self) -> Option<Vec<&'a RawValue>> {
         match self.content.0.as_ref().and_then(|content| content.parts) {
             None => Some(Vec::new()),
@@ -136,7 +136,7 @@ impl<'a> Candidate<'a> {
         }
     }
 
-    /// Returns the finish reason, unless it is the unspecified value of the enumeration.
+    /// Returns the finish reason, unless the finish reason has the API's value for "unspecified".
     pub(super) fn specified_finish_reason(&self) -> Option<&str> {
         let is_specified = |word: &&str| !matches!(*word, "" | "FINISH_REASON_UNSPECIFIED");
         self.finish_reason.get().filter(is_specified)
@@ -162,7 +162,7 @@ impl Part<'_> {
     }
 }
 
-/// Token counts as reported on the wire.
+/// Token counts as reported by the API.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct TokenCounts {
     prompt: u64,
@@ -173,9 +173,9 @@ pub(super) struct TokenCounts {
 }
 
 impl TokenCounts {
-    /// Applies token counts. The counts are cumulative, so each count that is present replaces its
-    /// previous value. Counts that add up to their total are complete and replace all previous
-    /// counts.
+    /// Updates the token counts. The counts are cumulative, so each count that is present replaces
+    /// its previous value. Counts that add up to the reported total are complete and replace all
+    /// previous counts.
     pub(super) fn update(&mut self, wire: WireUsage) {
         if wire.is_complete() {
             *self = Self::default();
@@ -187,9 +187,9 @@ impl TokenCounts {
         wire.cached_content_token_count.update_count(&mut self.cached);
     }
 
-    /// Converts the counts to a [`Usage`]. The wire counts the results of hosted tools and the
-    /// reasoning separately, but a `Usage` includes them in the input and the output. Cached tokens
-    /// are included in the prompt count.
+    /// Converts the counts to a [`Usage`]. The API counts results from hosted tools and reasoning
+    /// separately, but a `Usage` includes these results in the input tokens and the reasoning in
+    /// the output tokens. The prompt count includes cached tokens.
     pub(super) fn to_usage(self) -> Usage {
         Usage {
             input_tokens: self.prompt.saturating_add(self.tool_use),

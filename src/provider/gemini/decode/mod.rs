@@ -1,4 +1,4 @@
-//! Decodes the frames of a response into a turn.
+//! Decodes a response's frames into a turn.
 
 mod calls;
 mod frames;
@@ -20,42 +20,42 @@ use crate::provider::ordered_fields::OrderedFields;
 use crate::sse::Frame;
 use crate::turn::{ReasoningKind, TurnBuilder};
 
-/// The maximum number of values of source metadata that are stored for each field.
+/// The maximum number of source metadata values that are stored for each field.
 const MAX_SOURCES_PER_KIND: usize = 64;
 
-/// The maximum number of characters of a finish message that are included in an error.
+/// The maximum number of characters from a finish message that are included in an error.
 const MAX_FINISH_MESSAGE_CHARS: usize = 500;
 
-/// Decodes the chunks of the Gemini wire. The decoder is pure and does no I/O.
+/// Decodes chunks from the Gemini API. The decoder is pure and does no I/O.
 ///
-/// The wire has no end-of-stream marker, so a turn is complete if the body ends after a
-/// `finishReason`. Further content can follow a `finishReason`, for example after code run by the
-/// provider. If further content follows, the turn stays open until the next `finishReason`.
+/// The API sends no end-of-stream marker, so a turn is complete if the body ends after a
+/// `finishReason`. More content can follow a `finishReason`, for example after the provider has run
+/// code. If more content follows, the turn stays open until the next `finishReason`.
 #[derive(Debug, Default)]
 pub struct Decoder {
     /// The requested model, to which the provider data of the turn's items is bound.
     model: String,
     calls: Calls,
     token_counts: TokenCounts,
-    /// The number of items so far, from which item keys are assigned. The wire has no item indices.
+    /// The number of items so far, which determines the next item key. The API has no item indices.
     item_count: u32,
     /// The text item that the next part without a signature continues.
     open_text: Option<OpenText>,
     last_text: Option<LastText>,
-    /// Metadata about the sources of the answer, by the field names of the wire.
+    /// Metadata about the answer's sources, by the API's field names.
     sources: Map<String, Value>,
     is_finished: bool,
     template: FrameTemplate<RepeatedPart>,
 }
 
-/// A chunk with a single part, which is repeated with a different text and different usage.
+/// A chunk with a single part, which is repeated with different text and different usage.
 #[derive(Clone, Copy, Debug)]
 struct RepeatedPart {
     is_thought: bool,
     usage: Option<WireUsage>,
 }
 
-/// Consecutive parts of the same kind, which form one item.
+/// Consecutive parts of the same kind, which form a single item.
 #[derive(Clone, Copy, Debug)]
 struct OpenText {
     index: u32,
@@ -69,13 +69,13 @@ struct LastText {
 }
 
 impl Decoder {
-    /// Creates a decoder for the response of the model `model`.
+    /// Creates a decoder for a response from the model `model`.
     pub fn new(model: &str) -> Self {
         Self { model: model.to_owned(), ..Self::default() }
     }
 
-    /// Applies a chunk and returns its text. Returns `None` if the same chunk with another text and
-    /// other usage would do more than apply that text and usage.
+    /// Applies a chunk and returns the chunk's text. Returns `None` if the same chunk with
+    /// different text and usage would do more than apply that text and usage.
     fn on_chunk<'a>(
         &mut self,
         chunk: &Chunk<'a>,
@@ -109,7 +109,8 @@ impl Decoder {
         turn.set_usage(self.token_counts.to_usage());
     }
 
-    /// Applies the text and the usage of a chunk that is otherwise equal to the last parsed chunk.
+    /// Applies the text and the usage from a chunk that differs only in text and usage from the
+    /// last parsed chunk.
     fn push_repeated(&mut self, part: RepeatedPart, text: &str, turn: &mut TurnBuilder) {
         if let Some(mut usage) = part.usage {
             self.template.counts().for_each(|(name, count)| usage.set(name, count));
@@ -120,8 +121,8 @@ impl Decoder {
         }
     }
 
-    /// Applies a candidate. If the candidate has no content other than text, returns the text and
-    /// whether the text is a thought.
+    /// Applies a candidate. If the candidate contains only text, returns the text and whether the
+    /// text is a thought.
     fn on_candidate<'a>(
         &mut self,
         candidate: &Candidate<'a>,
@@ -164,8 +165,8 @@ impl Decoder {
         Ok(None)
     }
 
-    /// Applies a part. If the part has no content other than text, returns the text and whether the
-    /// text is a thought.
+    /// Applies a part. If the part contains only text, returns the text and whether the text is a
+    /// thought.
     fn on_part<'a>(
         &mut self,
         raw: &'a RawValue,
@@ -205,9 +206,9 @@ impl Decoder {
         Ok(None)
     }
 
-    /// Adds a piece of text or of a thought. A part with a signature becomes an item of its own, as
-    /// required by <https://ai.google.dev/gemini-api/docs/function-calling>: "Don't merge a `Part`
-    /// containing a signature with one that does not".
+    /// Adds a piece of text or a piece of a thought. A part with a signature becomes an item of its
+    /// own, as required by <https://ai.google.dev/gemini-api/docs/function-calling>: "Don't merge a
+    /// `Part` containing a signature with one that does not".
     fn push_text_part(
         &mut self,
         text: &str,
@@ -228,8 +229,8 @@ impl Decoder {
         };
         self.open_text = signature.is_none().then_some(open);
         let signed = signature.and_then(|signature| {
-            // The signature of an empty part: the presence of `text` in the data marks a text part,
-            // its absence a thought.
+            // For the signature of an empty part, the presence of `text` in the data marks a text
+            // part, and the absence of `text` marks a thought.
             let text = (text.is_empty() && !is_thought).then(String::new);
             let thought_signature = Some(signature.to_owned());
             PassthroughFields { text, thought_signature, ..PassthroughFields::default() }
@@ -250,7 +251,7 @@ impl Decoder {
         self.last_text = Some(LastText { index, signature: signature.map(str::to_owned) });
     }
 
-    /// Stores metadata about the sources of the answer, in addition to the metadata stored earlier.
+    /// Stores metadata about the answer's sources, in addition to any metadata stored earlier.
     fn add_source(&mut self, name: &str, value: &RawValue) {
         let Ok(Value::Object(value)) = serde_json::from_str(value.get()) else { return };
         if value.is_empty() {
@@ -280,7 +281,7 @@ impl Decode for Decoder {
             // Sent by proxies.
             "[DONE]" => return Ok(FrameOutcome::Done),
             _ if frame.event == "error" => return Err(failure::error_in_stream(frame.data)),
-            // The format of the wire without `alt=sse`, and of errors.
+            // The format of responses without `alt=sse`, and of errors.
             list if list.starts_with('[') => {
                 for chunk in read_chunk::<Vec<&RawValue>>(list, &mut room)? {
                     let mut room = String::new();
@@ -297,7 +298,7 @@ impl Decode for Decoder {
         Ok(FrameOutcome::Continue)
     }
 
-    /// Attaches the metadata about the sources of the answer to the last text item.
+    /// Attaches the metadata about the answer's sources to the last text item.
     fn finish(&mut self, turn: &mut TurnBuilder) -> Result<(), Error> {
         let mut value = std::mem::take(&mut self.sources);
         let Some(last) = self.last_text.take().filter(|_| !value.is_empty()) else { return Ok(()) };
@@ -312,8 +313,8 @@ impl Decode for Decoder {
     }
 }
 
-/// Parses JSON leniently. JSON that contains a call is parsed strictly, because a repair could
-/// change the arguments of the call.
+/// Parses JSON leniently, unless the JSON contains a call. JSON that contains a call is parsed
+/// strictly, because a repair could change the call's arguments.
 fn read_chunk<'a, T: serde::Deserialize<'a>>(
     json: &'a str,
     room: &'a mut String,
@@ -340,8 +341,8 @@ fn has_content(raw: &RawValue) -> bool {
     }
 }
 
-/// Returns whether a part is neither text nor a call. A provider-specific part is code run by the
-/// provider, a file, or a part of an unknown type.
+/// Returns whether a part is provider-specific, that is, neither text nor a call. A
+/// provider-specific part is code run by the provider, a file, or a part of an unknown type.
 fn is_provider_part(raw: &RawValue) -> bool {
     let known = ["text", "thought", "thoughtSignature", "functionCall", "partMetadata"];
     let fields = OrderedFields::parse(raw.get()).unwrap_or_default();
@@ -352,7 +353,7 @@ fn is_provider_part(raw: &RawValue) -> bool {
 /// <https://ai.google.dev/api/generate-content#FinishReason>.
 fn stop_reason(raw: &str, calls: bool) -> StopReason {
     match raw {
-        // The wire has no separate finish reason for tool calls.
+        // The API has no separate finish reason for tool calls.
         "STOP" if calls => StopReason::ToolCalls,
         "STOP" => StopReason::Stop,
         // Used by gateways.

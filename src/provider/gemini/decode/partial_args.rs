@@ -1,4 +1,5 @@
-//! Arguments that arrive in pieces, each with a path and a value, as streamed by Vertex AI:
+//! Assembles arguments that arrive in pieces, each with a path and a value, as streamed by Vertex
+//! AI:
 //! <https://docs.cloud.google.com/vertex-ai/generative-ai/docs/multimodal/function-calling#streaming-fc>.
 
 use std::collections::BTreeSet;
@@ -11,14 +12,14 @@ use crate::error::Error;
 use crate::provider::failure::protocol_error;
 use crate::provider::ordered_fields::OrderedFields;
 
-/// The maximum nesting depth of arguments. Deeper arguments could not be parsed again.
+/// The maximum nesting depth of arguments. More deeply nested arguments could not be parsed again.
 const MAX_DEPTH: usize = 100;
 
-/// The upper bound of exact integers. Integers below this value are exact as a double, the number
-/// type of the wire.
+/// The upper bound for exact integers. Integers below this value can be represented exactly as a
+/// double, the API's number type.
 const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
 
-/// The arguments of a call that were received so far.
+/// A call's arguments received so far.
 #[derive(Debug)]
 pub(super) struct PartialArguments {
     root: Value,
@@ -26,7 +27,7 @@ pub(super) struct PartialArguments {
     unfinished_paths: BTreeSet<String>,
 }
 
-/// A step of a path, which leads to a field or to an element.
+/// A step in a path, which leads to a field or to an element.
 #[derive(Debug, PartialEq)]
 enum PathStep {
     Field(String),
@@ -38,17 +39,18 @@ impl PartialArguments {
         Self { root: Value::Object(Map::new()), unfinished_paths: BTreeSet::new() }
     }
 
-    /// Sets the arguments to those that were received as one value.
+    /// Sets the arguments to an initial value that was received as a whole.
     pub(super) fn set_initial(&mut self, whole: &str) -> Result<(), Error> {
         self.root =
             serde_json::from_str(whole).map_err(|_| arguments_error("are not an object"))?;
         Ok(())
     }
 
-    /// Stores the next piece of the arguments at its path. A string may be split over several
-    /// pieces: `willContinue` is "Whether this is not the last part of the same `json_path`".
+    /// Stores the next piece of the arguments at the piece's path. A string may be split into
+    /// several pieces: `willContinue` is "Whether this is not the last part of the same
+    /// `json_path`".
     ///
-    /// Any malformed piece is an error, because partially known arguments cannot be used.
+    /// Any malformed piece results in an error, because partially known arguments cannot be used.
     pub(super) fn push(&mut self, piece: &RawValue) -> Result<(), Error> {
         let fields = OrderedFields::parse(piece.get())
             .ok_or_else(|| arguments_error("contain an invalid piece"))?;
@@ -85,7 +87,7 @@ impl PartialArguments {
         self.unfinished_paths.is_empty().then(|| self.root.to_string())
     }
 
-    /// Returns the value at a path, which is created if necessary.
+    /// Returns the value at a path, and creates the value if necessary.
     fn slot_at(&mut self, path: &str) -> Result<(&mut Value, SlotState), Error> {
         let steps = parse_path(path).ok_or_else(|| arguments_error("have an invalid path"))?;
         if steps.is_empty() || steps.len() > MAX_DEPTH {
@@ -105,7 +107,7 @@ impl PartialArguments {
     }
 }
 
-/// Whether a value at a path existed before.
+/// Specifies whether the value at a path already existed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum SlotState {
     Created,
@@ -127,7 +129,7 @@ fn child_slot<'v>(
             if is == SlotState::Created {
                 elements.push(Value::Null);
             }
-            // An index beyond the end skips elements that were never sent.
+            // An index beyond the end would skip elements that were never sent.
             let element =
                 elements.get_mut(*at).ok_or_else(|| arguments_error("skip an element"))?;
             Ok((element, is))
@@ -136,7 +138,7 @@ fn child_slot<'v>(
     }
 }
 
-/// Returns the single value of a piece of arguments.
+/// Returns the single value in a piece of arguments.
 fn read_value(fields: &OrderedFields) -> Result<Option<Value>, Error> {
     let text = read_field::<String>(fields, "stringValue")?.map(Value::String);
     let number = match read_field::<Number>(fields, "numberValue")? {
@@ -155,7 +157,7 @@ fn read_value(fields: &OrderedFields) -> Result<Option<Value>, Error> {
     }
 }
 
-/// Converts a double with an integral value to an integer, because the model wrote an integer.
+/// Converts a double that has an integral value to an integer, because the model wrote an integer.
 /// Returns `None` if the number is not a finite double.
 fn normalize_number(number: &Number) -> Option<Number> {
     match (number.as_i64(), number.as_u64(), number.as_f64()?) {

@@ -1,18 +1,19 @@
-//! The request features that a model supports, derived from its name.
+//! The request features that a model supports, derived from the model's name.
 
-/// The generations of models that require different requests.
+/// The model generations that require different requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ModelGeneration {
-    /// The models Gemini 1, Gemini 2 and Gemma.
+    /// The Gemini 1, Gemini 2 and Gemma models.
     Gemini2OrEarlier,
-    /// The models Gemini 3 and later. Gemini 3 and later models refuse a call without a signature,
-    /// support thinking levels, and accept files in tool results.
+    /// Gemini 3 and later models. These models reject a call without a signature, support thinking
+    /// levels, and accept files in tool results.
     Gemini3OrLater,
 }
 
 impl ModelGeneration {
-    /// Determines the generation of a model from its name, such as `models/gemini-2.5-flash`. A
-    /// model name without a version, such as `gemini-flash-latest`, is assumed to be a newer model.
+    /// Determines a model's generation from the model name, such as `models/gemini-2.5-flash`. A
+    /// model name without a version, such as `gemini-flash-latest`, is assumed to refer to a newer
+    /// model.
     pub(super) fn from_model_name(model: &str) -> Self {
         let name = model.rsplit('/').next().unwrap_or_default();
         let number = name.strip_prefix("gemini-").unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Converts items to contents with alternating roles. The tool results of a turn are placed
-//! together, in the order of their calls.
+//! Converts items to contents, the API's messages, with alternating roles. A turn's tool results
+//! are placed together, in the order of their calls.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ use crate::provider::gemini::passthrough::{PROVIDER_NAME, PassthroughFields};
 use crate::provider::handoff;
 use crate::provider::portable_values::{USER_TEXT_PLACEHOLDER, arguments_as_object, wire_name};
 
-/// The placeholder for the missing signature of a call, from the guide on thought signatures,
+/// The placeholder for a call's missing signature, as specified in the guide on thought signatures,
 /// <https://ai.google.dev/gemini-api/docs/thought-signatures>.
 const SIGNATURE_PLACEHOLDER: &str = "skip_thought_signature_validator";
 
@@ -27,22 +27,23 @@ struct CalledFunction<'a> {
     name: &'a str,
 }
 
-/// The contents written so far.
+/// Collects the contents written so far. Contents are the API's messages.
 pub(super) struct Contents<'a> {
     model: &'a str,
     generation: ModelGeneration,
-    /// Whether there is a cached prefix, which ends with a content of the user.
+    /// Whether there is a cached prefix, which ends with a user content.
     has_encoded_prefix: bool,
     written: Vec<Content<'a>>,
-    /// The index in the history at which the item being added starts.
+    /// The history index at which the item being added starts.
     item_index: usize,
-    /// The newest content of the model after whose start no item can change earlier contents. The
-    /// tuple contains the item index at that point and the number of contents before it.
+    /// The start of the newest model content before which no content can change anymore. The tuple
+    /// contains the item index at which that model content starts, and the number of contents
+    /// before that model content.
     closed_elements: Option<(usize, usize)>,
     calls: HashMap<&'a str, CalledFunction<'a>>,
     /// The results of the current turn's calls, each with the position of its call.
     results: Vec<(usize, Part<'a>)>,
-    /// Files of the pending results that the wire accepts only after the results.
+    /// The files from the pending results that the API accepts only after the results.
     result_media: Vec<Part<'a>>,
 }
 
@@ -63,7 +64,7 @@ impl<'a> Contents<'a> {
         }
     }
 
-    /// Adds an item to the contents. `at` is the index in the history after the item.
+    /// Adds an item to the contents. `at` is the history index after the item.
     pub(super) fn push(&mut self, item: &'a Item, at: usize) {
         self.push_item(item);
         self.item_index = at;
@@ -76,7 +77,7 @@ impl<'a> Contents<'a> {
             .unwrap_or_default();
         match &item.kind {
             ItemKind::User { content } => self.push_parts("user", content_parts(content)),
-            // The wire has no system role for contents.
+            // The API has no system role for contents.
             ItemKind::System { text } => self.push_parts("user", text_part(text)),
             ItemKind::Text { text } => {
                 if !text.trim().is_empty() || bound.thought_signature.is_some() {
@@ -87,7 +88,7 @@ impl<'a> Contents<'a> {
                     );
                 }
             }
-            // The API has no use for unsigned thoughts, so they are left out.
+            // The API has no use for unsigned thoughts, so unsigned thoughts are omitted.
             ItemKind::Reasoning { text } => {
                 if bound.thought_signature.is_some() {
                     let thought = bound.text.is_none();
@@ -104,8 +105,8 @@ impl<'a> Contents<'a> {
         }
     }
 
-    /// Adds a tool call. The id is sent back only if the wire assigned an id to the call, because
-    /// Vertex AI has no such field and refuses it.
+    /// Adds a tool call. The id is sent back only if the API assigned an id to the call, because
+    /// Vertex AI rejects the `id` field.
     fn push_call(&mut self, call: &'a ToolCall, bound: PassthroughFields) {
         let id = bound.id.map(|_| call.call_id.as_str());
         let order = self.calls.len();
@@ -191,7 +192,8 @@ impl<'a> Contents<'a> {
     }
 }
 
-/// Returns whether these items start a content of the model, as far as the items alone show it.
+/// Returns whether these items start a model content, as far as can be determined from the items
+/// alone.
 pub(super) fn starts_model_content<'a>(items: impl Iterator<Item = &'a Item>) -> bool {
     for item in items {
         match &item.kind {

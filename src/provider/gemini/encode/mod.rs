@@ -21,14 +21,14 @@ use crate::provider::gemini::passthrough::PROVIDER_NAME;
 use crate::provider::schema;
 use crate::request::{Request, ToolSpec};
 
-/// Encodes the body of a request to the Gemini wire. The body does not contain the model, which is
-/// part of the URL.
+/// Encodes the body of a request to the Gemini API. The body does not contain the model name, which
+/// is part of the URL.
 ///
-/// Consecutive items of one role form one content, so that the roles alternate. The tool results of
-/// a turn are placed together, in the order of their calls. Files in tool results are sent inside
-/// the result to Gemini 3 and later. Files for earlier models and files that are given by URL are
-/// sent after the results. A call without a signature gets the placeholder that Gemini 3 does not
-/// validate. The name of an output schema has no effect.
+/// Consecutive items with the same role form one content, the API's unit for a message, so that the
+/// roles alternate. A turn's tool results are placed together, in the order of their calls. For
+/// Gemini 3 and later, files in tool results are sent inside the results. Files for earlier models
+/// and files specified by URL are sent after the results. A call without a signature receives a
+/// placeholder signature that Gemini 3 does not validate. An output schema's name has no effect.
 /// [`Options::cache`](crate::request::Options::cache) has no effect, because the provider caches
 /// automatically.
 ///
@@ -39,12 +39,10 @@ use crate::request::{Request, ToolSpec};
 /// `parallel_tool_calls: Some(false)` and a `seed` outside the range of `i32`.
 pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
     request.validate()?;
-    // The cached prefix ends where a content of the model starts, so no further encoder state is
-    // needed.
+    // The cached prefix ends where a model content starts, so no further encoder state is needed.
     let mut context = EncodeContext::<()>::from_request(request, PROVIDER_NAME, model, ());
     if !starts_model_content(context.peek_items_to_encode()) {
-        // The cached prefix ends with a content of the user, and this item may belong to the same
-        // content.
+        // The cached prefix ends with a user content, and this item may belong to the same content.
         context = context.restart();
     }
     let mut contents = Contents::new(model, context.encoder_state().is_some());
@@ -74,7 +72,7 @@ struct ToolDeclarations<'a> {
 struct FunctionDeclaration<'a> {
     name: &'a str,
     description: &'a str,
-    /// The schema of the tool's parameters. "This field is mutually exclusive with `parameters`",
+    /// The schema for the tool's parameters. "This field is mutually exclusive with `parameters`",
     /// which accepts a subset of JSON Schema in a format of its own.
     parameters_json_schema: Cow<'a, RawJson>,
 }

@@ -1,4 +1,4 @@
-//! Encodes the options of a request.
+//! Encodes a request's options.
 
 use super::generation::ModelGeneration;
 use crate::error::Error;
@@ -6,7 +6,7 @@ use crate::provider::body::{ObjectWriter, ensure_options_unset, unsupported_erro
 use crate::provider::schema;
 use crate::request::{Effort, Options, Output, Reasoning, Request, ToolChoice};
 
-/// The name of this wire in error messages.
+/// The name used for the Gemini API in error messages.
 const WIRE_NAME: &str = "Gemini";
 
 pub(super) fn tool_config(request: &Request) -> Result<ObjectWriter, Error> {
@@ -16,7 +16,7 @@ pub(super) fn tool_config(request: &Request) -> Result<ObjectWriter, Error> {
     let config = ObjectWriter::default();
     let config = match &options.tool_choice {
         ToolChoice::Auto => config,
-        // Without tools there is nothing to forbid.
+        // Without tools, there is nothing to forbid.
         ToolChoice::None if request.tools.is_empty() => config,
         ToolChoice::None => config.set("mode", "NONE"),
         ToolChoice::Required => config.set("mode", "ANY"),
@@ -57,9 +57,10 @@ pub(super) fn generation_config(
         .set_some("responseJsonSchema", schema))
 }
 
-/// Encodes a reasoning option. Models before Gemini 3 do not accept thinking levels, so an effort
-/// is sent to them as a thinking budget. The budget is the budget of Google's OpenAI-compatible
-/// endpoint for the same level, <https://ai.google.dev/gemini-api/docs/openai#thinking>.
+/// Encodes a reasoning option. Models before Gemini 3 do not accept thinking levels, so for these
+/// models, an effort is sent as a thinking budget. The budget is the same as that of Google's
+/// OpenAI-compatible endpoint for the same level,
+/// <https://ai.google.dev/gemini-api/docs/openai#thinking>.
 fn thinking_config(reasoning: Reasoning, generation: ModelGeneration) -> ObjectWriter {
     let shown = ObjectWriter::default().set("includeThoughts", true);
     let (level, budget) = match reasoning {
@@ -69,7 +70,7 @@ fn thinking_config(reasoning: Reasoning, generation: ModelGeneration) -> ObjectW
         Reasoning::Effort(Effort::Minimal) => ("minimal", 1_024),
         Reasoning::Effort(Effort::Low) => ("low", 1_024),
         Reasoning::Effort(Effort::Medium) => ("medium", 8_192),
-        // The highest level of the wire.
+        // The API's highest level.
         Reasoning::Effort(Effort::High | Effort::Max) => ("high", 24_576),
     };
     match generation {

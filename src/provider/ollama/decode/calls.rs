@@ -1,5 +1,5 @@
-//! The tool calls of a turn. The server sends each call as a whole, but gateways may send the
-//! arguments as text in several pieces.
+//! A turn's tool calls. The server sends each call as a whole, but gateways may send the arguments
+//! as text in several pieces.
 
 use serde_json::value::RawValue;
 
@@ -9,12 +9,12 @@ use crate::provider::failure::protocol_error;
 use crate::provider::lenient::{non_null, read_object};
 use crate::turn::{MAX_ITEMS, TurnBuilder};
 
-/// The tool calls received so far in a turn.
+/// Tracks the tool calls received so far in a turn.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
-    /// The number of calls so far. The item key of a call is its position, counted from zero.
+    /// The number of calls so far. A call's item key is the call's position, starting from zero.
     call_count: usize,
-    /// The last call, as long as more of its arguments may follow.
+    /// The last call, as long as more arguments may follow for this call.
     open_call: Option<OpenCall>,
 }
 
@@ -26,11 +26,11 @@ struct OpenCall {
     id: String,
 }
 
-/// The arguments of a call delta.
+/// The arguments in a call delta.
 enum Arguments<'a> {
     /// The complete arguments as a JSON object.
     Object(&'a str),
-    /// The arguments as a string, which may be complete or a piece.
+    /// The arguments as a string, which may contain the complete arguments or only a piece.
     Text(String),
 }
 
@@ -105,7 +105,7 @@ impl Calls {
         Ok(())
     }
 
-    /// Ends the last call if it is still open.
+    /// Ends the last call if that call is still open.
     pub(super) fn end_open_call(&mut self, turn: &mut TurnBuilder) {
         if let Some(open) = self.open_call.take() {
             turn.end_tool_call(open.key);

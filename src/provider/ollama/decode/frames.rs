@@ -1,5 +1,5 @@
-//! The parts of the wire's lines that the decoder reads. Every field of a line is optional, and
-//! malformed values are treated as absent.
+//! The parts of the API's response lines that the decoder reads. Every field of a line is optional,
+//! and malformed values are treated as absent.
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -81,8 +81,8 @@ impl<'a> Line<'a> {
             .any(|count| count.0.is_some())
     }
 
-    /// Replaces the counts in `usage` that are present in this line. The prompt count includes
-    /// cached tokens. Older servers leave the prompt count out if the whole prompt was cached.
+    /// Updates `usage` with the counts that are present in this line. The prompt count includes
+    /// cached tokens. Older servers omit the prompt count if the whole prompt was cached.
     pub(super) fn update_usage(&self, usage: &mut Usage) {
         self.prompt_eval_count.update_count(&mut usage.input_tokens);
         self.prompt_eval_cached_count.update_count(&mut usage.cache_read_input_tokens);

@@ -1,4 +1,4 @@
-//! Decodes the lines of a response into a turn.
+//! Decodes a response's lines into a turn.
 
 mod calls;
 mod frames;
@@ -14,26 +14,26 @@ use crate::sse::Frame;
 use crate::turn::{ReasoningKind, TurnBuilder};
 use crate::usage::Usage;
 
-/// The item keys of a turn, since the wire itself has no item indices.
+/// The item key of a turn's text. The item keys are fixed because the API has no item indices.
 const TEXT_ITEM_KEY: u32 = 0;
 const REASONING_ITEM_KEY: u32 = 1;
 
-/// Decodes the lines of Ollama's native wire. The decoder is pure and does no I/O.
+/// Decodes response lines from Ollama's native API. The decoder is pure and does no I/O.
 ///
-/// A line with `"done": true` ends the turn. Without a `"done": true` line, the turn is incomplete.
-/// A tool call without an id receives a call id that is unique in the history.
+/// A line with `"done": true` ends the turn. Without such a line, the turn is incomplete. A tool
+/// call without an id receives a call id that is unique in the history.
 #[derive(Debug, Default)]
 pub struct Decoder {
     /// The requested model, to which the turn's reasoning is bound.
     model: String,
     calls: Calls,
     usage: Usage,
-    /// Whether provider data was already set for the reasoning item.
+    /// Whether provider data has already been set for the reasoning item.
     is_reasoning_bound: bool,
     template: FrameTemplate<TextKind>,
 }
 
-/// The kind of text in a line that has no other content.
+/// The kind of text in a line that contains only text.
 #[derive(Clone, Copy, Debug)]
 enum TextKind {
     Text,
@@ -41,7 +41,7 @@ enum TextKind {
 }
 
 impl Decoder {
-    /// Creates a decoder for the response of the model `model`.
+    /// Creates a decoder for a response from the model `model`.
     pub fn new(model: &str) -> Self {
         Self { model: model.to_owned(), ..Self::default() }
     }
@@ -74,7 +74,7 @@ impl Decoder {
     }
 
     /// Sets the provider data of the reasoning item, so that the reasoning is sent back only to the
-    /// model that wrote it.
+    /// model that wrote the reasoning.
     fn bind_reasoning_to_model(&mut self, turn: &mut TurnBuilder) {
         if !std::mem::replace(&mut self.is_reasoning_bound, true) {
             let data = ProviderData::new(super::PROVIDER_NAME, &self.model, serde_json::json!({}));
@@ -84,7 +84,7 @@ impl Decoder {
 
     fn stop_reason(&self, raw: &str) -> StopReason {
         match raw {
-            // The wire has no separate stop reason for tool calls, and old servers do not send a
+            // The API has no separate stop reason for tool calls, and old servers do not send a
             // stop reason.
             "" | "stop" if self.calls.is_empty() => StopReason::Stop,
             "" | "stop" | "tool_calls" => StopReason::ToolCalls,
@@ -106,8 +106,8 @@ impl TextKind {
     }
 }
 
-/// Returns the text of a line that was applied. Returns `None` if the same line with another text
-/// would do more than add that text.
+/// Returns the kind and the text of an applied line. Returns `None` if the same line with a
+/// different text would do more than add that text.
 fn repeatable_text<'a>(line: &'a Line<'_>) -> Option<(TextKind, &'a str)> {
     let message = line.message.0.as_ref()?;
     if line.is_done() || line.has_counts() || line.has_calls() {

@@ -1,4 +1,4 @@
-//! Converts the items of a history to messages.
+//! Converts a history's items to messages.
 
 use std::borrow::Cow;
 
@@ -29,7 +29,7 @@ struct Message<'a> {
     tool_call_id: Option<&'a str>,
 }
 
-/// A tool call of an assistant message. Servers that do not support call ids ignore the `id`.
+/// A tool call in an assistant message. Servers that do not support call ids ignore the `id`.
 #[derive(Serialize)]
 struct Call<'a> {
     id: &'a str,
@@ -42,12 +42,12 @@ struct Function<'a> {
     arguments: Option<Box<RawValue>>,
 }
 
-/// The messages written so far. Completed messages are not read again.
+/// Collects the messages written so far. Completed messages are not read again.
 pub(super) struct Messages<'a> {
     model: &'a str,
     written: Vec<Message<'a>>,
     /// The end of the messages that can no longer change. The tuple contains the item index and the
-    /// number of messages at that point.
+    /// number of messages at this end.
     closed_elements: Option<(usize, usize)>,
     /// The assistant message of the current turn.
     open_turn: Option<Message<'a>>,
@@ -70,8 +70,7 @@ impl<'a> Messages<'a> {
         }
     }
 
-    /// Encodes the items of a context. The system prompt is encoded as one message before the
-    /// items.
+    /// Encodes a context's items. The system prompt is encoded as one message before the items.
     pub(super) fn write(mut self, context: &'a EncodeContext<()>) -> Result<JsonArray<()>, Error> {
         for (at, item) in context.items_to_encode() {
             self.push(item)?;
@@ -95,9 +94,9 @@ impl<'a> Messages<'a> {
     }
 
     fn push(&mut self, item: &'a Item) -> Result<(), Error> {
-        // An interrupted item is a message of its own, which no later item changes. Two interrupted
-        // items in a row are two messages if the first has text. No message may be between calls
-        // and their results, however.
+        // An interrupted item forms a separate message, which no later item changes. Two
+        // consecutive interrupted items form two messages if the first item contains text. However,
+        // no message may come between calls and their results.
         let went_on = std::mem::replace(&mut self.was_interrupted, item.interrupted);
         let ends = |turn: &Message<'_>| match item.interrupted {
             true => !turn.content.trim().is_empty(),
@@ -122,7 +121,7 @@ impl<'a> Messages<'a> {
             ItemKind::Text { text } => append_text(&mut self.open_turn().content, text),
             ItemKind::Reasoning { text } => {
                 // The provider data names the model that wrote the reasoning. Truncated reasoning
-                // is of no use.
+                // is useless.
                 let is_own = handoff(item, PROVIDER_NAME, self.model).data().is_some();
                 if is_own && !item.interrupted {
                     append_text(&mut self.open_turn().thinking, text);
@@ -138,7 +137,7 @@ impl<'a> Messages<'a> {
                 let message = tool_message(result)?;
                 self.written.push(message);
             }
-            // This wire cannot carry provider-specific items.
+            // The API has no representation for provider-specific items.
             ItemKind::Other => {}
         }
         if item.turn.is_some() {
@@ -151,10 +150,11 @@ impl<'a> Messages<'a> {
         self.open_turn.get_or_insert_with(|| Message { role: "assistant", ..Message::default() })
     }
 
-    /// Ends the current turn. No message is written for a turn without text and calls.
+    /// Ends the current turn. A turn that has neither text nor calls produces no message.
     fn close_turn(&mut self) {
         let Some(mut turn) = self.open_turn.take() else { return };
-        // White space alone is dropped: models write it before they call a tool.
+        // Text that consists only of white space is dropped, because models write white space
+        // before they call a tool.
         if turn.content.trim().is_empty() {
             turn.content = Cow::Borrowed("");
             if turn.tool_calls.is_empty() {
@@ -183,7 +183,8 @@ fn tool_message(result: &ToolResult) -> Result<Message<'_>, Error> {
     Ok(Message { tool_name: Some(tool_name), tool_call_id: Some(tool_call_id), ..message })
 }
 
-/// Encodes content as a message with text and images. The server puts images before text.
+/// Encodes content as a message that contains text and images. The server places images before
+/// text.
 fn message_from_content<'a>(
     role: &'static str,
     content: &'a Content,

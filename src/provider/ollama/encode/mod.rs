@@ -13,16 +13,16 @@ use crate::provider::function_tool::FunctionTool;
 use crate::provider::schema;
 use crate::request::{Request, ToolChoice, ToolSpec};
 
-/// Encodes the body of a request to Ollama's native wire.
+/// Encodes the body of a request to Ollama's native API.
 ///
-/// The items of a turn form one message. Both zones of the system prompt are sent in one message at
-/// the start, since most models read all instructions there. Reasoning is sent back to the model
-/// that wrote it, in the message of its turn. The parameter schemas of tools are sent with inlined
-/// references, because the server drops references. With [`ToolChoice::None`], the tools are not
-/// sent.
+/// All items in a turn form one message. Both zones of the system prompt are sent in one message at
+/// the start, since most models read all instructions at the start. Reasoning is sent back only to
+/// the model that wrote the reasoning, in the message for the same turn. Tools' parameter schemas
+/// are sent with inlined references, because the server drops references. With
+/// [`ToolChoice::None`], the tools are not sent.
 ///
 /// An effort of `minimal` is sent as `low`, and an effort of `max` is sent as `high`, unless
-/// [`Chat::with_think`] sets another encoding. The name of an output schema has no effect.
+/// [`Chat::with_think`] sets another encoding. An output schema's name has no effect.
 /// [`Options::cache`](crate::request::Options::cache) has no effect, because the server caches
 /// automatically.
 ///
@@ -66,7 +66,7 @@ pub fn encode(request: &Request, model: &str, chat: &Chat) -> Result<Vec<u8>, Er
 fn tool_declarations(request: &Request) -> Result<Vec<FunctionTool<'_>>, Error> {
     match request.options.tool_choice {
         ToolChoice::Auto => request.tools.iter().map(tool_declaration).collect(),
-        // The wire has no `tool_choice` to forbid calls.
+        // The API has no `tool_choice` option to forbid calls.
         ToolChoice::None => Ok(Vec::new()),
         ToolChoice::Required | ToolChoice::Tool(_) => {
             Err(unsupported_error(WIRE_NAME, "tool_choice"))

@@ -1,4 +1,4 @@
-//! Encodes the options of a request.
+//! Encodes a request's options.
 
 use crate::error::Error;
 use crate::provider::body::{ObjectWriter, unsupported_error};
@@ -6,15 +6,15 @@ use crate::provider::effort_names::EffortNames;
 use crate::provider::ollama::{Chat, Think};
 use crate::request::{Options, Output, Reasoning};
 
-/// The name of this wire in error messages.
+/// The name used for Ollama's API in error messages.
 pub(super) const WIRE_NAME: &str = "Ollama";
 
-/// The largest supported seed. The server parses numbers as doubles, which cannot represent all
-/// larger integers exactly.
+/// The largest supported seed. The server parses numbers as doubles, which cannot represent every
+/// larger integer exactly.
 const MAX_SEED: u64 = (1 << 53) - 1;
 
-/// Sets the output format and the reasoning in the request body. The other options are set in
-/// `options`, with the names of the server's `api.Options`.
+/// Sets the output format and the reasoning in the request body. The other options are set in the
+/// `options` field, under the names that the server's `api.Options` type uses.
 pub(super) fn write_options(
     body: ObjectWriter,
     options: &Options,

@@ -1,4 +1,4 @@
-//! Assigns the deltas of tool calls to their calls. Servers identify calls in different ways.
+//! Assigns tool call deltas to their calls. Servers identify calls in different ways.
 
 use serde::Deserialize;
 use serde_json::value::{RawValue, to_raw_value};
@@ -17,13 +17,13 @@ use crate::provider::ordered_fields::OrderedFields;
 use crate::small_map::SmallMap;
 use crate::turn::{MAX_ITEMS, TurnBuilder};
 
-/// The tool calls of a turn during streaming. The position of a call in `all` is its item key.
+/// A turn's tool calls during streaming. Each call's position in `all` is the call's item key.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     all: Vec<Call>,
-    /// The newest call of each call index.
+    /// The newest call for each call index.
     newest_by_index: SmallMap<u64, usize>,
-    /// The order of the calls in the turn, by index, or by arrival if the calls have no index.
+    /// The order of the turn's calls, by index, or by arrival if the calls have no index.
     call_order: Vec<usize>,
     /// The number of calls at the start of `call_order` that have started.
     started_count: usize,
@@ -34,14 +34,13 @@ struct Call {
     index: Option<u64>,
     id: String,
     name: String,
-    /// Whether the turn builder has received the call. The name of a started call does not change.
+    /// Whether the call was passed to the turn builder. A started call's name does not change.
     is_started: bool,
-    /// Arguments that were received before the name of the call, or before the preceding calls have
-    /// started.
+    /// Arguments that were received before the call's name, or before the preceding calls started.
     buffered_arguments: String,
     /// Whether a piece of the arguments was malformed, so that the complete arguments are unknown.
     is_broken: bool,
-    /// Whether the call was received as a whole, so that it cannot grow.
+    /// Whether the call was received as a whole and therefore cannot be extended.
     is_complete: bool,
     /// Provider data that is sent back with the call.
     data: OrderedFields,
@@ -52,7 +51,7 @@ impl Calls {
         self.all.is_empty()
     }
 
-    /// Applies a delta to the call to which it belongs, or starts a new call.
+    /// Applies a delta to the corresponding call, or starts a new call.
     pub(super) fn push(&mut self, delta: &WireCall<'_>, turn: &mut TurnBuilder) {
         if turn.is_finished() {
             return;
@@ -103,8 +102,9 @@ impl Calls {
         }
     }
 
-    /// Returns the call to which a delta with other arguments, but otherwise equal to `delta`,
-    /// would only add its arguments. `delta` must be the delta that was applied last.
+    /// Returns the call to which `delta` belongs, if another delta that differs only in its
+    /// arguments would do nothing except append these arguments to the call. `delta` must be the
+    /// most recently applied delta.
     pub(super) fn find_repeatable(&self, delta: &WireCall<'_>) -> Option<usize> {
         let id = delta.id.or_empty();
         let function = delta.function.value.as_ref()?;
@@ -123,16 +123,16 @@ impl Calls {
         is_repeatable.then_some(at)
     }
 
-    /// Appends arguments to a call that [`find_repeatable`](Self::find_repeatable) returned. The
-    /// effect is the same as that of [`push`](Self::push).
+    /// Appends arguments to a call that [`find_repeatable`](Self::find_repeatable) returned, with
+    /// the same effect as [`push`](Self::push).
     pub(super) fn push_arguments(at: usize, arguments: &str, turn: &mut TurnBuilder) {
         if !turn.is_finished() {
             turn.push_tool_call_args(item_key(at), arguments);
         }
     }
 
-    /// Inserts a call at its position in the call order. Calls that have already started keep their
-    /// positions.
+    /// Inserts a call at the proper position in the call order. Calls that have already started
+    /// keep their positions.
     fn insert_call(&mut self, call: Call) -> usize {
         let at = self.all.len();
         let comes_after = |other: &usize| match (self.all[*other].index, call.index) {
@@ -146,8 +146,9 @@ impl Calls {
         at
     }
 
-    /// Starts a call that has arguments, after all calls before it, whose names are complete at
-    /// this point. A call without a name delays all calls after it, and so does a missing index.
+    /// Starts a call that has arguments, after starting all preceding calls, whose names must be
+    /// complete by then. A call without a name delays all following calls, and so does a missing
+    /// index.
     fn start_calls_up_to(&mut self, at: usize, turn: &mut TurnBuilder) {
         let mut is_reached = false;
         while let Some(next) = self.call_order.get(self.started_count).copied() {
@@ -164,7 +165,7 @@ impl Calls {
         }
     }
 
-    /// Adds a call that the model wrote in its text. Returns `false` if the text is not a call.
+    /// Adds a call that the model wrote as text. Returns `false` if the text is not a call.
     pub(super) fn push_text_call(&mut self, written: &str, turn: &mut TurnBuilder) -> bool {
         #[derive(Default, Deserialize)]
         #[serde(default, bound(deserialize = "'de: 'a"))]
@@ -195,8 +196,8 @@ impl Calls {
         true
     }
 
-    /// Ends every call after the finish reason. The function `data` converts the stored fields of a
-    /// call to provider data.
+    /// Ends every call after the finish reason has arrived. The function `data` converts a call's
+    /// stored fields to provider data.
     pub(super) fn end_all(
         &mut self,
         turn: &mut TurnBuilder,
@@ -221,14 +222,14 @@ impl Calls {
         Ok(())
     }
 
-    /// Marks all open calls as broken. Calls are marked as broken after a piece that was malformed
-    /// or may belong to any open call.
+    /// Marks all open calls as broken, after the decoder received a piece that was malformed or may
+    /// belong to any open call.
     pub(super) fn mark_open_calls_broken(&mut self) {
         self.all.iter_mut().filter(|call| !call.is_complete).for_each(|call| call.is_broken = true);
     }
 
-    /// Returns whether a piece does not identify its call although several calls with an index are
-    /// open.
+    /// Returns whether it is unclear to which call a piece belongs because several calls with an
+    /// index are open.
     fn is_ambiguous(&self, index: Option<u64>, id: &str, name: &str) -> bool {
         let counted = |call: &Call| !call.is_complete && call.index.is_some();
         index.is_none()
@@ -249,7 +250,7 @@ impl Calls {
             self.all.iter().rposition(|call| !call.is_complete && belongs(call))
         };
         match (index, id) {
-            // A delta with the same index and a different id belongs to another call.
+            // A delta with the same index but a different id belongs to another call.
             (Some(index), _) => newest(&|call| call.index == Some(index) && fits(call)),
             (None, "") if name.is_empty() => newest(&|_| true),
             (None, "") => None,
@@ -266,9 +267,9 @@ impl Call {
         }
     }
 
-    /// Stores the provider data of the call, including the signature of reasoning, under the field
-    /// names that the server uses. A later delta without a field does not remove the stored field.
-    /// Returns the number of bytes that were stored.
+    /// Stores the call's provider data, including the reasoning signature, under the server's field
+    /// names. A later delta that lacks a field does not remove the stored field. Returns the number
+    /// of stored bytes.
     fn keep_data(&mut self, delta: &WireCall<'_>, thought: Option<&str>) -> usize {
         let thought = thought.and_then(|thought| to_raw_value(thought).ok());
         let function = delta.function.value.as_ref();

@@ -1,4 +1,4 @@
-//! Sources that a text cites, which are stored with the text.
+//! The sources that a text cites, which are stored with the text.
 
 use serde_json::value::{RawValue, to_raw_value};
 
@@ -14,12 +14,12 @@ pub(super) struct Citations {
 }
 
 impl Citations {
-    /// Adds the annotations of a delta.
+    /// Adds the annotations from a delta.
     pub(super) fn add_annotations(&mut self, annotations: Option<&RawValue>) {
         self.annotations.extend(OrderedFields::parse_list(annotations));
     }
 
-    /// Stores the citations of a chunk, which include the citations of all earlier chunks.
+    /// Stores the citations from a chunk, which include the citations from all earlier chunks.
     pub(super) fn set_citations(&mut self, citations: Option<&RawValue>) {
         let held = self.citations.as_deref().map(RawValue::get);
         if let Some(citations) = non_null(citations).filter(|raw| Some(raw.get()) != held) {

@@ -1,5 +1,5 @@
-//! Reasoning that is sent back as received, because it is signed, encrypted, or in a
-//! server-specific format.
+//! Collects reasoning that must be sent back unchanged, because the reasoning is signed, encrypted,
+//! or in a server-specific format.
 
 use serde_json::value::{RawValue, to_raw_value};
 use std::borrow::Cow;
@@ -11,39 +11,39 @@ use crate::provider::openai_chat::passthrough::{REASONING_DETAILS_FIELD, THINKIN
 use crate::provider::ordered_fields::OrderedFields;
 use crate::small_map::SmallMap;
 
-/// The reasoning of a turn, which is assembled from pieces.
+/// A turn's reasoning, assembled from pieces.
 #[derive(Debug, Default)]
 pub(super) struct ReasoningData {
     details: Vec<ReasoningPiece>,
-    /// The position in `details` of the newest element of each kind and index.
+    /// The position in `details` of the newest element for each kind and index.
     newest_detail: SmallMap<(&'static str, String), usize>,
     thinking_blocks: Vec<ReasoningPiece>,
 }
 
-/// The maximum number of fields of an element that is assembled from pieces. The elements that
-/// servers send have far fewer fields.
+/// The maximum number of fields in an element that is assembled from pieces. Elements sent by
+/// servers have far fewer fields.
 const MAX_FIELDS: usize = 64;
 
-/// The types of reasoning details whose text arrives in pieces, each with the name of its text
-/// field.
+/// The types of reasoning details whose text arrives in pieces, each with the name of the
+/// corresponding text field.
 const DETAIL_TEXT_FIELDS: &[(&str, &str)] =
     &[("reasoning.text", "text"), ("reasoning.summary", "summary")];
 const BLOCK_TEXT_FIELDS: &[(&str, &str)] = &[("thinking", "thinking")];
 
-/// An element of `reasoning_details` or `thinking_blocks`. Later elements can append to the text of
-/// an earlier element.
+/// An element of `reasoning_details` or `thinking_blocks`. Later elements can append text to an
+/// earlier element.
 #[derive(Debug)]
 struct ReasoningPiece {
     fields: OrderedFields,
-    /// The name of the field that contains the text. The name is empty for an element that is
-    /// stored unchanged.
+    /// The name of the field that contains the text. The name is an empty string for an element
+    /// that is stored unchanged.
     text_field: &'static str,
     text: String,
 }
 
 impl ReasoningData {
-    /// Adds the reasoning of a delta and returns the text of that reasoning. Returns `None` if the
-    /// delta has neither reasoning details nor thinking blocks.
+    /// Adds the reasoning from a delta and returns the text of that reasoning. Returns `None` if
+    /// the delta contains neither reasoning details nor thinking blocks.
     pub(super) fn push_rare_fields(&mut self, delta: &RareFields<'_>) -> Option<String> {
         if delta.reasoning_details.is_none() && delta.thinking_blocks.is_none() {
             return None;
@@ -77,8 +77,8 @@ impl ReasoningData {
         Some(words)
     }
 
-    /// Returns all reasoning of the turn in a form that can be sent back, or `None` if there was no
-    /// reasoning.
+    /// Returns all of the turn's reasoning in a form that can be sent back, or `None` if the turn
+    /// has no such reasoning.
     pub(super) fn into_json(self) -> Option<RawJson> {
         let mut fields = OrderedFields::default();
         for (name, pieces) in
@@ -96,8 +96,8 @@ impl ReasoningData {
 }
 
 impl ReasoningPiece {
-    /// Creates an element from its fields. `texts` lists the types of elements with text, each with
-    /// the name of its text field.
+    /// Creates an element from its fields. `texts` lists the types of elements that contain text,
+    /// each with the name of the corresponding text field.
     fn new(fields: OrderedFields, texts: &[(&str, &'static str)]) -> Self {
         let kind = string_field(&fields, "type").unwrap_or_default();
         let text_field = texts.iter().find(|(of, _)| *of == kind).map_or("", |(_, field)| field);
@@ -117,8 +117,8 @@ impl ReasoningPiece {
             && !(other("id") && raw_field(&self.fields, "id").is_some())
     }
 
-    /// Returns whether `next` continues this thinking block. A thinking block is complete once it
-    /// has a signature.
+    /// Returns whether `next` continues this thinking block. A thinking block is complete once the
+    /// block has a signature.
     fn is_open_for(&self, next: &Self) -> bool {
         let signed = string_field(&self.fields, "signature").is_some_and(|sign| !sign.is_empty());
         let is_thinking = !self.text_field.is_empty() && self.text_field == next.text_field;

@@ -1,4 +1,4 @@
-//! Parses reasoning and tool calls that a model writes between tags in its text.
+//! Parses the reasoning and tool calls that a model writes between tags in its text.
 
 use crate::provider::openai_chat::dialect::ThinkTags;
 
@@ -7,11 +7,11 @@ const THINK_END_TAG: &str = "</think>";
 const CALL_TAG: &str = "<tool_call>";
 const CALL_END_TAG: &str = "</tool_call>";
 
-/// The maximum number of bytes processed in one step. The size is limited because each tag moves
-/// the text that is held back.
+/// The maximum number of bytes processed in one step. The size is limited because the text that is
+/// held back is moved for each tag.
 const MAX_CHUNK_BYTES: usize = 4 << 10;
 
-/// A piece of text after the tags were parsed.
+/// A piece of text after tag parsing.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum TextPiece<'a> {
     Text(&'a str),
@@ -20,15 +20,15 @@ pub(super) enum TextPiece<'a> {
     Call(&'a str),
 }
 
-/// Splits a text at its tags. The result does not depend on how the text is divided into pieces.
+/// Splits text at the tags. The result does not depend on how the text is divided into pieces.
 #[derive(Debug)]
 pub(super) struct TagParser {
     think_tags: ThinkTags,
     parses_calls: bool,
     state: TagState,
-    /// Text whose kind is not known yet.
+    /// The text whose kind is not known yet.
     held_text: String,
-    /// The number of bytes of the held text that were already searched for tags.
+    /// The number of bytes in the held text that were already searched for tags.
     searched_len: usize,
 }
 
@@ -36,17 +36,17 @@ pub(super) struct TagParser {
 enum TagState {
     /// Only white space has been received so far.
     Start,
-    /// A `<think>` tag and after it only white space has been received.
+    /// A `<think>` tag has been received, followed only by white space.
     ReasoningStart,
     Reasoning,
-    /// A closing tag and after it only white space has been received.
+    /// A closing tag has been received, followed only by white space.
     AfterReasoning,
     Text,
     Call,
 }
 
 impl TagParser {
-    /// Creates a parser, or returns `None` if the text has no tags to parse.
+    /// Creates a parser, or returns `None` if no tags are to be parsed.
     pub(super) fn new(think: ThinkTags, calls: bool) -> Option<Self> {
         let position = match think {
             ThinkTags::Off if !calls => return None,
@@ -146,8 +146,8 @@ impl TagParser {
         true
     }
 
-    /// Emits the text before the tag `tag`. If the tag is not found, emits all text except an end
-    /// that may be the start of the tag.
+    /// Emits the text before the tag `tag`. If the tag is not found, emits all text except for a
+    /// suffix that may be the start of the tag.
     fn emit_until(&mut self, tag: &str, next: TagState, say: impl FnOnce(&str)) -> bool {
         if let Some(at) = self.held_text.find(tag) {
             say(&self.held_text[..at]);

@@ -1,4 +1,4 @@
-//! Messages and content parts in the form in which they are serialized.
+//! Messages and content parts in their serialized form.
 
 use std::borrow::Cow;
 
@@ -18,7 +18,7 @@ pub(super) struct Message<'a> {
     pub(super) tool_call_id: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "Content::is_absent")]
     pub(super) content: Content<'a>,
-    /// The fields that most servers do not use, boxed to keep messages small.
+    /// The fields that most servers do not use. These fields are boxed to keep messages small.
     #[serde(flatten)]
     pub(super) rare: Option<Box<RareFields<'a>>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -60,7 +60,7 @@ pub(super) struct CallFunction<'a> {
 #[derive(Serialize)]
 #[serde(untagged)]
 pub(super) enum Content<'a> {
-    /// The `content` field is left out.
+    /// The `content` field is omitted.
     Absent,
     Null,
     Text(Cow<'a, str>),
@@ -75,7 +75,7 @@ pub(super) enum Part<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         cache_control: Option<CacheControl>,
     },
-    /// An image, audio or a file, as a JSON object with its type.
+    /// An image, audio or a file, as a JSON object that includes the type.
     #[serde(untagged)]
     Media(Value),
 }
@@ -90,21 +90,21 @@ impl<'a> Message<'a> {
         !self.tool_calls.is_empty()
     }
 
-    /// Returns whether the message can contain the cache mark of the newest message.
+    /// Returns whether the cache mark for the newest message can be placed on this message.
     pub(super) fn accepts_cache_mark(&mut self) -> bool {
         matches!(self.role, "user" | "assistant")
             && self.content.cache_control_slots().next().is_some()
     }
 
-    /// Returns the fields that only some servers support, which are created on first use.
+    /// Returns the fields that only some servers support, and creates these fields on first use.
     pub(super) fn rare_fields_mut(&mut self) -> &mut RareFields<'a> {
         self.rare.get_or_insert_default()
     }
 }
 
 impl<'a> Content<'a> {
-    /// Returns whether there is any content except white space, which models write before they call
-    /// a tool.
+    /// Returns whether there is any content other than the white space that models write before
+    /// they call a tool.
     pub(super) fn has_content(&self) -> bool {
         let speaks = |part: &Part<'_>| match part {
             Part::Text { text, .. } => !text.trim().is_empty(),
@@ -130,7 +130,7 @@ impl<'a> Content<'a> {
         }
     }
 
-    /// Returns the fields of text parts that can contain a cache mark.
+    /// Returns the text parts' fields that can contain a cache mark.
     pub(super) fn cache_control_slots(
         &mut self,
     ) -> impl DoubleEndedIterator<Item = &mut Option<CacheControl>> {
@@ -161,7 +161,7 @@ impl<'a> Part<'a> {
     }
 }
 
-/// Encodes a content part. Returns an error if `takes` does not include the type of the part.
+/// Encodes a content part. Returns an error if `takes` does not include the part's type.
 pub(super) fn media_part(part: &item::Part, takes: MediaForms) -> Result<Part<'_>, Error> {
     let (needs, what, part) = match part {
         item::Part::Text { text } => return Ok(Part::text(text)),

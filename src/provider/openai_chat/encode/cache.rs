@@ -8,52 +8,52 @@ use crate::provider::cache_control::CacheControl;
 use crate::provider::encode_context::{ClosedElements, JsonArray, JsonElements};
 use crate::provider::openai_chat::dialect::Dialect;
 
-/// The inputs of a message's encoding other than the items. The inputs are the dialect, and whether
-/// text is sent as content parts.
+/// The inputs that determine a message's encoding in addition to the items: the dialect, and
+/// whether text is sent as content parts.
 pub(super) type EncodingKey = (Dialect, bool);
 
-/// The encoder state after the messages that are already encoded.
+/// The encoder state after the already encoded messages.
 #[derive(Clone, Default)]
 pub(super) struct EncodedPrefix {
     pub(super) cursor: WriteCursor,
-    /// Whether any of the encoded messages has tool calls.
+    /// Whether any of the encoded messages contains tool calls.
     pub(super) has_calls: bool,
     /// The byte offset at which the cache mark is inserted if no later message accepts a cache
-    /// mark. The cached bytes do not contain the cache mark.
+    /// mark. The cached bytes do not include the cache mark.
     cache_mark_offset: Option<usize>,
 }
 
-/// The encoder state at a point where no turn is open, no call is unanswered and no media is
-/// pending.
+/// The encoder state at a point in the history where no turn is open, no call is unanswered, and no
+/// media are pending.
 #[derive(Clone, Default)]
 pub(super) struct WriteCursor {
     /// Whether a tool result was written after the last user message.
     pub(super) in_tool_loop: bool,
     /// Whether the last message is a tool result.
     pub(super) follows_result: bool,
-    /// The call ids that were assigned so far.
+    /// The call ids assigned so far.
     pub(super) assigned_ids: AssignedIds,
 }
 
 /// The messages of a context that are not in the cached prefix.
 pub(super) struct NewMessages<'a> {
-    /// The message with the instructions before the items, if there are any instructions.
+    /// The message that contains the instructions before the items, if any.
     pub(super) leading_instructions: Option<Message<'a>>,
-    /// The messages of the new items.
+    /// The messages for the new items.
     pub(super) messages: Vec<Message<'a>>,
     /// The end of the messages that can no longer change. The tuple contains the item index, the
-    /// number of messages, and the encoder state at that point.
+    /// number of messages, and the encoder state at this end.
     pub(super) closed_elements: Option<(usize, usize, WriteCursor)>,
     /// Whether the first message contains the cache mark at the end of the stable zone.
     pub(super) is_first_marked: bool,
-    /// The message with the instructions after the items, if there are any instructions.
+    /// The message that contains the instructions after the items, if any.
     pub(super) trailing_instructions: Option<Message<'a>>,
 }
 
 impl NewMessages<'_> {
-    /// Serializes the messages after the cached prefix. `known` is the state after the cached
-    /// prefix, which has `before` bytes. A cache mark is added to the newest message that accepts a
-    /// cache mark.
+    /// Serializes the messages after the cached prefix. `known` is the encoder state after the
+    /// cached prefix, which is `before` bytes long. A cache mark is added to the newest message
+    /// that accepts a cache mark.
     pub(super) fn into_array(
         mut self,
         known: &EncodedPrefix,

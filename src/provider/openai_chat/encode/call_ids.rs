@@ -8,14 +8,14 @@ use crate::provider::portable_values::{MAX_SHORT_ID_BYTES, wire_id};
 use crate::small_map::SmallMap;
 use std::borrow::Cow;
 
-/// Maps the call ids of a history to the ids that are sent. The id that is sent for a call depends
-/// only on the calls before it.
+/// Maps the call ids in a history to the ids that are sent. The id sent for a call depends only on
+/// that call and on the preceding calls.
 pub(super) struct CallIdMap<'a> {
     rule: CallIdRule,
-    /// The ids that are sent, where they differ from the result of the rule alone.
+    /// The sent ids that differ from the ids that the rule alone would produce.
     sent_ids: SmallMap<&'a str, String>,
-    /// All ids that were assigned so far. Assigned ids are stored only for a rule with so few
-    /// possible ids that the ids of two calls may be equal.
+    /// All ids assigned so far. Assigned ids are stored only for a rule that allows so few
+    /// different ids that two calls might get the same id.
     pub(super) assigned_ids: AssignedIds,
 }
 
@@ -23,13 +23,13 @@ pub(super) struct CallIdMap<'a> {
 pub(super) type AssignedIds = NumberSet;
 
 impl<'a> CallIdMap<'a> {
-    /// Creates a map at a point in the history where every call has its result.
+    /// Creates a map for a point in the history where every call has a result.
     pub(super) fn new(rule: CallIdRule, given: AssignedIds) -> Self {
         Self { rule, sent_ids: SmallMap::default(), assigned_ids: given }
     }
 
-    /// Returns the id to send for a call. For a call with the signature of the reasoning before it,
-    /// returns the combined id that LiteLLM uses.
+    /// Returns the id to send for a call. For a call that has the signature of the preceding
+    /// reasoning, returns the combined id that LiteLLM uses.
     pub(super) fn call_id(&mut self, id: &'a str, thought: Option<&str>) -> Cow<'a, str> {
         let plain = match self.rule {
             CallIdRule::Max40Chars => wire_id(id, MAX_SHORT_ID_BYTES),
@@ -45,7 +45,7 @@ impl<'a> CallIdMap<'a> {
         sent
     }
 
-    /// Returns the id to send for the result of a call.
+    /// Returns the id to send for a call's result.
     pub(super) fn result_id(&self, id: &'a str) -> Cow<'a, str> {
         match self.sent_ids.get(id) {
             Some(sent) => Cow::Owned(sent.clone()),
@@ -53,7 +53,8 @@ impl<'a> CallIdMap<'a> {
         }
     }
 
-    /// Returns an id of nine letters and digits that no earlier call has.
+    /// Returns an id that consists of nine letters and digits and differs from the ids of all
+    /// earlier calls.
     fn nine_char_id(&mut self, id: &str) -> String {
         let is_legal = id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
         let mut nine = if is_legal { id.to_owned() } else { base62_id(fnv1a_64(id.bytes())) };

@@ -1,4 +1,4 @@
-//! Converts the items of a history to messages.
+//! Converts a history's items to messages.
 
 use std::borrow::Cow;
 use std::mem::take;
@@ -25,26 +25,26 @@ use crate::provider::portable_values::{
 /// the dialect requires such a message.
 const RESULTS_ACKNOWLEDGEMENT: &str = "I have read the results.";
 
-/// The messages written so far. Completed messages are not read again.
+/// Collects the messages written so far. Completed messages are not read again.
 pub(super) struct Messages<'a> {
     dialect: &'a Dialect,
     model: &'a str,
-    /// Whether the text of assistant and user messages is sent as content parts, with or without a
-    /// cache mark.
+    /// Whether text in assistant and user messages is sent as content parts, whether or not the
+    /// message has a cache mark.
     uses_parts: bool,
     written: Vec<Message<'a>>,
     /// The current state of the encoder, except for the assigned call ids.
     cursor: WriteCursor,
     /// The end of the messages that can no longer change. The tuple contains the item index, the
-    /// number of messages, and the encoder state at that point.
+    /// number of messages, and the encoder state at this end.
     closed_elements: Option<(usize, usize, WriteCursor)>,
     /// The assistant message of the current turn.
     open_turn: Option<Message<'a>>,
-    /// The reasoning of the current turn that was not added to a message yet.
+    /// The current turn's reasoning that has not been added to a message yet.
     pending_reasoning: Cow<'a, str>,
     /// Whether the previous item was interrupted.
     was_interrupted: bool,
-    /// The images and files of the tool results that are being written.
+    /// The images and files from the tool results that are being written.
     result_media: Vec<Part<'a>>,
     /// The number of calls that have no result yet.
     open_call_count: usize,
@@ -75,8 +75,8 @@ impl<'a> Messages<'a> {
         }
     }
 
-    /// Encodes the items of a context. The zones of the system prompt are encoded at the positions
-    /// that the dialect specifies.
+    /// Encodes a context's items. The system prompt's zones are encoded at the positions that the
+    /// dialect specifies.
     pub(super) fn write(
         mut self,
         context: &'a EncodeContext<EncodedPrefix, EncodingKey>,
@@ -114,8 +114,8 @@ impl<'a> Messages<'a> {
         self.written.push(message);
     }
 
-    /// Creates a message with the given zones as separate paragraphs or parts. Returns `None` if
-    /// all zones are blank.
+    /// Creates a message that contains the given zones as separate paragraphs or parts. Returns
+    /// `None` if all zones are blank.
     fn instruction_message(&self, zones: [&'a str; 2]) -> Option<Message<'a>> {
         let zones = zones.into_iter().filter(|zone| !zone.is_empty());
         let content = match self.uses_parts {
@@ -130,9 +130,9 @@ impl<'a> Messages<'a> {
     }
 
     fn push(&mut self, item: &'a Item) -> Result<(), Error> {
-        // An interrupted item is a message of its own, which no later item changes. Two interrupted
-        // items in a row are two messages if the first has text. No message may be between calls
-        // and their results, however.
+        // An interrupted item forms a separate message, which no later item changes. Two
+        // consecutive interrupted items form two messages if the first item contains text. However,
+        // no message may come between calls and their results.
         let went_on = std::mem::replace(&mut self.was_interrupted, item.interrupted);
         let ends = |turn: &Message<'_>| match item.interrupted {
             true => turn.content.has_content(),
@@ -177,7 +177,7 @@ impl<'a> Messages<'a> {
                 self.close_turn();
                 self.push_result(result)?;
             }
-            // This wire cannot carry provider-specific items.
+            // The API has no representation for provider-specific items.
             ItemKind::Other => {}
         }
         if item.turn.is_some() {
@@ -208,7 +208,7 @@ impl<'a> Messages<'a> {
     fn push_reasoning(&mut self, item: &Item, text: &'a str, data: Option<&'a ProviderData>) {
         match self.dialect.reasoning_echo {
             ReasoningEcho::None => {}
-            // Truncated signed reasoning would be refused.
+            // Truncated signed reasoning would be rejected.
             ReasoningEcho::Verbatim if item.interrupted => {}
             ReasoningEcho::Verbatim => {
                 let Some(data) = data else { return };
@@ -280,7 +280,7 @@ impl<'a> Messages<'a> {
         self.close_media();
     }
 
-    /// Ends the current turn. No message is written for a turn without text and calls.
+    /// Ends the current turn. A turn that has neither text nor calls produces no message.
     fn close_turn(&mut self) {
         let thought = take(&mut self.pending_reasoning);
         let Some(mut turn) = self.open_turn.take() else { return };

@@ -22,13 +22,13 @@ use crate::provider::function_tool::FunctionTool;
 use crate::provider::openai_chat::dialect::{Dialect, ToolChoices};
 use crate::request::{Request, ToolChoice};
 
-/// Encodes the body of a request in a dialect of the Chat Completions wire.
+/// Encodes a request body in a dialect of the Chat Completions API.
 ///
-/// The items of a turn form one message. Turns and user messages are never merged. Content that
-/// consists only of text is sent as a string, or as a content part if the dialect has cache marks.
-/// This wire does not allow images and files in tool results, so they are sent in a user message
-/// after the results. Earlier reasoning is sent as [`reasoning_echo`](Dialect::reasoning_echo)
-/// specifies.
+/// All items in a turn form one message. Turns and user messages are never merged. Content that
+/// consists only of text is sent as a string, or as a content part if the dialect supports cache
+/// marks. The API does not allow images and files in tool results, so images and files are sent in
+/// a user message after the results. The dialect's [`reasoning_echo`](Dialect::reasoning_echo)
+/// field specifies which earlier reasoning is sent.
 ///
 /// # Errors
 ///
@@ -44,7 +44,7 @@ pub fn encode(request: &Request, model: &str, dialect: &Dialect) -> Result<Vec<u
         EncodeContext::from_request(request, "openai_chat", model, (*dialect, in_parts));
     if in_parts && !context.stable_system().is_empty() && context.stable_system().trim().is_empty()
     {
-        // If the stable zone is blank, its cache mark may be placed on an item.
+        // If the stable zone is blank, the zone's cache mark may be placed on an item.
         context = context.restart();
     }
     let known = context.encoder_state().cloned().unwrap_or_default();
@@ -69,7 +69,7 @@ pub fn encode(request: &Request, model: &str, dialect: &Dialect) -> Result<Vec<u
 }
 
 /// Returns the tool definitions to send. Returns `None` if no definitions are sent, because most
-/// servers refuse an empty array.
+/// servers reject an empty array.
 fn tool_declarations<'a>(request: &'a Request, dialect: &Dialect) -> Option<Vec<FunctionTool<'a>>> {
     let choice = &request.options.tool_choice;
     let left_out = *choice == ToolChoice::None && dialect.tool_choice == ToolChoices::None;

@@ -1,4 +1,4 @@
-//! Encodes the options of a request for a dialect.
+//! Encodes a request's options for a dialect.
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -12,10 +12,10 @@ use crate::provider::openai_chat::dialect::{
 use crate::provider::schema::to_openai_strict_schema;
 use crate::request::{Options, Output, Reasoning, ToolChoice};
 
-/// The name of this wire in error messages.
+/// The name used for the Chat Completions API in error messages.
 const WIRE_NAME: &str = "Chat Completions";
 
-/// Returns the option, or an error if it is set and the dialect does not support it.
+/// Returns the option, or an error if the option is set but not supported by the dialect.
 fn ensure_supported<T>(option: Option<T>, name: &str, is_known: bool) -> Result<Option<T>, Error> {
     match option.is_none() || is_known {
         true => Ok(option),
@@ -23,7 +23,7 @@ fn ensure_supported<T>(option: Option<T>, name: &str, is_known: bool) -> Result<
     }
 }
 
-/// Sets the fields for all options except the options for tools.
+/// Sets the fields for all options except tool options.
 pub(super) fn set_options(
     body: ObjectWriter,
     options: &Options,
@@ -72,12 +72,12 @@ pub(super) fn set_tools(
     options: &Options,
     dialect: &Dialect,
 ) -> Result<ObjectWriter, Error> {
-    // "'tool_choice' is only allowed when 'tools' are specified". The same holds for
+    // "'tool_choice' is only allowed when 'tools' are specified". The same applies to
     // `parallel_tool_calls`.
     let declared = tools.is_some_and(|tools| !tools.is_empty());
     let tool_choice = match (&options.tool_choice, dialect.tool_choice) {
         (ToolChoice::Auto, _) => None,
-        // Tools are left out if the dialect does not support `tool_choice`.
+        // Tools are omitted if the dialect does not support `tool_choice`.
         (ToolChoice::None, _) if !declared => None,
         (ToolChoice::None, _) => Some(json!("none")),
         (ToolChoice::Required, ToolChoices::Keywords | ToolChoices::KeywordsAndNamed) => {

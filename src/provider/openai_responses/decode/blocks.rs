@@ -1,4 +1,4 @@
-//! The output items of a response during streaming, which are the blocks of this wire.
+//! A response's output items during streaming.
 
 use std::borrow::Cow;
 use std::mem::discriminant;
@@ -18,15 +18,15 @@ use crate::provider::openai_responses::passthrough::{self, MessagePart, PROVIDER
 use crate::small_map::SmallMap;
 use crate::turn::{MAX_ITEMS, TurnBuilder};
 
-/// The position of an item as an event reports it. The index takes precedence over the item id,
-/// because item ids may change from event to event.
+/// The position of an item as reported by an event. The index takes precedence over the item id,
+/// because an item's id may change from event to event.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Location<'a> {
     pub(super) index: Option<u64>,
     pub(super) id: &'a str,
 }
 
-/// All output items of a response. The position of an item in `slots` is its item key in the turn.
+/// All output items in a response. An item's position in `slots` is the item key in the turn.
 #[derive(Debug, Default)]
 pub(super) struct OutputItems {
     /// The requested model, to which the provider data of the turn's items is bound.
@@ -36,25 +36,25 @@ pub(super) struct OutputItems {
     slots: Vec<Slot>,
     /// The id of the last finished reasoning item.
     last_reasoning_id: Option<String>,
-    /// Whether streamed content differs from the finished item, in which case the turn must be
+    /// Whether any streamed content differs from the finished item, in which case the turn must be
     /// retracted.
     has_mismatch: bool,
-    /// The newest slot of each output index. The map is used only if every slot has an index.
+    /// The newest slot for each output index. This map is used only if every slot has an index.
     newest_slot_by_index: SmallMap<u64, usize>,
     has_unindexed_slots: bool,
-    /// Whether an item has more parts than the limit allows.
+    /// Whether any item has more parts than the limit allows.
     has_too_many_parts: bool,
-    /// The number of item keys that were assigned to calls inside wrappers.
+    /// The number of item keys assigned to calls inside wrapper calls.
     wrapped_call_count: u32,
 }
 
 impl OutputItems {
-    /// Creates an empty list of output items for the response of the model `model`.
+    /// Creates an empty list of output items for a response from the model `model`.
     pub(super) fn for_model(model: &str) -> Self {
         Self { model: model.to_owned(), ..Self::default() }
     }
 
-    /// Handles the start event of an item.
+    /// Handles an item's start event.
     pub(super) fn on_item_added(
         &mut self,
         location: Location<'_>,
@@ -73,8 +73,8 @@ impl OutputItems {
         }
     }
 
-    /// Handles a piece of the text of a message or of reasoning. Returns the slot of the item that
-    /// the text belongs to.
+    /// Handles a piece of text that belongs to a message or to reasoning. Returns the slot of the
+    /// item to which the text belongs.
     pub(super) fn on_text_delta(
         &mut self,
         location: Location<'_>,
@@ -101,7 +101,7 @@ impl OutputItems {
         }
     }
 
-    /// Handles the complete text of a part of an item.
+    /// Handles the complete text of one of an item's parts.
     pub(super) fn on_text_done(
         &mut self,
         location: Location<'_>,
@@ -112,15 +112,15 @@ impl OutputItems {
         let at = self.text_slot(location, part.0);
         if let Some(words) = self.slots[at].open_text_mut() {
             let differs = words.push_whole(part, text, item_key(at), turn) == Comparison::Different;
-            // A mismatch in reasoning is tolerated: its text is only for display, and the finished
-            // item is sent back.
+            // A mismatch in reasoning is tolerated: reasoning text is only for display, and the
+            // finished item is sent back.
             self.has_mismatch |= differs && !part.0.is_reasoning();
             self.has_too_many_parts |= words.has_too_many_parts();
         }
     }
 
-    /// Handles a piece of a call's arguments, which is `None` if the piece is not text. Returns the
-    /// slot of the call, or `None` if it is ambiguous to which call the piece belongs.
+    /// Handles a piece of a call's arguments, which is `None` if the received value is not a
+    /// string. Returns the call's slot, or `None` if it is unclear to which call the piece belongs.
     pub(super) fn on_arguments_delta(
         &mut self,
         location: Location<'_>,
@@ -152,7 +152,7 @@ impl OutputItems {
         }
     }
 
-    /// Handles the complete arguments of a call, which are `None` if they are not text.
+    /// Handles a call's complete arguments, which are `None` if the received value is not a string.
     pub(super) fn on_arguments_done(
         &mut self,
         location: Location<'_>,
@@ -173,7 +173,7 @@ impl OutputItems {
         Ok(())
     }
 
-    /// Emits a complete call. If the call is a wrapper, emits the calls inside the wrapper instead.
+    /// Emits a complete call. If the call is a wrapper call, emits the inner calls instead.
     fn emit_call(&mut self, at: usize, turn: &mut TurnBuilder) {
         let SlotKind::Call(call) = &mut self.slots[at].kind else { return };
         let wraps = call.may_be_wrapper && call.is_complete();
@@ -181,7 +181,7 @@ impl OutputItems {
         let Some(inner) = inner else { return call.emit(item_key(at), turn) };
         call.is_started = true;
         for (nth, one) in inner.iter().enumerate() {
-            // Counted down from the maximum, so that no output item has the same key.
+            // Keys are counted down from the maximum, so that no output item has the same key.
             let key = u32::MAX - self.wrapped_call_count;
             self.wrapped_call_count += 1;
             let id = match call.id.as_str() {
@@ -205,7 +205,7 @@ impl OutputItems {
         !self.slots.is_empty()
     }
 
-    /// Handles the end event of an item.
+    /// Handles an item's end event.
     pub(super) fn on_item_done(
         &mut self,
         location: Location<'_>,
@@ -217,7 +217,8 @@ impl OutputItems {
         let location = Location { id: item.id.or_empty(), ..location };
         let found = self.find_or_newest(location, |slot| slot.may_match(&item));
         let at = found.unwrap_or_else(|| self.open_slot(location, SlotKind::from_item(&item)));
-        // `mcp_list_tools` may arrive without its tools, which the terminal event then contains.
+        // An `mcp_list_tools` item may arrive without its tools, in which case the terminal event
+        // contains the tools.
         if item.r#type.or_empty() == "mcp_list_tools" && item.tools.is_none() {
             self.slots[at].data = deserialize_json(raw);
             return Ok(());
@@ -225,8 +226,8 @@ impl OutputItems {
         self.finish_item(at, raw, &item, turn)
     }
 
-    /// Applies the output of the terminal event. The terminal event completes items whose own
-    /// events are missing.
+    /// Applies the output from the terminal event, which completes any items whose own events are
+    /// missing.
     pub(super) fn apply_terminal_output(
         &mut self,
         output: &[&RawValue],
@@ -256,7 +257,7 @@ impl OutputItems {
         Ok(())
     }
 
-    /// Returns whether streamed content must be retracted, and resets this flag.
+    /// Returns whether streamed content must be retracted, and clears the corresponding flag.
     pub(super) fn take_mismatch(&mut self) -> bool {
         std::mem::take(&mut self.has_mismatch)
     }
@@ -287,7 +288,7 @@ impl OutputItems {
         self.slots.iter().any(|slot| slot.kind.as_call().is_some())
     }
 
-    /// Emits the calls that were truncated before they could be emitted.
+    /// Emits the truncated calls that have not been emitted yet.
     pub(super) fn emit_unstarted_calls(&mut self, turn: &mut TurnBuilder) {
         for at in 0..self.slots.len() {
             if let SlotKind::Call(call) = &mut self.slots[at].kind
@@ -308,15 +309,15 @@ impl OutputItems {
         }
     }
 
-    /// Returns whether an event does not identify its call although several calls are open.
+    /// Returns whether it is unclear to which call an event belongs because several calls are open.
     fn is_ambiguous(&self, location: Location<'_>) -> bool {
         let is_call = |slot: &Slot| matches!(slot.kind, SlotKind::Call(_));
         let mut open = self.slots.iter().filter(|slot| is_call(slot) && !slot.is_done);
         location.index.is_none() && open.nth(1).is_some() && self.find(location, is_call).is_none()
     }
 
-    /// Returns whether there are more items or parts than the limits allow. Content beyond the
-    /// limits is ignored.
+    /// Returns whether the response has more items or parts than the limits allow. Content beyond
+    /// the limits is ignored.
     pub(super) fn exceeds_item_limit(&self) -> bool {
         self.slots.len() > MAX_ITEMS || self.has_too_many_parts
     }
@@ -364,16 +365,17 @@ impl OutputItems {
         found.unwrap_or_else(|| self.open_slot(location, kind))
     }
 
-    /// Returns the slot of the call at `location`. The slot is created if the start event of the
-    /// call was lost.
+    /// Returns the slot of the call at `location`, and creates the slot if the call's start event
+    /// was lost.
     fn call_slot(&mut self, location: Location<'_>) -> usize {
         let is_call = |slot: &Slot| matches!(slot.kind, SlotKind::Call(_));
         let found = self.find_or_newest(location, is_call);
         found.unwrap_or_else(|| self.open_slot(location, SlotKind::Call(Box::default())))
     }
 
-    /// Returns the slot that an item of the terminal event refers to. The slot is found by call id,
-    /// then by item id, then by index, and finally by the order among items of the same kind.
+    /// Returns the slot that corresponds to an item in the terminal event. The slot is looked up by
+    /// call id, then by item id, then by index, and finally by the order among items of the same
+    /// kind.
     fn find_for_terminal_item(&self, location: Location<'_>, item: &WireItem<'_>) -> Option<usize> {
         let kind = SlotKind::from_item(item);
         let call_id = item.call_id.or_empty();
@@ -440,7 +442,7 @@ impl OutputItems {
         Ok(())
     }
 
-    /// Sets the provider data of the item in the turn.
+    /// Sets the provider data for the turn's item.
     fn attach_data(&self, at: usize, turn: &mut TurnBuilder) {
         let Slot { kind, data: Some(value), .. } = &self.slots[at] else { return };
         let data = ProviderData::new(PROVIDER_NAME, &self.model, value.clone());
@@ -458,11 +460,11 @@ struct Slot {
     index: Option<u64>,
     id: String,
     kind: SlotKind,
-    /// Whether the finished item of this slot was received.
+    /// Whether the finished item for this slot was received.
     is_done: bool,
-    /// The provider data of the item, which is sent back verbatim.
+    /// The item's provider data, which is sent back verbatim.
     data: Option<RawJson>,
-    /// Whether the terminal event contained the item of this slot.
+    /// Whether the terminal event contained this slot's item.
     is_matched: bool,
 }
 
@@ -471,7 +473,7 @@ enum SlotKind {
     Message(TextParts),
     Reasoning(TextParts),
     Call(Box<Call>),
-    /// A provider-specific item of the given type. The item is stored unchanged once it is
+    /// A provider-specific item of the given type. The item is stored unchanged once the item is
     /// finished.
     ProviderItem(String),
 }
@@ -509,7 +511,8 @@ impl SlotKind {
 }
 
 impl Slot {
-    /// Returns the text of a message or reasoning item that is not finished.
+    /// Returns the text of this slot's item, if the item is an unfinished message or unfinished
+    /// reasoning.
     fn open_text_mut(&mut self) -> Option<&mut TextParts> {
         match &mut self.kind {
             SlotKind::Message(words) | SlotKind::Reasoning(words) if !self.is_done => Some(words),
@@ -532,8 +535,8 @@ impl Slot {
         !id.is_empty() && self.id == id
     }
 
-    /// Returns whether `item` may be the item of this slot. A finished item may be followed by
-    /// another item at the same position.
+    /// Returns whether `item` may be this slot's item. A finished item may be followed by another
+    /// item at the same position.
     fn may_match(&self, item: &WireItem<'_>) -> bool {
         let fits = |own: &str, final_value: &str| {
             own.is_empty() || final_value.is_empty() || own == final_value
@@ -557,8 +560,8 @@ fn message_text_parts<'a>(content: &'a [MessagePart<'_>]) -> Vec<(TextKind, u64,
     (0..).zip(content).filter_map(final_value).collect()
 }
 
-/// Returns the text of a reasoning item that was not streamed. Text that is in both the summary and
-/// the content is used only once.
+/// Returns the text parts of a reasoning item that was not streamed. Text that appears in both the
+/// summary and the content is used only once.
 fn reasoning_text_parts<'a>(item: &'a WireItem<'_>) -> Vec<(TextKind, u64, &'a str)> {
     let parts = |kind_of_text, parts: &'a [MessagePart<'_>]| {
         (0..).zip(parts).map(move |(index, part)| (kind_of_text, index, part.text.or_empty()))

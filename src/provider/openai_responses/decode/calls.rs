@@ -1,5 +1,5 @@
-//! Function calls during streaming, and wrappers that combine several calls into one. Models
-//! sometimes write a wrapper although no such tool is declared.
+//! Function calls during streaming, and wrapper calls that combine several calls into one. Models
+//! sometimes write a wrapper call even though no such tool is declared.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::provider::openai::{arguments_text, malformed_arguments_error};
 use crate::turn::TurnBuilder;
 
-/// The names of wrapper tools that models call.
+/// The names of the wrapper tools that models call.
 const WRAPPER_TOOLS: &[&str] = &["parallel", "multi_tool_use.parallel", "multi_tool_use_parallel"];
 
 /// The state of a function call during streaming.
@@ -22,31 +22,32 @@ pub(super) struct Call {
     pub(super) id: String,
     pub(super) name: String,
     pub(super) arguments: String,
-    /// The arguments in the start event, which are overridden by deltas.
+    /// The arguments from the start event, which are overridden by deltas.
     initial_arguments: String,
-    /// Whether the call was emitted to the turn.
+    /// Whether the call has been emitted to the turn.
     pub(super) is_started: bool,
     end: CallEnd,
-    /// Whether a piece of the arguments was malformed and the complete arguments were not received
-    /// after it.
+    /// Whether a piece of the arguments was malformed and the complete arguments have not been
+    /// received since.
     is_broken: bool,
-    /// Whether this call may be a wrapper. A wrapper must be complete before anything is emitted.
+    /// Whether this call may be a wrapper call. A wrapper call must be complete before any part of
+    /// the call is emitted.
     pub(super) may_be_wrapper: bool,
 }
 
-/// The completion state of a call.
+/// Specifies whether a call is complete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum CallEnd {
     #[default]
     Open,
-    /// The end event of the call was received.
+    /// The call's end event was received.
     Complete,
     /// The provider reports that the call is truncated.
     Truncated,
 }
 
 impl Call {
-    /// Sets the id and the name of the call from an item.
+    /// Sets the call's id and name from an item.
     pub(super) fn update_identity(&mut self, item: &WireItem<'_>, declared: &[String]) {
         if self.id.is_empty() {
             item.call_id.or_empty().clone_into(&mut self.id);
@@ -64,7 +65,7 @@ impl Call {
         }
     }
 
-    /// Handles the start event of the call's item.
+    /// Handles the start event for the call's item.
     pub(super) fn start_from_item(
         &mut self,
         item: &WireItem<'_>,
@@ -77,9 +78,10 @@ impl Call {
         self.emit_start(key, turn);
     }
 
-    /// Appends a piece to the arguments of the call. `piece` is `None` if the piece is not text.
+    /// Appends a piece to the call's arguments. `piece` is `None` if the received value is not a
+    /// string.
     pub(super) fn push_delta(&mut self, piece: Option<&str>, key: u32, turn: &mut TurnBuilder) {
-        // The complete arguments were received before.
+        // The complete arguments have already been received.
         if self.end != CallEnd::Open {
             return;
         }
@@ -94,11 +96,11 @@ impl Call {
         }
     }
 
-    /// Handles an end event of the call, with the complete arguments if the event contains them.
-    /// `final_arguments` is `None` if the arguments are not text.
+    /// Handles one of the call's end events, with the complete arguments if the event contains
+    /// them. `final_arguments` is `None` if the arguments are not a string.
     ///
-    /// If the event has no arguments, the streamed arguments or the arguments of the start event
-    /// apply.
+    /// If the event contains no arguments, the streamed arguments or the arguments from the start
+    /// event are used.
     pub(super) fn finish(
         &mut self,
         final_arguments: Option<Cow<'_, str>>,
@@ -123,8 +125,8 @@ impl Call {
             (false, CallEnd::Open) if self.is_broken => return Err(malformed_arguments_error()),
             (false, CallEnd::Open) => {
                 self.end = CallEnd::Complete;
-                // A call with a mismatch is emitted again and ends then. A call that was not
-                // emitted yet ends later.
+                // A call with a mismatch is emitted and ended again later. A call that has not been
+                // emitted yet also ends later.
                 if self.is_started && agreement == Comparison::Equal {
                     turn.end_tool_call(key);
                 }
@@ -155,13 +157,13 @@ impl Call {
         }
     }
 
-    /// Returns whether the name and the end of the call were received.
+    /// Returns whether both the call's name and an end event were received.
     pub(super) fn is_complete(&self) -> bool {
         self.end == CallEnd::Complete && !self.name.is_empty()
     }
 
     /// Emits the complete call, either for the first time or again after a retraction. Does nothing
-    /// for a call without a name.
+    /// if the call has no name.
     pub(super) fn emit(&mut self, key: u32, turn: &mut TurnBuilder) {
         if self.name.is_empty() {
             return;
@@ -188,7 +190,7 @@ struct WrapperCall<'a> {
     tool_uses: Vec<WrappedToolUse<'a>>,
 }
 
-/// A tool call inside a wrapper.
+/// A tool call inside a wrapper call.
 #[derive(Deserialize)]
 #[serde(bound(deserialize = "'de: 'a"))]
 pub(super) struct WrappedToolUse<'a> {
@@ -202,8 +204,8 @@ impl WrappedToolUse<'_> {
     }
 }
 
-/// Returns the calls inside a wrapper. Returns `None` unless every inner call is a call of a
-/// declared tool, with an object as arguments.
+/// Returns the calls inside a wrapper call. Returns `None` unless every inner call is a call to a
+/// declared tool and the arguments of every inner call are an object.
 pub(super) fn expand_wrapper<'a>(
     arguments: &'a str,
     declared: &[String],

@@ -1,4 +1,4 @@
-//! The parts of the wire's events that the decoder reads. Every field of an event is optional, and
+//! The parts of the API's events that the decoder reads. Every field of an event is optional, and
 //! malformed values are treated as absent.
 
 use serde::Deserialize;
@@ -9,7 +9,7 @@ use crate::provider::openai::TokenDetails;
 use crate::provider::openai_responses::passthrough::MessagePart;
 use crate::usage::Usage;
 
-/// An event of any type. The fields of all other event types are absent.
+/// An event of any type. Fields that belong only to other event types are absent.
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Event<'a> {
@@ -18,7 +18,7 @@ pub(super) struct Event<'a> {
     pub(super) item_id: LenientStr<'a>,
     pub(super) content_index: LenientNumber,
     pub(super) summary_index: LenientNumber,
-    /// The delta of the event, which is a string in all events that are read.
+    /// The event's delta, which is a string in all events that the decoder reads.
     pub(super) delta: Option<&'a RawValue>,
     pub(super) text: LenientStr<'a>,
     pub(super) refusal: LenientStr<'a>,
@@ -28,8 +28,8 @@ pub(super) struct Event<'a> {
     pub(super) part: RareObject<MessagePart<'a>>,
     pub(super) response: RareObject<Response<'a>>,
     pub(super) error: Option<&'a RawValue>,
-    /// The choices of a chunk, which identify the chunks of Chat Completions. Chunks of Chat
-    /// Completions have no type.
+    /// The choices in a chunk, whose presence identifies the chunk as a Chat Completions chunk.
+    /// Chat Completions chunks have no type.
     pub(super) choices: Option<&'a RawValue>,
 }
 
@@ -53,21 +53,21 @@ pub(super) struct IncompleteDetails<'a> {
     pub(super) reason: LenientStr<'a>,
 }
 
-/// An output item of a response. The raw JSON of the item is stored separately.
+/// An output item in a response. The item's raw JSON is stored separately.
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct WireItem<'a> {
     pub(super) r#type: LenientStr<'a>,
     pub(super) id: LenientStr<'a>,
     pub(super) status: LenientStr<'a>,
-    /// The phase of a message, which is `commentary` or `final_answer`.
+    /// A message's phase, which is `commentary` or `final_answer`.
     pub(super) phase: LenientStr<'a>,
     pub(super) call_id: LenientStr<'a>,
     pub(super) name: LenientStr<'a>,
     pub(super) arguments: Option<&'a RawValue>,
     pub(super) summary: LenientList<MessagePart<'a>>,
     pub(super) content: LenientList<MessagePart<'a>>,
-    /// The tools of an `mcp_list_tools` item.
+    /// The tools listed in an `mcp_list_tools` item.
     pub(super) tools: Option<&'a RawValue>,
 }
 

@@ -1,4 +1,4 @@
-//! Decodes the frames of a response into a turn.
+//! Decodes a response's frames into a turn.
 
 mod blocks;
 mod calls;
@@ -23,20 +23,20 @@ use crate::provider::openai_responses::passthrough::{MessagePart, PROVIDER_NAME}
 use crate::sse::Frame;
 use crate::turn::TurnBuilder;
 
-/// The retraction message for a finished item that contradicts its deltas.
+/// The message for retractions that are caused by a finished item that contradicts the deltas.
 const MISMATCH_MESSAGE: &str = "the provider corrected what it had streamed";
 
-/// Decodes the events of the Responses wire. The decoder is pure and does no I/O.
+/// Decodes events from the Responses API. The decoder is pure and does no I/O.
 ///
-/// Items are identified by `output_index`. A call is complete only after
-/// `response.function_call_arguments.done`, after `response.output_item.done`, or if the terminal
-/// event contains the item of the call. If the final form of a message or a call contradicts its
-/// deltas, the final form is used. To use the final form, the decoder
-/// [retracts](crate::turn::TurnEvent::Retracted) the turn, emits all its content again, and then
-/// completes the turn.
+/// Items are identified by `output_index`. A call is complete once one of these events arrives:
+/// `response.function_call_arguments.done`, `response.output_item.done`, or a terminal event that
+/// contains the call's item. If the final form of a message or a call contradicts the deltas, the
+/// final form is used. To use the final form, the decoder
+/// [retracts](crate::turn::TurnEvent::Retracted) the turn, emits all of the turn's content again,
+/// and then completes the turn.
 ///
-/// The decoder ignores `sequence_number`. A connection cannot lose single events, some gateways
-/// number events differently, and the final events repeat everything that a call needs.
+/// The decoder ignores `sequence_number`. A connection cannot lose individual events, some gateways
+/// number events differently, and the final events repeat everything that a call requires.
 #[derive(Debug, Default)]
 pub struct Decoder {
     items: OutputItems,
@@ -45,10 +45,10 @@ pub struct Decoder {
     template: FrameTemplate<RepeatedDelta>,
 }
 
-/// A delta that repeats an earlier delta with a different text.
+/// A delta that differs from an earlier delta only in its text.
 #[derive(Clone, Copy, Debug)]
 struct RepeatedDelta {
-    /// The slot of the item that the delta belongs to.
+    /// The slot of the item to which the delta belongs.
     at: usize,
     kind: DeltaKind,
 }
@@ -60,17 +60,17 @@ enum DeltaKind {
 }
 
 impl Decoder {
-    /// Creates a decoder for the response of the model `model`.
+    /// Creates a decoder for a response from the model `model`.
     pub fn new(model: &str) -> Self {
         Self { items: OutputItems::for_model(model), ..Self::default() }
     }
 
     /// Sets the names of the declared tools.
     ///
-    /// Models sometimes combine several calls into one call of an undeclared tool such as
-    /// `parallel`. If the declared tools are known and all inner calls are calls of declared tools,
+    /// Models sometimes combine several calls into a single call to an undeclared tool such as
+    /// `parallel`. If the declared tools are known and all inner calls are calls to declared tools,
     /// the decoder emits the inner calls instead. Otherwise, the decoder emits the combined call
-    /// unchanged, as a call of an unknown tool.
+    /// unchanged, as a call to an unknown tool.
     pub fn with_tools<T: Into<String>>(mut self, names: impl IntoIterator<Item = T>) -> Self {
         self.items.declared_tools = names.into_iter().map(Into::into).collect();
         self
@@ -117,8 +117,8 @@ impl Decoder {
             "response.created" if self.items.has_items() && !self.is_current_response(event) => {
                 return Err(protocol_error("a second response began inside the first"));
             }
-            // Lifecycle events, progress of hosted tools (their finished items contain the
-            // results), and event types of later versions.
+            // Lifecycle events, progress events from hosted tools (whose finished items contain the
+            // results), and event types added in later versions.
             _ => {
                 if let Some(response) = &event.response.0 {
                     self.set_identity(response, turn);
@@ -134,8 +134,8 @@ impl Decoder {
         !id.is_empty() && id == self.response_id
     }
 
-    /// Sets the response id and the model. This method is called again after a retraction, which
-    /// resets the response id and the model.
+    /// Sets the response id and the model. This method is called again after each retraction,
+    /// because a retraction resets the response id and the model.
     fn set_identity(&mut self, response: &Response<'_>, turn: &mut TurnBuilder) {
         if self.response_id.is_empty() {
             response.id.or_empty().clone_into(&mut self.response_id);
@@ -173,8 +173,8 @@ impl Decoder {
             self.set_identity(response, turn);
             self.items.emit_again(turn);
         }
-        // Set after the retraction. Otherwise the retraction would count the same usage in
-        // addition.
+        // The usage is set after the retraction, because the retraction would otherwise count the
+        // same usage again.
         if let Some(usage) = &response.usage.0 {
             turn.set_usage(usage.to_usage());
         }
@@ -196,8 +196,8 @@ impl Decoder {
         Ok(())
     }
 
-    /// Returns the stop reason of the turn. The reason in `incomplete_details` takes precedence
-    /// over any status.
+    /// Returns the turn's stop reason. The reason in `incomplete_details` takes precedence over any
+    /// status.
     fn stop_reason(&self, status: &str, incomplete: &str) -> StopReason {
         match (incomplete, status) {
             ("max_output_tokens" | "max_tokens", _) => StopReason::MaxTokens,
@@ -217,7 +217,8 @@ impl Event<'_> {
         Location { index: self.output_index.0, id: self.item_id.or_empty() }
     }
 
-    /// Returns the part of the item that the event refers to, with the given kind of text.
+    /// Returns the given kind of text together with the index of the item's part to which the event
+    /// refers.
     fn part(&self, kind: TextKind) -> (TextKind, u64) {
         let index = if kind == TextKind::Summary { self.summary_index } else { self.content_index };
         (kind, index.or_zero())
@@ -225,7 +226,8 @@ impl Event<'_> {
 }
 
 impl DeltaKind {
-    /// Returns the kind of a delta event, or `None` if the event is not a delta that is read.
+    /// Returns the kind of a delta event, or `None` if the event is not a delta that the decoder
+    /// reads.
     fn of_event(kind: &str, event: &Event<'_>) -> Option<Self> {
         let kind = match kind {
             "response.output_text.delta" => TextKind::Text,
@@ -238,8 +240,8 @@ impl DeltaKind {
         Some(Self::Text { part: event.part(kind) })
     }
 
-    /// Applies the text of a delta, which is `None` if its value is not a string. Returns the slot
-    /// of the delta's item, or `None` if the item is ambiguous.
+    /// Applies a delta's text, which is `None` if the delta's value is not a string. Returns the
+    /// slot of the delta's item, or `None` if it is unclear to which item the delta belongs.
     fn push(
         self,
         text: Option<&str>,
@@ -322,7 +324,7 @@ impl Decode for Decoder {
     }
 }
 
-/// Returns the complete text of a part in the end event of the part.
+/// Returns the kind and the complete text of a part from the part's end event.
 fn text_of_part<'a>(part: &'a MessagePart<'_>) -> Option<(TextKind, &'a str)> {
     match part.r#type.or_empty() {
         "output_text" => Some((TextKind::Text, part.text.or_empty())),

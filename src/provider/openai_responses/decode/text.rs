@@ -1,4 +1,4 @@
-//! The text of one item during streaming, which consists of the parts of a message or of reasoning.
+//! An item's text during streaming, which consists of the parts of a message or of reasoning.
 
 use crate::turn::{ReasoningKind, TurnBuilder};
 
@@ -15,7 +15,7 @@ pub(super) enum TextKind {
 #[derive(Debug, Default)]
 pub(super) struct TextParts(Vec<Part>);
 
-/// The maximum number of parts of an item. The items that servers send have far fewer parts.
+/// The maximum number of parts in an item. Items sent by servers have far fewer parts.
 const MAX_PARTS: usize = 1024;
 
 #[derive(Debug)]
@@ -23,12 +23,12 @@ struct Part {
     kind: TextKind,
     index: u64,
     text: String,
-    /// Whether the complete text of the part was received. Deltas that arrive after the complete
-    /// text are ignored.
+    /// Whether the part's complete text was received. Deltas that arrive after the complete text
+    /// are ignored.
     is_whole: bool,
 }
 
-/// Whether streamed content is equal to the final form that the provider sends.
+/// The result of comparing streamed content to the final form that the provider sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(super) enum Comparison {
@@ -56,8 +56,8 @@ impl TextParts {
         emit_text(piece, kind, key, turn);
     }
 
-    /// Applies the complete text of a part, and emits the text that the deltas did not contain. An
-    /// empty complete text is ignored.
+    /// Applies a part's complete text, and emits the text that the deltas did not contain. A
+    /// complete text that is empty is ignored.
     pub(super) fn push_whole(
         &mut self,
         (kind, index): (TextKind, u64),
@@ -89,7 +89,7 @@ impl TextParts {
         agreement
     }
 
-    /// Applies the final text of all parts of the finished item.
+    /// Applies the final text of all parts in the finished item.
     pub(super) fn push_all(
         &mut self,
         final_text: &[(TextKind, u64, &str)],
@@ -109,13 +109,13 @@ impl TextParts {
         })
     }
 
-    /// Returns whether the item has more parts than the limit allows. A turn with too many parts in
-    /// an item fails.
+    /// Returns whether the item has more parts than the limit allows. A turn fails if any item has
+    /// too many parts.
     pub(super) fn has_too_many_parts(&self) -> bool {
         self.0.len() > MAX_PARTS
     }
 
-    /// Returns the text of all parts.
+    /// Returns the combined text of all parts.
     pub(super) fn text(&self) -> String {
         self.0.iter().map(|part| part.text.as_str()).collect()
     }
@@ -151,8 +151,8 @@ impl TextParts {
 }
 
 impl TextKind {
-    /// Returns whether this kind of text is reasoning. The parts of a message form one text, while
-    /// the parts of reasoning are paragraphs.
+    /// Returns whether this kind of text is reasoning. A message's parts form one text, while the
+    /// parts of reasoning are separate paragraphs.
     pub(super) fn is_reasoning(self) -> bool {
         matches!(self, Self::Summary | Self::Trace)
     }
@@ -171,8 +171,8 @@ fn emit_text(piece: &str, kind: TextKind, key: u32, turn: &mut TurnBuilder) {
     }
 }
 
-/// Returns whether a streamed text matches its final form. A difference in surrounding white space
-/// does not justify a retraction, and an empty final text is ignored.
+/// Returns whether a streamed text matches its final form. Differences in surrounding white space
+/// are ignored, because they do not justify a retraction, and an empty final text is also ignored.
 fn texts_match(streamed: &str, final_text: &str) -> bool {
     final_text.is_empty() || (!streamed.is_empty() && streamed.trim() == final_text.trim())
 }

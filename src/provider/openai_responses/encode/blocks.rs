@@ -1,4 +1,4 @@
-//! Content parts in the form in which they are serialized.
+//! Content parts in their serialized form.
 
 use serde_json::{Value, json};
 
@@ -28,7 +28,7 @@ pub(super) fn text_part(text: &str) -> Option<Value> {
 
 fn file_part(media: &Media) -> Value {
     match &media.source {
-        // The API determines the type of a file by the extension of its name.
+        // The API determines a file's type from the file name extension.
         MediaSource::Data(_) => json!({
             "type": "input_file",
             "filename": format!("file.{}", file_extension(&media.media_type)),

@@ -1,4 +1,4 @@
-//! Converts the items of a history to the input items of a request.
+//! Converts a history's items to a request's input items.
 
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -16,17 +16,17 @@ use crate::provider::portable_values::{
     MAX_LONG_ID_BYTES, arguments_as_object, has_media, result_text, wire_id, wire_name,
 };
 
-/// The input items written so far. The input is append-only, because the encoding of an item
-/// depends only on the items before it.
+/// Collects the input items written so far. The input is append-only, because an item's encoding
+/// depends only on the item itself and on the preceding items.
 #[derive(Default)]
 pub(super) struct InputItems<'a> {
     written: JsonElements,
-    /// The newest point in the input at which no reasoning is pending. The tuple contains the item
-    /// index, the number of bytes, and the encoder state at that point.
+    /// The newest point in the input at which no reasoning is pending. For this point, the tuple
+    /// contains the item index, the number of preceding bytes, and the encoder state.
     closed_elements: Option<(usize, usize, EncodedPrefix)>,
-    /// Reasoning that no other item has followed yet. Pending reasoning is dropped at the end of
-    /// its turn, because the API reports "Item 'rs_…' of type 'reasoning' was provided without its
-    /// required following item".
+    /// The reasoning that no other item has followed yet. Pending reasoning is dropped at the end
+    /// of the turn, because the API reports "Item 'rs_…' of type 'reasoning' was provided without
+    /// its required following item".
     pending_reasoning: Vec<(ReasoningItem<'a>, &'a RawJson)>,
     /// The current state of the encoder.
     prefix: EncodedPrefix,
@@ -39,7 +39,7 @@ impl<'a> InputItems<'a> {
         Self { prefix: prefix.cloned().unwrap_or_default(), ..Self::default() }
     }
 
-    /// Adds an item to the input. `at` is the index in the history after the item.
+    /// Adds an item to the input. `at` is the history index after the item.
     pub(super) fn push(&mut self, item: &'a Item, at: usize, model: &str) -> Result<(), Error> {
         self.push_item(item, model)?;
         if self.pending_reasoning.is_empty() {
@@ -129,7 +129,7 @@ impl<'a> InputItems<'a> {
         })
     }
 
-    /// Adds an item with its stored fields, after the reasoning of the item. If `linked` is `None`,
+    /// Adds the item's reasoning, and then the item with its stored fields. If `linked` is `None`,
     /// adds the plain item and drops the reasoning.
     fn push_linked_or_plain(
         &mut self,
@@ -160,9 +160,9 @@ impl<'a> InputItems<'a> {
         }))
     }
 
-    /// Returns the stored fields of an item, if the preceding reasoning item is the reasoning item
-    /// to which the fields are linked. The API refuses an item that has its own id but is sent
-    /// without the linked reasoning item.
+    /// Returns an item's stored fields, if the preceding reasoning item is the one to which the
+    /// fields are linked. The API rejects an item that is sent with an id but without the linked
+    /// reasoning item.
     fn linked_item(&self, data: &ProviderData) -> Option<PassthroughItem> {
         let kept = PassthroughItem::from_provider_data(data)?;
         let waiting = self.pending_reasoning.last().map(|(thought, _)| thought.id());
@@ -183,7 +183,7 @@ impl<'a> InputItems<'a> {
         self.prefix.last_reasoning_id = None;
     }
 
-    /// Adds a message, unless the message is empty.
+    /// Adds a message unless the message is empty.
     fn push_message(&mut self, role: &str, content: &[Value]) -> Result<(), Error> {
         match content {
             [] => Ok(()),

@@ -19,33 +19,34 @@ use crate::provider::encode_context::EncodeContext;
 use crate::provider::openai_responses::passthrough::PROVIDER_NAME;
 use crate::request::Request;
 
-/// Encodes the body of a request to the Responses wire.
+/// Encodes the body of a request to the Responses API.
 ///
-/// The provider stores nothing (`store` is false), so each request contains the complete input,
-/// including reasoning in encrypted form. The stable zone of the system prompt is sent as
-/// `instructions`, and system messages of the history are sent as `developer` messages. The
-/// volatile zone is sent as a `developer` message at the end. The input before the volatile zone
-/// therefore stays a prefix of the next request's input.
+/// Nothing is stored on the server (`store` is false), so each request contains the complete input,
+/// including encrypted reasoning. The stable zone of the system prompt is sent as `instructions`,
+/// and the history's system messages are sent as `developer` messages. The volatile zone is sent as
+/// a `developer` message at the end. The input before the volatile zone therefore remains a prefix
+/// of the next request's input.
 ///
-/// Reasoning and item ids are sent back only to the model that wrote them, and only together. If a
-/// reasoning item is missing, or would be the last item of its turn, the items linked to the
-/// reasoning item are sent without their ids. Other models receive only the text and the calls.
+/// Reasoning and item ids are sent back only to the model that produced them, and only together. If
+/// a reasoning item is missing, or would be the last item of its turn, the items linked to that
+/// reasoning item are sent without ids. Other models receive only the text and the calls.
 ///
-/// Encrypted reasoning is requested with `include`, unless the name of the model shows that the
-/// model does not reason. Models that do not reason refuse a request for encrypted reasoning.
+/// Encrypted reasoning is requested with `include`, unless the model's name shows that the model
+/// does not support reasoning. Models without reasoning reject a request for encrypted reasoning.
 /// [`extra`](crate::request::Options::extra) can override `include`.
 /// [`cache`](crate::request::Options::cache) has no effect, because the provider caches
 /// automatically.
 ///
 /// [Deferred](crate::tool::ToolSpec::deferred) tools are sent with `defer_loading`, after the tool
-/// `tool_search` that searches them. Searches and their results are sent back exactly as received.
+/// `tool_search`, which searches the deferred tools. Searches and their results are sent back
+/// exactly as received.
 ///
 /// # Errors
 ///
 /// Returns an [`Unsupported`](crate::ErrorKind::Unsupported) error for `stop_sequences`, `top_k`,
-/// `seed`, `frequency_penalty`, `presence_penalty` and a `reasoning` budget, which the wire does
-/// not support. Returns an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error if the
-/// request has no content to send.
+/// `seed`, `frequency_penalty`, `presence_penalty` and a `reasoning` budget, which the API does not
+/// support. Returns an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error if the request
+/// contains nothing to send.
 pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
     request.validate()?;
     let options = &request.options;
@@ -98,7 +99,7 @@ enum Tool<'a> {
         name: &'a str,
         description: &'a str,
         parameters: &'a RawJson,
-        /// Whether the schema is strict. The wire's default is true, which would change the schema.
+        /// Whether the schema is strict. The API's default is true, which would change the schema.
         strict: bool,
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         defer_loading: bool,

@@ -1,4 +1,4 @@
-//! Encodes the options of a request.
+//! Encodes a request's options.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::provider::effort_names::EffortNames;
 use crate::provider::schema::to_openai_strict_schema;
 use crate::request::{Options, Output, Reasoning, ToolChoice};
 
-/// The name of this wire in error messages.
+/// The name used for the Responses API in error messages.
 const WIRE_NAME: &str = "OpenAI Responses";
 
 pub(super) fn refuse_unsupported(options: &Options) -> Result<(), Error> {
@@ -24,9 +24,10 @@ pub(super) fn refuse_unsupported(options: &Options) -> Result<(), Error> {
     )
 }
 
-/// Returns whether a model may support reasoning. Models without reasoning refuse requests with the
-/// error "Encrypted content is not supported with this model". OpenAI's models without reasoning
-/// are recognized by name, and all other models are assumed to support reasoning.
+/// Returns whether a model may support reasoning. Models without reasoning reject requests for
+/// encrypted reasoning with the error "Encrypted content is not supported with this model".
+/// OpenAI's models without reasoning are recognized by name, and all other models are assumed to
+/// support reasoning.
 pub(super) fn supports_reasoning(model: &str) -> bool {
     let name = model.rsplit('/').next().unwrap_or_default();
     let name = name.strip_prefix("ft:").unwrap_or(name);
@@ -34,8 +35,8 @@ pub(super) fn supports_reasoning(model: &str) -> bool {
     !does_not.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// Returns the `reasoning` object of a request. The object requests a summary, because OpenAI does
-/// not return any other reasoning text.
+/// Returns a request's `reasoning` object. The object requests a summary, because OpenAI returns no
+/// other reasoning text.
 pub(super) fn reasoning_options(reasoning: Reasoning) -> Result<Value, Error> {
     match reasoning {
         Reasoning::Off => Ok(json!({ "effort": EffortNames::OPENAI.off })),

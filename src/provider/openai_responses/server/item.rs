@@ -1,14 +1,14 @@
-//! Output items of a response that the test server writes.
+//! The output items in a response that the test server writes.
 
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::turn::ReasoningKind;
 
-/// An output item that is not finished.
+/// An unfinished output item.
 pub(super) struct OpenItem {
     kind: OutputItemKind,
-    /// The text or the arguments of the item so far.
+    /// The item's text or arguments so far.
     pub(super) text: String,
     pub(super) signature: Option<String>,
 }
@@ -52,7 +52,8 @@ impl OpenItem {
         matches!(self.kind, OutputItemKind::Reasoning(_))
     }
 
-    /// Returns the prefix of the item's text events, to which `.delta` or `.done` is added.
+    /// Returns the prefix for the names of the item's text events, to which `.delta` or `.done` is
+    /// added.
     pub(super) fn text_event_prefix(&self) -> &'static str {
         match self.kind {
             OutputItemKind::Text => "response.output_text",
@@ -72,9 +73,9 @@ impl OpenItem {
         }
     }
 
-    /// Returns the prefix of the events for the item's only part, and the name of the part's index
-    /// field. `.added` or `.done` is added to the prefix. Returns `None` for a call, which has no
-    /// parts.
+    /// Returns the prefix for the names of the events about the item's only part, and the name of
+    /// the part's index field. `.added` or `.done` is added to the prefix. Returns `None` for a
+    /// call, which has no parts.
     pub(super) fn part_event_and_index_field(&self) -> Option<(&'static str, &'static str)> {
         match self.kind {
             OutputItemKind::Text

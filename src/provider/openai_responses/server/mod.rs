@@ -1,4 +1,4 @@
-//! The server side of the `OpenAI` Responses wire, for tests,
+//! The server side of the `OpenAI` Responses API, for use in tests,
 //! <https://platform.openai.com/docs/api-reference/responses-streaming>.
 
 mod item;
@@ -29,8 +29,8 @@ pub(crate) const SERVER_WIRE: ServerWire = ServerWire {
     })
 };
 
-/// Creates the frame of an error in a stream. `OpenAI` sends errors in one format before the output
-/// has started, and in another format after the output has started.
+/// Creates a stream's error frame. `OpenAI` sends errors in one format before the output starts,
+/// and in another format after the output has started.
 fn error_frame(body: &Value, n: usize) -> ServerFrame {
     let [code, message, param] = ["code", "message", "param"].map(|name| &body["error"][name]);
     match n {
@@ -57,12 +57,12 @@ fn error_frame(body: &Value, n: usize) -> ServerFrame {
 
 struct ResponseWriter {
     out: WriterOutput,
-    /// The number of frames that were written so far.
+    /// The number of frames written so far.
     frame_count: usize,
     id: String,
-    /// The response without its output, as it is sent in every lifecycle event.
+    /// The response without the output, as sent in every lifecycle event.
     response: Value,
-    /// Whether the request asks for encrypted reasoning, which is otherwise not sent.
+    /// Whether the request asks for encrypted reasoning, which is not sent by default.
     encrypts_reasoning: bool,
     sign_fn: fn(&str) -> Option<String>,
     open_item: Option<(u32, OpenItem)>,
@@ -124,7 +124,7 @@ impl ResponseWriter {
         Box::new(writer)
     }
 
-    /// Opens an item, unless the item is already open.
+    /// Opens an item unless the item is already open.
     fn open_item(&mut self, index: u32, open: OpenItem) {
         if self.open_item.as_ref().is_some_and(|(at, _)| *at == index) {
             return;
@@ -154,7 +154,7 @@ impl ResponseWriter {
         self.finish_item(item);
     }
 
-    /// Writes the end event of an item.
+    /// Writes an item's end event.
     fn finish_item(&mut self, item: Value) {
         self.write_event("response.output_item.done", json!({ "item": item }));
         let id = item["id"].as_str().unwrap_or_default().to_owned();
@@ -166,7 +166,7 @@ impl ResponseWriter {
         self.output_items.push(item);
     }
 
-    /// Adds the encrypted content of a reasoning item: "`encrypted_content` is populated when a
+    /// Adds the encrypted content to a reasoning item: "`encrypted_content` is populated when a
     /// response is generated with `reasoning.encrypted_content` in the include parameter".
     fn encrypt_reasoning(&mut self, item: &mut Value, own: Option<String>) {
         let id = item["id"].as_str().unwrap_or_default();
@@ -178,7 +178,7 @@ impl ResponseWriter {
         }
     }
 
-    /// Writes a piece of the open item.
+    /// Writes a piece of the currently open item.
     fn write_piece(&mut self, piece: &str) {
         let Some((index, mut open)) = self.open_item.take() else { return };
         open.text.push_str(piece);
@@ -187,7 +187,7 @@ impl ResponseWriter {
         self.open_item = Some((index, open));
     }
 
-    /// Returns the data of an event about an open item or about the only part of the item.
+    /// Returns the data for an event about an open item or about the item's only part.
     fn item_event(&self, index: u32, open: &OpenItem, field: &str, value: &Value) -> Value {
         let mut event = json!({
             "item_id": open.id(&self.id, index), "output_index": self.output_items.len(), field: value,
