@@ -29,7 +29,8 @@ use crate::trace::Trace;
 use crate::turn::Turn;
 use crate::world::World;
 
-/// Combines a model with tools and the rules for the loop that runs them. Cheap to clone.
+/// Combines a model with tools and with the settings for the loop that calls the model and runs the
+/// tools. Cheap to clone.
 ///
 /// ```
 /// use serde_json::json;
@@ -67,12 +68,12 @@ impl Agent {
         self.run_from(History::new(&*self.0.ids), input)
     }
 
-    /// Starts a run that continues a history, which is [settled](History::settled) first. If the
-    /// input is [`Input::default()`], nothing is appended to the history, and the model continues
-    /// from the end of the history.
+    /// Starts a run that continues a history. The history is [settled](History::settled) first. If
+    /// the input is [`Input::default()`], nothing is appended to the history, and the model
+    /// continues from the end of the history.
     ///
-    /// Two runs that start from clones of the same history may assign the same ids, and therefore
-    /// the same idempotency keys, to their calls. To avoid this, use [`fork`](History::fork) to
+    /// If two runs start from clones of the same history, calls in both runs may get the same ids,
+    /// and therefore the same idempotency keys. To avoid this, use [`fork`](History::fork) to
     /// create a copy of the history with a new id.
     ///
     /// ```
@@ -93,13 +94,13 @@ impl Agent {
     }
 
     /// Starts a run that uses a custom loop body instead of [`loop_body()`]. The journal, the
-    /// handles and the single `Finished` event work in the same way as with `loop_body`.
+    /// handles and the single `Finished` event work exactly as they do with `loop_body`.
     ///
-    /// The run must receive each event before the body is polled again. This is the case if the
-    /// closure returns the body's stream directly, without an adapter. If an adapter such as
-    /// `ready_chunks` or a channel polls the body ahead of the run, the body sees an outdated
-    /// history. If the run has not received a change to the history, such as a steered message,
-    /// before the next request, the run ends with an
+    /// The run must receive each event before the body is polled again. To meet this requirement,
+    /// return the body's stream directly from the closure, without an adapter. If an adapter such
+    /// as `ready_chunks` or a channel polls the body ahead of the run, the body sees an outdated
+    /// history. If the body prepares a request before the run has received a change to the history,
+    /// such as a steered message, the run ends with an
     /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error.
     ///
     /// To compile your own copy of [`loop_body`], add the crates `async-stream` and `futures` to
@@ -107,8 +108,8 @@ impl Agent {
     ///
     /// If the body yields `Stop`, or no step at all, the run ends with the reason `stopped`. If the
     /// body yields `StopWith`, the run ends with the reason in the state's `end` field. If the body
-    /// yields a `Finished` event, such as one from another run, the event is dropped, since the run
-    /// emits its own `Finished` event.
+    /// yields a `Finished` event, for example from another run, the run drops this event and emits
+    /// its own `Finished` event instead.
     ///
     /// ```
     /// use turnstream::agent::{Agent, loop_body};
@@ -149,9 +150,9 @@ impl Agent {
         )
     }
 
-    /// Creates an empty trace with the limits that apply to a run of this agent: the maximum number
-    /// of requests and the limits in the agent's [`Budget`], except for a pool. Attach the trace to
-    /// a run with [`trace_to`](crate::EventStreamExt::trace_to).
+    /// Creates an empty trace that contains the limits for this agent's runs: the maximum number of
+    /// requests and the limits in the agent's [`Budget`], but not the limits of a pool. Attach the
+    /// trace to a run with [`trace_to`](crate::EventStreamExt::trace_to).
     pub fn new_trace(&self) -> Trace {
         let trace = Trace::from_budgets(RemainingBudget {
             steps_remaining: Some(u64::from(self.0.limits.limits.max_turns)),
@@ -160,8 +161,8 @@ impl Agent {
         trace.with_prices(self.0.limits.budget.prices().cloned().unwrap_or_default())
     }
 
-    /// Returns the agent's own tools. The tools from the agent's [sources](Self::with_tool_source)
-    /// are not included, since only a run lists these tools.
+    /// Returns the agent's own tools. Tools from the agent's [sources](Self::with_tool_source) are
+    /// not included, since these tools are listed only during a run.
     pub fn toolkit(&self) -> &Toolkit {
         &self.0.tools.toolkit
     }
@@ -169,32 +170,34 @@ impl Agent {
     /// Resumes a run that ended with the reason `pending`. The resumed run answers the open calls
     /// according to their verdicts, and then sends the next request to the model.
     ///
-    /// `verdicts` must contain one verdict for each call without a result, together with the call
-    /// itself, as returned in [`Outcome::pending`](crate::Outcome::pending). A verdict applies only
-    /// to a call that equals the call passed with the verdict, including its arguments. If a hook
-    /// rewrites or repairs the arguments of a call so that they differ from those in `verdicts`,
-    /// the call is denied. Hooks are called again, since their decisions may have changed. A call
-    /// that a hook denies is denied regardless of its verdict. For a call to an external tool, the
-    /// verdict must be a denial, or [`Verdict::Output`] with the result. The result of an external
-    /// tool is accepted even if the agent no longer has the tool.
+    /// `verdicts` must contain a pair for each call without a result: the call, as returned in
+    /// [`Outcome::pending`](crate::Outcome::pending), and the verdict on the call. A verdict
+    /// applies only if the call that would run equals the call in the pair, including the
+    /// arguments. If a hook rewrites or repairs the arguments of a call so that they differ from
+    /// those in `verdicts`, the call is denied. Hooks are called again, since their decisions may
+    /// have changed. If a hook denies a call, the call's verdict is ignored. For a call to an
+    /// external tool, the verdict must be either a denial or a [`Verdict::Output`] that contains
+    /// the result. The result of an external tool is accepted even if the agent no longer has the
+    /// tool.
     ///
-    /// Do not pass a verdict on a call whose sub-agent was suspended. Instead, pass the verdicts on
-    /// the sub-agent's pending calls, in any order, each call with its path. The sub-agent
-    /// continues from the history that `history` [stores](History::nested_history) for the call.
-    /// Hooks and limits are not applied again to the call that runs the sub-agent. The counters and
-    /// budgets of the sub-agent and of the resumed run start from zero.
+    /// If a call's sub-agent was suspended, do not pass a verdict on this call. Instead, pass
+    /// verdicts on the sub-agent's pending calls, in any order. Each pending call must contain its
+    /// path. The sub-agent continues from its own history, which is
+    /// [stored](History::nested_history) in `history`. Hooks and limits are not applied again to
+    /// the call that runs the sub-agent. In both the sub-agent and the resumed run, counters and
+    /// budgets start from zero.
     ///
     /// Resume a stored history only once. If a history is resumed twice, its calls run twice, with
     /// the same [idempotency keys](crate::tool::ToolContext::idempotency_key). If a resumed run is
-    /// dropped, its history contains the results received so far, and only the calls without a
+    /// dropped, its history contains the results received up to then, and only the calls without a
     /// result remain open.
     ///
-    /// In a history that was built by hand, the last item of the turn needs a
-    /// [`TurnInfo`](crate::item::TurnInfo), which marks the turn as complete
-    /// ([`Item::with_turn_info`](crate::Item::with_turn_info)).
+    /// If you build a history by hand, add a [`TurnInfo`](crate::item::TurnInfo) to the last item
+    /// of the turn with [`Item::with_turn_info`](crate::Item::with_turn_info). The `TurnInfo` marks
+    /// the turn as complete.
     ///
-    /// In contrast, [`run_from`](Self::run_from) does not resume the open calls in a history, but
-    /// gives each open call a result that says that the call was interrupted.
+    /// [`run_from`](Self::run_from), in contrast, does not resume the open calls in a history. Each
+    /// open call gets a result that says that the call was interrupted.
     ///
     /// ```
     /// use serde_json::json;
@@ -241,7 +244,7 @@ impl Agent {
         self.resume_with_body(loop_body, history, verdicts)
     }
 
-    /// Resumes a run like [`resume`](Self::resume), but with a custom loop body; see
+    /// Resumes a run in the same way as [`resume`](Self::resume), but uses a custom loop body; see
     /// [`run_with_body`](Self::run_with_body).
     ///
     /// # Errors
@@ -258,15 +261,15 @@ impl Agent {
         St: Stream<Item = Result<Step<Event, State>, Error>> + Send + 'static,
     {
         let history = history.into();
-        // Fails if the history has nothing that can be resumed.
+        // Fails if the history contains nothing that can be resumed.
         drop(self.toolkit().resume(&history)?);
         let resuming = Some(check_verdicts(&self.0, self.toolkit(), &history, verdicts)?);
         let begin = RunArgs { history, input: Input::default(), resume_verdicts: resuming };
         Ok(Run::new(Arc::clone(&self.0), begin, body))
     }
 
-    /// Replaces the tools, and resets the toolkit's settings to their defaults, such as the limit
-    /// of 4 concurrent calls.
+    /// Replaces the agent's tools. The toolkit's settings are reset to their defaults: for example,
+    /// at most 4 calls run concurrently.
     ///
     /// If two tools have the same name, the run fails with an
     /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error before it sends a request.
@@ -287,44 +290,45 @@ impl Agent {
         })
     }
 
-    /// Adds a tool source, such as an MCP server, whose tools may change during a run. The tools
-    /// from sources are listed after the agent's own tools, in the order in which the sources were
-    /// added.
+    /// Adds a tool source, such as an MCP server, whose tools may change during a run. In the tool
+    /// list, tools from sources follow the agent's own tools, in the order in which the sources
+    /// were added.
     ///
-    /// A run lists the tools from all sources before each request, and before it runs resumed
-    /// calls. A new tool list applies from the next request on. The tools that are offered to the
-    /// model and the tools that run its calls come from the same list. Hooks, approvals, the limits
-    /// of the agent's [`Toolkit`], [`with_rationale`](Self::with_rationale) and dry runs apply to
-    /// the tools from sources as well.
+    /// A run lists the tools from all sources before each request, and before resumed calls are
+    /// run. A new tool list applies from the next request on. The model's calls are run by tools
+    /// from the same list that was offered to the model. Hooks, approvals, the limits of the
+    /// agent's [`Toolkit`], [`with_rationale`](Self::with_rationale) and dry runs also apply to
+    /// tools from sources.
     ///
     /// - **The first listing of a run** must succeed. If the first listing fails, the run ends with
-    ///   the source's error before it sends a request, and calls that were to be resumed are
-    ///   answered without being run. If two tools share a name, the run ends with an
+    ///   the source's error before it sends a request, and the calls to be resumed get a result
+    ///   without being run. If two tools share a name, the run ends with an
     ///   [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error.
     /// - **A changed list** is reported to the model before the next request, in an
     ///   [`Appended`](crate::Event::Appended) event with the reason
-    ///   [`Hook`](crate::event::AppendReason::Hook). The message lists the tools that are new, no
-    ///   longer available, described differently, or left out.
-    /// - **A later listing that fails** does not change the tool list. If several listings of a
-    ///   source fail in a row, only the first failure is reported to the model and to the hooks'
-    ///   [`on_failure`](crate::agent::hook::Hook::on_failure). If the name of a new tool is already
-    ///   taken, the tool is left out, and the omission is reported to the model.
+    ///   [`Hook`](crate::event::AppendReason::Hook). The message lists new tools, tools that are no
+    ///   longer available, tools whose descriptions have changed, and tools that were left out.
+    /// - **A later listing that fails** does not change the tool list. If several consecutive
+    ///   listings of a source fail, only the first failure is reported to the model and to the
+    ///   [`on_failure`](crate::agent::hook::Hook::on_failure) methods of hooks. If the name of a
+    ///   new tool is already taken, the tool is left out, and the omission is reported to the
+    ///   model.
     /// - **A listing that takes longer than 30 seconds** fails. Use
     ///   [`with_tool_source_timeout`](Self::with_tool_source_timeout) to set a different limit.
     ///
-    /// A change to the tool list changes the beginning of each later request, since providers put
-    /// the tools before the messages. After such a change, the provider can no longer use its
-    /// cached prefix, and reasoning that a model has bound to the tools becomes invalid.
+    /// Providers put the tools before the messages, so a changed tool list changes the beginning of
+    /// each later request. The provider can then no longer use its cached prefix, and reasoning
+    /// that depends on the earlier tools becomes invalid.
     /// [Anthropic's](crate::provider::Anthropic::without_drop_block) API drops invalid reasoning if
     /// the request contains the option `drop_block`.
     ///
     /// Replaying a run does not list any sources. If a durable engine continues a run from recorded
-    /// tool lists, each call lists its source and looks up its tool when the call runs. If the tool
-    /// no longer exists or has changed, the call is answered with an error.
+    /// tool lists, the tool for each call is looked up in a new listing of its source when the call
+    /// runs. If the tool no longer exists or has changed, the call gets an error result.
     /// [`resume`](Self::resume) accepts verdicts on calls to tools that are not among the agent's
-    /// own tools. The resumed run looks up each of these tools, and answers a call with an error if
-    /// its tool no longer exists. A [session](crate::session::Session) does not run calls to source
-    /// tools again after a crash, even if the tools are [idempotent](Tool::idempotent).
+    /// own tools. The resumed run looks up each of these tools. If a tool no longer exists, calls
+    /// to the tool get an error result. After a crash, a [session](crate::session::Session) does
+    /// not rerun calls to tools from sources, even if the tools are [idempotent](Tool::idempotent).
     /// [External](Tool::external) tools must be among the agent's own tools, since front ends look
     /// for external tools only among these tools.
     ///
@@ -337,15 +341,15 @@ impl Agent {
     /// 30 seconds.
     ///
     /// The timeout uses tokio's timer. Outside a tokio runtime, the default timeout does not apply.
-    /// If a timeout was set explicitly, a listing outside a tokio runtime fails unless it is ready
-    /// when first polled.
+    /// If a timeout was set explicitly, a listing outside a tokio runtime fails unless the
+    /// listing's future is ready when first polled.
     pub fn with_tool_source_timeout(self, timeout: Duration) -> Self {
         self.update_settings(|it| Arc::make_mut(&mut it.tools.sources).set_timeout(timeout))
     }
 
-    /// Asks the model to state its rationale for each call in the argument `_why`, which is not
-    /// passed to the tool; see [`Tool::with_rationale`]. A [trace](crate::Trace) shows the
-    /// rationale for each call.
+    /// Asks the model to state its rationale for each call in an extra argument, `_why`, which the
+    /// tool does not receive; see [`Tool::with_rationale`]. A [trace](crate::Trace) shows each
+    /// call's rationale.
     ///
     /// ```
     /// use futures::StreamExt;
@@ -391,9 +395,9 @@ impl Agent {
         self.update_settings(|it| it.prompt.system.volatile = volatile.into())
     }
 
-    /// Sets the request options, such as limits, sampling, reasoning and the output format. If an
-    /// option [has no value](Options::or) in `options`, the value that was set earlier is kept, for
-    /// example the value set by [`with_output`](Self::with_output).
+    /// Sets the request options, such as limits, sampling, reasoning and the output format. An
+    /// option that [has no value](Options::or) in `options` keeps its earlier value, such as the
+    /// output format set by [`with_output`](Self::with_output).
     pub fn with_options(self, options: Options) -> Self {
         self.update_settings(|it| {
             it.prompt.options = options.or(std::mem::take(&mut it.prompt.options));
@@ -405,7 +409,7 @@ impl Agent {
         self.update_settings(|it| it.prompt.options.max_output_tokens = Some(tokens))
     }
 
-    /// Returns the maximum number of output tokens per turn, if one is set.
+    /// Returns the maximum number of output tokens per turn, or `None` if no maximum is set.
     #[cfg(feature = "mcp")]
     pub(crate) fn max_output_tokens(&self) -> Option<u32> {
         self.0.prompt.options.max_output_tokens
@@ -418,7 +422,7 @@ impl Agent {
 
     /// Sets the maximum number of requests per run. The default is 20, or 80 for a sub-agent. If
     /// `max_turns` is 0, no request is sent. Requests that correct, continue or retry a turn also
-    /// count toward the maximum.
+    /// count toward this maximum.
     pub fn with_max_turns(self, max_turns: u32) -> Self {
         self.update_settings(|it| {
             it.limits.limits.max_turns = max_turns;
@@ -434,11 +438,12 @@ impl Agent {
         })
     }
 
-    /// Sets limits on the tokens, money, time and tool calls that a run may use; see [`Budget`].
+    /// Limits how many tokens, how much money, how much time and how many tool calls a run may use;
+    /// see [`Budget`].
     ///
-    /// The limits are checked only when no paid work can be lost: after a response, after the
-    /// results of the response's calls, and before a request. A response that exceeds a limit is
-    /// kept, but the run starts no further calls or requests.
+    /// The limits are checked only when no paid work can be lost: after each response, after the
+    /// results of the response's calls have arrived, and before each request. A response that
+    /// exceeds a limit is kept, but the run starts no further calls or requests.
     ///
     /// ```
     /// use serde_json::json;
@@ -471,7 +476,7 @@ impl Agent {
         self.update_settings(|it| it.limits.budget = budget)
     }
 
-    /// Adds a hook, which is called after the existing hooks.
+    /// Adds a hook. The new hook is called after the hooks that were added before it.
     ///
     /// ```
     /// use turnstream::agent::hook::{self, CallDecision};
@@ -490,10 +495,10 @@ impl Agent {
         self.update_settings(|it| it.hooks.push(Arc::new(hook)))
     }
 
-    /// Sets a label that distinguishes this agent from other agents that use the same hook. The
-    /// label is included in the state's [`label`](crate::agent::StateFields::label) field and in
-    /// errors from hooks. A sub-agent without a label uses the name of its tool. The parent's label
-    /// is prepended to the sub-agent's label: for example, the sub-agent `reader` of the agent
+    /// Sets a label by which a hook that several agents share can identify this agent. The label
+    /// appears in the state's [`label`](crate::agent::StateFields::label) field and in errors from
+    /// hooks. If a sub-agent has no label, the name of its tool is used as its label. A sub-agent's
+    /// label is prefixed with its parent's label: for example, the sub-agent `reader` of the agent
     /// `researcher` has the label `researcher/reader`.
     ///
     /// ```
@@ -539,24 +544,24 @@ impl Agent {
         self.update_settings(|it| it.label = label.into())
     }
 
-    /// Sets the timeout for each hook call. The default is 30 seconds. The timeout applies to hooks
-    /// that make decisions and to the futures of hooks that only observe.
+    /// Sets the timeout for each hook call. The default is 30 seconds. The timeout covers both the
+    /// hooks that make decisions and the futures returned by hooks that only observe.
     ///
     /// The timeout uses tokio's timer. Outside a tokio runtime, the default timeout does not apply.
-    /// If a timeout was set explicitly, a hook call outside a tokio runtime fails unless it is
-    /// ready when first polled.
+    /// If a timeout was set explicitly, a hook call outside a tokio runtime fails unless the hook's
+    /// future is ready when first polled.
     pub fn with_hook_timeout(self, timeout: Duration) -> Self {
         self.update_settings(|it| it.hooks.set_timeout(timeout))
     }
 
-    /// Adds a fallback provider, which is used after the previous provider fails with an error that
-    /// another provider might avoid. The open turn is then retracted, and the run continues with
-    /// the transition `fallback` and uses the fallback provider until the run ends. The next run
-    /// starts with the first provider again.
+    /// Adds a fallback provider. If the preceding provider fails with an error that another
+    /// provider might avoid, the open turn is retracted, and the run continues with the transition
+    /// `fallback`. The fallback provider is then used until the run ends. The next run starts with
+    /// the first provider again.
     ///
-    /// The run switches to the next provider without a delay, since only the last provider waits
-    /// and retries. If the server has closed a pooled connection, the connection is replaced, and
-    /// this does not count as a failure.
+    /// The run switches to the next provider without a delay: only the last provider waits and
+    /// retries. A pooled connection that the server has closed is replaced, which does not count as
+    /// a failure.
     ///
     /// Alternatively, use a [`Fallback`](crate::provider::Fallback) provider, which switches
     /// providers within a turn, starts each turn with the first provider, and does not cause a
@@ -579,20 +584,20 @@ impl Agent {
         self.update_settings(|it| it.providers.fallbacks.push(Arc::new(provider)))
     }
 
-    /// Sets the size of the model's context window. Before each request that is close to filling
-    /// the window, the [compactor](Self::with_compactor) shortens the history; [`Window`] defines
-    /// the threshold. If no window is set, the compactor shortens a history only after a request
-    /// has exceeded the model's context window.
+    /// Sets the size of the model's context window. If a request is close to filling the window,
+    /// the [compactor](Self::with_compactor) shortens the history before the request is sent.
+    /// [`Window`] defines the threshold. If no window is set, the history is shortened only after a
+    /// request has exceeded the model's context window.
     ///
-    /// The threshold applies to the estimated number of tokens in a request that contains the whole
-    /// history. Changes that a hook's
+    /// The threshold is compared with the estimated number of tokens in a request that contains the
+    /// whole history. Changes that a hook's
     /// [`transform_context`](crate::agent::hook::Hook::transform_context) makes affect the estimate
-    /// only if a provider has reported the token count. If a request exceeds the threshold, the
-    /// compactor is called repeatedly until the request is a quarter below the threshold, or until
-    /// the compactor returns nothing. If the compaction does not help, a
-    /// [failure](crate::agent::hook::Hook::on_failure) is reported to hooks, and the request is
-    /// sent unchanged. The next compaction is attempted once the request has grown by a twentieth
-    /// of the window.
+    /// only if a provider has reported the token count. Once a request exceeds the threshold, the
+    /// compactor is called repeatedly until the request is at least 25% below the threshold, or
+    /// until the compactor returns nothing. If compaction does not help, a
+    /// [failure](crate::agent::hook::Hook::on_failure) is reported to hooks, the request is sent
+    /// unchanged, and the next compaction is attempted only after the request has grown by 5% of
+    /// the window.
     ///
     /// ```
     /// use turnstream::context::{Compactor, Truncator, Summarizer, Window};
@@ -610,8 +615,8 @@ impl Agent {
 
     /// Sets the compactor, which shortens the history if a request is close to filling the
     /// [window](Self::with_window) or has exceeded the model's context window. The default
-    /// compactor is [`Truncator`](crate::context::Truncator). A history that has exceeded the
-    /// model's context window is compacted at most once for this reason.
+    /// compactor is [`Truncator`](crate::context::Truncator). After a request has exceeded the
+    /// model's context window, the history is compacted at most once for this reason.
     pub fn with_compactor(self, compactor: impl Compactor + 'static) -> Self {
         self.update_settings(|it| it.context.compactor = Some(Arc::new(compactor)))
     }
@@ -621,8 +626,8 @@ impl Agent {
     /// old turns are not shortened.
     ///
     /// Old turns are shortened before a request, without calling a model, and the change is
-    /// reported as a `rewritten` event. Shortening old turns does not count as the single
-    /// compaction that is allowed after a request has exceeded the model's context window.
+    /// reported as a `rewritten` event. After a request has exceeded the model's context window,
+    /// only one compaction is allowed; shortening old turns does not count as this compaction.
     ///
     /// ```
     /// use turnstream::context::Ageing;
@@ -637,17 +642,17 @@ impl Agent {
     }
 
     /// Sets the timeout for the compactor. The default is 120 seconds. If the compactor takes
-    /// longer, its future is dropped, and the compaction fails.
+    /// longer, the compactor's future is dropped, and the compaction fails.
     ///
     /// The timeout uses tokio's timer. Outside a tokio runtime, the default timeout does not apply.
-    /// If a timeout was set explicitly, a compaction outside a tokio runtime fails unless it is
-    /// ready when first polled.
+    /// If a timeout was set explicitly, a compaction outside a tokio runtime fails unless the
+    /// compactor's future is ready when first polled.
     pub fn with_compactor_timeout(self, timeout: Duration) -> Self {
         self.update_settings(|it| it.context.compactor_timeout = TimeLimit::Explicit(timeout))
     }
 
-    /// Disables compaction. If a request exceeds the model's context window, the run then ends with
-    /// the reason `context_window`.
+    /// Disables compaction. Without a compactor, a run ends with the reason `context_window` if a
+    /// request exceeds the model's context window.
     pub fn without_compactor(self) -> Self {
         self.update_settings(|it| it.context.compactor = None)
     }
@@ -655,15 +660,15 @@ impl Agent {
     /// Makes the agent's runs wait for verdicts on calls that need approval, instead of ending with
     /// the reason `pending`.
     ///
-    /// While a run waits for a verdict, polling the run returns `Poll::Pending`. The run continues
-    /// when [`approve`](crate::RunHandle::approve) or [`deny`](crate::RunHandle::deny) is called on
-    /// the run between two polls, or on one of its handles. The run does not wait for the results
-    /// of external tools.
+    /// While a run waits for a verdict, polling the run returns `Poll::Pending`. To continue the
+    /// run, call [`approve`](crate::RunHandle::approve) or [`deny`](crate::RunHandle::deny), either
+    /// on the run between two polls or on one of the run's handles. The run does not wait for the
+    /// results of external tools.
     ///
-    /// A run waits only while a verdict can arrive, and otherwise ends with the reason `pending`.
-    /// Verdicts can come from the owner of the run if the run is polled as a stream, or from a
-    /// [handle](crate::Run::handle) if the run's [`outcome`](crate::Run::outcome) is awaited. A
-    /// sub-agent waits as long as its parent can receive a verdict.
+    /// A run waits only as long as a verdict can still arrive; otherwise, the run ends with the
+    /// reason `pending`. If the run is polled as a stream, a verdict can come from the run's owner.
+    /// If the run's [`outcome`](crate::Run::outcome) is awaited, a verdict can come only from a
+    /// [handle](crate::Run::handle). A sub-agent waits as long as its parent can receive a verdict.
     ///
     /// ```
     /// use futures::StreamExt;
@@ -701,12 +706,12 @@ impl Agent {
         self.update_settings(|it| it.ids = Arc::new(ids))
     }
 
-    /// Requests an answer in JSON that represents a value of type `T`, and validates the answer.
+    /// Asks the model for a JSON answer that can be parsed into a `T`, and validates the answer.
     ///
     /// This method sets the option [`Options::output`](crate::request::Options::output) to the JSON
-    /// schema for `T`. If [`Turn::parse`] cannot parse an answer, the answer is rejected as
-    /// described in [`with_validation`](Self::with_validation). Use
-    /// [`Outcome::parse`](crate::Outcome::parse) to get the value from a completed run.
+    /// schema for `T`. An answer that [`Turn::parse`] cannot parse is rejected as described in
+    /// [`with_validation`](Self::with_validation). Use [`Outcome::parse`](crate::Outcome::parse) to
+    /// get the value from a completed run.
     ///
     /// ```
     /// use turnstream::Agent;
@@ -742,19 +747,19 @@ impl Agent {
         agent.with_validation(|turn| turn.parse::<T>().map(drop).map_err(|error| error.to_string()))
     }
 
-    /// Adds a check that validates the answer before a run completes.
+    /// Adds a check that must accept the model's answer before a run completes.
     ///
-    /// The check is called for each turn in which the model stops on its own. The check is not
-    /// called for turns with tool calls, or for turns that are refused or cut off. A turn that is
-    /// refused or cut off ends the run with the corresponding reason, since a validated answer is
-    /// never continued. If the check returns `Err`, the answer is rejected, and the model receives
-    /// the error text and is asked again. At most
+    /// The check is called for each turn in which the model stops on its own, but not for turns
+    /// that contain tool calls, are refused, or are cut off. A refused turn ends the run with the
+    /// corresponding reason, and so does a turn that is cut off, since a validated answer is never
+    /// continued. If the check returns `Err`, the answer is rejected, and the model is asked again,
+    /// with the error text as feedback. At most
     /// [`with_max_corrections`](Self::with_max_corrections) consecutive answers are rejected in
     /// this way; after the next rejected answer, the run ends with the reason
     /// [`Malformed`](crate::event::EndReason::Malformed). Every rejected answer stays in the
     /// history.
     ///
-    /// The checks run in the order in which they were added, until a check returns `Err`. If a
+    /// Several checks run in the order in which they were added, until one returns `Err`. If a
     /// check panics, the run ends with an error of the kind [`Hook`](crate::ErrorKind::Hook).
     ///
     /// ```
@@ -781,31 +786,33 @@ impl Agent {
 
     /// Sets the maximum number of consecutive unusable replies that the model is asked to correct.
     /// The default is 2. After the next unusable reply, the run ends with the reason
-    /// [`Malformed`](crate::event::EndReason::Malformed). Empty replies, and turns in which no call
-    /// could start, count as unusable.
+    /// [`Malformed`](crate::event::EndReason::Malformed). A reply counts as unusable if it is
+    /// empty, or if none of its calls could be started.
     pub fn with_max_corrections(self, corrections: u32) -> Self {
         self.update_settings(|it| it.limits.limits.max_corrections = corrections)
     }
 
-    /// Allows a run to complete only with evidence, which is a check that a tool has
-    /// [recorded](crate::tool::ToolContext::record_evidence) and that passed after the last change.
-    /// For the rules, see [`EvidenceLog::verdict`](crate::agent::evidence::EvidenceLog::verdict).
+    /// Allows a run to complete only if there is evidence, that is, if a tool has
+    /// [recorded](crate::tool::ToolContext::record_evidence) a check that passed after the last
+    /// change. For the rules, see
+    /// [`EvidenceLog::verdict`](crate::agent::evidence::EvidenceLog::verdict).
     ///
-    /// If the model claims to be done without evidence, the claim is rejected once: the model
-    /// receives a message that states what is missing and how to end the run. After the second
+    /// If the model claims to be done but evidence is missing, the claim is rejected once: the
+    /// model receives a message that says what is missing and how to end the run. After the second
     /// claim without evidence, the run ends with the reason
-    /// [`Unproven`](crate::event::EndReason::Unproven). If no further request may be sent, the run
-    /// already ends after the first claim without evidence. After new input from steering or a
-    /// follow-up, a claim without evidence is rejected once more. If the model answers with
+    /// [`Unproven`](crate::event::EndReason::Unproven). If no further request is allowed, the run
+    /// ends after the first such claim. Once new input has been delivered through steering or a
+    /// follow-up, a claim without evidence may be rejected once more. If the model answers with
     /// `BLOCKED: ` followed by what is missing, the run ends with the reason
-    /// [`Blocked`](crate::event::EndReason::Blocked). For an unproven or blocked run,
-    /// [`Outcome::why`](crate::Outcome::why) states what is missing. For a completed run,
+    /// [`Blocked`](crate::event::EndReason::Blocked). If a run ends as unproven or blocked,
+    /// [`Outcome::why`](crate::Outcome::why) says what is missing. If a run completes,
     /// [`Outcome::proof`](crate::Outcome::proof) contains the check that proves the claim.
     ///
-    /// Evidence is checked after the [validations](Self::with_validation) of the answer and after
-    /// the stop hooks, whose decisions take precedence. An answer in which the model reports that
-    /// it is blocked is not validated. Only changes and checks from the run itself count. If the
-    /// run's input contains no user message, the changes and checks in its history count as well.
+    /// The [validations](Self::with_validation) and the stop hooks run before the evidence is
+    /// checked, and their decisions take precedence. An answer in which the model reports that it
+    /// is blocked is not validated. Only changes and checks from the run itself count. If the run's
+    /// input contains no user message, the changes and checks recorded in the run's history also
+    /// count.
     ///
     /// ```
     /// use serde_json::json;
@@ -850,30 +857,30 @@ impl Agent {
         })
     }
 
-    /// Creates a tool that runs this agent as a sub-agent. Each call to the tool runs the sub-agent
-    /// with a new history and with the call's `prompt` as the input, and returns the text of the
-    /// sub-agent's last turn.
+    /// Creates a tool that runs this agent as a sub-agent. Each call to the tool starts the
+    /// sub-agent with a new history, using the call's `prompt` as the input. The result of the call
+    /// is the text of the sub-agent's last turn.
     ///
-    /// The sub-agent has its own prompt, tools, model and limits, and is limited to 80 turns by
+    /// The sub-agent uses its own prompt, tools, model and limits, and may use at most 80 turns by
     /// default. The parent's run yields the sub-agent's events as [`Nested`](crate::Event::Nested)
-    /// events, one at a time as the consumer polls the run. Dropping or interrupting the parent's
+    /// events, one at a time, as the consumer polls the run. Dropping or interrupting the parent's
     /// run drops the sub-agent. To get the sub-agent's journal, call
     /// [`Journal::nested_journal`](crate::Journal::nested_journal) on the parent's journal. To get
     /// the sub-agent's handle, call
     /// [`RunHandle::sub_agent_handle`](crate::RunHandle::sub_agent_handle). If the sub-agent stops
-    /// early, the result of the call says so.
+    /// early, the call's result says so.
     ///
-    /// If one of the sub-agent's calls waits for a verdict, the sub-agent is suspended. The
-    /// parent's run then ends with the reason `pending`, once its other calls have ended. The
-    /// parent's [`pending`](crate::Outcome::pending) calls include the sub-agent's call with its
-    /// path, and [`resume`](Self::resume) continues the sub-agent.
+    /// If one of the sub-agent's calls is waiting for a verdict, the sub-agent is suspended. Once
+    /// the other calls in the parent's run have ended, the parent's run ends with the reason
+    /// `pending`. The [`pending`](crate::Outcome::pending) calls in its outcome include the
+    /// sub-agent's call, together with the path to that call. [`resume`](Self::resume) continues
+    /// the sub-agent.
     ///
-    /// Side effects recorded by the sub-agent's calls are immediately recorded for the parent's
-    /// call as well. A call that was cut short without recording anything may have changed
-    /// something, so the side effect `cut_short` is recorded for such a call, with the name of its
-    /// tool. The result of the parent's call contains the evidence that is still valid when the
-    /// sub-agent ends: checks that passed after the last change, and checks that failed and did not
-    /// pass later.
+    /// Side effects that the sub-agent's calls record are immediately recorded for the parent's
+    /// call as well. If a call was cut short before it recorded anything, it may still have changed
+    /// something. The side effect `cut_short`, with the name of the call's tool, is then recorded.
+    /// The result of the parent's call contains the evidence that is still valid when the sub-agent
+    /// ends: checks that passed after the last change, and failed checks that did not pass later.
     ///
     /// Several sub-agents can run concurrently, each with its own tools. By default, at most 4
     /// sub-agents run concurrently, each with at most 4 concurrent calls. Each sub-agent has its
@@ -900,7 +907,7 @@ impl Agent {
     /// # }
     /// ```
     ///
-    /// This example approves a call made by a sub-agent:
+    /// The following example approves a call that a sub-agent made:
     ///
     /// ```
     /// use serde_json::json;
@@ -940,11 +947,11 @@ impl Agent {
         subagent::sub_agent_tool(Arc::clone(&self.0), name, description)
     }
 
-    /// Sets the function `open`, which creates the [world](crate::world) for each run. The world
-    /// performs, records or replays all external effects of the run. For the run of a sub-agent,
-    /// the world is created by the sub-agent's own `open` function.
+    /// Sets the function that creates the [world](crate::world) for each run. The world performs,
+    /// records or replays all of the run's external effects. A sub-agent's own `open` function
+    /// creates the world for the sub-agent's runs.
     ///
-    /// The function `open` is called when a run is created, before the run is first polled.
+    /// `open` is called when a run is created, before the run is first polled.
     pub fn with_world<W: World + 'static>(
         self,
         open: impl Fn(&Self, &RunStart<'_>) -> W + Send + Sync + 'static,
@@ -976,9 +983,8 @@ impl Agent {
         self.0.build_request(self.toolkit(), tools, history)
     }
 
-    /// Returns a copy of the agent whose runs have no side effects. In such a run, no hooks are
-    /// called except for the evidence policy, time limits do not apply, and nothing is charged to a
-    /// pool.
+    /// Returns a copy of the agent whose runs have no side effects. These runs call no hooks except
+    /// the evidence policy, ignore time limits, and charge nothing to a pool.
     pub(crate) fn without_side_effects(&self) -> Self {
         self.clone().update_settings(|it| {
             it.hooks = it.hooks.evidence_policy_only();
@@ -986,7 +992,7 @@ impl Agent {
         })
     }
 
-    /// Resumes the open calls in a history with verdicts that have already been checked.
+    /// Resumes a history's open calls, using verdicts that have already been checked.
     pub(crate) fn resume_with_checked_verdicts(
         &self,
         history: History,
@@ -996,8 +1002,8 @@ impl Agent {
         Run::new(Arc::clone(&self.0), begin, loop_body)
     }
 
-    /// Starts replaying a run. `resuming` states whether the recorded run resumed pending calls,
-    /// whose verdicts are unknown.
+    /// Starts replaying a run. `resuming` states whether the recorded run resumed pending calls.
+    /// The verdicts on these calls are unknown.
     pub(crate) fn replay_run<B, St>(
         &self,
         body: B,
