@@ -11,8 +11,7 @@ use tokio::sync::oneshot;
 
 use crate::lock::lock_ignoring_poison;
 
-/// The maximum number of calls for which progress is kept if it arrives before the call is
-/// registered.
+/// The maximum number of unregistered calls for which early progress is kept.
 const MAX_EARLY_PROGRESS: usize = 64;
 
 /// The maximum number of the server's questions that can wait for each call.
@@ -32,8 +31,8 @@ struct Registered {
     early_progress: HashMap<String, Value>,
     /// The number of calls that are being sent and whose ids are not known yet.
     sending_count: usize,
-    /// The questions that may belong to calls that are being sent, each with the id of the request
-    /// it belongs to, if known.
+    /// The questions that may belong to calls that are being sent. Each question is paired with the
+    /// id of its request, if known.
     early_questions: Vec<(Option<String>, Question)>,
 }
 
@@ -121,8 +120,8 @@ impl ActiveCalls {
         ActiveCallGuard { calls: Arc::clone(self), call }
     }
 
-    /// Stores progress for the call with this token, and replaces progress that the call has not
-    /// taken yet.
+    /// Stores progress for the call with this token. The new progress replaces any progress that
+    /// the call has not taken yet.
     pub(super) fn on_progress(&self, token: &str, progress: Value) {
         let mut registered = lock_ignoring_poison(&self.registered);
         match registered.calls.iter().find(|call| call.progress_token == token).cloned() {
@@ -141,8 +140,8 @@ impl ActiveCalls {
         }
     }
 
-    /// Passes a question to the call that it belongs to, or to the newest call if it is unknown
-    /// which call that is. Returns the question if no call can take it.
+    /// Passes a question to its call or, if the call is unknown, to the newest call. Returns the
+    /// question if no call can take the question.
     pub(super) fn on_question(
         &self,
         request_id: Option<&str>,
@@ -181,7 +180,7 @@ pub(super) struct ActiveCallGuard {
 }
 
 impl ActiveCallGuard {
-    /// Takes the next message other than the call's answer.
+    /// Takes the next message that is not the call's answer.
     pub(super) fn poll_arrived(&self, cx: &mut Context<'_>) -> Poll<Arrived> {
         self.call.waker.register(cx.waker());
         let mut state = lock_ignoring_poison(&self.call.state);

@@ -156,8 +156,8 @@ pub(super) fn call_tool(
     .boxed()
 }
 
-/// Returns the number of questions that a result counts as. The number is at least 1, because a
-/// result without questions also makes the call wait.
+/// Returns how many questions to count for a result. The count is at least 1, because a result
+/// without questions also makes the call wait.
 pub(super) fn question_count(result: &Value) -> u32 {
     let questions = result["inputRequests"].as_object().map_or(0, Map::len);
     u32::try_from(questions).unwrap_or(u32::MAX).max(1)
@@ -324,8 +324,8 @@ impl Asked {
     }
 }
 
-/// Runs a model as a sub-agent of the call, so that the tokens it uses count toward the run's
-/// usage.
+/// Runs an agent as a sub-agent of the call, so that the tokens that the agent uses count toward
+/// the run's usage.
 fn sample(agent: &Agent, params: &Value, cx: &ToolContext) -> Option<AnswerSource> {
     let limit = params["maxTokens"].as_u64().and_then(|tokens| u32::try_from(tokens).ok());
     let own_limit = agent.max_output_tokens().unwrap_or(u32::MAX);

@@ -30,8 +30,8 @@ use crate::tool::{Tool, ToolList, ToolOutput, ToolSource, ToolUpdate, Toolkit};
 /// clone; clones share the connection.
 ///
 /// To give the tools to an agent, pass the client to [`Agent::with_tool_source`](crate::Agent::with_tool_source). The
-/// agent then lists the tools before each request and so detects changes. [`toolkit`](Self::toolkit) returns the tools
-/// as they are when it is called.
+/// agent then lists the tools before each request, so it detects changes. [`toolkit`](Self::toolkit) returns a snapshot
+/// of the current tools.
 ///
 /// # The connection
 ///
@@ -41,25 +41,26 @@ use crate::tool::{Tool, ToolList, ToolOutput, ToolSource, ToolUpdate, Toolkit};
 /// runtime. If the runtime shuts down, the server's process is ended as well.
 ///
 /// The connection is closed when the last clone of the client and the last of its tools are dropped. Closing the
-/// connection closes the standard input of the server's process, which then has [`Limits::close`] to exit. After that
-/// time, the process and all processes in its group are killed. Processes that have left the group keep running, and on
-/// Windows only the process itself is killed. [`close`](Self::close) waits until the processes are gone.
+/// connection closes the standard input of the server's process. The process then has the time [`Limits::close`] to
+/// exit. After that time, the server's process and all processes in its group are killed. Processes that have left the
+/// group keep running, and on Windows only the process itself is killed. [`close`](Self::close) waits until the
+/// processes are gone.
 ///
-/// Each method whose name begins with `with_` returns a client with a separate, new connection. [`allow`](Self::allow),
+/// Each `with_` method returns a client that has its own new connection. [`allow`](Self::allow),
 /// [`trusted`](Self::trusted), [`only`](Self::only) and [`without`](Self::without) return a client that shares the
-/// connection, so that two agents can use different tools from the same server.
+/// existing connection, so two agents can use different tools from the same server.
 ///
 /// # Trust
 ///
 /// Each call requires [approval](crate::Tool::requires_approval), unless the called tool is [allowed](Self::allow) or
-/// the server is [trusted](Self::trusted). The hints that a server sends with its tools never change this rule. If a
-/// tool's description, schema or hints change after the tool was first listed, calls to the tool require approval
-/// again, until a call to the changed tool is approved. A call that the model made before it received the changed
-/// definition does not run. [`with_fingerprints`](Self::with_fingerprints) extends this check to later processes.
+/// the server is [trusted](Self::trusted). A server's hints about its tools never change this rule. If a tool's
+/// description, schema or hints change after the tool was first listed, calls to the tool require approval again, until
+/// a call to the changed tool is approved. If the model made a call before receiving the changed definition, the call
+/// does not run. [`with_fingerprints`](Self::with_fingerprints) extends this check to later processes.
 ///
-/// A call that requires approval ends the run with the reason [`Pending`](crate::event::EndReason::Pending); continue
-/// the run with [`Agent::resume`](crate::Agent::resume). An [interactive](crate::Agent::interactive) run waits for the
-/// approval instead.
+/// A call that requires approval ends the run with the reason [`Pending`](crate::event::EndReason::Pending). To
+/// continue the run, call [`Agent::resume`](crate::Agent::resume). An [interactive](crate::Agent::interactive) run
+/// waits for the approval instead.
 ///
 /// ```no_run
 /// use turnstream::mcp::{Client, ServerCommand};
@@ -82,7 +83,7 @@ pub struct Client {
     view: Arc<View>,
 }
 
-/// Selects the tools to use from the server, and which of them run without approval.
+/// Selects which of the server's tools to use, and which of them run without approval.
 #[derive(Default)]
 struct View {
     trusts_all: bool,
@@ -108,8 +109,8 @@ impl Client {
     }
 
     /// Creates a client for a server at an address, for example `https://mcp.example.com/mcp`, over streamable HTTP.
-    /// The older transport with two addresses (`sse`) is not supported. Logging in is not supported either, so a server
-    /// that requires OAuth needs a token, which you pass to [`with_credential`](Self::with_credential).
+    /// The older transport with two addresses (`sse`) is not supported. Interactive login is not supported either. For
+    /// a server that requires OAuth, pass a token to [`with_credential`](Self::with_credential).
     ///
     /// # Errors
     ///
@@ -184,12 +185,12 @@ impl Client {
         self.update_settings(|settings| settings.name = name.into())
     }
 
-    /// Sets the limits on the bytes, pages and time that the server may use.
+    /// Sets how much data the server may send and how long it may take to respond.
     pub fn with_limits(self, limits: Limits) -> Self {
         self.update_settings(|settings| settings.limits = limits)
     }
 
-    /// Adds a header to each request. The header has no effect unless the server is reached over HTTP.
+    /// Adds a header to each request. Only HTTP connections use the header.
     pub fn with_header(self, name: impl Into<String>, value: impl Into<String>) -> Self {
         let header = (name.into().into(), value.into());
         self.update_endpoint(|endpoint| endpoint.headers.push(header))
@@ -197,23 +198,23 @@ impl Client {
 
     /// Sets how requests are authorized. A key or a token is sent as `authorization: Bearer …`. If the server responds
     /// with 401, the client fetches the token again once; a second 401 is an error of the kind
-    /// [`Auth`](ErrorKind::Auth). A [signer](Credential::signer) gets an empty body, because the transport does not
-    /// give access to the request body. The credential has no effect unless the server is reached over HTTP.
+    /// [`Auth`](ErrorKind::Auth). A [signer](Credential::signer) receives an empty body, because the transport does not
+    /// give access to the request body. Only HTTP connections use the credential.
     pub fn with_credential(self, credential: Credential) -> Self {
         self.update_endpoint(|endpoint| endpoint.credential = Some(credential))
     }
 
-    /// Sets the HTTP client, for example for certificates or a proxy. The HTTP client has no effect unless the server
-    /// is reached over HTTP.
+    /// Sets the HTTP client, for example to configure certificates or a proxy. Only HTTP connections use this client.
     pub fn with_http_client(self, client: HttpClient) -> Self {
         self.update_endpoint(|endpoint| endpoint.http_client = client)
     }
 
-    /// Lets the server ask the user during a call. Without this method, the server's questions are declined.
+    /// Lets the server ask the user questions during a call. If this method is not called, the server's questions are
+    /// declined.
     ///
-    /// If the user's answer takes longer than [`Limits::input`], the server gets the answer
-    /// [`Cancel`](ElicitationAnswer::Cancel) and the future is dropped. The future is also dropped if the call is
-    /// dropped. If the future panics, the question is declined.
+    /// If the future that `ask` returns takes longer than [`Limits::input`], the future is dropped and the server
+    /// receives the answer [`Cancel`](ElicitationAnswer::Cancel). Dropping the call also drops this future. If the
+    /// future panics, the question is declined.
     pub fn with_elicitation<F, R>(self, ask: F) -> Self
     where
         F: Fn(Elicitation) -> R + Send + Sync + 'static,
@@ -223,26 +224,27 @@ impl Client {
         self.update_settings(|settings| settings.answerers.elicitation = Some(ask))
     }
 
-    /// Lets the server send requests to a model during a call (`sampling`). Without this method, such requests get an
-    /// error.
+    /// Lets the server send requests to a model during a call (`sampling`). If this method is not called, such requests
+    /// are answered with an error.
     ///
     /// The agent runs as a sub-agent of the call, and its events are nested in the run's events. The tokens that the
     /// agent uses count toward the run's usage and [budget](crate::Agent::with_budget). The server's messages are
-    /// combined into one text prompt. The server's limit on output tokens can only lower the agent's own limit. The
-    /// server's model preference is ignored. If the agent calls a tool that requires approval, the call is denied.
+    /// combined into one text prompt. The server can lower the agent's own limit on output tokens, but cannot raise it.
+    /// The server's model preference is ignored. If the agent calls a tool that requires approval, the call is denied.
     pub fn with_sampling(self, agent: Agent) -> Self {
         self.update_settings(|settings| settings.answerers.sampling = Some(agent))
     }
 
-    /// Sets the folders that the server should restrict itself to (`roots`). The restriction is not enforced, and a
-    /// process can read other folders. Without this method, a server that requests the folders gets an error.
+    /// Sets the folders that the server should restrict itself to (`roots`). The restriction is not enforced: the
+    /// server's process can still read other folders. If this method is not called, a server that requests the folders
+    /// receives an error.
     pub fn with_roots<P: Into<PathBuf>>(self, folders: impl IntoIterator<Item = P>) -> Self {
         let folders = folders.into_iter().map(Into::into).collect();
         self.update_settings(|settings| settings.answerers.roots = Some(folders))
     }
 
-    /// Sets whether audio and other files in results are sent to the model. By default, only a file's type and size are
-    /// sent.
+    /// Sets whether audio and other files in results are sent to the model. By default, the model receives only each
+    /// file's type and size.
     pub fn with_media(self, media: MediaParts) -> Self {
         self.update_settings(|settings| settings.media = media)
     }
@@ -268,9 +270,9 @@ impl Client {
         self.update_view(|view| view.without.extend(tools.into_iter().map(Into::into)))
     }
 
-    /// Sets the accepted tool definitions, as returned by [`fingerprints`](Self::fingerprints), for example in an
-    /// earlier process. Calls to a tool that is missing from `known`, or whose definition differs from the one in
-    /// `known`, require approval, even if the tool is allowed.
+    /// Sets the accepted tool definitions. `known` is a value that [`fingerprints`](Self::fingerprints) returned, for
+    /// example in an earlier process. If a tool is missing from `known`, or its definition differs from the definition
+    /// in `known`, calls to the tool require approval, even if the tool is allowed.
     pub fn with_fingerprints(self, known: &BTreeMap<String, String>) -> Self {
         let parsed = known.iter().filter_map(|(name, fingerprint)| {
             Some((name.clone(), u128::from_str_radix(fingerprint, 16).ok()?))
@@ -287,8 +289,8 @@ impl Client {
 
     /// Lists the server's tools and returns them as a toolkit.
     ///
-    /// An agent with this toolkit keeps the returned definitions. If a tool's definition changes later, calls to the
-    /// tool do not run. For tools that may change, use [`Agent::with_tool_source`](crate::Agent::with_tool_source).
+    /// An agent that uses the returned toolkit keeps these definitions. If a tool's definition changes later, calls to
+    /// the tool do not run. For tools that may change, use [`Agent::with_tool_source`](crate::Agent::with_tool_source).
     ///
     /// # Errors
     ///
@@ -296,10 +298,10 @@ impl Client {
     ///
     /// - [`Connect`](ErrorKind::Connect) if the process or the address cannot be reached or the connection breaks, and
     ///   [`Timeout`](ErrorKind::Timeout) if the connection is not ready in time.
-    /// - [`Auth`](ErrorKind::Auth) if the server rejects the authorization, or requires an authorization.
+    /// - [`Auth`](ErrorKind::Auth) if the server rejects the authorization, or requires authorization.
     /// - [`Unsupported`](ErrorKind::Unsupported) if the server uses another version of the protocol, and
     ///   [`Protocol`](ErrorKind::Protocol) if the server violates the protocol.
-    /// - [`TooLarge`](ErrorKind::TooLarge) if the server lists more than the [limits](Limits) allow.
+    /// - [`TooLarge`](ErrorKind::TooLarge) if the server's list exceeds the [limits](Limits).
     /// - [`InvalidRequest`](ErrorKind::InvalidRequest) if a key would be sent over plain HTTP.
     pub async fn toolkit(&self) -> Result<Toolkit, Error> {
         Ok(Toolkit::new(self.list().await?.tools.iter().cloned()))
@@ -324,8 +326,8 @@ impl Client {
     /// # Errors
     ///
     /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the server does not have the tool, and the errors listed for
-    /// [`toolkit`](Self::toolkit). A call that fails after it has started does not return an error, but an output that
-    /// describes the failure.
+    /// [`toolkit`](Self::toolkit). If the call fails after it has started, this method does not return an error.
+    /// Instead, the output describes the failure.
     pub async fn call_tool(&self, tool: &str, arguments: Value) -> Result<ToolOutput, Error> {
         let listing = self.shared.listing().await?;
         let known = listing.tools.iter().find(|known| known.original_name == tool);
@@ -351,30 +353,30 @@ impl Client {
         }))
     }
 
-    /// Returns notes on the last listing: which tools were left out and why, and which definitions have changed.
-    /// Returns an empty list before the first listing.
+    /// Returns notes about the most recent tool listing: which tools were left out and why, and which definitions have
+    /// changed. Returns an empty list if the tools have not been listed yet.
     pub fn notes(&self) -> Vec<String> {
         let built = lock_ignoring_poison(&self.view.built);
         built.as_ref().map_or_else(Vec::new, |built| built.notes.to_vec())
     }
 
-    /// Returns the server's description of itself. Connects to the server first if necessary.
+    /// Returns the server's description of itself, and connects to the server first if necessary.
     ///
     /// # Errors
     ///
-    /// The errors of [`toolkit`](Self::toolkit).
+    /// Returns the same errors as [`toolkit`](Self::toolkit).
     pub async fn server_info(&self) -> Result<ServerInfo, Error> {
         Ok(self.shared.connection().await?.info.clone())
     }
 
     /// Returns the fingerprints of the accepted tool definitions, keyed by the server's own tool names. Store the
-    /// fingerprints to pass them to [`with_fingerprints`](Self::with_fingerprints) later. The accepted definition of a
-    /// tool is the first definition that was listed, or the definition at the time of the last approved call. Lists the
-    /// tools first if necessary.
+    /// fingerprints to pass them to [`with_fingerprints`](Self::with_fingerprints) later. A tool's accepted definition
+    /// is the first definition that the server listed, or the definition at the time of the last approved call to the
+    /// tool. If necessary, this method lists the tools first.
     ///
     /// # Errors
     ///
-    /// The errors of [`toolkit`](Self::toolkit).
+    /// Returns the same errors as [`toolkit`](Self::toolkit).
     pub async fn fingerprints(&self) -> Result<BTreeMap<String, String>, Error> {
         self.shared.listing().await?;
         let accepted = self.shared.accepted();
@@ -382,14 +384,14 @@ impl Client {
         Ok(accepted.by_name.into_iter().map(as_text).collect())
     }
 
-    /// Returns the end of the server process's standard error, limited to [`Limits::stderr_bytes`]. Returns `None` if
-    /// the server is not a process.
+    /// Returns the last [`Limits::stderr_bytes`] bytes of the server process's standard error. Returns `None` if the
+    /// client did not start the server as a process.
     pub fn stderr(&self) -> Option<String> {
         self.shared.last_connection()?.stderr()
     }
 
-    /// Closes the connection, and waits until the server's process and its process group are gone. Calls that are in
-    /// progress fail. The next use of the client reconnects.
+    /// Closes the connection, and waits until the server's process and its process group are gone. Calls in progress
+    /// fail. The next use of the client reconnects.
     pub async fn close(&self) {
         self.shared.close().await;
     }
@@ -403,7 +405,7 @@ impl Client {
         MediaRules { parts: *media, max_bytes: limits.media_bytes }
     }
 
-    /// Returns the tools of this view. The tools are built once for each listing.
+    /// Returns the tools in this view. The tools are built once for each listing.
     async fn list(&self) -> Result<BuiltTools, Error> {
         let listing = self.shared.listing().await?;
         let accepted_revision = self.shared.accepted_revision();
@@ -488,9 +490,9 @@ impl Client {
     }
 }
 
-/// Lists the tools before each request in a run. After the server has reported a change, or after a reconnect, all
-/// tools are listed again. If listing the tools again fails, the run keeps the last tool list and adds a note about the
-/// failure.
+/// Lists the tools before each request in a run. The full list is fetched again only after the server has reported a
+/// change or the client has reconnected. If fetching the list again fails, the run keeps the previous list and adds a
+/// note about the failure.
 impl ToolSource for Client {
     fn name(&self) -> &str {
         self.name()

@@ -8,8 +8,8 @@ use std::process::Stdio;
 
 use crate::http::{Secret, is_secret_name};
 
-/// The variables that each server inherits from this process, in addition to `LC_*`. The variables are sufficient to
-/// find programs, the user's folders and the time zone, and contain no keys.
+/// The variables that each server inherits from this process, in addition to `LC_*`. With these variables, a server can
+/// find programs, the user's folders and the time zone. The variables contain no keys.
 #[cfg(not(windows))]
 const INHERITED_VARIABLES: &[&str] =
     &["HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"];
@@ -35,9 +35,9 @@ const INHERITED_VARIABLES: &[&str] = &[
 
 /// The command that starts an MCP server, which communicates over its standard input and output.
 ///
-/// The server's environment contains only `PATH`, `HOME` and similar variables, and the variables that are named with
-/// [`env`](Self::env) and [`inherit_env`](Self::inherit_env). API keys for model providers in this process's
-/// environment are not passed to a server unless their variables are named.
+/// The server's environment contains only `PATH`, `HOME` and similar variables, and the variables that you name with
+/// [`env`](Self::env) and [`inherit_env`](Self::inherit_env). If this process's environment contains API keys for model
+/// providers, the server does not receive the keys unless you name their variables.
 ///
 /// ```
 /// use turnstream::mcp::ServerCommand;
@@ -56,7 +56,7 @@ pub struct ServerCommand {
 }
 
 impl ServerCommand {
-    /// Creates a command without arguments. The program is searched for in `PATH`.
+    /// Creates a command that runs `program` without arguments. The program is looked up in `PATH`.
     pub fn new(program: impl AsRef<OsStr>) -> Self {
         Self {
             program: program.as_ref().to_owned(),
@@ -67,13 +67,13 @@ impl ServerCommand {
         }
     }
 
-    /// Adds an argument, which is passed to the program unchanged, without a shell.
+    /// Adds an argument. The program receives the argument unchanged, without a shell.
     pub fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
         self.args.push(arg.as_ref().to_owned());
         self
     }
 
-    /// Adds arguments, which are passed to the program unchanged, without a shell.
+    /// Adds arguments. The program receives the arguments unchanged, without a shell.
     pub fn args<T: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = T>) -> Self {
         self.args.extend(args.into_iter().map(|arg| arg.as_ref().to_owned()));
         self
@@ -107,8 +107,8 @@ impl ServerCommand {
         self.args.iter().map(|arg| arg.to_string_lossy().into_owned())
     }
 
-    /// Returns the values to mask in messages: the values of the named variables, and of arguments whose names suggest
-    /// a key, such as `--api-key` or `--token=…`.
+    /// Returns the values to mask in messages: the named variables' values, and the values of arguments whose names
+    /// suggest a key, such as `--api-key` or `--token=…`.
     pub(super) fn secrets(&self) -> Vec<Secret> {
         let is_long = |value: &String| value.len() >= 8;
         let granted = self.granted_env().map(|(_, value)| value.to_string_lossy().into_owned());

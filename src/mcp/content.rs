@@ -13,8 +13,8 @@ use crate::tool::ToolOutput;
 /// The image types that every provider that supports images accepts.
 const IMAGE_TYPES: &[&str] = &["image/gif", "image/jpeg", "image/png", "image/webp"];
 
-/// Whether media in a server's results is sent to the model. Images in the GIF, JPEG, PNG and WebP
-/// formats are always sent, because every provider that supports images accepts them.
+/// Determines whether media in a server's results is sent to the model. Images in the GIF, JPEG,
+/// PNG and WebP formats are always sent, because every provider that supports images accepts them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MediaParts {
@@ -34,7 +34,7 @@ pub(super) struct MediaRules {
     pub(super) max_bytes: usize,
 }
 
-/// Converts a call's result to the form that the model reads.
+/// Converts a call's result to the output that is sent to the model.
 pub(super) fn tool_output(result: &Value, media: MediaRules) -> ToolOutput {
     let blocks = result["content"].as_array().map_or(&[][..], Vec::as_slice);
     let mut parts: Vec<Part> = blocks.iter().flat_map(|block| parts_of(block, media)).collect();
@@ -55,7 +55,7 @@ pub(super) fn tool_output(result: &Value, media: MediaRules) -> ToolOutput {
     }
 }
 
-/// Creates content from parts, and joins consecutive texts with line feeds.
+/// Creates content from parts. Consecutive text parts are joined with line feeds.
 pub(super) fn content_of(parts: Vec<Part>) -> Content {
     let mut joined: Vec<Part> = Vec::with_capacity(parts.len());
     for part in parts {
@@ -73,8 +73,8 @@ pub(super) fn content_of(parts: Vec<Part>) -> Content {
     }
 }
 
-/// Returns the parts of one content block. A block of an unknown kind is converted to its JSON
-/// text.
+/// Converts a content block to parts. A block of an unknown kind becomes a text part that contains
+/// the block's JSON.
 pub(super) fn parts_of(block: &Value, media: MediaRules) -> Vec<Part> {
     let text = |field: &str| block[field].as_str();
     let part = match (text("type"), text("data"), text("text")) {
@@ -90,7 +90,7 @@ pub(super) fn parts_of(block: &Value, media: MediaRules) -> Vec<Part> {
     vec![part]
 }
 
-/// Returns the parts of a resource's contents.
+/// Converts a resource's contents to parts.
 pub(super) fn resource_parts(resource: &Value, media: MediaRules) -> Vec<Part> {
     let uri = resource["uri"].as_str().unwrap_or("a resource");
     if let Some(text) = resource["text"].as_str() {

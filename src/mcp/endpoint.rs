@@ -13,7 +13,7 @@ use crate::http::{self, Credential, Header, HttpClient, Secret, is_secret_name, 
 use crate::lock::lock_ignoring_poison;
 use crate::mcp::ServerCommand;
 
-/// Where a server is reached: a process on this machine, a pair of streams, or an address.
+/// The way to reach a server: a process on this machine, a pair of streams, or an address.
 #[derive(Clone)]
 pub(super) enum Endpoint {
     Stdio(ServerCommand),
@@ -21,7 +21,8 @@ pub(super) enum Endpoint {
     Http(Arc<HttpEndpoint>),
 }
 
-/// The streams that carry a server's messages: first from the server, then to the server.
+/// The streams for a connection: the first carries messages from the server, and the second carries
+/// messages to the server.
 pub(super) type Streams = (Box<dyn AsyncRead + Send + Unpin>, Box<dyn AsyncWrite + Send + Unpin>);
 
 pub(super) type OpenStreams = dyn Fn() -> BoxFuture<'static, io::Result<Streams>> + Send + Sync;
@@ -86,7 +87,7 @@ impl HttpEndpoint {
         })
     }
 
-    /// Remembers the secrets in an authorized request, which messages must not contain.
+    /// Remembers the secrets in an authorized request, so that they can be masked in messages.
     pub(super) fn remember_secrets(&self, secrets: &[Secret]) {
         let mut sent = lock_ignoring_poison(&self.sent_secrets);
         for secret in secrets {

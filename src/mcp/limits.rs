@@ -1,8 +1,8 @@
-//! Limits on the bytes, pages and time that a server may use.
+//! Limits on the data that a server may send and on its response times.
 
 use std::time::Duration;
 
-/// Limits on the bytes and pages that a server may send, and on the time that it may take.
+/// Sets how much data a server may send and how long it may take to respond.
 ///
 /// | limit | default | if it is exceeded |
 /// |---|---|---|
@@ -12,7 +12,7 @@ use std::time::Duration;
 /// | [`schema_bytes`](Self::schema_bytes) | 1 MiB | listing fails with `TooLarge` |
 /// | [`media_bytes`](Self::media_bytes) | 5 MiB | the image or file is replaced by its type and size |
 /// | [`stderr_bytes`](Self::stderr_bytes) | 64 KiB | the oldest bytes are dropped |
-/// | [`start`](Self::start) | 30 s | connecting fails with [`Timeout`](crate::ErrorKind::Timeout); the process ends |
+/// | [`start`](Self::start) | 30 s | connecting fails with [`Timeout`](crate::ErrorKind::Timeout); the process is ended |
 /// | [`request`](Self::request) | 60 s | the request, such as a page of a list, fails with `Timeout` |
 /// | [`call`](Self::call) | 60 s | the call is cancelled, and its result is an error |
 /// | [`call_total`](Self::call_total) | 10 min | the call is cancelled, and its result reports a time-out |
@@ -20,7 +20,7 @@ use std::time::Duration;
 /// | [`input_rounds`](Self::input_rounds) | 10 | the call's result is an error |
 /// | [`close`](Self::close) | 3 s | processes that are still running are killed |
 ///
-/// The text of a result is clipped like the result of any other tool; see
+/// The text in a result is shortened in the same way as the results from other tools; see
 /// [`Toolkit::with_max_result_bytes`](crate::Toolkit::with_max_result_bytes).
 ///
 /// ```
@@ -32,28 +32,28 @@ use std::time::Duration;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The maximum size of a message in bytes. A message is a line on standard output, or, over HTTP, an event or a
-    /// body.
+    /// The maximum size of a message in bytes. A message is a line from standard output or, over HTTP, an event or a
+    /// response body.
     pub message_bytes: usize,
     /// The maximum number of tools that a server may list.
     pub tools: usize,
     /// The maximum number of pages in a list.
     pub pages: usize,
-    /// The maximum total size in bytes of all tools' schemas and descriptions.
+    /// The maximum total size of all tools' schemas and descriptions in bytes.
     pub schema_bytes: usize,
-    /// The maximum size in bytes of each image or file in a result.
+    /// The maximum size of each image or file in a result, in bytes.
     pub media_bytes: usize,
     /// The maximum number of bytes to keep from the server's standard error. The newest bytes are kept.
     pub stderr_bytes: usize,
     /// The maximum time from starting a process, or sending a first request, until the connection is ready. This time
     /// includes the attempt to use the newer version of the protocol and, if that attempt fails, the attempt to use the
-    /// older version. An agent also limits the time for listing its sources' tools, with
-    /// [`with_tool_source_timeout`](crate::Agent::with_tool_source_timeout). Raise both limits for a slow server.
+    /// older version. An agent also has its own time limit for listing tools, set with
+    /// [`with_tool_source_timeout`](crate::Agent::with_tool_source_timeout). For a slow server, raise both limits.
     pub start: Duration,
     /// The maximum time to wait for the answer to a request that is not a tool call.
     pub request: Duration,
-    /// The maximum time that a call may go without an answer or progress. The timer is paused while the server waits
-    /// for the answer to a question.
+    /// The maximum time that a call may go without an answer or progress. This time does not include the time during
+    /// which the server waits for the answer to a question.
     pub call: Duration,
     /// The maximum total duration of a call, including the time spent on its questions.
     pub call_total: Duration,

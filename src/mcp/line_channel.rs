@@ -29,12 +29,12 @@ const LAST_LINES_TIMEOUT: Duration = Duration::from_millis(100);
 /// Violations found in a server's output.
 #[derive(Debug, Default)]
 pub(super) struct OutputReport {
-    /// The size limit in bytes, if a line exceeded it and so ended the stream.
+    /// The size limit in bytes, set if a line exceeded the limit and thereby ended the stream.
     pub(super) oversized_line: OnceLock<usize>,
     /// The beginning of the first line that was not a JSON object.
     pub(super) noise: OnceLock<String>,
-    /// The number of bytes that the server did not read, if the number exceeded the limit and so
-    /// ended the stream.
+    /// The number of bytes that the server did not read, set if this number exceeded the limit and
+    /// thereby ended the stream.
     pub(super) unread_bytes: OnceLock<usize>,
 }
 
@@ -55,8 +55,8 @@ struct QueuedLines {
 }
 
 impl SendQueue {
-    /// Adds a line, given without a line feed, to the queue. The line is written while the channel
-    /// is polled.
+    /// Adds a line to the queue. `line` must not end with a line feed. Polling the channel writes
+    /// the queued lines.
     pub(super) fn push(&self, mut line: Vec<u8>) {
         line.push(b'\n');
         let mut queued = lock_ignoring_poison(&self.0.lines);
@@ -180,7 +180,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> LineChannel<R, W> {
         let mut line = std::mem::replace(&mut self.buffer, rest);
         self.scanned = 0;
         if line.len() > self.max_bytes.saturating_add(1) {
-            // The whole line arrived in one read, with its line feed.
+            // One read returned the whole line, including its line feed.
             let _ = self.report.oversized_line.set(self.max_bytes);
             self.is_broken = true;
             return None;
@@ -189,7 +189,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> LineChannel<R, W> {
         Some(line)
     }
 
-    /// Returns whether a line begins like a message. If it does not, its beginning is stored in the
+    /// Returns whether a line begins like a message. Otherwise, stores the line's beginning in the
     /// report.
     fn is_message(&self, line: &[u8]) -> bool {
         match line.trim_ascii_start() {

@@ -15,7 +15,8 @@ use crate::request::ToolSpec;
 /// The maximum length of a note about a tool that was left out.
 const MAX_NOTE_BYTES: usize = 300;
 
-/// The maximum number of nodes in a schema, counting each reference as the nodes of its target.
+/// The maximum number of nodes in a schema. For each reference, the nodes in its target are
+/// counted.
 const MAX_EXPANDED_NODES: u64 = 100_000;
 
 /// A server's tools, in the order in which the server listed them.
@@ -33,7 +34,7 @@ pub(super) struct Listing {
 pub(super) struct ListedTool {
     /// The server's own name for the tool.
     pub(super) original_name: String,
-    /// The tool's definition as it is sent to the model.
+    /// The tool definition that is sent to the model.
     pub(super) spec: ToolSpec,
     /// Whether the server declares that the tool changes nothing.
     pub(super) is_read_only: bool,
@@ -47,7 +48,7 @@ impl Listing {
     /// # Errors
     ///
     /// [`TooLarge`](ErrorKind::TooLarge) if a limit is exceeded, [`Protocol`](ErrorKind::Protocol)
-    /// if an answer is not a list, and the errors of the connection.
+    /// if an answer is not a list, and any error from the connection.
     pub(super) async fn fetch(
         connection: &Connection,
         server: &str,
@@ -102,7 +103,7 @@ pub(super) fn next_cursor(page: &Value) -> Option<String> {
     page["nextCursor"].as_str().map(str::to_owned)
 }
 
-/// Tracks the remaining limits while the pages of a list are fetched.
+/// Tracks how much of the limits remains while a list's pages are fetched.
 pub(super) struct ListBudget<'a> {
     server: &'a str,
     /// The name of the field that contains the list.
@@ -192,7 +193,7 @@ fn checked_schema(schema: &Map<String, Value>) -> Result<Value, String> {
     }
 }
 
-/// Counts the nodes in a schema, counting each reference as the nodes of its target.
+/// Counts the nodes in a schema. For each reference, the nodes in its target are counted.
 struct ExpandedSize<'a> {
     schema: &'a Value,
     /// The size of each reference's target. The size is 0 while the target is being counted, so
@@ -244,8 +245,8 @@ fn remote_reference(schema: &Value) -> Option<&str> {
     }
 }
 
-/// Returns a hash of everything about a tool that a model and an approver see. The hash is
-/// collision-resistant, so that a server cannot find another definition with the same hash.
+/// Returns a hash of all information about a tool that a model or an approver sees. The hash is
+/// collision-resistant, so a server cannot find another definition with the same hash.
 fn fingerprint(original_name: &str, spec: &ToolSpec, annotations: &Value) -> u128 {
     let mut hash = Sha256::new();
     let hints = annotations.to_string();

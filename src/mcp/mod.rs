@@ -1,15 +1,15 @@
 //! Connects to MCP servers and offers their tools to agents.
 //!
-//! The Model Context Protocol lets a program offer tools, resources and prompts to any client. A [`Client`] starts an
-//! MCP server as a process or connects to one over HTTP. You can give the server's tools to an agent
-//! ([`Agent::with_tool_source`](crate::Agent::with_tool_source)) or put them into a [`Toolkit`](crate::Toolkit).
+//! The Model Context Protocol lets a program offer tools, resources and prompts to any client. A [`Client`] either
+//! starts an MCP server as a process or connects to a server over HTTP. You can give the server's tools to an agent
+//! ([`Agent::with_tool_source`](crate::Agent::with_tool_source)) or put the tools into a [`Toolkit`](crate::Toolkit).
 //!
 //! # Supported servers
 //!
-//! The protocol changed in 2026. Servers up to version 2025-11-25 start with a handshake and may send their own
-//! requests; from 2026-07-28 each request is self-contained. A client supports both generations and detects which one
-//! the server uses; [`ServerInfo::era`] reports the result. The supported transports are standard input and output, and
-//! streamable HTTP.
+//! The protocol changed in 2026. Up to version 2025-11-25, a connection starts with a handshake, and the server may
+//! send its own requests. Since version 2026-07-28, each request is self-contained. A client supports both generations
+//! of the protocol and detects which generation the server uses; [`ServerInfo::era`] reports the result. The supported
+//! transports are standard input and output, and streamable HTTP.
 //!
 //! # Mapping of the protocol
 //!
@@ -18,7 +18,7 @@
 //! | `tools/list` | one [`Tool`](crate::Tool) for each entry, named `{server}__{tool}`, in the server's order |
 //! | `inputSchema` | [`ToolSpec::parameters`], unchanged; arguments that do not match are not sent |
 //! | `readOnlyHint` | calls may run concurrently; without it a call runs [alone](crate::Tool::exclusive) |
-//! | `notifications/progress` | [`ToolEvent::Progress`]; a slow consumer gets only the newest |
+//! | `notifications/progress` | [`ToolEvent::Progress`]; a slow consumer receives only the newest event |
 //! | text, images, resources | the result's parts |
 //! | `structuredContent` | JSON text, if the result contains no other text |
 //! | `isError`, an error, a broken connection | a result that reports the failure to the model |
@@ -37,12 +37,12 @@
 //! # Tasks and limits
 //!
 //! The protocol's official SDK spawns its own tasks on the tokio runtime. The SDK's tasks belong to the client's
-//! connection. Once a run is dropped, no data for it is delivered. [`Limits`] bounds the bytes and the time that a
-//! server may use.
+//! connection. Once a run is dropped, no data for it is delivered. [`Limits`] sets how much data a server may send and
+//! how long it may take to respond.
 //!
 //! # Many tools
 //!
-//! The schemas of hundreds of tools can fill most of a model's context. With the feature `tool-search`,
+//! Schemas for hundreds of tools can fill most of a model's context. With the feature `tool-search`,
 //! `Toolkit::searchable` shows the model two search tools instead of all tools, including those from servers:
 //!
 //! ```

@@ -17,16 +17,17 @@ use crate::mcp::limits::Limits;
 /// The time after which a process group that was sent `SIGTERM` is killed.
 const TERMINATE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The time to wait until a killed group is gone, or only waits to be reaped by its parent.
+/// The maximum time to wait until a killed group is gone. Processes whose parent has not reaped
+/// them yet are still part of the group.
 const KILL_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How often to check whether a killed group is gone, and how many times at most.
+/// The interval between checks whether a killed group is gone, and the maximum number of checks.
 #[cfg(unix)]
 const EMPTY_CHECK_INTERVAL: Duration = Duration::from_millis(2);
 #[cfg(unix)]
 const MAX_EMPTY_CHECKS: u32 = 100;
 
-/// The maximum number of bytes from the standard error to show in a message.
+/// The maximum number of bytes of standard error output to show in a message.
 const MAX_SHOWN_STDERR: usize = 400;
 
 /// A server's process, supervised by a task on the runtime in which it was started. Dropping this
@@ -41,7 +42,7 @@ pub(super) struct ServerProcess {
     exited: watch::Receiver<()>,
     /// Closed once the process and its group are gone.
     ended: watch::Receiver<()>,
-    /// The process group, which is killed directly if no task can kill it.
+    /// The process group. If no task can kill the group, it is killed directly.
     group: ProcessGroup,
     /// The maximum total time for ending the process and its group.
     closing_limit: Duration,
@@ -88,8 +89,8 @@ impl ServerProcess {
         Ok((process, stdout, stdin))
     }
 
-    /// Asks the supervising task to let the process exit. The process's standard input is already
-    /// closed, or is about to be closed.
+    /// Asks the supervising task to let the process exit. The caller must have closed the process's
+    /// standard input, or be about to close it.
     pub(super) fn stop(&self) {
         drop(lock_ignoring_poison(&self.stop).take());
     }
@@ -121,8 +122,8 @@ impl ProcessReport {
         String::from_utf8_lossy(kept.make_contiguous()).into_owned()
     }
 
-    /// Returns the exit status and the last output, for use in a message. The string is empty if
-    /// neither is known.
+    /// Returns the process's exit status and last output, for use in a message. Returns an empty
+    /// string if neither is known.
     pub(super) fn describe(&self) -> String {
         let status = *lock_ignoring_poison(&self.exit_status);
         let status = status.map(|status| format!("; the process ended ({status})"));
@@ -223,8 +224,8 @@ impl ProcessGroup {
         self.send(rustix::process::Signal::KILL);
     }
 
-    /// Waits until the group is empty. A process that has ended but was not reaped by its new
-    /// parent is still part of the group, so the wait has a time limit.
+    /// Waits until the group is empty. The wait has a time limit, because a process that has ended
+    /// is part of the group until its new parent reaps it.
     async fn wait_empty(self) {
         let Some(leader) = self.leader else { return };
         let mut checks = 0;

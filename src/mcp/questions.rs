@@ -38,8 +38,8 @@ pub enum ElicitationForm {
 /// The user's answer to an [`Elicitation`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum ElicitationAnswer {
-    /// The user accepts. The value is an object that matches the form, or `null` for an address.
-    /// Missing fields are filled with the form's default values.
+    /// The user accepts. The value is an object that matches the form, or `null` if the server
+    /// asked the user to open an address. Missing fields are set to the form's default values.
     Accept(Value),
     /// The user declines to answer.
     Decline,
@@ -50,8 +50,8 @@ pub enum ElicitationAnswer {
 pub(super) type ElicitationFn =
     dyn Fn(Elicitation) -> BoxFuture<'static, ElicitationAnswer> + Send + Sync;
 
-/// The functions that answer a server's requests. If there is no function for a request,
-/// elicitation is declined, and any other request gets an error.
+/// The functions that answer a server's requests. Without a function, elicitation is declined, and
+/// any other request is answered with an error.
 #[derive(Clone, Default)]
 pub(super) struct Answerers {
     pub(super) elicitation: Option<Arc<ElicitationFn>>,
@@ -82,7 +82,7 @@ impl Answerers {
         Some(json!({ "roots": roots }))
     }
 
-    /// Asks the user a server's question. The question is declined if there is no hook, or if the
+    /// Shows a server's question to the user. The question is declined if no hook is set, or if the
     /// hook panics.
     pub(super) fn ask_user(&self, server: &str, params: &Value) -> BoxFuture<'static, Value> {
         let Some(hook) = self.elicitation.clone() else {
@@ -194,7 +194,7 @@ fn file_name(folder: &Path) -> String {
     folder.file_name().unwrap_or(folder.as_os_str()).to_string_lossy().into_owned()
 }
 
-/// Returns a folder's `file` URL.
+/// Returns the `file` URL for a folder.
 fn file_url(folder: &Path) -> String {
     let absolute = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
     reqwest::Url::from_directory_path(&absolute)

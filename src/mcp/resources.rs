@@ -11,13 +11,13 @@ use crate::mcp::call::{answer_questions, question_count, repeated};
 use crate::mcp::content::{content_of, parts_of, resource_parts};
 use crate::mcp::listing::{ListBudget, next_cursor, page_params};
 
-/// A resource that a server offers, or a template for such resources.
+/// A resource that a server offers, or a template for resource addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Resource {
     /// The resource's address. The address of a [template](Client::resource_templates) contains
     /// names in braces, such as `file:///{path}`. The address of a [resource](Client::resources)
-    /// can be read unchanged.
+    /// can be passed to [`read_resource`](Client::read_resource) unchanged.
     pub uri: String,
     /// The resource's name.
     pub name: String,
@@ -57,7 +57,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The errors of [`toolkit`](Self::toolkit).
+    /// Returns the same errors as [`toolkit`](Self::toolkit).
     pub async fn resources(&self) -> Result<Vec<Resource>, Error> {
         self.list_all(
             "resources/list",
@@ -68,11 +68,11 @@ impl Client {
         .await
     }
 
-    /// Lists the server's templates for resource addresses. Each template contains names in braces.
+    /// Lists the server's resource templates. Each template's address contains names in braces.
     ///
     /// # Errors
     ///
-    /// The errors of [`toolkit`](Self::toolkit).
+    /// Returns the same errors as [`toolkit`](Self::toolkit).
     pub async fn resource_templates(&self) -> Result<Vec<Resource>, Error> {
         let method = "resources/templates/list";
         self.list_all(
@@ -90,8 +90,8 @@ impl Client {
     /// # Errors
     ///
     /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the server has no such resource,
-    /// [`Unsupported`](ErrorKind::Unsupported) if the server requests a model before it answers,
-    /// and the errors of [`toolkit`](Self::toolkit).
+    /// [`Unsupported`](ErrorKind::Unsupported) if the server requests a model before it answers, or
+    /// any error that [`toolkit`](Self::toolkit) returns.
     pub async fn read_resource(&self, uri: &str) -> Result<Content, Error> {
         let params = Map::from_iter([("uri".to_owned(), uri.into())]);
         let read = self.request_with_input("resources/read", params).await?;
@@ -104,19 +104,19 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The errors of [`toolkit`](Self::toolkit).
+    /// Returns the same errors as [`toolkit`](Self::toolkit).
     pub async fn prompts(&self) -> Result<Vec<Prompt>, Error> {
         self.list_all("prompts/list", "prompts", |info| info.has_prompts, Prompt::from_json).await
     }
 
-    /// Gets a prompt with these arguments, and returns it as a list of items that can [start a
-    /// run](crate::Agent::run). Dropping the future cancels the request.
+    /// Requests a prompt with these arguments, and returns the prompt as a list of items that can
+    /// [start a run](crate::Agent::run). Dropping the future cancels the request.
     ///
     /// # Errors
     ///
     /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the server has no such prompt or an
     /// argument is missing, [`Unsupported`](ErrorKind::Unsupported) if the server requests a model
-    /// before it answers, and the errors of [`toolkit`](Self::toolkit).
+    /// before it answers, or any error that [`toolkit`](Self::toolkit) returns.
     pub async fn prompt(
         &self,
         name: &str,

@@ -2,8 +2,8 @@
 //! types.
 //!
 //! rmcp spawns its own tasks on the runtime in which a connection was created. The tasks belong to
-//! the connection, never to a run. The tasks pass messages for a call on through [`ActiveCalls`],
-//! which keeps no messages for dropped calls.
+//! the connection, never to a run. The tasks pass a call's messages on through [`ActiveCalls`],
+//! which does not keep messages for dropped calls.
 
 use std::collections::{HashMap, HashSet};
 use std::error::Error as StdError;
@@ -53,8 +53,8 @@ use crate::mcp::{Era, Limits, ServerInfo};
 /// The newest protocol version that this crate was tested with.
 const NEWEST_VERSION: ProtocolVersion = ProtocolVersion::V_2026_07_28;
 
-/// The maximum time to wait for the answer to `server/discover`. After 10 seconds, rmcp would send
-/// `initialize` on the same connection, but a server that does not respond needs a fresh
+/// The maximum time to wait for the answer to `server/discover`. A server that does not respond
+/// needs a new connection, but after 10 seconds rmcp would send `initialize` on the same
 /// connection.
 const MAX_PROBE: Duration = Duration::from_secs(9);
 
@@ -62,7 +62,7 @@ const MAX_PROBE: Duration = Duration::from_secs(9);
 /// the exit status.
 const EXIT_STATUS_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// The first and the maximum delay before subscribing to list changes again.
+/// The initial delay and the maximum delay before subscribing to list changes again.
 const RESUBSCRIBE_BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
 
 /// The settings for a connection.
@@ -78,8 +78,8 @@ pub(super) struct ConnectionSettings {
     pub(super) roots: Option<Value>,
 }
 
-/// An open connection to a server. Dropping the value closes the connection, and kills the server's
-/// process if it does not exit.
+/// An open connection to a server. Dropping the connection closes it, and kills the server's
+/// process if the process does not exit.
 pub(super) struct Connection {
     pub(super) info: ServerInfo,
     peer: Peer<RoleClient>,
@@ -103,7 +103,7 @@ struct ErrorContext {
     output: Arc<OutputReport>,
 }
 
-/// How to start a connection.
+/// The way to start a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lifecycle {
     /// Sends `server/discover`, and then `initialize` if the server answers with an error.
@@ -251,7 +251,7 @@ impl Connection {
         !has_ended && !self.peer.is_transport_closed()
     }
 
-    /// Returns the tools' revision, which increases with each change that the server reports.
+    /// Returns the tool list's revision, which increases with each change that the server reports.
     pub(super) fn tools_revision(&self) -> u64 {
         self.tools_revision.load(Ordering::Acquire)
     }
@@ -293,8 +293,8 @@ impl Connection {
         }
     }
 
-    /// Sends a request. Dropping the returned value before the answer has arrived cancels the
-    /// request on the server.
+    /// Sends a request. Dropping the returned `PendingRequest` before the answer has arrived
+    /// cancels the request on the server.
     pub(super) async fn send(
         &self,
         method: &str,
@@ -368,12 +368,12 @@ pub(super) enum CallUpdate {
     Answered(Result<Value, RequestFailure>),
 }
 
-/// The reason why a request got no answer.
+/// The reason why a request received no answer.
 pub(super) struct RequestFailure(ServiceError);
 
 impl PendingRequest {
     /// Polls for the next update. Progress and questions are returned before the answer. After the
-    /// answer was returned, every poll is pending.
+    /// answer has been returned, every poll returns `Pending`.
     pub(super) fn poll_update(&mut self, cx: &mut Context<'_>) -> Poll<CallUpdate> {
         if let Some(call) = &self.call
             && let Poll::Ready(arrived) = call.poll_arrived(cx)
@@ -456,15 +456,16 @@ impl StdError for Refusal {}
 ///
 /// rmcp's own transport is not used, for three reasons:
 ///
-/// - This transport queues a message when rmcp passes it on, so that a cancellation never overtakes
-///   its request.
+/// - This transport queues each message as soon as rmcp passes the message on, so a cancellation
+///   never overtakes the request that it cancels.
 /// - A server that does not read cannot make the queue grow without limit.
-/// - Results keep their original JSON, while rmcp guesses the kind of a result from its fields.
+/// - Results keep their original JSON, whereas rmcp guesses the kind of a result from its fields.
 struct LineTransport<R, W> {
     /// The channel, or `None` after the transport was closed.
     channel: Option<LineChannel<R, W>>,
     queue: SendQueue,
-    /// The ids of requests that rmcp itself sent and whose results rmcp reads.
+    /// The ids of the requests that rmcp itself sent. rmcp also reads the results of these
+    /// requests.
     own_requests: HashSet<String>,
 }
 
@@ -563,7 +564,7 @@ fn server_info(peer: &Peer<RoleClient>) -> ServerInfo {
 }
 
 /// Listens for changes to the tool list until the connection is closed. The connection owns the
-/// task that runs this future, and ends the task.
+/// task that runs this future, and ends that task when the connection closes.
 async fn subscribe_to_tool_changes(peer: Peer<RoleClient>, revision: Arc<AtomicU64>) {
     let filter: Result<SubscriptionFilter, _> =
         serde_json::from_value(json!({ "toolsListChanged": true }));
@@ -584,7 +585,7 @@ async fn subscribe_to_tool_changes(peer: Peer<RoleClient>, revision: Arc<AtomicU
     }
 }
 
-/// The client's side of the protocol, with the methods that rmcp calls.
+/// The client's side of the protocol. rmcp calls the methods of this type.
 struct Handler {
     config: ClientConfig,
     roots: Option<Value>,
@@ -710,7 +711,7 @@ impl Service<RoleClient> for Handler {
 }
 
 impl ErrorContext {
-    /// Masks keys in a string: the keys in the settings, and the tokens that were sent.
+    /// Masks the keys from the settings, and the tokens that were sent, in a string.
     fn mask(&self, text: &str) -> String {
         mask_secrets(&self.endpoint.secrets(), text)
     }
@@ -775,8 +776,8 @@ impl ErrorContext {
         Error::new(kind, message).with_source(Refusal { code: error.code.0 })
     }
 
-    /// Returns the error for a closed connection: either the server has violated a limit, or it has
-    /// ended.
+    /// Returns the error for a closed connection. The error tells whether the server violated a
+    /// limit or ended.
     async fn on_closed(&self) -> Error {
         let server = &self.server;
         if let Some(limit) = self.output.oversized_line.get() {
@@ -892,7 +893,7 @@ impl ErrorContext {
     }
 }
 
-/// Marks an error from the HTTP transport.
+/// Marks an error as an error from the HTTP transport.
 #[derive(Debug)]
 struct HttpFailure;
 
@@ -910,7 +911,8 @@ fn shortened(text: &str) -> String {
     crate::item::truncate_middle(text.to_owned(), MAX_TEXT)
 }
 
-/// A connection's HTTP client: rmcp's own client for reqwest, with this crate's credentials.
+/// A connection's HTTP client, which adds this crate's credentials to rmcp's own client for
+/// reqwest.
 #[derive(Clone)]
 struct HttpBackend {
     client: reqwest::Client,
@@ -921,8 +923,8 @@ type Headers = HashMap<HeaderName, HeaderValue>;
 type HttpResult<T> = Result<T, StreamableHttpError<reqwest::Error>>;
 
 impl HttpBackend {
-    /// Sends a request with its authorization. If the server rejects a token, fetches the token
-    /// again and retries once.
+    /// Sends a request with its authorization. If the server rejects a token, fetches a new token
+    /// and retries once.
     async fn authorized<T, F: Future<Output = HttpResult<T>>>(
         &self,
         headers: Headers,
@@ -979,7 +981,7 @@ fn is_unauthorized(error: &StreamableHttpError<reqwest::Error>) -> bool {
     }
 }
 
-/// Wraps an error from this crate so that it can be passed through rmcp.
+/// Wraps an error from this crate so that the error can be passed through rmcp.
 fn own_error(error: Error) -> StreamableHttpError<reqwest::Error> {
     StreamableHttpError::Io(std::io::Error::other(error))
 }

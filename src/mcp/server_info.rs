@@ -6,11 +6,11 @@ use serde_json::Value;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Era {
-    /// The protocol since version 2026-07-28. Each request is self-contained, and a server that
-    /// needs input answers a call with a question.
+    /// The protocol since version 2026-07-28. Each request is self-contained. If a server needs
+    /// input during a call, it answers the call with a question.
     Modern,
-    /// The protocol up to version 2025-11-25, with a handshake, sessions, and requests from the
-    /// server to the client.
+    /// The protocol up to version 2025-11-25. This generation uses a handshake, sessions, and
+    /// requests from the server to the client.
     Legacy,
 }
 
@@ -27,16 +27,16 @@ pub struct ServerInfo {
     pub protocol_version: String,
     /// The generation of the protocol that the connection uses.
     pub era: Era,
-    /// The server's instructions for a model. The instructions are not sent to the model unless you
-    /// add them to a [system prompt](crate::Agent::with_system).
+    /// The server's instructions for a model. The model does not receive the instructions unless
+    /// you add them to a [system prompt](crate::Agent::with_system).
     pub instructions: Option<String>,
-    /// Whether the server has tools.
+    /// Whether the server offers tools.
     pub has_tools: bool,
     /// Whether the server reports changes to its tool list.
     pub reports_tool_changes: bool,
-    /// Whether the server has resources.
+    /// Whether the server offers resources.
     pub has_resources: bool,
-    /// Whether the server has prompts.
+    /// Whether the server offers prompts.
     pub has_prompts: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Reads server configurations in the format of other clients: `mcpServers` in JSON.
+//! Reads server configurations in the `mcpServers` JSON format that other clients use.
 
 use serde_json::{Map, Value};
 
@@ -6,8 +6,8 @@ use crate::error::{Error, ErrorKind};
 use crate::mcp::{Client, ServerCommand};
 
 impl Client {
-    /// Creates clients from the `mcpServers` configuration that other clients use, in the order in which the servers
-    /// are listed:
+    /// Creates a client for each server in the `mcpServers` configuration that other clients use. The clients are in
+    /// the same order as the servers:
     ///
     /// ```
     /// use turnstream::mcp::Client;
@@ -24,16 +24,16 @@ impl Client {
     /// # Ok::<(), turnstream::Error>(())
     /// ```
     ///
-    /// A server has a `command`, with `args`, `env` and `cwd`, or a `url`, with `headers`. The key `servers` is also
-    /// accepted instead of `mcpServers`. In strings, `${NAME}` and `${NAME:-default}` are replaced by the value of one
-    /// of this process's environment variables. Servers that are `disabled` are left out, and unknown fields are
-    /// ignored.
+    /// A server's entry contains either a `command`, with optional `args`, `env` and `cwd`, or a `url`, with optional
+    /// `headers`. The key `servers` is accepted instead of `mcpServers`. In strings, `${NAME}` and `${NAME:-default}`
+    /// are replaced with the value of this process's environment variable `NAME`. Servers that are `disabled` are left
+    /// out, and unknown fields are ignored.
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest), with the position, if the JSON does not have this format, or if a
-    /// variable is not set. [`Unsupported`](ErrorKind::Unsupported) if a server has the type `sse`, a transport that
-    /// the protocol deprecated in 2025.
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest), with the position, if the JSON does not match this format, or if
+    /// a variable is not set. [`Unsupported`](ErrorKind::Unsupported) if a server uses `sse`, a transport that the
+    /// protocol deprecated in 2025.
     pub fn from_json(json: &str) -> Result<Vec<Self>, Error> {
         read_servers(json, &|name| std::env::var(name).ok())
     }

@@ -45,19 +45,20 @@ type Connecting = BoxFuture<'static, Result<Arc<Connection>, Error>>;
 #[derive(Default)]
 struct State {
     connection: Option<Arc<Connection>>,
-    /// The connection attempt that callers are waiting for. The callers own the attempt, which is
-    /// dropped once all callers are dropped.
+    /// The connection attempt that callers are waiting for. The callers own the attempt: once all
+    /// callers are dropped, the attempt is dropped too.
     connecting: Option<WeakShared<Connecting>>,
     listing: Option<CurrentListing>,
     /// The number of times that the client was closed.
     closed_count: u64,
-    /// The connection that was closed last, while a caller waits for it to end.
+    /// The most recently closed connection, while a caller waits for the connection to end.
     closing: Option<Weak<Connection>>,
     prepared: PreparedCalls,
 }
 
-/// Records the definition with which each call was made, until the call runs. Without these
-/// records, a call could run later with another definition that was approved for a different call.
+/// Records the tool definition that each call was made with, until the call runs. Without these
+/// records, a call could later run with a different definition, which was approved for another
+/// call.
 #[derive(Default)]
 struct PreparedCalls(VecDeque<PreparedRecord>);
 
@@ -81,8 +82,8 @@ impl PreparedCalls {
         self.0.push_back((tool.original_name.clone(), hash, tool.fingerprint));
     }
 
-    /// Removes and returns the definition with which the oldest call of this tool with these
-    /// arguments was made.
+    /// Removes and returns the definition that the oldest call to this tool with these arguments
+    /// was made with.
     fn take(&mut self, tool: &ListedTool, arguments: &str) -> Option<u128> {
         let hash = fnv1a_128(arguments.bytes());
         let is_it =
@@ -92,7 +93,7 @@ impl PreparedCalls {
     }
 }
 
-/// The most recent listing, and the connection over which the listing was fetched.
+/// The most recent listing, and the connection that it was fetched over.
 struct CurrentListing {
     listing: Arc<Listing>,
     connection: Weak<Connection>,
@@ -135,7 +136,7 @@ impl SharedClient {
     }
 
     /// Returns the connection, and connects first if necessary. Concurrent callers share one
-    /// attempt, which is dropped once all of them are dropped.
+    /// attempt, which is dropped once all these callers are dropped.
     pub(super) async fn connection(&self) -> Result<Arc<Connection>, Error> {
         if Handle::try_current().is_err() {
             let message = "an MCP server needs a tokio runtime, and it was polled outside of any";
@@ -153,8 +154,8 @@ impl SharedClient {
             (dead, connecting, state.closed_count)
         };
         drop(dead);
-        // The attempt has its own limit, but runs with the timers of the caller that started it.
-        // The runtime of that caller may not be polled.
+        // The attempt has its own time limit, but uses the timers of the caller that started it,
+        // and that caller's runtime may not be polled.
         let limit = self.settings.limits.start + CONNECTING_GRACE;
         let Ok(connected) = tokio::time::timeout(limit, connecting).await else {
             lock_ignoring_poison(&self.state).connecting = None;
@@ -235,8 +236,7 @@ impl SharedClient {
     /// Returns the connection for calling a tool, if the tool's definition has not changed since it
     /// was sent to the model.
     ///
-    /// The definitions were compared over the returned connection, which may have broken since
-    /// then.
+    /// The definitions were compared over the returned connection, which may have broken since.
     pub(super) async fn connection_for_call(
         &self,
         tool: &ListedTool,
@@ -265,7 +265,7 @@ impl SharedClient {
         Err(Error::new(ErrorKind::Conflict, format!("the tool `{}` {message}", tool.spec.name)))
     }
 
-    /// Records the definition with which a model's call was prepared.
+    /// Records the tool definition that a model's call was prepared with.
     pub(super) fn remember_prepared(&self, tool: &ListedTool, arguments: &str) {
         lock_ignoring_poison(&self.state).prepared.add(tool, &normalized(arguments));
     }
@@ -300,7 +300,7 @@ impl SharedClient {
     }
 }
 
-/// Where a call comes from.
+/// The origin of a call.
 #[derive(Clone, Copy)]
 pub(super) enum CallOrigin<'a> {
     /// A model made the call with these arguments. The call may have been approved.

@@ -1,4 +1,4 @@
-//! The names under which a model sees a server's tools.
+//! The tool names that a model sees for a server's tools.
 
 use crate::fnv::fnv1a_64;
 
@@ -11,16 +11,15 @@ const MAX_SERVER_NAME_LEN: usize = 24;
 const SEPARATOR: &str = "__";
 
 /// Returns the name `{server}__{tool}`, limited to the characters and the length that every
-/// provider accepts. A changed or shortened name ends with a hash of the original name, so that the
-/// name is the same in each listing.
+/// provider accepts. A changed or shortened name ends with a hash of the original name, so that
+/// each listing produces the same name.
 pub(super) fn tool_name(server: &str, tool: &str) -> String {
     let server = fit(server, MAX_SERVER_NAME_LEN);
     let max_tool_len = MAX_NAME_LEN - server.len() - SEPARATOR.len();
     format!("{server}{SEPARATOR}{}", fit(tool, max_tool_len))
 }
 
-/// Returns a name that consists of letters, digits, `_` and `-`, and has at most `max_len`
-/// characters.
+/// Converts a name to at most `max_len` characters that are letters, digits, `_` or `-`.
 fn fit(name: &str, max_len: usize) -> String {
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if name.len() <= max_len && name.chars().all(is_allowed) {
