@@ -14,8 +14,8 @@ use crate::tool::{PreparedCall, ToolContext, ToolHandler, UpdateStream};
 /// A tool that a model can call: its name, description and schema, and the code that runs its
 /// calls. A `Tool` is cheap to clone.
 ///
-/// If a tool fails or panics, the failure becomes a result that the model reads. The failure never
-/// ends the run.
+/// If a tool fails or panics, the model receives the failure as the call's result, and the run
+/// continues.
 ///
 /// ```
 /// use turnstream::tool::Tool;
@@ -42,10 +42,10 @@ pub struct Tool {
     pub(super) agent: Option<AgentBacking>,
 }
 
-/// A function that resumes a suspended call with these arguments.
+/// A function that resumes a suspended call, given the call's context and arguments.
 type ResumeFn = dyn Fn(ToolContext, &str) -> UpdateStream + Send + Sync;
 
-/// The parts that exist only in a tool created from an agent.
+/// Holds the parts of a tool that exist only if the tool was created from an agent.
 #[derive(Clone)]
 pub(super) struct AgentBacking {
     agent: Arc<dyn Any + Send + Sync>,
@@ -71,25 +71,25 @@ impl Tool {
     /// Makes each call to the tool run alone, so that no other call from the same turn runs at the
     /// same time.
     ///
-    /// Earlier calls in the turn end first, and later calls start after the exclusive call has
-    /// ended. Calls to other tools may run concurrently, up to
+    /// The exclusive call starts after all earlier calls in the turn have ended, and later calls
+    /// start after the exclusive call has ended. Calls to other tools may run concurrently, up to
     /// [`Toolkit::with_max_concurrency`](crate::Toolkit::with_max_concurrency).
     pub fn exclusive(self) -> Self {
         self.with_flag(ToolFlag::Exclusive)
     }
 
-    /// Sets the time limit for each call. A call that takes longer than `limit` is dropped and gets
-    /// a [`Timeout`](crate::item::ResultKind::Timeout) result, while the turn's other calls
-    /// continue. By default, the limit is the one set by
+    /// Sets the time limit for each call. A call that takes longer than `limit` is dropped and
+    /// receives a [`Timeout`](crate::item::ResultKind::Timeout) result, while the turn's other
+    /// calls continue. By default, the limit is the one set by
     /// [`Toolkit::with_timeout`](crate::Toolkit::with_timeout), or otherwise
     /// [`DEFAULT_TIMEOUT`](crate::tool::DEFAULT_TIMEOUT) (10 minutes).
     /// [`Timeouts::NEVER`](crate::http::Timeouts::NEVER) removes the limit.
     ///
-    /// The time limit starts when the call is first polled. The tool is polled before its timer, so
-    /// a result that is ready is accepted even after the time limit has passed. Tools advance only
-    /// while the [`ToolRun`](crate::tool::ToolRun) is polled, so tools pause when the consumer of
-    /// the run pauses. Therefore, the time between an emitted event and the next poll does not
-    /// count towards the limit.
+    /// The time limit starts when the call is first polled. On each poll, the tool is polled before
+    /// the timer, so a result that is already available is accepted even after the time limit has
+    /// passed. Tools advance only while the [`ToolRun`](crate::tool::ToolRun) is polled, so tools
+    /// pause when the consumer of the run pauses. Therefore, the time between an emitted event and
+    /// the next poll does not count towards the limit.
     ///
     /// A thread cannot be dropped, so blocking work should check
     /// [`is_cancelled`](crate::tool::ToolContext::is_cancelled) between its steps; a result that
@@ -108,12 +108,12 @@ impl Tool {
         self.with_flag(ToolFlag::RequiresApproval)
     }
 
-    /// Declares that calls to the tool run agents, as with tools created by
-    /// [`Agent::as_tool`](crate::Agent::as_tool). A call to such a tool occupies none of the
-    /// concurrency slots that its tree of agents
-    /// [shares](crate::agent::Pool::with_max_concurrency). The agents that the call runs need these
-    /// slots, and would otherwise wait forever for a slot. The default time limit for tools does
-    /// not apply to calls that run agents.
+    /// Declares that calls to the tool run agents, as calls to tools created by
+    /// [`Agent::as_tool`](crate::Agent::as_tool) do. A call to such a tool does not occupy any of
+    /// the concurrency slots that its tree of agents
+    /// [shares](crate::agent::Pool::with_max_concurrency). Otherwise, the agents that the call runs
+    /// could wait forever for a slot. The default time limit for tools does not apply to calls that
+    /// run agents.
     pub fn running_sub_agents(self) -> Self {
         self.with_flag(ToolFlag::RunsSubAgents)
     }
@@ -124,16 +124,17 @@ impl Tool {
         self.with_flag(ToolFlag::SupportsDryRun)
     }
 
-    /// Declares that a call may run again after being interrupted by a crash. Running a call twice
-    /// with the same arguments and the same [idempotency
+    /// Declares that a call may run again after being interrupted by a crash. Running the tool
+    /// twice with the same arguments and the same [idempotency
     /// key](crate::tool::ToolContext::idempotency_key) must have the same effect as running the
-    /// call once.
+    /// tool once.
     ///
-    /// A tool that only reads data is idempotent. A tool that passes the key to a service that
-    /// recognises repeated keys is also idempotent. A call to any other tool never runs again if
-    /// the call had started and has no result when a [session](crate::session::Session) is opened.
-    /// The result of a call that does not run again tells the model that the call was interrupted.
-    /// A call that runs again also goes through hooks and approvals again.
+    /// A tool that only reads data is idempotent. A tool is also idempotent if it passes the
+    /// idempotency key to a service that recognises repeated keys. When a
+    /// [session](crate::session::Session) is opened, a call may have started without receiving a
+    /// result. If the tool is not idempotent, such a call never runs again, and its result tells
+    /// the model that the call was interrupted. If the tool is idempotent, hooks and approvals also
+    /// apply again when the call runs again.
     ///
     /// ```
     /// use turnstream::tool::{Tool, ToolSpec};
@@ -151,18 +152,18 @@ impl Tool {
         self.with_flag(ToolFlag::Idempotent)
     }
 
-    /// Declares that the model is expected to call the tool repeatedly, for example because the
-    /// tool polls the progress of a job. The tool's result may then stay the same for a long time.
+    /// Declares that the model is expected to call the tool repeatedly, even if the tool returns
+    /// the same result for a long time. An example is a tool that polls a job's progress.
     ///
-    /// An agent ignores calls to a pollable tool when it counts [repeated
-    /// turns](crate::agent::RepeatCounter), regardless of the results of the calls. The model is
-    /// not asked to try something else, and the run does not end with the reason
+    /// When an agent counts [repeated turns](crate::agent::RepeatCounter), it ignores calls to a
+    /// pollable tool, regardless of the calls' results. The model is not asked to try something
+    /// else, and the run does not end with the reason
     /// [`Repeating`](crate::event::EndReason::Repeating). A turn that only polls is not counted and
-    /// does not reset the count, so the turns A, poll, A count as A, A. Polling is therefore
-    /// limited only by the request limit and by [budgets](crate::Agent::with_budget). A tool that
-    /// waits for a while before it answers uses fewer requests and less of the budgets. The
-    /// detector for a [missing termination](crate::agent::detect::MissingTermination) counts
-    /// polling turns like any other turns.
+    /// does not reset the count, so the sequence of turns "A, poll, A" counts as "A, A". Polling is
+    /// therefore limited only by the request limit and by [budgets](crate::Agent::with_budget). To
+    /// use fewer requests and less of the budgets, a pollable tool can wait for a while before it
+    /// answers. The detector for a [missing termination](crate::agent::detect::MissingTermination)
+    /// counts polling turns like any other turns.
     ///
     /// ```
     /// use turnstream::tool::{Tool, ToolSpec};
@@ -180,7 +181,7 @@ impl Tool {
         self.with_flag(ToolFlag::Pollable)
     }
 
-    /// Returns whether the model may call the tool repeatedly and get the same result; see
+    /// Returns whether the model is expected to call the tool repeatedly; see
     /// [`pollable`](Self::pollable).
     pub fn is_pollable(&self) -> bool {
         self.settings.has_flag(ToolFlag::Pollable)
@@ -191,7 +192,7 @@ impl Tool {
         self.settings.has_flag(ToolFlag::Idempotent)
     }
 
-    /// Returns whether each call runs agents of its own.
+    /// Returns whether calls to the tool run agents.
     pub fn runs_sub_agents(&self) -> bool {
         self.settings.has_flag(ToolFlag::RunsSubAgents)
     }
@@ -227,12 +228,12 @@ impl Tool {
         self.settings == other.settings && (self.is_run_like(other) || self.spec() == other.spec())
     }
 
-    /// Returns whether both tools share one handler, so that their calls run the same code.
+    /// Returns whether both tools share the same handler, and therefore run the same code.
     pub(crate) fn is_run_like(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.handler, &other.handler)
     }
 
-    /// Creates a tool from a function that prepares its calls.
+    /// Creates a tool from a function that prepares the tool's calls.
     pub(crate) fn from_prepare_fn(
         spec: ToolSpec,
         prepare: impl Fn(&ToolSpec, &str) -> Result<PreparedCall, String> + Send + Sync + 'static,
@@ -249,8 +250,8 @@ impl Tool {
         Self { agent: Some(AgentBacking { agent, resume_fn: Arc::new(resume) }), ..self }
     }
 
-    /// Adds a function that is called with each call's arguments, if they match the schema, before
-    /// any approval is requested.
+    /// Adds a function that receives each call's arguments before any approval is requested. The
+    /// function is called only if the arguments match the schema.
     #[cfg(feature = "mcp")]
     pub(crate) fn with_prepare_observer(
         self,
@@ -266,7 +267,7 @@ impl Tool {
         Self { settings, agent, ..Self::from_prepare_fn(spec, prepare) }
     }
 
-    /// Starts a call inside another tool's call, using the outer call's context.
+    /// Starts a call to this tool from within another tool's call, using the outer call's context.
     #[cfg(feature = "mcp")]
     pub(crate) fn begin(&self, arguments: &str, cx: ToolContext) -> Result<UpdateStream, String> {
         self.handler.prepare(arguments)?.start(cx)
@@ -278,7 +279,8 @@ impl Tool {
         Arc::clone(&self.agent.as_ref()?.agent).downcast().ok()
     }
 
-    /// Prepares a call that resumes its suspended run, if the tool was created from an agent.
+    /// If the tool was created from an agent, prepares a call that resumes the agent's suspended
+    /// run.
     pub(super) fn prepare_resumed(&self, arguments: &str) -> Option<PreparedCall> {
         let resume = Arc::clone(&self.agent.as_ref()?.resume_fn);
         let arguments = arguments.to_owned();
@@ -297,7 +299,7 @@ impl fmt::Debug for Tool {
     }
 }
 
-/// Checks a spec's name and schema, so that mistakes are found before a request is sent.
+/// Checks a spec's name and schema before any request is sent.
 pub(crate) fn validate_spec(spec: ToolSpec) -> Result<ToolSpec, Error> {
     use crate::error::ErrorKind::InvalidRequest;
 

@@ -13,9 +13,9 @@ use crate::tool::{IntoToolOutput, ToolContext, ToolOutput};
 
 /// Decides which calls in a turn run, handles approvals, and can inspect and change results.
 ///
-/// Every method has a default implementation. With all defaults, every call that does not require
-/// an approval runs. An error or a panic in a method ends the run; a panic becomes an error of kind
-/// [`Hook`](crate::ErrorKind::Hook). See
+/// Every method has a default implementation. If no method is overridden, every call that does not
+/// require an approval runs. An error or a panic in a method ends the run; a panic becomes an error
+/// of kind [`Hook`](crate::ErrorKind::Hook). See
 /// [`ToolRun::with_policy`](crate::tool::ToolRun::with_policy).
 ///
 /// ```
@@ -38,9 +38,9 @@ use crate::tool::{IntoToolOutput, ToolContext, ToolOutput};
 /// }
 /// ```
 pub trait ToolPolicy: Send {
-    /// Returns replacement arguments, as JSON text, for a call whose arguments are not JSON, are
-    /// not an object, or are invalid for the tool. `why` states why the arguments are invalid. If
-    /// the method returns `None` (the default), the arguments are not repaired.
+    /// Returns replacement arguments, as JSON text, for a call whose arguments are not valid JSON,
+    /// are not an object, or are invalid for the tool. `why` states the reason why the arguments
+    /// are invalid. If the method returns `None` (the default), the arguments are not repaired.
     ///
     /// The replacement is checked once. If the replacement is valid, the call continues as if the
     /// model had written the replacement: [`before_call`](Self::before_call), the approver and the
@@ -98,22 +98,21 @@ pub trait ToolPolicy: Send {
         Ok(None)
     }
 
-    /// Decides whether a call runs. `before_call` is called once for each call that could run: a
-    /// complete call whose tool is known and whose arguments are valid, if necessary after a
-    /// [repair](Self::repair_arguments).
+    /// Decides whether a call runs. `before_call` is called once for each complete call whose tool
+    /// is known and whose arguments are valid, possibly after a [repair](Self::repair_arguments).
     ///
-    /// Decisions are requested one at a time, in call order, and only when the call could start
-    /// within the concurrency limit. For a call that needs an approval or an external result
-    /// anyway, the decision is requested as soon as the call is next in order. Running calls
+    /// Decisions are requested one at a time, in call order, and only when the concurrency limit
+    /// would allow the call to start. If a call needs an approval or an external result anyway, the
+    /// decision is requested as soon as all earlier decisions have been made. Running calls
     /// continue while a decision is pending.
     fn before_call(&mut self, call: &ToolCall) -> BoxFuture<'static, Result<Permission, Error>> {
         let _ = call;
         ready(Ok(Permission::allow())).boxed()
     }
 
-    /// Observes that a call starts waiting for a verdict, which is either an approval or the result
-    /// of an [external](crate::Tool::external) tool. `call` contains the arguments that the tool
-    /// would receive.
+    /// Notifies the policy that a call is now waiting for a verdict: either an approval, or the
+    /// result of an [external](crate::Tool::external) tool. `call` contains the arguments that the
+    /// tool would receive.
     ///
     /// If the call needs an approval,
     /// [`ApprovalRequested`](crate::event::ToolEvent::ApprovalRequested) is the next event emitted.
@@ -121,8 +120,8 @@ pub trait ToolPolicy: Send {
         let _ = call;
     }
 
-    /// Returns the verdict on a waiting call, or `None` while there is no verdict. `verdict` is
-    /// called before the verdict is requested, and in every later poll.
+    /// Returns the verdict on a waiting call, or `None` if there is no verdict yet. `verdict` is
+    /// called once before the verdict is requested, and then in every later poll.
     ///
     /// If a verdict arrives between two polls, the implementation must wake the task.
     fn verdict(&mut self, call: &ToolCall) -> Option<Verdict> {
@@ -130,39 +129,37 @@ pub trait ToolPolicy: Send {
         None
     }
 
-    /// Returns `true` if the run waits for calls that need an approval (for interactive use), or
-    /// `false` if the run leaves such calls pending once all other calls have ended (the default).
-    /// `waits_for_verdicts` is called when no call is running. External calls are always left
-    /// pending.
+    /// Returns whether the run waits for approvals, for example in an interactive program. If the
+    /// method returns `false` (the default), calls that need an approval stay pending once all
+    /// other calls have ended. `waits_for_verdicts` is called when no call is running. External
+    /// calls are always left pending.
     fn waits_for_verdicts(&self) -> bool {
         false
     }
 
-    /// Returns a future that waits, before a call starts, for a concurrency slot shared with other
-    /// runs. If the method returns `None` (the default), the call starts immediately. The future's
-    /// output is dropped when the call ends.
+    /// Returns a future that completes once the call has a concurrency slot from a pool shared with
+    /// other runs. If the method returns `None` (the default), the call starts immediately. The
+    /// output of the future is dropped when the call ends.
     ///
-    /// While the future is pending, the call and all later calls wait. The future is dropped if
-    /// another call must start first, or if the turn's own concurrency limit leaves no slot for the
-    /// call. If the future was dropped, `acquire_slot` is called again later. `acquire_slot` is
+    /// While the returned future is pending, the call and all later calls wait. The returned future
+    /// is dropped if another call must start first, or if the turn's own concurrency limit leaves
+    /// no slot for the call. In both cases, `acquire_slot` is called again later. `acquire_slot` is
     /// called only for tools that do not [run agents](crate::Tool::runs_sub_agents).
     fn acquire_slot(&mut self, call: &ToolCall) -> Option<BoxFuture<'static, Box<dyn Any + Send>>> {
         let _ = call;
         None
     }
 
-    /// Observes the start of a call, with the call's context. If the call is dropped without a
-    /// result, for example because the run is dropped, the context's
-    /// [report](ToolContext::effect_report) contains the effects that the call recorded before it
-    /// was dropped.
+    /// Notifies the policy that a call is starting. If the call is dropped without a result, for
+    /// example because the run is dropped, the [report](ToolContext::effect_report) in `context`
+    /// contains the effects that the call recorded before it was dropped.
     fn on_start(&mut self, context: &ToolContext) {
         let _ = context;
     }
 
-    /// Inspects each result, and may change it, before the consumer of the run sees the result.
-    /// Results of calls that did not run are also inspected; the kind of such a result shows why
-    /// the call did not run. `after_call` runs synchronously during the poll in which the result
-    /// arrives.
+    /// Inspects each result before the run's consumer sees it, and may change the result. Results
+    /// of calls that did not run are also inspected; the kind of such a result shows why the call
+    /// did not run. `after_call` runs synchronously during the poll in which the result arrives.
     ///
     /// # Errors
     ///
@@ -172,11 +169,12 @@ pub trait ToolPolicy: Send {
         Ok(())
     }
 
-    /// Redacts or otherwise changes a running call's progress data before the data is emitted.
+    /// Redacts or otherwise changes a progress report from a running call before the report is
+    /// emitted.
     ///
     /// # Errors
     ///
-    /// Returning an error ends the run, and `null` is emitted instead of the progress data.
+    /// Returning an error ends the run, and `null` is emitted instead of the report.
     fn redact_progress(&mut self, call: &ToolCall, data: &mut RawJson) -> Result<(), Error> {
         let _ = (call, data);
         Ok(())
@@ -193,7 +191,7 @@ pub trait ToolPolicy: Send {
         Ok(())
     }
 
-    /// Returns a value that tools in this crate receive through their context.
+    /// Returns an internal value that this crate's own tools receive through their context.
     fn policy_extension(&self) -> Option<Arc<dyn Any + Send + Sync>> {
         None
     }
@@ -205,11 +203,12 @@ pub struct Permission {
     /// Whether the call runs.
     pub decision: PermissionDecision,
     /// Arguments that replace the model's arguments, as JSON text. The replacement arguments are
-    /// checked like the model's arguments; if they are invalid, the call is answered with an error.
+    /// checked in the same way as the model's arguments. If the replacement arguments are invalid,
+    /// the call receives an error result.
     pub arguments: Option<String>,
 }
 
-/// Determines whether a call runs.
+/// Specifies whether a call runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PermissionDecision {
     /// The call runs, unless its tool requires an approval.
@@ -248,7 +247,7 @@ impl Permission {
         Self { decision: PermissionDecision::Deny(why.into()), arguments: None }
     }
 
-    /// Replaces the call's arguments with `arguments`, which contains JSON text.
+    /// Replaces the call's arguments with `arguments`, which must be JSON text.
     pub fn with_arguments(mut self, arguments: impl Into<String>) -> Self {
         self.arguments = Some(arguments.into());
         self

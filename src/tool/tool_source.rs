@@ -7,11 +7,11 @@ use futures::future::BoxFuture;
 use crate::error::Error;
 use crate::tool::Tool;
 
-/// Provides tools that may change while an agent runs, such as tools from an MCP server or from
-/// plug-ins.
+/// A source of tools that may change while an agent runs, such as an MCP server or a plug-in
+/// system.
 ///
-/// Pass a source to [`Agent::with_tool_source`](crate::Agent::with_tool_source), whose docs
-/// describe how a run reacts when the tool list changes.
+/// Pass a source to [`Agent::with_tool_source`](crate::Agent::with_tool_source). The documentation
+/// of that method describes how a run reacts when the tool list changes.
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
@@ -53,21 +53,21 @@ use crate::tool::Tool;
 /// # }
 /// ```
 pub trait ToolSource: Send + Sync {
-    /// Returns the source's name, such as the name of a server, which appears in errors and in
-    /// messages to the model. The name is read once, when the source is passed to an agent.
+    /// Returns the source's name, for example a server's name. The name appears in errors and in
+    /// messages to the model, and is read once, when the source is passed to an agent.
     fn name(&self) -> &str;
 
-    /// Returns the current tools, in an order that stays the same as long as the tools do not
+    /// Returns the current tools. Their order must stay the same as long as the tools do not
     /// change.
     ///
     /// A run calls `list_tools` before each of its requests, so `list_tools` should be cheap when
-    /// nothing has changed. The future does nothing before it is polled, and dropping the future
-    /// cancels the listing.
+    /// nothing has changed. The returned future does nothing until it is polled. Dropping the
+    /// returned future cancels the listing.
     ///
     /// # Errors
     ///
-    /// Returns an error if the tools cannot be listed. When listing fails, a source should not
-    /// return an empty list, since the run would then continue without the source's tools.
+    /// Returns an error if the tools cannot be listed. A source should not return an empty list
+    /// instead of an error, since the run would then continue without the source's tools.
     fn list_tools(&self) -> BoxFuture<'static, Result<ToolList, Error>>;
 }
 
@@ -86,8 +86,8 @@ impl<S: ToolSource + ?Sized> ToolSource for Arc<S> {
 pub struct ToolList {
     /// The tools, in the order in which the model sees them.
     pub tools: Vec<Tool>,
-    /// Messages to the model about omitted tools, each of which states why one tool was omitted.
-    /// The model receives each message only once while the message stays in the list.
+    /// Messages that tell the model why tools were omitted, with one message for each omitted tool.
+    /// The model receives a message only once while the message stays in the list.
     pub notes: Vec<String>,
 }
 

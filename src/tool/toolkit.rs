@@ -82,15 +82,15 @@ impl Toolkit {
     }
 
     /// Lets the model search for tools instead of listing all tools in each request. Each request
-    /// then lists two tools, whose bytes in the request stay the same regardless of the number of
-    /// tools, even when tools are added.
+    /// then lists only two tools. The bytes that represent these two tools in the request stay the
+    /// same, even when tools are added to the toolkit.
     ///
-    /// The model finds tools with `search_tools`, whose result contains their schemas, and calls
-    /// them with `call_tool`. A call inside `call_tool` is treated as a call to the inner tool.
-    /// Policies, hooks, approvals, limits and events see the inner tool's name and arguments, and
-    /// the arguments are checked against the inner tool's schema. Only the history keeps the outer
-    /// call as written by the model, and the outer tool name in the result. The model may also call
-    /// a tool directly by its own name.
+    /// The model finds tools by calling `search_tools`, which returns the tools' schemas, and calls
+    /// the tools that it finds through `call_tool`. A call inside `call_tool` is treated as a call
+    /// to the inner tool. Policies, hooks, approvals, limits and events see the inner tool's name
+    /// and arguments, and the arguments are checked against the inner tool's schema. Only the
+    /// history keeps the outer call exactly as the model wrote it, and the outer tool's name in the
+    /// result. The model may also call a tool directly by its own name.
     ///
     /// This method is equivalent to [`with_search`](Self::with_search) with the default settings.
     ///
@@ -126,8 +126,8 @@ impl Toolkit {
         self.with_search(ToolSearch::new())
     }
 
-    /// Lets the model search for tools instead of listing all tools, like
-    /// [`searchable`](Self::searchable), with the settings in `search`.
+    /// Lets the model search for tools instead of listing all tools in each request, using the
+    /// settings in `search`. See [`searchable`](Self::searchable).
     ///
     /// The other methods of the toolkit behave as follows:
     ///
@@ -136,13 +136,13 @@ impl Toolkit {
     ///   [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if a tool is named `search_tools` or
     ///   `call_tool`, or if two tools have the same name.
     /// - [`with_rationale`](Self::with_rationale) adds the rationale to the schemas of the tools
-    ///   that can be found. `search_tools` and `call_tool` stay unchanged.
+    ///   that can be found. The schemas of `search_tools` and `call_tool` stay unchanged.
     /// - [`restricted_to`](Self::restricted_to) keeps the tools named in its `specs` argument. If
     ///   `call_tool` is one of the named tools, all unlisted tools are kept too. Otherwise, the
     ///   toolkit is no longer searchable.
     /// - [`specs`](Self::specs) returns the listed specs, and [`get`](Self::get) finds all tools.
     ///
-    /// A provider with its own [tool search](crate::Provider::has_tool_search) receives the
+    /// A provider that has its own [tool search](crate::Provider::has_tool_search) receives the
     /// [complete list](Self::deferred_specs) instead of the two tools.
     #[cfg(feature = "tool-search")]
     pub fn with_search(mut self, search: ToolSearch) -> Self {
@@ -156,7 +156,8 @@ impl Toolkit {
         self.rebuild_with_tools(tools)
     }
 
-    /// Replaces the tool with the same name, or adds the tool if its name is new.
+    /// Replaces the existing tool that has the same name as `tool`, or adds `tool` if its name is
+    /// new.
     ///
     /// ```
     /// use turnstream::{Tool, Toolkit};
@@ -186,15 +187,15 @@ impl Toolkit {
         self
     }
 
-    /// Makes only the first call in each turn run; the other calls get a `Skipped` result.
+    /// Runs only the first call in each turn; the other calls receive a `Skipped` result.
     pub fn first_call_only(mut self) -> Self {
         self.first_call_only = true;
         self
     }
 
     /// Sets whether calls run as a dry run, which does not change anything. In a dry run, only
-    /// tools that [support dry runs](Tool::with_dry_run_support) are called. Calls to other tools
-    /// are answered with a description of the call that would have been made.
+    /// tools that [support dry runs](Tool::with_dry_run_support) are called. A call to any other
+    /// tool is answered with a description of the call that would have run.
     pub fn with_dry_run(mut self, dry_run: bool) -> Self {
         self.is_dry_run = dry_run;
         self
@@ -212,18 +213,18 @@ impl Toolkit {
     /// Sets the maximum length of a result's text, in bytes. The default is 65,536.
     ///
     /// A longer text is [truncated](crate::item::Content::truncate_middle) before the consumer or
-    /// the model sees it. The start and the end of the text are kept.
+    /// the model sees the result. The start and the end of the text are kept.
     pub fn with_max_result_bytes(mut self, max_bytes: usize) -> Self {
         self.max_result_bytes = max_bytes;
         self
     }
 
-    /// Sets a function that stores results elsewhere before they are truncated.
+    /// Sets a function that can store a result elsewhere before the result is truncated.
     ///
-    /// `keep` is called with the complete result before the result is truncated, synchronously
-    /// during the poll in which the result arrives. The string that `keep` returns, for example the
-    /// path to a file with the complete result, is added to the truncation marker that the model
-    /// reads. If `keep` panics, no string is added.
+    /// `keep` receives the complete result before the result is truncated. `keep` is called
+    /// synchronously during the poll in which the result arrives. The string that `keep` returns,
+    /// for example the path to a file with the complete result, is added to the truncation marker
+    /// that the model reads. If `keep` panics, no string is added.
     ///
     /// ```
     /// use turnstream::Toolkit;
@@ -243,8 +244,8 @@ impl Toolkit {
         self
     }
 
-    /// Adds a [rationale](Tool::with_rationale) to the schema of every tool, including tools that
-    /// are added later.
+    /// Adds a [rationale](Tool::with_rationale) to every tool's schema, including the schemas of
+    /// tools that are added later.
     pub fn with_rationale(mut self) -> Self {
         self.adds_rationale = true;
         self.rebuild_with_tools(self.tools.iter().cloned())
@@ -273,7 +274,7 @@ impl Toolkit {
         self.rebuild_with_tools(self.tools.iter().cloned().chain(tools))
     }
 
-    /// Returns the tool named `name`, or the first such tool if several tools have this name.
+    /// Returns the tool named `name`, or the first one if several tools share this name.
     pub fn get(&self, name: &str) -> Option<&Tool> {
         #[cfg(feature = "tool-search")]
         if let Some(tool) = self.search.as_ref().and_then(|search| search.get(name)) {
@@ -298,7 +299,7 @@ impl Toolkit {
         self.search.is_some()
     }
 
-    /// Returns the specs that a request lists, in order.
+    /// Returns the specs that a request lists, in the order in which the request lists them.
     ///
     /// For a searchable toolkit, the returned list contains the specs of the tools that are always
     /// listed, and the specs of `search_tools` and `call_tool`.
@@ -306,7 +307,7 @@ impl Toolkit {
         Arc::clone(&self.specs)
     }
 
-    /// Returns the specs of all tools, for a provider with its own [tool
+    /// Returns the specs of all tools, for a provider that has its own [tool
     /// search](crate::Provider::has_tool_search). Tools that are not always listed are marked as
     /// [deferred](ToolSpec::deferred). If the toolkit is not searchable, this method returns the
     /// same list as [`specs`](Self::specs).
@@ -318,14 +319,14 @@ impl Toolkit {
         self.specs()
     }
 
-    /// Returns whether `specs` is the complete list of specs that a request with this toolkit
-    /// offers.
+    /// Returns whether `specs` is the complete list of specs that a request offers when it uses
+    /// this toolkit.
     pub(crate) fn offers_all(&self, specs: &Arc<[ToolSpec]>) -> bool {
         Arc::ptr_eq(specs, &self.specs) || Arc::ptr_eq(specs, &self.deferred_specs())
     }
 
-    /// Returns the inner call of a `call_tool` call if the toolkit is searchable. Any other call is
-    /// returned unchanged.
+    /// Returns the inner call if `call` is a call to `call_tool` and the toolkit is searchable.
+    /// Otherwise, returns `call` unchanged.
     #[cfg_attr(
         not(feature = "tool-search"),
         expect(clippy::unused_self, reason = "only a searchable toolkit has such calls")
@@ -338,7 +339,7 @@ impl Toolkit {
         Cow::Borrowed(call)
     }
 
-    /// Returns whether a call with this tool name may contain another call.
+    /// Returns whether a call to the tool with this name may contain another call.
     #[cfg_attr(
         not(feature = "tool-search"),
         expect(clippy::unused_self, reason = "only a searchable toolkit has such calls")
@@ -353,7 +354,8 @@ impl Toolkit {
         }
     }
 
-    /// Returns the part of the result for a call to an unknown tool that names the available tools.
+    /// Returns the text that lists the available tools, for the result of a call to an unknown
+    /// tool.
     pub(super) fn available_tools_message(&self, name: &str) -> String {
         #[cfg(feature = "tool-search")]
         if let Some(search) = &self.search {
@@ -369,7 +371,7 @@ impl Toolkit {
         }
     }
 
-    /// Returns a copy of the toolkit with `tools` instead of the existing tools.
+    /// Returns a copy of the toolkit in which `tools` replace the existing tools.
     fn rebuild_with_tools(&self, tools: impl IntoIterator<Item = Tool>) -> Self {
         let audit = |tool: Tool| if self.adds_rationale { tool.with_rationale() } else { tool };
         let tools: Arc<[Tool]> = tools.into_iter().map(audit).collect();
