@@ -23,7 +23,8 @@ impl Schema {
     }
 }
 
-/// The built-in schema check, which supports the keywords that tool schemas usually use.
+/// Implements the built-in schema check, which supports only the keywords that tool schemas
+/// commonly contain.
 mod small {
     use serde_json::{Map, Value};
 
@@ -169,7 +170,7 @@ mod small {
     }
 }
 
-/// The schema check by a complete JSON Schema validator.
+/// Implements the schema check using a complete JSON Schema validator.
 #[cfg(feature = "validate")]
 mod whole {
     use jsonschema::ValidationError;
@@ -179,9 +180,9 @@ mod whole {
     use super::{Error, ToolSpec, small};
     use crate::error::ErrorKind;
 
-    /// The maximum number of values in arguments that are diagnosed completely. The validator
-    /// collects the errors from all alternatives in a schema, each with all of its locations. For
-    /// larger arguments, the errors are not requested.
+    /// The maximum number of values that arguments may contain to be diagnosed completely. The
+    /// validator collects the errors from all alternatives in a schema, and all locations of each
+    /// error. For larger arguments, these errors are not requested.
     const MAX_DIAGNOSED_VALUES: usize = 1000;
     /// The number of elements checked for errors in each list if the arguments contain more than
     /// [`MAX_DIAGNOSED_VALUES`] values.
@@ -234,7 +235,7 @@ mod whole {
         }
     }
 
-    /// Returns whether a schema contains keywords for which the validator tries all alternatives.
+    /// Returns whether a schema contains keywords that make the validator try several alternatives.
     fn has_alternatives(schema: &Value) -> bool {
         match schema {
             Value::Object(fields) => fields.iter().any(|(name, value)| {
@@ -261,8 +262,8 @@ mod whole {
         }
     }
 
-    /// Returns a copy of the value with only the first elements of its lists, or `None` if the copy
-    /// still consists of more than `left` values.
+    /// Returns a copy of the value that contains only the first elements of each list, or `None` if
+    /// this copy still consists of more than `left` values.
     fn truncate_lists(value: &Value, left: &mut usize) -> Option<Value> {
         *left = left.checked_sub(1)?;
         Some(match value {

@@ -11,13 +11,14 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
-/// A type into which a tool's arguments can be deserialised. Such a type implements
+/// A trait for types into which a tool's arguments can be deserialised. Such a type implements
 /// [`DeserializeOwned`] and [`JsonSchema`], and its JSON representation is an object. Use `()` for
 /// a tool without arguments.
 ///
 /// Types that never represent a JSON object, such as numbers, strings and lists, cause a compile
-/// error. The compiler reports that `MustBeAnObject` cannot be inferred (E0283). Use a struct with
-/// a field for each argument. The type parameter `MustBeAnObject` serves no other purpose.
+/// error. The compiler reports that `MustBeAnObject` cannot be inferred (E0283). The type parameter
+/// `MustBeAnObject` exists only for this check. Use a struct with one field for each argument
+/// instead.
 ///
 /// ```compile_fail,E0283
 /// use turnstream::Tool;
@@ -35,20 +36,20 @@ use serde::de::DeserializeOwned;
 )]
 pub trait ToolArguments<MustBeAnObject>: DeserializeOwned + JsonSchema + Send + 'static {}
 
-/// Marks types whose JSON representation may be an object. The marker cannot be named outside this
-/// module and is always inferred.
+/// Marks types whose JSON representation may be an object. This marker cannot be named outside this
+/// module, and is always inferred.
 #[derive(Debug)]
 pub struct MayBeAnObject;
 
-/// Marks types whose JSON representation is never an object, and which therefore cannot be a tool's
-/// arguments.
+/// Marks types whose JSON representation is never an object. A tool's arguments cannot be
+/// deserialised into such types.
 #[derive(Debug)]
 pub struct NotAnObject;
 
 impl<A: DeserializeOwned + JsonSchema + Send + 'static> ToolArguments<MayBeAnObject> for A {}
 
-/// Implements [`ToolArguments`] with the marker [`NotAnObject`] for types that are never a JSON
-/// object; each type is preceded by its type parameters.
+/// Implements [`ToolArguments`] with the marker [`NotAnObject`] for types that never represent a
+/// JSON object. Each type in the macro's input is preceded by its type parameters.
 macro_rules! never_an_object {
     ($([$($parameter:tt)*] $name:ty),* $(,)?) => {
         $(

@@ -1,4 +1,4 @@
-//! The context of a tool call, which provides the tool with values besides its arguments and
+//! The context of a tool call, which gives the tool information in addition to the arguments, and
 //! records the tool's effects.
 
 use std::any::Any;
@@ -13,8 +13,8 @@ use crate::lock::lock_ignoring_poison;
 use crate::tool::RunData;
 use crate::turn::Turn;
 
-/// The context of a tool call, in which the tool also records its effects. The context is owned, so
-/// it can be moved into a task or a thread.
+/// Gives a tool information about the current call, and records the tool's effects. A `ToolContext`
+/// is an owned value, so it can be moved into a task or a thread.
 ///
 /// The recorded effects become the result's [`report`](crate::item::ToolResult::report), even if
 /// the tool fails, panics or times out.
@@ -62,17 +62,17 @@ impl ToolContext {
         &self.idempotency_key
     }
 
-    /// Returns whether this call is a dry run, in which the tool reports what it would do without
-    /// changing anything. Only tools that [support dry runs](crate::Tool::with_dry_run_support) are
-    /// called in a dry run.
+    /// Returns whether this call is a dry run. In a dry run, the tool reports what it would do, and
+    /// does not change anything. Only tools that [support dry
+    /// runs](crate::Tool::with_dry_run_support) are called in a dry run.
     pub fn is_dry_run(&self) -> bool {
         self.is_dry_run
     }
 
-    /// Returns whether the call has ended, which means that its result is no longer awaited.
+    /// Returns whether the call has ended, so that nothing waits for its result any more.
     ///
-    /// When a call ends, its future is dropped. Use `is_cancelled` for work that cannot be dropped.
-    /// For example, a blocking thread should check `is_cancelled` between its steps.
+    /// When a call ends, the tool's future is dropped. Use `is_cancelled` for work that cannot be
+    /// dropped. For example, a blocking thread should check `is_cancelled` between its steps.
     pub fn is_cancelled(&self) -> bool {
         self.call_record.cancelled.load(Ordering::Relaxed)
     }
@@ -83,21 +83,21 @@ impl ToolContext {
         self.data.get()
     }
 
-    /// Returns all of the run's data. A tool that runs an agent itself passes this data to that
-    /// agent's [`Run::with_data`](crate::Run::with_data). Mark such a tool as
-    /// [`running_sub_agents`](crate::Tool::running_sub_agents). Otherwise, in a
-    /// [pool](crate::agent::Pool) with a limit on concurrency, the agent waits forever for the slot
-    /// that the tool itself occupies.
+    /// Returns all of the run's data. A tool that starts an agent itself can pass this data to the
+    /// agent's run by calling [`Run::with_data`](crate::Run::with_data). Mark such a tool as
+    /// [`running_sub_agents`](crate::Tool::running_sub_agents). Otherwise, if the agent's
+    /// [pool](crate::agent::Pool) limits concurrency, the agent may wait forever for the slot that
+    /// the tool itself occupies.
     pub fn run_data(&self) -> &RunData {
         &self.data
     }
 
-    /// Records that the call changed the existing `target`, such as a path, an id or an address.
+    /// Records that the call changed an existing `target`, for example a path, an id or an address.
     pub fn record_change(&self, target: impl Into<String>) {
         self.record_side_effect(SideEffect::of_change(target));
     }
 
-    /// Records that the call created `target`, such as a path, an id or an address.
+    /// Records that the call created `target`, for example a path, an id or an address.
     pub fn record_creation(&self, target: impl Into<String>) {
         self.record_side_effect(SideEffect::of_creation(target));
     }
@@ -125,7 +125,7 @@ impl ToolContext {
     }
 }
 
-/// The state that a call shares with its contexts.
+/// The state that a running call shares with its `ToolContext`s.
 #[derive(Debug, Default)]
 pub(super) struct CallRecord {
     /// Whether the call's future was dropped.

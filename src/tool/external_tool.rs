@@ -9,8 +9,8 @@ impl Tool {
     /// application answers them.
     ///
     /// Arguments are checked in the same way as for [`Tool::raw`]. Without a
-    /// [`ToolPolicy`](crate::tool::ToolPolicy), calls to the tool get a `Skipped` result, since the
-    /// application cannot be notified of the calls.
+    /// [`ToolPolicy`](crate::tool::ToolPolicy), calls to the tool receive a `Skipped` result, since
+    /// the application cannot be notified of these calls.
     ///
     /// ```
     /// use turnstream::tool::{Tool, ToolSpec};

@@ -1,4 +1,4 @@
-//! The trait that every tool implements, which turns arguments into a call that is ready to start.
+//! The trait behind every tool, which turns arguments into a call that is ready to start.
 
 use std::fmt;
 
@@ -12,8 +12,8 @@ use crate::tool::{ToolContext, ToolUpdate};
 /// [`ToolUpdate::Output`].
 pub type UpdateStream = BoxStream<'static, ToolUpdate>;
 
-/// Implements the name, schema and calls of a [`Tool`](crate::Tool) that cannot be written as a
-/// closure. Every `Tool` is based on a `ToolHandler`.
+/// A trait for implementing a [`Tool`](crate::Tool) that cannot be written as a closure. Every
+/// `Tool` is based on a `ToolHandler`, which provides the tool's name, schema and calls.
 ///
 /// ```
 /// use futures::StreamExt;
@@ -50,7 +50,7 @@ pub trait ToolHandler: Send + Sync {
     /// running anything. Errors in the arguments are therefore found before an approval is
     /// requested. The returned call is dropped if it is not allowed to run.
     ///
-    /// `arguments` contains a JSON object, which is `{}` if the model wrote no arguments. If a
+    /// `arguments` contains a JSON object. The object is `{}` if the model wrote no arguments. If a
     /// [repair](crate::tool::ToolPolicy::repair_arguments) or a
     /// [policy](crate::tool::Permission::arguments) replaces the arguments, the call is prepared
     /// again.
@@ -58,11 +58,11 @@ pub trait ToolHandler: Send + Sync {
     /// # Errors
     ///
     /// Returns an error if the arguments are invalid. The error is a message to the model that
-    /// contains the path and the reason, and the call does not run.
+    /// should contain the path and the reason. The call does not run.
     fn prepare(&self, arguments: &str) -> Result<PreparedCall, String>;
 }
 
-/// A call that has not started yet, and whose arguments have been parsed. If the prepared call is
+/// A call whose arguments have been parsed, but which has not started yet. If the prepared call is
 /// dropped, nothing runs.
 pub struct PreparedCall(Option<StartCall>);
 
@@ -71,7 +71,7 @@ type StartCall = Box<dyn FnOnce(ToolContext) -> UpdateStream + Send>;
 impl PreparedCall {
     /// Creates a prepared call from the function `begin`, which starts the call and returns a
     /// stream of the call's updates. The stream advances only while it is polled, and is dropped
-    /// together with the run. No work for the call may continue after the stream is dropped.
+    /// together with the run. Once the stream has been dropped, no work for the call may continue.
     pub fn new(begin: impl FnOnce(ToolContext) -> UpdateStream + Send + 'static) -> Self {
         Self(Some(Box::new(begin)))
     }
@@ -83,7 +83,7 @@ impl PreparedCall {
     }
 }
 
-/// Catches a panic in the `Drop` of the arguments.
+/// Drops the arguments, and catches any panic from their `Drop` implementation.
 impl Drop for PreparedCall {
     fn drop(&mut self) {
         let begin = self.0.take();

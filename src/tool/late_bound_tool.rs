@@ -1,4 +1,4 @@
-//! A tool that is known from a recorded list and looked up when one of its calls runs.
+//! Creates tools from a recorded tool list. The actual tool is looked up when a call runs.
 
 use std::sync::Arc;
 
@@ -14,9 +14,10 @@ use crate::tool::{PreparedCall, Tool, ToolContext, ToolOutput, ToolUpdate, Updat
 pub(crate) type ListTools = dyn Fn() -> BoxFuture<'static, Result<Vec<Tool>, Error>> + Send + Sync;
 
 impl ToolRecord {
-    /// Creates a tool from a record. Each call first lists the tools, then runs the tool with the
-    /// recorded name if the spec and settings of the listed tool match the record. The listed tool
-    /// checks the arguments, so arguments are checked only when the call runs.
+    /// Creates a tool from a record. Each call first lists the tools, and then finds the listed
+    /// tool that has the recorded name. The call runs this tool if the tool's spec and settings
+    /// match the record. The listed tool checks the arguments, so arguments are checked only when
+    /// the call runs.
     pub(crate) fn into_late_bound_tool(self, list: Arc<ListTools>) -> Tool {
         let (spec, settings, runs_agents) =
             (self.spec.clone(), self.settings(), self.runs_sub_agents);
@@ -44,7 +45,7 @@ struct LateBound {
     list: Arc<ListTools>,
 }
 
-/// Whether a call is new or resumes a suspended run.
+/// Specifies whether a call is new or resumes a suspended run.
 #[derive(Clone, Copy)]
 enum CallStart {
     Fresh,
@@ -88,7 +89,8 @@ impl LateBound {
         prepared.start(cx).map_err(|message| format!("Error: the tool panicked: {message}"))
     }
 
-    /// Returns the tool with the recorded name if its spec and settings match the record.
+    /// Returns the listed tool that has the recorded name, if the tool's spec and settings match
+    /// the record.
     async fn find(&self) -> Result<Tool, String> {
         let name = &self.record.spec.name;
         let tools = (self.list)().await;

@@ -1,4 +1,4 @@
-//! Tools that an agent can call, and the toolkit that runs the calls in a turn.
+//! Tools that an agent can call, and the toolkit that runs a turn's calls.
 
 mod handler;
 mod settings;

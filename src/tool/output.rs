@@ -8,24 +8,24 @@ use crate::item::{self, Content, Part, ResultKind, ToolCall, ToolResult};
 use crate::tool::Suspension;
 
 /// An update from a running tool. A stream of updates consists of any number of `Progress` and
-/// `NestedEvent` updates, followed by one `Output`, or by one `Suspended` if the tool is a
-/// sub-agent that is waiting for a verdict.
+/// `NestedEvent` updates, followed by one `Output`. If the tool is a sub-agent that is waiting for
+/// a verdict, the stream ends with one `Suspended` instead.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ToolUpdate {
-    /// The call's progress, which is visible to observers of the run but not to the model.
+    /// A progress report, which is visible to observers of the run but not to the model.
     Progress(item::RawJson),
     /// An event from a sub-agent that runs inside the tool, for observers of the run.
     NestedEvent(Box<Event>),
     /// The call's result. The stream of updates is not polled after this update.
     Output(ToolOutput),
-    /// Ends the stream without a result, because the sub-agent's calls are waiting for a verdict.
-    /// The call that runs the sub-agent stays open until the run is resumed. The stream is not
-    /// polled after this update.
+    /// The end of the stream without a result, because the sub-agent's own calls are waiting for a
+    /// verdict. The call that runs the sub-agent stays open until the run is resumed. The stream is
+    /// not polled after this update.
     Suspended(Box<Suspension>),
 }
 
-/// The result of a tool call: the content that the model reads, and whether the call failed.
+/// A tool call's output: the content that the model reads, and whether the call failed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolOutput {
     /// The content that the model reads.
@@ -77,14 +77,15 @@ impl ToolUpdate {
         Self::Progress(item::RawJson::new(value).unwrap_or_else(null))
     }
 
-    /// Creates a call's final update from its result.
+    /// Creates the final update of a call from the call's output.
     pub fn output(output: impl IntoToolOutput) -> Self {
         Self::Output(output.into_tool_output())
     }
 }
 
-/// A value that a tool's closure can return: a string, a number, JSON, content parts, or a `Result`
-/// that contains one of these types. Wrap any other type that implements `Serialize` in [`Json`].
+/// A trait for values that a tool's closure can return: a string, a number, JSON, content parts, or
+/// a `Result` that contains one of these types. Wrap any other type that implements `Serialize` in
+/// [`Json`].
 ///
 /// If a `Result` is an `Err`, the model reads the messages of the error and all its sources;
 /// [`IntoToolError`] describes the supported error types.
@@ -117,10 +118,10 @@ impl<T: IntoToolOutput, E: IntoToolError> IntoToolOutput for Result<T, E> {
     }
 }
 
-/// An error that a tool can return. Any type that `?` can convert into a `Box<dyn Error + Send +
-/// Sync>` can be used, such as an error type, a string, or an `anyhow::Error`. Convert an error
-/// that only implements `Display`, or a `Box<dyn Error>` that is not `Send`, to a string:
-/// `.map_err(|error| error.to_string())`.
+/// A trait for errors that a tool can return. The trait is implemented for every type that `?` can
+/// convert into a `Box<dyn Error + Send + Sync>`, such as an error type, a string, or an
+/// `anyhow::Error`. Convert an error that only implements `Display`, or a `Box<dyn Error>` that is
+/// not `Send`, to a string: `.map_err(|error| error.to_string())`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the error of a tool",
     label = "a tool's closure returns this error",

@@ -11,8 +11,8 @@ use serde_json::value::RawValue;
 /// rationale](crate::Tool::with_rationale).
 pub(super) const RATIONALE_FIELD: &str = "_why";
 
-/// The rationale that a model gives for a tool call, in addition to the arguments. A rationale
-/// consists of the expected outcome, the stop condition and the risk.
+/// The rationale that a model gives for a tool call, in addition to the call's arguments. A
+/// rationale consists of an expected outcome, a stop condition and a risk.
 ///
 /// ```
 /// use turnstream::tool::{Risk, Rationale};
@@ -52,10 +52,10 @@ pub enum Risk {
 }
 
 impl Rationale {
-    /// Separates the rationale from the other arguments, and returns both. The other arguments are
-    /// returned as written, with the same field order and the same digits in numbers. Parts of the
-    /// rationale that cannot be parsed are omitted. Arguments that are not a JSON object are
-    /// returned unchanged.
+    /// Separates the rationale from the other arguments, and returns the rationale and the other
+    /// arguments. The other arguments are returned as written, with the same field order and the
+    /// same digits in numbers. Parts of the rationale that cannot be parsed are omitted. Arguments
+    /// that are not a JSON object are returned unchanged.
     pub fn split_arguments(arguments: &str) -> (Self, Cow<'_, str>) {
         match RawFields::parse(arguments) {
             Some(fields) => (fields.rationale(), Cow::Owned(fields.without_rationale())),
@@ -63,9 +63,9 @@ impl Rationale {
         }
     }
 
-    /// Separates the rationale like `split_arguments`, but only if no part of the rationale is
-    /// lost. No part is lost if the rationale is an object without unknown fields, and every field
-    /// can be parsed.
+    /// Like `split_arguments`, but separates the rationale only if all of it is preserved. This is
+    /// the case if the rationale is an object without unknown fields, and every field can be
+    /// parsed.
     pub(crate) fn split_well_formed(arguments: &str) -> (Self, Cow<'_, str>) {
         let Some(fields) = RawFields::parse(arguments) else {
             return (Self::default(), Cow::Borrowed(arguments));
@@ -131,7 +131,7 @@ impl fmt::Display for Risk {
     }
 }
 
-/// The fields of a JSON object in their original order, each with its value as raw text.
+/// The fields of a JSON object in their original order. Each value is raw JSON text.
 struct RawFields<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
 impl<'a> RawFields<'a> {

@@ -9,9 +9,9 @@ use std::sync::Arc;
 /// cheap to clone.
 ///
 /// [`Run::with_data`](crate::Run::with_data) adds a value, and
-/// [`ToolContext::data`](crate::tool::ToolContext::data) returns it. A sub-agent receives its
-/// parent's data. The data is not part of the history and must be passed again when a run is
-/// resumed.
+/// [`ToolContext::data`](crate::tool::ToolContext::data) returns a value by its type. A sub-agent
+/// receives its parent's data. The data is not part of the history and must be passed again when a
+/// run is resumed.
 ///
 /// ```
 /// use turnstream::tool::RunData;
@@ -25,7 +25,7 @@ use std::sync::Arc;
 #[derive(Clone, Default)]
 pub struct RunData(Arc<Vec<DataEntry>>);
 
-/// The number of further levels of sub-agents that may be nested below the run with this data.
+/// The number of levels of sub-agents that may still be nested below the run.
 #[derive(Clone, Copy)]
 pub(crate) struct RemainingSubAgentDepth(pub(crate) u32);
 
@@ -43,8 +43,8 @@ impl RunData {
     }
 
     /// Adds a value, replacing any existing value of the same type. If the value is itself a
-    /// `RunData`, all of its values are added. A tool can therefore pass its [own
-    /// data](crate::tool::ToolContext::run_data) to a run that the tool starts. Mark such a tool as
+    /// `RunData`, all of its values are added. A tool that starts a run can therefore pass its [own
+    /// data](crate::tool::ToolContext::run_data) to that run. Mark such a tool as
     /// [`running_sub_agents`](crate::Tool::running_sub_agents).
     pub fn insert<T: Any + Send + Sync>(mut self, value: T) -> Self {
         let values = Arc::make_mut(&mut self.0);

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 /// The default time limit for a call, which applies to tools and toolkits that set no other limit.
 ///
-/// By default, sub-agents have no time limit. External calls and waiting for an approval have no
-/// time limit either.
+/// By default, calls to sub-agents have no time limit. External calls and the time spent waiting
+/// for an approval are not limited either.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_mins(10);
 
-/// A tool's settings, which comprise everything in the tool except its handler.
+/// A tool's settings, that is, everything in the tool except its handler.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct ToolSettings {
     pub(super) timeout: Option<Duration>,
@@ -25,11 +25,12 @@ pub(super) enum ToolFlag {
     SupportsDryRun,
     /// The tool runs outside the toolkit.
     External,
-    /// Each call runs agents, whose requests and calls are counted instead of the call itself.
+    /// Each call runs agents. The agents' requests and calls are counted instead of the call
+    /// itself.
     RunsSubAgents,
     /// An interrupted call to the tool may run again.
     Idempotent,
-    /// Repeating the same call with the same result does not mean that the run is stuck.
+    /// Repeated calls with the same result do not mean that the run is stuck.
     Pollable,
 }
 

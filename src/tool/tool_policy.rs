@@ -137,9 +137,9 @@ pub trait ToolPolicy: Send {
         false
     }
 
-    /// Returns a future that completes once the call has a concurrency slot from a pool shared with
-    /// other runs. If the method returns `None` (the default), the call starts immediately. The
-    /// output of the future is dropped when the call ends.
+    /// Returns a future that waits for one of the concurrency slots that several runs share. The
+    /// call starts once the future completes. If the method returns `None` (the default), the call
+    /// starts immediately. The output of the future is dropped when the call ends.
     ///
     /// While the returned future is pending, the call and all later calls wait. The returned future
     /// is dropped if another call must start first, or if the turn's own concurrency limit leaves

@@ -18,14 +18,14 @@ use crate::tool::{args_schema, validate_spec};
 
 impl Tool {
     /// Creates a tool from an async closure. The schema is derived from the closure's argument
-    /// type, which can be a struct with a field for each argument, or `()` for a tool without
+    /// type. This type can be a struct with one field for each argument, or `()` for a tool without
     /// arguments.
     ///
     /// The closure receives the arguments and a [`ToolContext`], and returns a future. The
-    /// arguments are deserialised with serde; a mismatch is reported to the model along with its
-    /// path, and the closure does not run. The future's output becomes the call's result.
-    /// [`IntoToolOutput`] lists the output types, and [`Json`](crate::tool::Json) wraps any other
-    /// type that implements `Serialize`.
+    /// arguments are deserialised with serde; if they do not match the type, the model receives an
+    /// error that contains the path of the mismatch, and the closure does not run. The output of
+    /// the returned future becomes the call's result. [`IntoToolOutput`] lists the output types,
+    /// and [`Json`](crate::tool::Json) wraps any other type that implements `Serialize`.
     ///
     /// ```
     /// use turnstream::Tool;
@@ -52,9 +52,9 @@ impl Tool {
     ///
     /// Panics if the name is invalid for a provider (valid names consist of 1 to 64 letters,
     /// digits, `_` and `-`). Also panics if the argument type's schema does not describe an object,
-    /// as with an enum. These are programming errors, since names and argument types are known when
-    /// the program is written. Types that are never an object, such as `String`, cause a compile
-    /// error.
+    /// which can be the case for an enum. Both are programming errors, since names and argument
+    /// types are known when the program is written. Types that never represent an object, such as
+    /// `String`, cause a compile error.
     #[cfg(feature = "schemars")]
     #[track_caller]
     pub fn new<A, MustBeAnObject, F, Fut, R>(name: &str, description: &str, run: F) -> Self
@@ -71,8 +71,8 @@ impl Tool {
     /// a clone of the state. The state should be cheap to clone, such as an [`Arc`], a connection
     /// pool or a channel.
     ///
-    /// A closure passed to [`Tool::new`] must clone captured state before its `async move` block;
-    /// `stateful` clones the state for each call. For values that belong to one run, use
+    /// A closure passed to [`Tool::new`] must itself clone captured state before its `async move`
+    /// block. `stateful` does this for each call. For values that belong to one run, use
     /// [`Run::with_data`](crate::Run::with_data).
     ///
     /// ```
@@ -184,8 +184,8 @@ impl Tool {
     ///
     /// The arguments are checked against the schema keywords `type`, `properties`, `required`,
     /// `enum`, `const`, `items` and `additionalProperties`. With the feature `validate`, all
-    /// keywords of JSON Schema are checked. A mismatch is reported to the model along with its
-    /// path, and the closure does not run.
+    /// keywords of JSON Schema are checked. If the arguments do not match the schema, the model
+    /// receives an error that contains the path of the mismatch, and the closure does not run.
     ///
     /// # Errors
     ///
@@ -217,7 +217,7 @@ impl Tool {
         Ok(Self::from_typed_fn(spec, read, run))
     }
 
-    /// Creates a tool from a function that parses its arguments and a closure that streams updates.
+    /// Creates a tool from a function that parses the arguments and a closure that streams updates.
     fn from_typed_fn<A, F, St>(
         spec: ToolSpec,
         read: impl Fn(&ToolSpec, &str) -> Result<A, String> + Send + Sync + 'static,
@@ -239,7 +239,7 @@ impl Tool {
     }
 }
 
-/// Turns a closure that returns one output into a closure that streams this output.
+/// Converts a closure that returns a single output into a closure that streams this output.
 fn into_update_stream_fn<A, F, Fut, R>(
     run: F,
 ) -> impl Fn(A, ToolContext) -> IntoStream<Map<Fut, ToUpdate<R>>>
@@ -253,8 +253,8 @@ where
 
 type ToUpdate<R> = fn(R) -> ToolUpdate;
 
-/// Derives a tool's spec. A type whose JSON is `null`, such as `()`, means that the tool takes no
-/// arguments.
+/// Derives a tool's spec from its argument type. If the type's JSON is `null`, as for `()`, the
+/// tool takes no arguments.
 #[cfg(feature = "schemars")]
 fn derive_spec<A: schemars::JsonSchema>(name: &str, description: &str) -> ToolSpec {
     let mut parameters = schemars::schema_for!(A).to_value();

@@ -16,8 +16,8 @@ pub(crate) fn unwrapped_call(call: &ToolCall) -> Cow<'_, ToolCall> {
     Cow::Borrowed(call)
 }
 
-/// Maps call ids to the names of the tools that were called inside other calls. The history itself
-/// contains the names that the model used.
+/// Maps the ids of calls to the names of the tools that were called inside these calls. The history
+/// itself contains only the names that the model used.
 #[derive(Debug, Default)]
 pub(crate) struct InnerToolNames<'a>(HashMap<&'a str, String>);
 

@@ -6,14 +6,14 @@ use crate::tool::rationale::RATIONALE_FIELD;
 use crate::tool::{Rationale, Tool, ToolSpec};
 
 impl Tool {
-    /// Asks the model to state the rationale of each call: the expected outcome, the stop condition
-    /// and the risk.
+    /// Asks the model to state its rationale for each call: the expected outcome, the stop
+    /// condition and the risk.
     ///
-    /// This method adds an optional property `_why` to the schema. The property is removed from the
-    /// arguments before they are checked. The tool never sees the value of `_why`, and an invalid
-    /// value does not cause the call to fail. A [`ToolPolicy`](crate::tool::ToolPolicy), a hook or
-    /// an approver sees the arguments including the rationale, as the model wrote them and as the
-    /// history stores them. The rationale can be read with [`Rationale::split_arguments`].
+    /// This method adds an optional property `_why` to the schema. Before a call's arguments are
+    /// checked, this property is removed. The tool never sees the value of `_why`, and an invalid
+    /// value does not cause the call to fail. Any [`ToolPolicy`](crate::tool::ToolPolicy), hook or
+    /// approver sees the arguments including the rationale, exactly as the model wrote them and as
+    /// the history stores them. The rationale can be read with [`Rationale::split_arguments`].
     ///
     /// A tool whose schema already has a property `_why`, or does not allow another property, is
     /// left unchanged.

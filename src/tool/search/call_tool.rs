@@ -1,4 +1,4 @@
-//! The tool that calls other tools, and the extraction of the inner calls.
+//! Implements `call_tool`, which calls other tools, and extracts the inner calls.
 
 use std::borrow::Cow;
 
@@ -17,14 +17,14 @@ struct CallToolArgs<'a> {
     name: String,
     #[serde(borrow, default)]
     arguments: Option<&'a RawValue>,
-    /// The rationale of the call, which some models also write in this field, although only the
-    /// inner tool's schema requests a rationale.
+    /// The rationale for the call. Only the inner tool's schema asks for a rationale, but some
+    /// models also write the rationale in this field.
     #[serde(rename = "_why", default)]
     _rationale: serde::de::IgnoredAny,
 }
 
-/// Creates `call_tool`. Calls to the tool are [unwrapped](unwrapped_call) before they reach the
-/// tool, unless they are invalid. The tool itself only reports the error in an invalid call.
+/// Creates `call_tool`. A valid call to `call_tool` is [unwrapped](unwrapped_call) before it
+/// reaches the tool. The tool itself only reports the errors in invalid calls.
 pub(super) fn call_tool() -> Tool {
     let spec = ToolSpec::new(
         CALL_TOOL,
@@ -53,8 +53,8 @@ pub(super) fn call_tool() -> Tool {
     })
 }
 
-/// Returns the inner call of a `call_tool` call, under the same id. Any other call, and any call
-/// whose arguments do not name a tool, is returned unchanged.
+/// Returns the inner call of a call to `call_tool`, with the same id. Any other call is returned
+/// unchanged, as is a call whose arguments do not name a tool.
 pub(crate) fn unwrapped_call(call: &ToolCall) -> Cow<'_, ToolCall> {
     if call.name != CALL_TOOL {
         return Cow::Borrowed(call);

@@ -20,7 +20,7 @@ use self::settings::SEARCH_TOOLS;
 use crate::request::ToolSpec;
 use crate::tool::Tool;
 
-/// The maximum number of similar tools that are named in the result of a call to an unknown tool.
+/// The maximum number of similar tools to name in the result of a call to an unknown tool.
 const MAX_SUGGESTIONS: usize = 3;
 
 /// The search index and settings of a searchable toolkit.
@@ -52,9 +52,9 @@ impl SearchState {
         Self { settings, index, search_tools, call_tool, deferred_specs: deferred.into() }
     }
 
-    /// Returns the specs that the model sees: the specs that are always listed, and the specs of
-    /// `search_tools` and `call_tool`. Tools with duplicate names are also listed, so that the
-    /// request fails.
+    /// Returns the specs that each request lists: those of the tools that are always listed, and
+    /// those of `search_tools` and `call_tool`. Tools with duplicate names are also listed, so that
+    /// the request fails.
     pub(super) fn listed_specs(&self, tools: &[Tool]) -> Arc<[ToolSpec]> {
         let mut names = HashSet::from([SEARCH_TOOLS, CALL_TOOL]);
         let (mut listed, mut doubled) = (Vec::new(), Vec::new());
@@ -77,7 +77,7 @@ impl SearchState {
         [&self.search_tools, &self.call_tool].into_iter().find(|tool| tool.name() == name)
     }
 
-    /// Returns the part of the result for a call to an unknown tool that names similar tools.
+    /// Returns the text that names similar tools, for the result of a call to an unknown tool.
     pub(super) fn suggestions(&self, name: &str) -> String {
         let alike: Vec<String> = self
             .index

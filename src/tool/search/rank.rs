@@ -14,11 +14,11 @@ use crate::tool::search::synonyms::SYNONYMS;
 /// The rate at which further occurrences of a word stop increasing its score (BM25's `k1`).
 const SATURATION: f64 = 1.0;
 
-/// The weight of a synonym of a query word, such as `remove` for `delete`.
+/// The weight of a word that is a synonym of a query word, for example `remove` for `delete`.
 const SYNONYM_WEIGHT: f64 = 0.85;
 
-/// The weight of a word that shares only a prefix with a query word, such as `translator` with
-/// `translation`.
+/// The weight of a word that shares only a prefix with a query word, for example `translator` for
+/// the query word `translation`.
 const PREFIX_WEIGHT: f64 = 0.5;
 
 /// The weight of a word that reveals little about a tool.
@@ -27,7 +27,7 @@ const WEAK_WORD_WEIGHT: f64 = 0.4;
 /// The weight of words for reading, such as `list`, if the query is a question.
 const READING_WEIGHT: f64 = 0.7;
 
-/// The weight of a group's best scores in the score of each of its tools.
+/// The weight that a group's best scores have in the score of each tool in the group.
 const GROUP_WEIGHT: f64 = 0.6;
 
 /// The number of a group's best tools that determine the group's score.
@@ -71,8 +71,8 @@ impl Field {
 /// The indexed words of a list of tools.
 #[derive(Debug)]
 pub(super) struct RankedTools {
-    /// For each word, the tools that contain the word, in list order, each with the weighted
-    /// frequency of the word.
+    /// Maps each word to the tools whose specs contain the word, in list order. Each entry contains
+    /// a tool's index and the word's weighted frequency.
     postings: HashMap<String, Vec<(usize, f64)>>,
     /// All indexed words in alphabetical order.
     vocabulary: Vec<String>,
@@ -137,7 +137,7 @@ impl RankedTools {
             (READING_WEIGHT, READING_WORDS.split(' ').map(|word| (stem(word), 1.0)).collect())
         });
         for (word_weight, variants) in words.chain(reading) {
-            // Among a word and its variants, only the variant with the highest score is used.
+            // Of a word and its variants, only the one with the highest score counts.
             let mut best = vec![0.0_f64; scores.len()];
             for (variant, weight) in variants {
                 let Some(found) = self.postings.get(&variant) else { continue };
@@ -185,8 +185,8 @@ impl RankedTools {
         }
     }
 
-    /// Returns the compounds of two adjacent words in the query, such as `timezone` for `time
-    /// zone`, that occur in a tool's spec.
+    /// Returns the compounds that two adjacent words in the query form, if the compound occurs in a
+    /// tool's spec. For example, `time zone` forms `timezone`.
     fn compounds(&self, query: &str) -> Vec<String> {
         let parts: Vec<String> = query.split_whitespace().map(str::to_lowercase).collect();
         let joined = parts.windows(2).map(|pair| stem(&pair.concat()));
@@ -215,7 +215,7 @@ impl RankedTools {
     }
 }
 
-/// Returns whether a query is a question, which a tool that only reads can answer.
+/// Returns whether a query is a question. A tool that only reads data can answer a question.
 fn asks_something(query: &str) -> bool {
     let query = query.to_lowercase();
     let mut words = query.split(|c: char| !c.is_alphabetic()).filter(|word| !word.is_empty());
@@ -262,7 +262,7 @@ fn push_schema_words_of_items(schema: &Value, depth: usize, words: &mut Vec<Stri
 
 /// Returns the stems of the words in a string, in order, without stop words. Words are split at
 /// punctuation and in `camelCase`. The parts of a camel-case word are followed by the whole word,
-/// because many users write `GitHub` as a single word.
+/// because many users write a name such as `GitHub` as a single word.
 fn stems(text: &str) -> Vec<String> {
     let mut words = Vec::new();
     for part in text.split(|c: char| !c.is_alphanumeric()) {

@@ -1,4 +1,4 @@
-//! The tool that finds tools.
+//! Implements `search_tools`, which finds tools.
 
 use std::sync::{Arc, OnceLock};
 
@@ -12,7 +12,7 @@ use crate::tool::search::rank::RankedTools;
 use crate::tool::search::settings::{SEARCH_TOOLS, ToolSearch};
 use crate::tool::{PreparedCall, Tool, ToolOutput, ToolSpec, ToolUpdate};
 
-/// The tools that a search can find. Their specs are indexed during the first search.
+/// Holds the tools that a search can find. The tools' specs are indexed during the first search.
 #[derive(Debug)]
 pub(super) struct ToolIndex {
     specs: Vec<ToolSpec>,
@@ -55,7 +55,7 @@ struct FoundTool<'a> {
     parameters: &'a RawJson,
 }
 
-/// Creates `search_tools`. The tool only reads data, so it can run in a dry run and can run again
+/// Creates `search_tools`. The tool only reads data, so it supports dry runs and can run again
 /// after a crash. The tool is not [pollable](Tool::pollable): the same search always returns the
 /// same result, so a model that repeats the search makes no progress.
 pub(super) fn search_tool(index: Arc<ToolIndex>, settings: &ToolSearch) -> Tool {

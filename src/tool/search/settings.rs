@@ -46,8 +46,8 @@ impl ToolSearch {
         }
     }
 
-    /// Sets the names of the tools that the model sees without a search. Names that are not in the
-    /// toolkit are ignored.
+    /// Sets the names of the tools that the model sees without a search. Names of tools that the
+    /// toolkit does not contain are ignored.
     pub fn with_always_listed<N: Into<String>>(
         mut self,
         names: impl IntoIterator<Item = N>,
@@ -62,8 +62,8 @@ impl ToolSearch {
         self
     }
 
-    /// Sets the maximum length of a search result, in bytes. For tools that would exceed this
-    /// length, only the names are returned; the best match is always returned in full.
+    /// Sets the maximum length of a search result, in bytes. Only the names are returned for tools
+    /// that do not fit within this length. The best match is always returned in full.
     pub fn with_max_result_bytes(mut self, max_bytes: usize) -> Self {
         self.max_result_bytes = max_bytes;
         self
