@@ -15,10 +15,10 @@ use crate::usage::{Price, Prices, Usage};
 /// their own budgets. Only a [`Pool`] limits the total usage of an agent and all of its sub-agents.
 ///
 /// Limits are enforced between turns and before tools are started, never within a turn. A response
-/// that exceeds a limit is kept, since it was paid for; its tool calls get a result without being
-/// run, and the run ends. Only [`with_time_limit`](Self::with_time_limit) is enforced by a timer. A
-/// limit of 0 is reached before the first request, except for a limit of 0 [tool
-/// calls](Self::with_tool_calls), since a model may answer without calling a tool.
+/// that exceeds a limit is kept, since the response was paid for. The response's tool calls get a
+/// result without being run, and the run ends. Only [`with_time_limit`](Self::with_time_limit) is
+/// enforced by a timer. A limit of 0 ends the run before the first request. The exception is a
+/// limit of 0 [tool calls](Self::with_tool_calls), since a model may answer without calling a tool.
 ///
 /// ```
 /// use std::time::Duration;
@@ -57,17 +57,17 @@ pub struct Budget {
 
 #[derive(Clone, Debug)]
 struct CostLimit {
-    /// The maximum cost, in millionths of the unit in which the prices are given.
+    /// The maximum cost, in millionths of the currency unit of the prices.
     max_cost_millionths: u64,
     prices: Prices,
 }
 
-/// The tokens, money, time and tool calls that a run has used so far.
+/// A run's usage so far: tokens, money, time and tool calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct BudgetUsage {
-    /// All tokens that the run has used, including those for discarded attempts.
+    /// All tokens that the run has used, including tokens for discarded attempts.
     pub usage: Usage,
-    /// The cost of the tokens, in millionths of the unit in which the prices are given.
+    /// The cost of the tokens, in millionths of the currency unit of the prices.
     pub cost: u64,
     /// The time since the run was first polled.
     pub elapsed: Duration,
@@ -100,27 +100,28 @@ impl Budget {
         self
     }
 
-    /// Sets the maximum cost of a run's tokens, in the unit in which the prices are given. A
-    /// negative or NaN limit counts as 0.
+    /// Sets the maximum cost of a run's tokens, in the currency unit of the prices. A negative or
+    /// NaN limit counts as 0.
     ///
-    /// A turn is charged at the price of the model that answered, or at the price of the requested
-    /// model if the answering model has no price. If the requested model has no price, the run ends
-    /// with an error; see [`price_of`](Self::price_of).
+    /// A turn is charged at the answering model's price or, if `prices` does not contain that
+    /// price, at the requested model's price. If the requested model's price is missing, the run
+    /// ends with an error; see [`price_of`](Self::price_of).
     pub fn with_cost_limit(mut self, limit: f64, prices: Prices) -> Self {
         self.cost_limit = Some(CostLimit { max_cost_millionths: Prices::to_micros(limit), prices });
         self
     }
 
-    /// Sets the time limit for a run. The limit applies to the wall-clock time since the first
-    /// poll, including the time that the run waits for approvals or is not polled.
+    /// Sets the time limit for a run. The limit applies to the wall-clock time since the run was
+    /// first polled, including time during which the run waits for approvals or is not polled.
     ///
-    /// When the time is up, the turn in progress is dropped. Its tokens count, and its text is
-    /// kept, marked as interrupted. Running tools are dropped, and their calls get a
-    /// [`Timeout`](crate::item::ResultKind::Timeout) result. Calls that have not started get a
-    /// [`Budget`](crate::item::ResultKind::Budget) result. The run ends with the reason `budget`,
-    /// and no further request is sent. The wrap-up turn of [`with_wrap_up`](Self::with_wrap_up) is
-    /// sent only if [time is reserved](Self::with_wrap_up_time) for it. The time limit applies to
-    /// all attempts at a request together; [`Timeouts`](crate::http::Timeouts) limit each attempt.
+    /// When the time is up, the turn in progress is dropped. The dropped turn's tokens count, and
+    /// the turn's text is kept and marked as interrupted. Running tools are dropped, and their
+    /// calls get a [`Timeout`](crate::item::ResultKind::Timeout) result. Calls that have not
+    /// started get a [`Budget`](crate::item::ResultKind::Budget) result. The run ends with the
+    /// reason `budget`, and no further request is sent. The [wrap-up turn](Self::with_wrap_up)
+    /// follows only if [time is reserved](Self::with_wrap_up_time) for the wrap-up turn. The time
+    /// limit covers all attempts at a request together; [`Timeouts`](crate::http::Timeouts) limit
+    /// each attempt separately.
     ///
     /// The time limit uses tokio's timer. In a tokio runtime without the time driver, or outside a
     /// tokio runtime, any run that has to wait ends with an
@@ -130,11 +131,11 @@ impl Budget {
         self
     }
 
-    /// Sets the maximum number of tool calls that a run may start. If a turn has more calls than
-    /// the limit allows, the first calls run, in call order. The remaining calls get a
+    /// Sets the maximum number of tool calls that a run may start. If a turn contains more calls
+    /// than the limit allows, only the first calls run, in call order. The remaining calls get a
     /// [`Budget`](crate::item::ResultKind::Budget) result, and the run ends. A call that is denied,
-    /// or that cannot run for another reason, does not count. While a call waits for a decision on
-    /// whether it may run, later calls that might exceed the limit wait as well. Calls to
+    /// or that cannot run for another reason, does not count. While a call awaits a decision on
+    /// whether the call may run, later calls that might exceed the limit also wait. Calls to
     /// [external](crate::Tool::external) tools do not count, since they are not started in this
     /// process.
     pub fn with_tool_calls(mut self, limit: u32) -> Self {
@@ -148,31 +149,31 @@ impl Budget {
         self
     }
 
-    /// Enables a wrap-up turn. If a limit or the maximum number of requests is reached before the
-    /// model has stopped on its own, the model gets one more turn with tools disabled, so that the
-    /// run ends with text. If the [pool](Self::pool) is exhausted or the
+    /// Enables a wrap-up turn, a final turn without tools. If a limit or the maximum number of
+    /// requests is reached before the model has stopped on its own, the wrap-up turn follows, so
+    /// that the run ends with text. If the [pool](Self::pool) is exhausted or the
     /// [time](Self::with_time_limit) is up, the run ends without a wrap-up turn, unless
-    /// [tokens](Self::with_wrap_up_tokens) or [time](Self::with_wrap_up_time) are reserved for that
-    /// turn.
+    /// [tokens](Self::with_wrap_up_tokens) or [time](Self::with_wrap_up_time) are reserved for the
+    /// wrap-up turn.
     pub fn with_wrap_up(mut self) -> Self {
         self.has_wrap_up = true;
         self
     }
 
-    /// Enables a wrap-up turn like [`with_wrap_up`](Self::with_wrap_up), and reserves tokens for
-    /// that turn. The limits on output tokens and total tokens, as well as the pool's limit, count
-    /// as reached `tokens` tokens earlier. If `tokens` is at least as large as a limit, that limit
-    /// is reached before the first request.
+    /// Enables a [wrap-up turn](Self::with_wrap_up) and reserves tokens for that turn. The limits
+    /// on output tokens and total tokens, as well as the pool's limit, are treated as reached
+    /// `tokens` tokens earlier. If `tokens` is at least as large as a limit, that limit is treated
+    /// as reached before the first request.
     pub fn with_wrap_up_tokens(mut self, tokens: u64) -> Self {
         self.wrap_up_tokens = tokens;
         self.with_wrap_up()
     }
 
-    /// Enables a wrap-up turn like [`with_wrap_up`](Self::with_wrap_up), and reserves time for that
-    /// turn. When only `time` is left of the [time limit](Self::with_time_limit), the running work
-    /// is dropped and the wrap-up turn starts. If the wrap-up turn is not complete when the time
-    /// limit is reached, the wrap-up turn is dropped as well. If `time` is at least as long as the
-    /// time limit, no time is reserved.
+    /// Enables a [wrap-up turn](Self::with_wrap_up) and reserves time for that turn. When only
+    /// `time` remains until the [time limit](Self::with_time_limit), all running work is dropped
+    /// and the wrap-up turn starts. If the time limit is reached before the wrap-up turn is
+    /// complete, the wrap-up turn is dropped as well. If `time` is at least as long as the time
+    /// limit, no time is reserved.
     pub fn with_wrap_up_time(mut self, time: Duration) -> Self {
         self.wrap_up_time = time;
         self.with_wrap_up()
@@ -183,14 +184,14 @@ impl Budget {
     /// not included, since the model may still answer after the last call; see
     /// [`remaining_calls`](Self::remaining_calls).
     ///
-    /// The `limit` field of the returned [`BudgetExceeded`] is the configured limit, even if the
-    /// limit counts as reached earlier because tokens or time are reserved for a wrap-up turn.
+    /// The `limit` field of the returned [`BudgetExceeded`] is the configured limit, even if tokens
+    /// or time reserved for a wrap-up turn cause the limit to be reached earlier.
     pub fn exceeded_limit(&self, spent: &BudgetUsage) -> Option<BudgetExceeded> {
         self.exceeded_limit_with_time(spent, self.time_before_wrap_up().or(self.time_limit))
     }
 
-    /// Returns the first limit that has been reached when no wrap-up turn can follow. The time
-    /// reserved for a wrap-up turn does not make the time limit count as reached earlier.
+    /// Returns the first limit that has been reached, for a run that cannot have a wrap-up turn.
+    /// Time reserved for a wrap-up turn does not cause the time limit to be reached earlier.
     pub(in crate::agent) fn exceeded_limit_ignoring_reserve(
         &self,
         spent: &BudgetUsage,
@@ -226,8 +227,8 @@ impl Budget {
     }
 
     /// Returns how much remains of each of the run's own limits. The pool is not included, since
-    /// other runs share it. The number of requests is not included either, since that number is
-    /// limited by [`Limits::max_turns`](crate::agent::Limits::max_turns).
+    /// other runs share it. The number of requests is not included either, since
+    /// [`Limits::max_turns`](crate::agent::Limits::max_turns) limits that number.
     pub fn remaining(&self, spent: &BudgetUsage) -> RemainingBudget {
         let left = |limit: Option<u64>, used: u64| limit.map(|limit| limit.saturating_sub(used));
         let tool_calls = left(self.max_tool_calls.map(u64::from), u64::from(spent.tool_calls));
@@ -247,7 +248,7 @@ impl Budget {
         }
     }
 
-    /// Returns the prices from which the cost is calculated, if a cost limit is set.
+    /// Returns the prices used to calculate the cost, if a cost limit is set.
     pub fn prices(&self) -> Option<&Prices> {
         self.cost_limit.as_ref().map(|money| &money.prices)
     }
@@ -258,8 +259,8 @@ impl Budget {
         Some(self.max_tool_calls?.saturating_sub(spent.tool_calls))
     }
 
-    /// Returns the limit on tool calls as exceeded, for a call that the limit does not allow to
-    /// start.
+    /// Returns a [`BudgetExceeded`] for the limit on tool calls, for use when that limit prevents a
+    /// call from starting.
     pub(in crate::agent) fn call_limit_exceeded(&self) -> Option<BudgetExceeded> {
         let limit = u64::from(self.max_tool_calls?);
         Some(budget_exceeded(BudgetKind::ToolCalls, limit, limit))
@@ -270,7 +271,7 @@ impl Budget {
         self.wrap_up_tokens
     }
 
-    /// Returns whether no further request may be sent, including the request of a wrap-up turn.
+    /// Returns whether no further request may be sent, not even for a wrap-up turn.
     pub(in crate::agent) fn is_exhausted(&self, spent: &BudgetUsage) -> bool {
         self.is_time_up(spent.elapsed) || self.pool.as_ref().is_some_and(Pool::is_exhausted)
     }
@@ -315,14 +316,14 @@ impl Budget {
         self.target.as_ref()
     }
 
-    /// Returns the same limits for a run without side effects: no timer is created, and nothing is
-    /// charged to the pool.
+    /// Returns a copy of the budget for a run without side effects: the limits are the same, but no
+    /// timer is created, and nothing is charged to the pool.
     pub(in crate::agent) fn into_offline(mut self) -> Self {
         self.is_offline = true;
         self
     }
 
-    /// Returns the duration of the run's timer, if any.
+    /// Returns the duration for the run's timer, if the run needs a timer.
     pub(in crate::agent) fn effective_time_limit(&self) -> Option<Duration> {
         self.time_limit.filter(|_| !self.is_offline)
     }
@@ -344,8 +345,8 @@ impl Budget {
         self.time_limit.is_some_and(|limit| elapsed >= limit)
     }
 
-    /// Returns the time limit as exceeded after its timer has fired, without comparing the elapsed
-    /// time with the limit.
+    /// Returns a [`BudgetExceeded`] for the time limit after the timer has fired, without comparing
+    /// the elapsed time with the limit.
     pub(in crate::agent) fn time_limit_exceeded(
         &self,
         elapsed: Duration,

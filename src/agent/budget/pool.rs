@@ -23,29 +23,32 @@ const DEFAULT_TOKENS_PER_RESPONSE: u64 = 4_096;
 ///   for the longest response that the options allow: `max_output_tokens` tokens or, if that option
 ///   is not set, 4,096 tokens ([`with_tokens_per_response`](Self::with_tokens_per_response)).
 /// - If too few unreserved tokens are left for a request, the request waits in a queue. If no
-///   tokens are reserved, the first request in the queue is sent as long as any tokens are left. A
-///   pool that is smaller than a reservation therefore allows one request at a time.
-/// - At the end of a turn, the tokens that were used are charged to the pool, and the rest of the
-///   reservation is returned. If a turn is dropped, its reservation is returned as well.
-/// - A run ends with the reason `budget` if its pool is exhausted. A [wrap-up
-///   turn](crate::agent::Budget::with_wrap_up) reserves its tokens like any other turn, so no
+///   reservation is held, the first request in the queue is sent as long as any tokens are left. A
+///   pool with fewer tokens than a single request reserves therefore allows one request at a time.
+/// - At the end of a turn, the used tokens are charged to the pool, and the unused part of the
+///   reservation is returned to the pool. If a turn is dropped, the turn's reservation is returned
+///   as well.
+/// - A run ends with the reason `budget` if the run's pool is exhausted. A [wrap-up
+///   turn](crate::agent::Budget::with_wrap_up) must reserve tokens like any other turn, so no
 ///   wrap-up turn follows when the pool is exhausted.
-/// - If `max_output_tokens` is set and the estimates are right, the pool's limit is exceeded by at
-///   most one request and its response. If `max_output_tokens` is not set, each response that is
-///   longer than its reservation may also exceed the limit by the difference.
+/// - If `max_output_tokens` is set and the estimates are accurate, the pool's limit is exceeded by
+///   at most the tokens of one request and its response. If `max_output_tokens` is not set, each
+///   response may additionally exceed the limit by the number of tokens by which the response
+///   exceeds its reservation.
 /// - Requests from a compactor do not wait for the pool; their tokens are charged afterwards.
 ///
 /// # Concurrency
 ///
-/// [`with_max_concurrency`](Self::with_max_concurrency) limits the number of open requests and
-/// running tool calls. A call that runs a sub-agent takes no slot, so that parents cannot prevent
-/// their sub-agents from running. A tool whose own code runs an agent with the same pool must be
-/// marked as [`running_sub_agents`](crate::Tool::running_sub_agents). Otherwise, the agent may wait
-/// forever for the slot that the tool occupies.
+/// [`with_max_concurrency`](Self::with_max_concurrency) limits the number of requests and tool
+/// calls that run at the same time. Each of them occupies a slot. A call that runs a sub-agent
+/// occupies no slot, so that parents cannot prevent their sub-agents from running. A tool whose own
+/// code runs an agent with the same pool must be marked as
+/// [`running_sub_agents`](crate::Tool::running_sub_agents). Otherwise, the agent may wait forever
+/// for the slot that the tool occupies.
 ///
 /// Set the pool in the [`Budget`](crate::agent::Budget::with_pool) of every agent that shares the
-/// pool. No task is spawned for waiting: polling a waiting run returns `Poll::Pending`, and the run
-/// is woken when it can continue.
+/// pool. Waiting does not require a spawned task: polling a waiting run returns `Poll::Pending`,
+/// and the run is woken once it can continue.
 ///
 /// ```
 /// use turnstream::Usage;
@@ -92,19 +95,19 @@ struct Waiter {
     waker: Waker,
 }
 
-/// The capacity that a waiting future needs.
+/// The tokens or slots that a waiting future needs.
 #[derive(Clone, Copy, Debug)]
 struct WaitRequest {
     amount: u64,
     /// The number of tokens that must remain in the pool after the requested tokens are reserved.
     min_remaining: u64,
-    /// Whether the future goes to the front of the queue, because its run had already reached the
-    /// front once and gave way.
+    /// Whether the future goes to the front of the queue, because the future's run already reached
+    /// the front once and gave up that position.
     at_front: bool,
 }
 
-/// Collects the wakers to wake or drop once the pool is unlocked, since waking and dropping run
-/// user code.
+/// Collects wakers while the pool is locked. The wakers are woken or dropped once the pool is
+/// unlocked, since waking or dropping a waker runs user code.
 #[derive(Default)]
 struct DeferredWakers {
     to_wake: Vec<Waker>,
@@ -113,8 +116,8 @@ struct DeferredWakers {
 
 impl WaitQueue {
     /// Returns the number of waiters ahead of this ticket (or of a new waiter), and the total
-    /// amount that these waiters need. Later waiters cannot use this amount, since a paused waiter
-    /// may be polled at any time.
+    /// capacity that these waiters need. Later waiters cannot use this capacity, since a paused
+    /// waiter may be polled at any time.
     fn waiters_ahead(&self, ticket: Option<u64>, wants: WaitRequest) -> (usize, u64) {
         if ticket.is_none() && wants.at_front {
             return (0, 0);
@@ -160,8 +163,8 @@ impl WaitQueue {
 }
 
 impl PoolState {
-    /// Collects the wakers of the waiters that can now reserve tokens, or that must learn that the
-    /// pool is exhausted.
+    /// Collects the wakers for all waiters that can now reserve tokens, or that must be notified
+    /// that the pool is exhausted.
     fn collect_token_wakers(&self, limit: u64, wakers: &mut DeferredWakers) {
         let unused = limit.saturating_sub(self.used_tokens);
         let mut free = unused.saturating_sub(self.reserved_tokens);
@@ -178,7 +181,7 @@ impl PoolState {
         }
     }
 
-    /// Collects the wakers of the waiters that can now take a slot.
+    /// Collects the wakers for all waiters that can now take a slot.
     fn collect_slot_wakers(&self, wakers: &mut DeferredWakers) {
         let free = self.max_concurrency.saturating_sub(self.slots_in_use);
         let waiting = self.slot_queue.waiters.iter().take(free);
@@ -214,13 +217,13 @@ impl Pool {
         self
     }
 
-    /// Sets the maximum total number of open requests and running tool calls, which is unlimited by
-    /// default.
+    /// Sets the maximum number of requests and tool calls that may run at the same time, counted
+    /// together. The number is unlimited by default.
     ///
     /// Slots are granted in queue order. A run that is not polled during a turn or a call keeps its
-    /// slot. A run that is not polled while it waits for a slot keeps its position in the queue,
-    /// and later runs wait until that run is polled again or dropped. A request keeps its slot
-    /// while it waits for a retry.
+    /// slot. A run that is not polled while waiting for a slot keeps its position in the queue, and
+    /// later runs wait until that run is polled again or dropped. A request that waits to be
+    /// retried keeps its slot.
     pub fn with_max_concurrency(self, leaves: NonZeroUsize) -> Self {
         self.with_state_mut(|shared, wakers| {
             shared.max_concurrency = leaves.get();
@@ -229,9 +232,9 @@ impl Pool {
         self
     }
 
-    /// Charges the [total](Usage::total) of `usage_delta` to the pool. Pass the tokens that were
-    /// used since the last call. This method never waits, and may charge more tokens than are left
-    /// in the pool.
+    /// Charges the [total](Usage::total) of `usage_delta` to the pool. Pass only the tokens that
+    /// were used since the previous call to this method. `charge` never waits, and may charge more
+    /// tokens than are left in the pool.
     pub fn charge(&self, usage_delta: Usage) {
         let limit = self.token_limit;
         self.with_state_mut(|shared, wakers| {
@@ -240,14 +243,14 @@ impl Pool {
         });
     }
 
-    /// Waits in queue order until the tokens for a request and its response are available, and
-    /// reserves them. Dropping the returned future gives up its position in the queue. Dropping the
-    /// [`TokenReservation`] returns the tokens to the pool.
+    /// Waits in queue order until enough tokens for a request and its response are available, and
+    /// reserves those tokens. Dropping the returned future gives up the future's position in the
+    /// queue. Dropping the [`TokenReservation`] returns the tokens to the pool.
     ///
     /// An agent whose budget contains this pool reserves tokens on its own. A hand-written loop
-    /// must call this method before each request, before the loop waits for a
-    /// [slot](Self::acquire_slot). The loop must [charge](Self::charge) the used tokens before it
-    /// drops the reservation.
+    /// must call this method before each request and before waiting for a
+    /// [slot](Self::acquire_slot). The loop must [charge](Self::charge) the used tokens before
+    /// dropping the reservation.
     ///
     /// ```
     /// use futures::FutureExt;
@@ -270,14 +273,14 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// If the pool is exhausted, the future returns an error with the number of used tokens and the
-    /// limit.
+    /// If the pool is exhausted, the returned future resolves to an error that contains the number
+    /// of used tokens and the limit.
     pub fn reserve(&self, tokens: u64) -> ReserveTokens {
         self.reserve_with_min_remaining(tokens, 0)
     }
 
-    /// Reserves tokens like [`reserve`](Self::reserve), but leaves at least the given number of
-    /// tokens in the pool. The pool counts as exhausted that number of tokens earlier.
+    /// Like [`reserve`](Self::reserve), but leaves at least the given number of tokens in the pool.
+    /// The pool is treated as exhausted once only that number of tokens remains.
     pub(in crate::agent) fn reserve_with_min_remaining(
         &self,
         tokens: u64,
@@ -288,9 +291,9 @@ impl Pool {
     }
 
     /// Waits in queue order for a slot; [`with_max_concurrency`](Self::with_max_concurrency) sets
-    /// the number of slots. Dropping the returned future gives up its position in the queue.
-    /// Dropping the [`PoolSlot`] passes the slot to the next waiter. If you need tokens as well,
-    /// [reserve](Self::reserve) the tokens first.
+    /// the number of slots. Dropping the returned future gives up the future's position in the
+    /// queue. Dropping the [`PoolSlot`] passes the slot to the next waiter. If you need both tokens
+    /// and a slot, [reserve](Self::reserve) the tokens first.
     pub fn acquire_slot(&self) -> AcquireSlot {
         let wants = WaitRequest { amount: 1, min_remaining: 0, at_front: false };
         AcquireSlot { pool: self.clone(), request: wants, ticket: None }
@@ -326,7 +329,7 @@ impl Pool {
         f(&lock_ignoring_poison(&self.state))
     }
 
-    /// Changes the pool's state, and then wakes the waiters that can continue.
+    /// Calls `f` to change the pool's state, and then wakes the waiters that can continue.
     fn with_state_mut<T>(&self, f: impl FnOnce(&mut PoolState, &mut DeferredWakers) -> T) -> T {
         let mut wakers = DeferredWakers::default();
         let value = f(&mut lock_ignoring_poison(&self.state), &mut wakers);
@@ -412,7 +415,7 @@ impl Drop for ReserveTokens {
     }
 }
 
-/// Reserves some of a [`Pool`]'s tokens for a request and its response. Dropping the reservation
+/// Holds tokens reserved in a [`Pool`] for a request and its response. Dropping the reservation
 /// returns the tokens to the pool.
 #[derive(Debug)]
 #[must_use = "dropping it returns the tokens"]
@@ -487,8 +490,8 @@ impl Drop for AcquireSlot {
     }
 }
 
-/// Occupies a slot in a [`Pool`] for one open request or running tool call. Dropping the slot
-/// passes it to the next waiter.
+/// Occupies a slot in a [`Pool`] for one open request or running tool call. Dropping a `PoolSlot`
+/// passes the slot to the next waiter.
 #[derive(Debug)]
 #[must_use = "dropping it releases the slot"]
 pub struct PoolSlot {

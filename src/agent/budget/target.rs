@@ -1,10 +1,10 @@
-//! A target for output tokens, and the decision when a run gives up on the target.
+//! A target for output tokens, and the decision on when a run gives up on the target.
 
 /// The number of output tokens that the model should use before the run ends.
 ///
-/// If the model stops on its own before it has used nine tenths of the target, a message tells the
-/// model to continue, as long as the model makes progress. A target never stops a model that has
-/// not stopped on its own; to stop a model, use the limits in a [`Budget`](crate::agent::Budget).
+/// If the model stops on its own after using less than 90% of the target, a message tells the model
+/// to continue, as long as the model makes progress. A target never makes a model stop; to stop a
+/// model, use the limits in a [`Budget`](crate::agent::Budget).
 ///
 /// ```
 /// use turnstream::agent::{TargetDecision, Target, TargetProgress};
@@ -31,22 +31,22 @@ pub struct Target {
 /// A run's progress towards its token target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct TargetProgress {
-    /// The number of times that the model was prompted to continue.
+    /// The number of times the model was prompted to continue.
     pub continuations: u32,
-    /// The number of output tokens between the last two prompts to continue.
+    /// The number of output tokens used between the last two prompts to continue.
     pub last_delta_tokens: u64,
-    /// The run's total number of output tokens at the last prompt to continue.
+    /// The total number of output tokens that the run had used at the last prompt to continue.
     pub last_total_tokens: u64,
 }
 
-/// Whether a model that has a token target must continue after it has stopped on its own.
+/// The decision on whether a model with a token target must continue after stopping on its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TargetDecision {
     /// The model is prompted to continue.
     Continue {
         /// The message for the model.
         text: String,
-        /// The updated progress, to be passed to the next decision.
+        /// The updated progress, to be passed to the next call to [`Target::decide`].
         progress: TargetProgress,
     },
     /// The run may end.
@@ -63,20 +63,22 @@ impl Target {
     }
 
     /// Sets the fraction of the target at which the model may stop; 0.9 by default. Values above 1
-    /// count as 1. NaN counts as 0, so that the model is never prompted to continue.
+    /// are treated as 1. NaN is treated as 0, which means that the model is never prompted to
+    /// continue.
     pub fn with_threshold(mut self, part: f64) -> Self {
         self.threshold_fraction = part;
         self
     }
 
-    /// Sets the minimum number of output tokens between two prompts that counts as progress; 500 by
-    /// default. A lack of any output never counts as progress, even if the minimum is 0.
+    /// Sets the minimum number of output tokens between two prompts for which the model is
+    /// considered to make progress; 500 by default. Producing no output never counts as progress,
+    /// even if the minimum is 0.
     pub fn with_min_delta(mut self, tokens: u64) -> Self {
         self.min_delta_tokens = tokens;
         self
     }
 
-    /// Sets the number of prompts to continue after which a lack of progress ends the run; 3 by
+    /// Sets how many prompts to continue must be sent before a lack of progress ends the run; 3 by
     /// default.
     pub fn with_min_nudges(mut self, nudges: u32) -> Self {
         self.min_nudges = nudges;
@@ -89,7 +91,7 @@ impl Target {
     }
 
     /// Decides whether a model that has stopped on its own is prompted to continue. `output_tokens`
-    /// is the number of output tokens that the whole run has used.
+    /// is the total number of output tokens that the run has used.
     ///
     /// The model is prompted to continue below the threshold, unless it has stopped making
     /// progress. A model has stopped making progress if the minimum number of prompts has been

@@ -10,18 +10,18 @@ use crate::item::ResultKind;
 pub enum Decision {
     /// Run the turn's tool calls, and then decide with [`after_tools`](super::after_tools).
     RunTools,
-    /// Give all of the turn's tool calls the result described here, without running any of them,
-    /// and then apply `next`.
+    /// Give all of the turn's tool calls a result with this kind and text, without running any of
+    /// the calls, and then apply `next`.
     RefuseTools {
-        /// The kind of result that the calls get.
+        /// The kind of result for the calls.
         result_kind: ResultKind,
-        /// The text of the result that the calls get.
+        /// The text of the result for the calls.
         reason: Cow<'static, str>,
-        /// The action to take once the calls have their results.
+        /// The action to take once the calls have received their results.
         next: NextAction,
     },
-    /// Give the turn's tool calls a result without running them, since the stop reason does not
-    /// allow tool calls to run, and then apply the action.
+    /// Give the turn's tool calls a result without running the calls, because the stop reason does
+    /// not allow tool calls to run, and then apply the contained action.
     Continue(NextAction),
     /// The model has stopped on its own; decide with [`at_stop`](super::at_stop).
     Stop,
@@ -30,13 +30,13 @@ pub enum Decision {
 /// The next action of a run, either to continue or to end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NextAction {
-    /// The run ends for this reason.
+    /// The run ends with this reason.
     Finish(EndReason),
     /// The run sends another request, for this reason.
     Continue(Transition),
     /// The run appends a user message and sends another request.
     SendMessage {
-        /// The reason why the run continues.
+        /// The reason for continuing the run.
         transition: Transition,
         /// The origin of the message.
         append_reason: AppendReason,
@@ -45,7 +45,7 @@ pub enum NextAction {
     },
     /// The run compacts the history and sends another request.
     Compact,
-    /// One more turn without tools follows, and then the run ends for this reason.
+    /// One more turn without tools follows, and then the run ends with this reason.
     WrapUp(EndReason),
 }
 

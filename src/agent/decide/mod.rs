@@ -1,7 +1,7 @@
-//! Decides the next action after a turn, with pure functions.
+//! Pure functions that decide the next action after a turn.
 //!
-//! The functions have no side effects: each takes the state and the facts that the state does not
-//! contain, and returns a decision. The body of the loop carries out the decision.
+//! Each function takes the run's state, along with facts that are not part of the state, and
+//! returns a decision without side effects. The agent's loop carries out the decision.
 
 mod decision;
 #[cfg(test)]
@@ -28,31 +28,31 @@ pub struct Facts {
     pub has_steering: bool,
     /// Whether follow-up input is queued, to be sent when the model stops on its own.
     pub has_follow_up: bool,
-    /// Whether the owner of the run or a handle has called `stop_after_turn`.
+    /// Whether `stop_after_turn` was called, by the run's owner or through a handle.
     pub stop_requested: bool,
     /// The budget limit that has been exceeded, if any.
     pub exceeded_budget: Option<BudgetExceeded>,
     /// The limit on tool calls, if the last turn's calls exceeded that limit, so that only the
-    /// first of them were run.
+    /// first calls were run.
     pub call_limit_exceeded: Option<BudgetExceeded>,
-    /// Whether the last failed turn was incomplete, so that another attempt may succeed, and no
-    /// provider has retried it yet.
+    /// Whether the last failed turn was incomplete and has not been retried by a provider yet, so
+    /// that another attempt may succeed.
     pub has_incomplete_turn: bool,
     /// Whether no further request may be sent, even for a wrap-up turn, because the time is up or
     /// the pool is exhausted.
     pub budget_exhausted: bool,
-    /// Whether the history can be compacted, and has not already been compacted because a request
-    /// did not fit.
+    /// Whether the history can be compacted. This is `false` if the history was already compacted
+    /// because a request did not fit.
     pub can_compact: bool,
-    /// The number of fallback providers that the agent has.
+    /// The number of the agent's fallback providers.
     pub fallback_count: usize,
     /// Whether a wrap-up turn without tools follows when a limit is reached.
     pub has_wrap_up: bool,
 }
 
-/// Decides what follows a complete turn.
+/// Decides the next action after a complete turn.
 ///
-/// If the turn has tool calls, they are run, unless the stop reason does not allow this.
+/// If the turn contains tool calls, the calls are run, unless the stop reason does not allow this.
 pub fn decide(state: &State, turn: &Turn, facts: &Facts) -> Decision {
     use StopReason::{
         ContentFilter, ContextWindow, MaxTokens, Other, Pause, Refusal, Stop, ToolCalls,
@@ -103,7 +103,7 @@ pub fn decide(state: &State, turn: &Turn, facts: &Facts) -> Decision {
     Decision::Continue(facts.apply_limit(state, next))
 }
 
-/// Decides what follows a failed turn, or returns `None` if the run ends with the error.
+/// Decides the next action after a failed turn. Returns `None` if the run ends with the error.
 pub fn on_error(state: &State, error: &Error, facts: &Facts) -> Option<NextAction> {
     let has_fallback = should_fall_back(error.kind())
         && state.model_selection.provider_index < facts.fallback_count;
@@ -140,7 +140,8 @@ pub(in crate::agent) fn is_incomplete_turn(error: &Error) -> bool {
         && !error.are_retries_exhausted()
 }
 
-/// Decides what follows once a turn's tool calls have results. `state` must include these results.
+/// Decides the next action once a turn's tool calls have results. `state` must include these
+/// results.
 pub fn after_tools(state: &State, pending: bool, facts: &Facts) -> NextAction {
     let limits = &facts.limits;
     let times = state.streaks.repeats.count();
@@ -165,12 +166,13 @@ pub fn after_tools(state: &State, pending: bool, facts: &Facts) -> NextAction {
     facts.apply_limit(state, next)
 }
 
-/// The result of the checks after the model has stopped on its own: the first objection, if any.
+/// The result of the checks that run after the model has stopped on its own: the first objection,
+/// if any.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StopReview {
-    /// A validation rejected the answer.
+    /// A validation rejected the answer with this message.
     ValidationFailed(String),
-    /// The stop hooks or the evidence policy made this decision.
+    /// The stop hooks or the evidence policy returned this decision.
     HookDecision(StopDecision),
     /// The token target has not been reached, and this text is sent to the model.
     Nudge(String),
@@ -178,7 +180,7 @@ pub enum StopReview {
     Accept,
 }
 
-/// Decides what follows after the model has stopped on its own.
+/// Decides the next action after the model has stopped on its own.
 pub fn at_stop(state: &State, review: StopReview, facts: &Facts) -> NextAction {
     let room = facts.can_send_request(state);
     let next = match review {
@@ -231,8 +233,8 @@ pub fn at_stop(state: &State, review: StopReview, facts: &Facts) -> NextAction {
 
 impl Facts {
     /// Returns the reason why no further request may be sent, or `None` if a request may be sent. A
-    /// wrap-up turn is allowed until the budget is exhausted. If the wrap-up turn is enabled, one
-    /// of the requests is reserved for it, unless only one request is allowed.
+    /// wrap-up turn is allowed until the budget is exhausted. If wrap-up turns are enabled, one
+    /// request is reserved for the wrap-up turn, unless only one request is allowed.
     pub(crate) fn limit_end_reason(&self, state: &State) -> Option<EndReason> {
         if self.stop_requested {
             Some(EndReason::Stopped)
@@ -247,8 +249,8 @@ impl Facts {
         }
     }
 
-    /// Returns the action to take instead of a request that may not be sent: ending the run or
-    /// starting a wrap-up turn. Returns `None` if a request may be sent.
+    /// If no further request may be sent, returns the action to take instead: ending the run or
+    /// starting a wrap-up turn. Otherwise, returns `None`.
     pub fn instead_of_request(&self, state: &State) -> Option<NextAction> {
         let end = NextAction::Finish(self.limit_end_reason(state)?);
         // A wrap-up turn needs a turn of this run or answered calls of an earlier run.
@@ -258,7 +260,8 @@ impl Facts {
         })
     }
 
-    /// Applies the limits to an action. If no request is left, the run ends or wraps up instead.
+    /// Returns the action unchanged if the limits allow it. If no further request may be sent,
+    /// returns an action that ends the run or starts a wrap-up turn instead.
     fn apply_limit(&self, state: &State, next: NextAction) -> NextAction {
         match self.limit_end_reason(state) {
             Some(reason) if next.sends_request() => {
@@ -289,7 +292,7 @@ impl Facts {
     }
 }
 
-/// Returns the action that asks the model to correct an unusable reply, or that ends the run after
+/// Returns an action that asks the model to correct an unusable reply, or that ends the run after
 /// too many unusable replies.
 fn correct_or_finish(state: &State, limits: &Limits, what: String) -> NextAction {
     match state.streaks.malformed_replies < limits.max_corrections {
@@ -302,7 +305,7 @@ fn correct_or_finish(state: &State, limits: &Limits, what: String) -> NextAction
     }
 }
 
-/// Returns whether the turn contains anything that is visible to a reader.
+/// Returns whether the turn contains any content that is visible to a user.
 fn has_visible_content(turn: &Turn) -> bool {
     turn.items().iter().any(|item| match &item.kind {
         ItemKind::Text { text } => !text.is_empty(),
@@ -315,8 +318,8 @@ fn has_visible_content(turn: &Turn) -> bool {
     })
 }
 
-/// Returns whether the latest item is a tool result. An empty reply to a tool result is a valid end
-/// of a run.
+/// Returns whether the latest item is a tool result. A run may end with an empty reply to a tool
+/// result.
 pub(in crate::agent) fn ends_with_tool_result(state: &State) -> bool {
     state.history.live_newest_first().next().is_some_and(|item| item.as_tool_result().is_some())
 }
