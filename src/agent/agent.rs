@@ -786,8 +786,8 @@ impl Agent {
 
     /// Sets the maximum number of consecutive unusable replies that the model is asked to correct.
     /// The default is 2. After the next unusable reply, the run ends with the reason
-    /// [`Malformed`](crate::event::EndReason::Malformed). A reply counts as unusable if it is
-    /// empty, or if none of its calls could be started.
+    /// [`Malformed`](crate::event::EndReason::Malformed). Empty replies, and replies whose calls
+    /// all failed to start, count as unusable.
     pub fn with_max_corrections(self, corrections: u32) -> Self {
         self.update_settings(|it| it.limits.limits.max_corrections = corrections)
     }

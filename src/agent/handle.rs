@@ -1,4 +1,4 @@
-//! Defines the handle of a run, which controls the run from other code.
+//! Defines the handle through which other code controls a run.
 
 use std::any::Any;
 use std::fmt;
@@ -16,16 +16,16 @@ use crate::journal::Journal;
 use crate::tool::Verdict;
 use crate::usage::Usage;
 
-/// Confirms that input was accepted. The `appended` event that delivers the input has the same id
-/// as the receipt. If the input is not delivered, the id is included in the outcome's `undelivered`
-/// field.
+/// Confirms that input was accepted. The `appended` event that later delivers the input contains
+/// the same id as the receipt. If the input is never delivered, the outcome's `undelivered` field
+/// contains the id.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct InputReceipt {
     /// The id of the input.
     pub id: String,
 }
 
-/// A handle of a run, which allows other code to do everything that the owner of the run can do
+/// A handle to a run. Through the handle, other code can do everything that the run's owner can do
 /// between two polls. Cheap to clone.
 ///
 /// Dropping a handle does not cancel the run. However, an [interactive](crate::Agent::interactive)
@@ -40,7 +40,7 @@ pub struct RunHandle {
     _external_handle: Option<ExternalHandle>,
 }
 
-/// Counts as a handle outside the run, as long as this value exists.
+/// Counts as a handle outside the run for as long as this value exists.
 struct ExternalHandle(Arc<Control>);
 
 impl ExternalHandle {
@@ -73,13 +73,13 @@ impl RunHandle {
         Self { control: Arc::default(), journal, ids, _external_handle: None }
     }
 
-    /// Creates a handle of a sub-agent's run that does not count as a source of verdicts.
+    /// Creates a handle to a sub-agent's run. The handle does not count as a source of verdicts.
     fn for_sub_agent(SubAgentRun { control, journal, ids }: SubAgentRun) -> Self {
         Self { control, journal, ids, _external_handle: None }
     }
 
-    /// Registers the run of a sub-agent, so that the sub-agent can receive a verdict whenever this
-    /// run can.
+    /// Registers a sub-agent's run, so that the sub-agent can receive a verdict whenever this run
+    /// can.
     pub(super) fn attach_sub_agent(&self, call_id: &str, child: &Self) {
         let Self { control, journal, ids, _external_handle: _outside } = child;
         let (control, ids) = (Arc::clone(control), Arc::clone(ids));
@@ -87,15 +87,15 @@ impl RunHandle {
             .attach_sub_agent(call_id, SubAgentRun { control, journal: journal.clone(), ids });
     }
 
-    /// Records that from now on verdicts can come only from handles.
+    /// Records that, from now on, verdicts can come only from handles.
     pub(crate) fn require_external_handle(&self) {
         self.control.require_external_handle();
     }
 
     /// Interrupts the run. When the run is next polled, it drops the open request and the running
     /// tools, gives each open call a result that says that the call was interrupted, and finishes.
-    /// The run also drops any retry delay, hook, compaction or wait for a verdict. If the run was
-    /// already interrupted or has ended, this method has no effect.
+    /// Any retry delay, hook call, compaction or wait for a verdict is dropped as well. If the run
+    /// was already interrupted or has ended, this method has no effect.
     ///
     /// ```
     /// use futures::StreamExt;
@@ -120,28 +120,28 @@ impl RunHandle {
         self.control.interrupt();
     }
 
-    /// Ends the run after the current turn. The turn's response and its tool calls complete and are
-    /// recorded, and no further request is sent. The run ends with the reason `stopped`, unless the
-    /// turn ends the run anyway, for example with the reason `completed`. If this method is called
-    /// between two turns, or before the first turn, the run ends immediately.
+    /// Ends the run after the current turn. The turn's response and tool calls are completed and
+    /// recorded, but no further request is sent. The run ends with the reason `stopped`, unless the
+    /// turn itself ends the run, for example with the reason `completed`. If no turn is in progress
+    /// when this method is called, the run ends immediately.
     pub fn stop_after_turn(&self) {
         self.control.stop_after_turn();
     }
 
-    /// Adds input to the next request, after all tool results. Steering does not cause any calls to
-    /// be skipped. If the model stops on its own before the input is delivered, the run continues
-    /// with one more turn for the input, unless a limit is reached.
+    /// Adds input to the next request, after all tool results. Steering does not skip any calls. If
+    /// the model stops on its own before the input is delivered, the run continues with one more
+    /// turn for the input, unless a limit is reached.
     ///
     /// # Errors
     ///
-    /// Returns an [`UndeliveredInput`] that contains the items if the run is over.
+    /// If the run is over, returns an [`UndeliveredInput`] that contains the input's items.
     pub fn steer(&self, input: impl Into<Input>) -> Result<InputReceipt, UndeliveredInput> {
         self.enqueue_input(DeliveryPoint::BeforeNextRequest, input.into())
     }
 
     /// Adds input that is delivered only after the model has stopped on its own. The run then
-    /// continues with one more turn, unless a limit is reached. If there are several follow-ups,
-    /// they are delivered one at a time, each after the model has stopped again.
+    /// continues with one more turn, unless a limit is reached. Several follow-ups are delivered
+    /// one at a time, each after the model has stopped again.
     ///
     /// ```
     /// use turnstream::Agent;
@@ -159,14 +159,13 @@ impl RunHandle {
     ///
     /// # Errors
     ///
-    /// Returns an [`UndeliveredInput`] that contains the items if the run is over.
+    /// If the run is over, returns an [`UndeliveredInput`] that contains the input's items.
     pub fn follow_up(&self, input: impl Into<Input>) -> Result<InputReceipt, UndeliveredInput> {
         self.enqueue_input(DeliveryPoint::AfterModelStops, input.into())
     }
 
-    /// Returns the number of the first turn whose request contained the input, where the first turn
-    /// of the run is number 1. Returns `None` if the input is still queued or was returned as
-    /// undelivered.
+    /// Returns the number of the first turn whose request contained the input; the run's first turn
+    /// is number 1. Returns `None` if the input is still queued, or was returned as undelivered.
     pub fn delivery_turn(&self, receipt: &InputReceipt) -> Option<u32> {
         self.control.delivery_turn(&receipt.id)
     }
@@ -175,18 +174,18 @@ impl RunHandle {
     /// [tombstones](crate::Item::tombstone). Tombstones stay in the history, but are not sent in
     /// later requests.
     ///
-    /// The history is changed once all calls have results, before the next request is sent or, if
-    /// no request follows, before the run ends. Each range of items that become tombstones is
-    /// reported as a `rewritten` event with the reason `tombstoned`. [`History::tombstone_edits`]
+    /// The history is changed once all calls have results: before the next request is sent or, if
+    /// no request follows, before the run ends. For each range of items that become tombstones, the
+    /// run yields a `rewritten` event with the reason `tombstoned`. [`History::tombstone_edits`]
     /// describes which items become tombstones together. Items that are already tombstones, and
-    /// repeated positions, are ignored. If the history is compacted before this change, the
-    /// positions are updated to the new positions of the same items. Items that have been replaced
-    /// by a summary are ignored, and the summary is not changed. If a compaction keeps only some of
-    /// several equal items, the last of the equal items are treated as the kept items. If the run
-    /// is dropped before this change, no item is changed.
+    /// repeated positions, are ignored. If the history is compacted before the items become
+    /// tombstones, the positions are updated so that they refer to the same items. Items that have
+    /// been replaced by a summary are ignored, and the summary is not changed. If a compaction
+    /// keeps only some of several equal items, the last of the equal items are treated as the kept
+    /// items. If the run is dropped before the items become tombstones, no item is changed.
     ///
-    /// Positions change only when the history is compacted during a poll, so between two polls, the
-    /// owner of the run always sees the current positions.
+    /// Positions change only when the history is compacted, which happens only during a poll.
+    /// Between two polls, the run's owner therefore always sees the current positions.
     ///
     /// ```
     /// use futures::StreamExt;
@@ -211,7 +210,7 @@ impl RunHandle {
     /// # Errors
     ///
     /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error, and changes no item, if the
-    /// run is over or if [`History::tombstone_edits`] fails. The latter happens if there is no
+    /// run is over or if [`History::tombstone_edits`] fails. `tombstone_edits` fails if there is no
     /// completed item at a position, for example because a turn is still streaming, or if the items
     /// include a call that has no result yet.
     pub fn tombstone(&self, positions: impl IntoIterator<Item = usize>) -> Result<(), Error> {
@@ -219,19 +218,21 @@ impl RunHandle {
         self.control.tombstone_queue().add(&self.journal, &positions)
     }
 
-    /// Approves a call that is waiting for a verdict, so that the call runs.
+    /// Approves a call that is waiting for a verdict. The call then runs.
     ///
     /// `call` is the call from the `approval_requested` event. The verdict applies only if `call`
-    /// equals the waiting call, including its arguments. For a call made by a sub-agent, `call`
+    /// equals the waiting call, including the arguments. For a call made by a sub-agent, `call`
     /// must contain the path to the call;
-    /// [`Event::approval_request`](crate::Event::approval_request) returns the call with its path.
+    /// [`Event::approval_request`](crate::Event::approval_request) returns the call together with
+    /// its path.
     ///
     /// # Errors
     ///
     /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if no such call is waiting
     /// for a verdict, for example because the call already has a verdict, the other calls of its
-    /// turn have ended, or the run is over. Returns the same error for a call to an
-    /// [external](crate::Tool::external) tool, which cannot run in this process.
+    /// turn have ended, or the run is over. Also returns an `InvalidRequest` error if the call's
+    /// tool is [external](crate::Tool::external), since an external tool cannot run in this
+    /// process.
     pub fn approve(&self, call: impl Into<PendingCall>) -> Result<(), Error> {
         self.submit_verdict(call, Verdict::Approve)
     }
@@ -275,8 +276,8 @@ impl RunHandle {
         }
     }
 
-    /// Returns the handle of the sub-agent that the call with the id `call_id` has started, even if
-    /// the sub-agent's run is over.
+    /// Returns the handle to the sub-agent started by the call with the id `call_id`, even if the
+    /// sub-agent's run is over.
     pub fn sub_agent_handle(&self, call_id: &str) -> Option<Self> {
         self.control.sub_agent(call_id).map(|child| Self::for_sub_agent(child).clone())
     }
@@ -286,10 +287,10 @@ impl RunHandle {
         &self.journal
     }
 
-    /// Returns the current history, in which an open turn is marked as interrupted. If the run is
-    /// dropped or interrupted, the calls in the open turn remain without results. To get a history
-    /// that can be sent, call [`settled`](History::settled); [`run_from`](crate::Agent::run_from)
-    /// does so before the run starts.
+    /// Returns the current history. If a turn is open, the returned history marks the turn as
+    /// interrupted. If the run is dropped or interrupted, the calls in the open turn remain without
+    /// results. To get a history that can be sent, call [`settled`](History::settled);
+    /// [`run_from`](crate::Agent::run_from) does so before the run starts.
     pub fn history(&self) -> History {
         self.journal.history()
     }
@@ -304,7 +305,7 @@ impl RunHandle {
         self.control.update_run_data(|data| data.insert(value));
     }
 
-    /// Queues input with the given id; see [`steer`](Self::steer) and
+    /// Queues input under the given id; see [`steer`](Self::steer) and
     /// [`follow_up`](Self::follow_up).
     #[cfg(feature = "hub")]
     pub(crate) fn enqueue_as(

@@ -33,25 +33,25 @@ pub(super) struct RunArgs {
     pub(super) resume_verdicts: Option<ResumeVerdicts>,
 }
 
-/// A single run of an agent, which is a stream of events that ends with `Finished`.
+/// A single run of an agent: a stream of events that ends with `Finished`.
 ///
-/// If the run failed, [`Outcome::error`] is set, and the stream yields the same error as `Err`,
-/// after `Finished` and before `None`. A loop that uses `run.try_next().await?` therefore returns
-/// the error. A run that ends with a reason such as `max_turns`, `budget`, `stopped` or `pending`
-/// has not failed, and has no error. [`outcome`](Self::outcome) returns the outcome of any run,
-/// including a failed run, and [`Outcome::into_result`] converts the outcome of a failed run into
-/// its error.
+/// If the run fails, [`Outcome::error`] is set, and the stream yields the same error as an `Err`
+/// after `Finished`, before the stream ends. A loop that uses `run.try_next().await?` therefore
+/// returns the error. A run that ends with a reason such as `max_turns`, `budget`, `stopped` or
+/// `pending` has not failed, and its outcome contains no error. [`outcome`](Self::outcome) returns
+/// the outcome of any run, including a failed run. [`Outcome::into_result`] returns the error if
+/// the run failed.
 ///
-/// Between two polls, the owner of the run can inspect and control the run. A run dereferences to
-/// its [`RunHandle`], which provides [`steer`](RunHandle::steer),
-/// [`follow_up`](RunHandle::follow_up), [`approve`](RunHandle::approve), [`deny`](RunHandle::deny),
-/// [`interrupt`](RunHandle::interrupt), [`history`](RunHandle::history) and more.
+/// Between two polls, the run's owner can inspect and control the run. `Run` dereferences to
+/// [`RunHandle`], which provides [`steer`](RunHandle::steer), [`follow_up`](RunHandle::follow_up),
+/// [`approve`](RunHandle::approve), [`deny`](RunHandle::deny), [`interrupt`](RunHandle::interrupt),
+/// [`history`](RunHandle::history) and more.
 ///
 /// Dropping the run cancels the open request and the running tools. After the run has been dropped,
 /// its history can still be read from a [`handle`](Self::handle).
 ///
 /// A run may be moved to another tokio runtime between two turns. During a turn, a run may be moved
-/// only if the first runtime is a multi-thread runtime; see
+/// only if its original runtime is a multi-thread runtime; see
 /// [`stream_turn`](crate::Provider::stream_turn).
 ///
 /// ```
@@ -79,25 +79,27 @@ pub struct Run {
     loop_stream: Option<Pin<Box<dyn IterationStream>>>,
     state: StateCell<State>,
     deadline: RunDeadline,
-    /// The exceeded time limit. This field is set from the moment when only the time reserved for
-    /// the wrap-up turn is left until the wrap-up turn starts. Meanwhile, the dropped calls are
+    /// The exceeded time limit. This field is set once only the time reserved for the wrap-up turn
+    /// is left, and is cleared when the wrap-up turn starts. Meanwhile, the dropped calls are
     /// answered.
     pending_wrap_up: Option<BudgetExceeded>,
-    /// The results received since the active body started, if a wrap-up turn may need these
-    /// results.
+    /// The results received since the active body started; collected only if a wrap-up turn may
+    /// need these results.
     iteration_results: Vec<ToolResult>,
     /// Whether the loop has been polled since the last event was yielded.
     polled_since_last_event: bool,
-    /// The end of the run. This field is set from the end of the loop until `Finished` is yielded.
+    /// Describes how the run ended. This field is set from the end of the loop until `Finished` is
+    /// yielded.
     pending_end: Option<PendingEnd>,
     /// The outcome of the run; set once `Finished` has been yielded.
     outcome: Option<Box<Outcome>>,
-    /// The error of a failed run. This field is set from `Finished` until the `Err` is yielded.
+    /// The error of a failed run. This field is set when `Finished` is yielded, and cleared when
+    /// the `Err` is yielded.
     failure: Option<Error>,
     shared: RunShared,
 }
 
-/// The end of a run whose final events have not been yielded yet.
+/// Describes the end of a run whose final events have not been yielded yet.
 struct PendingEnd {
     reason: EndReason,
     error: Option<Error>,
@@ -105,7 +107,7 @@ struct PendingEnd {
     time_limit_exceeded: Option<BudgetExceeded>,
 }
 
-/// The loop of a run, whose body can be dropped and started again.
+/// A run's loop, whose body can be dropped and started again.
 trait IterationStream: Stream<Item = Result<Event, Error>> + Send {
     fn restart(self: Pin<&mut Self>, state: State);
 }
@@ -180,16 +182,15 @@ impl Run {
         }
     }
 
-    /// Makes a value, such as the current user or a connection, available to the tools in this run.
-    /// A tool gets the value by its type with
-    /// [`ToolContext::data`](crate::tool::ToolContext::data). Call this method before the run is
-    /// first polled, since calls that have already started do not receive the value.
+    /// Makes a value, such as the current user or a connection, available to the run's tools. A
+    /// tool looks up the value by type with [`ToolContext::data`](crate::tool::ToolContext::data).
+    /// Call `with_data` before the run is first polled, since calls that have already started do
+    /// not receive the value.
     ///
-    /// The tools in sub-agents receive the data as well. Hooks and providers do not receive the
-    /// data. A custom loop body gets the data from
-    /// [`RunContext::run_data`](crate::agent::RunContext::run_data). If `value` is a [`RunData`],
-    /// all values in it are added. The data is not part of the history, so a resumed run must be
-    /// given the data again.
+    /// Sub-agents' tools also receive the data, but hooks and providers do not. A custom loop body
+    /// gets the data from [`RunContext::run_data`](crate::agent::RunContext::run_data). If `value`
+    /// is a [`RunData`], all of the values that it contains are added. The data is not stored in
+    /// the history, so a resumed run must be given the data again.
     ///
     /// ```
     /// use serde_json::json;
@@ -229,11 +230,12 @@ impl Run {
         self
     }
 
-    /// Polls the run until it ends, and returns its outcome. If `Finished` has already been
-    /// yielded, the future is ready immediately. Dropping the future cancels the run.
+    /// Polls the run until it ends, and returns the run's outcome. If `Finished` has already been
+    /// yielded, the returned future is ready immediately. Dropping the returned future cancels the
+    /// run.
     ///
-    /// For a failed run, [`error`](Outcome::error) is set in the outcome.
-    /// [`into_result`](Outcome::into_result) converts such an outcome into an `Err`.
+    /// If the run failed, the outcome's [`error`](Outcome::error) field is set, and
+    /// [`into_result`](Outcome::into_result) converts the outcome into an `Err`.
     ///
     /// This method consumes the run, so verdicts can come only from a [handle](Self::handle). An
     /// [interactive](crate::Agent::interactive) run therefore waits for a verdict only while a
@@ -251,7 +253,7 @@ impl Run {
         }
     }
 
-    /// Returns a handle that allows other code to control the run, even if an adapter owns the run.
+    /// Returns a handle with which other code can control the run, even if an adapter owns the run.
     pub fn handle(&self) -> RunHandle {
         RunHandle::clone(&self.shared.handle)
     }
@@ -261,7 +263,7 @@ impl Run {
         Arc::clone(&self.shared.handle)
     }
 
-    /// Returns whether only the final `Err` of a failed run is left to yield.
+    /// Returns whether the run failed and has only its final `Err` left to yield.
     pub(crate) fn has_pending_error(&self) -> bool {
         self.failure.is_some()
     }
@@ -271,7 +273,7 @@ impl Run {
         self.state.get().evidence.log.clone()
     }
 
-    /// Ends the run, and drops the loop with the open request and the running calls.
+    /// Ends the run, and drops the loop, including the open request and the running calls.
     fn end_loop(
         &mut self,
         reason: EndReason,
@@ -298,7 +300,7 @@ impl Run {
         self.record_dropped_call_reports();
     }
 
-    /// Records the effect reports of calls that were dropped.
+    /// Records the effect reports from calls that were dropped.
     fn record_dropped_call_reports(&self) {
         let handle = &self.shared.handle;
         let reports = self.shared.effects.draw(EffectKind::Reports, || {
@@ -314,7 +316,7 @@ impl Run {
         }
     }
 
-    /// Notifies the world that the loop of the run ended because of an error, a time limit or an
+    /// Notifies the world that the run's loop ended because of an error, a time limit or an
     /// interrupt.
     fn notify_world_ended(&self, error: Option<Error>, time_up: Option<TimeLimitReached>) {
         let ending = LoopEnd {
@@ -376,7 +378,7 @@ impl Run {
         Some(event)
     }
 
-    /// Ends a replayed loop at the point where the recorded run ended its loop.
+    /// Ends a replayed loop at the point at which the recorded run's loop ended.
     fn apply_forced_end(&mut self, ending: LoopEnd, cx: &mut Context<'_>) -> Poll<Option<Event>> {
         let LoopEnd { polled_since_last_event: polled, mut error, time_limit_reached: time_up } =
             ending;
@@ -401,7 +403,7 @@ impl Run {
         Poll::Ready(None)
     }
 
-    /// Handles a timer of the run that has expired.
+    /// Handles the expiry of one of the run's timers.
     fn on_deadline(&mut self, due: DeadlineEvent, cx: &Context<'_>) -> Poll<Option<Event>> {
         let elapsed = self.shared.control().started_at().elapsed();
         match (due, self.shared.settings.limits.budget.time_limit_exceeded(elapsed)) {
@@ -510,7 +512,8 @@ impl Run {
                 return self.on_deadline(due, cx);
             }
             Ok(Poll::Ready(polled)) => match polled {
-                // The body forwarded the `Finished` of another run; this run emits its own.
+                // The body forwarded a `Finished` event from another run; this run emits its own
+                // `Finished` event.
                 Some(Ok(Event::Finished(_))) => {
                     cx.waker().wake_by_ref();
                     return Poll::Pending;
@@ -525,8 +528,8 @@ impl Run {
             self.shared.report_final_error(&self.state.get(), error);
         }
         match error {
-            // If a hook or a tool interrupted the run during this poll, the run ends as
-            // interrupted.
+            // If a hook or a tool interrupted the run during this poll, the run ends with the
+            // reason `interrupted`.
             _ if control.is_interrupted() => {
                 self.end_loop(EndReason::Interrupted(self.handle().journal.phase()), None, None);
             }
@@ -591,7 +594,7 @@ impl Stream for Run {
     }
 }
 
-/// Allows the owner of a run to control the run with the methods of [`RunHandle`].
+/// Allows a run's owner to call the methods of [`RunHandle`] on the run.
 impl Deref for Run {
     type Target = RunHandle;
 

@@ -24,12 +24,13 @@ use crate::turn::{PartialTurn, Turn, TurnEvent};
 use crate::usage::Usage;
 use crate::world::EffectKind;
 
-/// Gives a loop body access to the agent and to the handle of the run. Cheap to clone.
+/// Gives a loop body access to the agent and the run's handle. Cheap to clone.
 ///
-/// The methods are the steps of [`loop_body`](super::loop_body); a custom body calls the methods
-/// that it needs. The external effects of these methods go through the run's [world](crate::world),
-/// so that the effects can be recorded, replayed or stored by a durable engine. The effects of a
-/// custom body are recorded and replayed only if they are performed with [`step`](Self::step).
+/// Each method performs a step of [`loop_body`](super::loop_body), and a custom body calls only the
+/// methods that it needs. The methods perform their external effects through the run's
+/// [world](crate::world), so that the effects can be recorded, replayed or stored by a durable
+/// engine. A custom body's own effects are recorded and replayed only if the body performs them
+/// with [`step`](Self::step).
 #[derive(Clone)]
 pub struct RunContext(RunShared);
 
@@ -38,23 +39,23 @@ impl RunContext {
         Self(shared)
     }
 
-    /// Returns a toolkit that contains the agent's own tools and the tools from its
-    /// [sources](crate::Agent::with_tool_source), as of the last listing.
+    /// Returns a toolkit that contains the agent's own tools and the tools that its
+    /// [sources](crate::Agent::with_tool_source) returned in the last listing.
     pub fn toolkit(&self) -> Toolkit {
         self.0.toolkit().into_owned()
     }
 
-    /// Returns the handle of the run.
+    /// Returns the run's handle.
     pub fn handle(&self) -> &RunHandle {
         &self.0.handle
     }
 
-    /// Performs an effect of a custom body. The run's [world](crate::world) may store the value of
-    /// the effect, so that a replay or the next attempt of the run gets the same value without
+    /// Performs an effect for a custom body. The run's [world](crate::world) may store the
+    /// resulting value. A replay, or the next attempt at the run, then gets the same value without
     /// performing the effect again. Effects that a body performs without this method are performed
-    /// each time.
+    /// again each time.
     ///
-    /// Steps with the same name are distinguished by their order in the iteration. The returned
+    /// Within an iteration, steps with the same name are distinguished by their order. The returned
     /// future does nothing until it is polled. Dropping the returned future drops the `step`
     /// future.
     ///
@@ -87,7 +88,7 @@ impl RunContext {
     ///
     /// # Errors
     ///
-    /// Returns the error from the `step` future, a
+    /// Returns any error from the `step` future, a
     /// [`ReplayMismatch`](crate::ErrorKind::ReplayMismatch) error if a recording contains no step
     /// with this name, or a [`Store`](crate::ErrorKind::Store) error if the stored value cannot be
     /// decoded.
@@ -119,14 +120,14 @@ impl RunContext {
         self.0.new_id()
     }
 
-    /// Returns the state and the facts that a decision needs in addition to the state. If a limit
-    /// was reached, the exceeded budget is set in the returned state.
+    /// Returns the state, along with the additional facts that are needed to choose the next
+    /// action. If a limit was reached, the returned state contains the exceeded budget.
     pub fn gather_facts(&self, state: State) -> (State, Facts) {
         external_facts::gather_facts(&self.0, state)
     }
 
-    /// Returns the amounts that the run has used so far, and charges the usage since the last call
-    /// of this method to the pool.
+    /// Returns the run's budget usage so far. Usage since the previous call of this method is
+    /// charged to the pool.
     pub fn budget_usage(&self, state: &State) -> BudgetUsage {
         self.0.budget_usage(state)
     }
@@ -136,15 +137,15 @@ impl RunContext {
     /// [`deliver_next_input`](Self::deliver_next_input) returns an event that reports the change to
     /// the model. If the agent has no sources, this method does nothing.
     ///
-    /// Call this method before `deliver_next_input`, and before a run's calls are resumed. If the
-    /// body has not called this method, [`next_request`](Self::next_request) calls it, and changes
-    /// to the tools are reported to the model one request later.
+    /// Call `refresh_tools` before `deliver_next_input`, and before resuming a run's calls. If the
+    /// body has not called `refresh_tools`, [`next_request`](Self::next_request) does so, and
+    /// changes to the tools are reported to the model one request later.
     ///
     /// # Errors
     ///
-    /// If the first listing of a run fails, returns the error from the source, with the name of the
-    /// source in the message. Returns an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error
-    /// if two tools in the first lists have the same name.
+    /// If a run's first listing fails, returns the source's error, with the name of the source in
+    /// the message. Returns an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error if two
+    /// tools in the first listing have the same name.
     pub fn refresh_tools(&self, state: &State) -> impl Future<Output = Result<(), Error>> + Send {
         // The future is boxed, as in `next_request`, but only if there are sources to list.
         let listing = refresh_tools::needs_listing(&self.0, state)
@@ -157,11 +158,11 @@ impl RunContext {
         }
     }
 
-    /// Makes the next change to the history before a request. The changes are made in this order: a
-    /// report of changed tools, items that hooks returned, [tombstones](RunHandle::tombstone),
-    /// steered input, and a follow-up if one is due. Yield each returned event, and call this
-    /// method until it returns `None` instead of an event. The history in the returned state then
-    /// contains all of the changes.
+    /// Makes the next change to the history in preparation for a request. The changes are made in
+    /// this order: a report of changed tools, items that hooks returned,
+    /// [tombstones](RunHandle::tombstone), steered input, and a follow-up if one is due. Call this
+    /// method repeatedly, yielding each returned event, until `None` is returned instead of an
+    /// event. The history in the returned state then contains all of the changes.
     pub fn deliver_next_input(&self, state: State) -> (State, Option<Event>) {
         if self.0.control().has_unobserved_changes() {
             return (state, None);
@@ -172,13 +173,13 @@ impl RunContext {
 
     /// Shortens the history before a request. [Old turns](crate::Agent::with_ageing) are shortened
     /// first; then, the compactor is called if the request is close to filling the
-    /// [window](crate::Agent::with_window). Call this method until it returns no event, which means
-    /// that the request can be sent.
+    /// [window](crate::Agent::with_window). Call this method repeatedly until no event is returned.
+    /// The request can then be sent.
     ///
-    /// After a request has exceeded the threshold, the compactor is called until the request is a
-    /// quarter below the threshold, so that the provider's cached prefix does not change with every
-    /// request. A failed compaction is reported to hooks, and is tried again when the request has
-    /// grown by a twentieth of the window.
+    /// Once a request exceeds the threshold, the compactor is called repeatedly until the request
+    /// is at least 25% below the threshold. This margin avoids a compaction, and thereby a change
+    /// to the provider's cached prefix, on every request. A failed compaction is reported to hooks,
+    /// and is attempted again once the request has grown by 5% of the window.
     pub fn compact_if_needed(
         &self,
         state: State,
@@ -193,9 +194,9 @@ impl RunContext {
         })
     }
 
-    /// Compacts a history that has exceeded the model's context window, and [marks the history as
-    /// compacted for this reason](crate::context::was_reactively_compacted). If the history cannot
-    /// be compacted, this method returns no event, or an event that [replaces
+    /// Compacts the history after it has exceeded the model's context window. The history is
+    /// [marked as compacted for this reason](crate::context::was_reactively_compacted). If the
+    /// history cannot be compacted, this method returns no event, or an event that [replaces
     /// nothing](Event::is_rewrite), and hooks receive the error.
     pub fn compact(&self, state: State) -> impl Future<Output = (State, Option<Event>)> + Send {
         // The future is boxed for the same reasons as in `next_request`.
@@ -208,15 +209,15 @@ impl RunContext {
         })
     }
 
-    /// Builds the next request from the state, lets hooks change the request, and waits until
-    /// tokens and a slot for the request are available in the run's [pool](crate::agent::Pool). A
-    /// returned request counts as a model call.
+    /// Builds the next request from the state, lets hooks change the request, and waits until the
+    /// run's [pool](crate::agent::Pool) has enough tokens and a slot for the request. A returned
+    /// request counts as a model call.
     ///
     /// Returns `None` instead of a request if the pool is exhausted, or if something that must be
     /// handled first, such as steered input, arrived while the run was waiting. In this case, no
     /// model call is counted, and the body must start again from
-    /// [`gather_facts`](Self::gather_facts). The run keeps its position in the pool's queue, unless
-    /// the future is dropped.
+    /// [`gather_facts`](Self::gather_facts). The run keeps its position in the pool's queue unless
+    /// the returned future is dropped.
     ///
     /// # Errors
     ///
@@ -226,7 +227,7 @@ impl RunContext {
     /// error if the run has not received an event from
     /// [`deliver_next_input`](Self::deliver_next_input),
     /// [`compact_if_needed`](Self::compact_if_needed) or [`compact`](Self::compact), because the
-    /// body did not yield the event or is polled ahead.
+    /// body did not yield the event or is being polled ahead of the run.
     pub fn next_request(
         &self,
         state: State,
@@ -236,12 +237,12 @@ impl RunContext {
         Box::pin(send_request::next_request(&self.0, state))
     }
 
-    /// Records that the run must receive the event before the history is used again.
+    /// Records that the run must receive the event, if any, before the history is used again.
     fn track_unobserved_change(&self, event: Option<Event>) -> Option<Event> {
         event.inspect(|event| self.0.control().track_unobserved_change(event))
     }
 
-    /// Returns the `turn_started` event, which a body yields before it sends a request.
+    /// Returns the `turn_started` event, which the body must yield before sending a request.
     pub fn turn_started_event(&self, state: &State) -> Event {
         Event::TurnStarted {
             turn: state.counts.model_calls,
@@ -250,18 +251,18 @@ impl RunContext {
         }
     }
 
-    /// Returns a stream that sends the request when first polled, and yields the events of the
-    /// turn. This method also starts the hooks that observe the start of the turn.
+    /// Returns a stream that sends the request when first polled, and then yields the turn's
+    /// events. This method also starts the hooks that observe the start of a turn.
     ///
     /// In a replay, the turn fails with [`ReplayMismatch`](crate::ErrorKind::ReplayMismatch) if the
-    /// request differs from the request in the recorded run.
+    /// request differs from the recorded run's request.
     pub fn send_request(&self, state: &State, request: Box<Request>) -> TurnStream {
         send_request::send_request(&self.0, state, *request)
     }
 
-    /// Starts the hooks that observe a complete turn. The run polls the futures of these hooks, but
-    /// does not wait for them to complete. [`deliver_next_input`](Self::deliver_next_input)
-    /// delivers the items that observing hooks return.
+    /// Starts the hooks that observe a complete turn. The run polls these hooks' futures, but does
+    /// not wait for the futures to complete. If the hooks return items,
+    /// [`deliver_next_input`](Self::deliver_next_input) delivers the items.
     pub fn notify_turn(&self, state: &State, turn: &Arc<Turn>) {
         let hooks = self.0.hooks();
         if !hooks.is_empty() {
@@ -271,7 +272,7 @@ impl RunContext {
         }
     }
 
-    /// Reports a failed turn to hooks. If any events of the turn were yielded, returns the event
+    /// Reports a failed turn to hooks. If any of the turn's events were yielded, returns the event
     /// that retracts the open turn.
     pub fn report_error(&self, state: &State, error: &Error) -> Option<Event> {
         let control = self.0.control();
@@ -284,8 +285,8 @@ impl RunContext {
         self.0.handle.journal.has_open_turn().then(|| TurnEvent::Retracted { why, usage }.into())
     }
 
-    /// Returns a stream that answers the calls of a turn, either by running the calls or by using
-    /// the results that the decision requires instead.
+    /// Returns a stream that provides a result for each call in a turn, either by running the call
+    /// or by using the result that `decision` requires instead.
     ///
     /// If `turn` is `None`, the stream resumes the pending calls in the history.
     ///
@@ -304,9 +305,9 @@ impl RunContext {
         run_tools::run_tools(&self.0, state, turn, decision).map(Box::new)
     }
 
-    /// Resumes the pending calls with the verdicts that the run's [world](crate::world) has waited
-    /// for. Returns `None` if no call is pending, if the agent is not interactive, if the world
-    /// cannot [suspend](crate::world::World::can_suspend), or if a verdict is missing.
+    /// Resumes the pending calls, using the verdicts that the run's [world](crate::world) has
+    /// received. Returns `None` if no call is pending, if the agent is not interactive, if the
+    /// world cannot [suspend](crate::world::World::can_suspend), or if a verdict is missing.
     ///
     /// # Errors
     ///
@@ -325,9 +326,8 @@ impl RunContext {
         self.0.control().stop_accepting_verdicts();
     }
 
-    /// Decides the next action after the model has stopped on its own. To do so, this method runs
-    /// the validations, the stop hooks and the evidence policy, and checks whether the token target
-    /// is reached.
+    /// Decides the next action after the model has stopped on its own. The decision depends on the
+    /// validations, the stop hooks, the evidence policy, and whether the token target is reached.
     ///
     /// # Errors
     ///
@@ -341,8 +341,8 @@ impl RunContext {
         Box::pin(stop_review::review_stop(&self.0, state, turn))
     }
 
-    /// Returns an action that ends the run if `next` would send a request but a hook stops the run.
-    /// Otherwise, returns `next`.
+    /// If `next` would send a request but a hook stops the run, returns an action that ends the
+    /// run. Otherwise, returns `next`.
     ///
     /// # Errors
     ///
@@ -367,7 +367,7 @@ impl RunContext {
     }
 
     /// Applies an action to the state. Returns the events that report the action, and the step that
-    /// a body must yield after these events.
+    /// the body must yield after these events.
     pub fn apply_next_action(
         &self,
         state: State,
