@@ -23,8 +23,8 @@ use crate::lock::lock_ignoring_poison;
 use crate::tool::{RunData, ToolContext, Verdict};
 use crate::usage::{Price, Usage};
 
-/// Contains the commands from the owner and the handles of a run, and the run's usage. The locks
-/// are never held across an await, and no events pass through this type.
+/// Stores the commands from a run's owner and handles, along with the run's usage. The locks are
+/// never held across an await, and no events pass through this type.
 #[derive(Default)]
 pub(super) struct Control {
     interrupted: AtomicBool,
@@ -40,15 +40,15 @@ pub(super) struct Control {
     started_calls: Mutex<Vec<ToolContext>>,
     charged_usage: Mutex<ChargedUsage>,
     sub_agents: Mutex<HashMap<String, SubAgentRun>>,
-    /// The label of the agent, including the labels of its ancestors in the tree of agents.
+    /// The agent's label, including the labels of the agent's ancestors in the tree of agents.
     label: OnceLock<Arc<str>>,
-    /// The parent's control, if this is the run of a sub-agent.
+    /// The parent run's control, if this is a sub-agent's run.
     parent: OnceLock<Weak<Self>>,
     /// The number of handles outside the run.
     handle_count: AtomicUsize,
     /// Whether only handles, not the owner, can control the run between two polls.
     requires_external_handle: AtomicBool,
-    /// The verdicts on calls made by suspended sub-agents; kept until the sub-agents continue.
+    /// The verdicts on suspended sub-agents' calls; kept until the sub-agents continue.
     sub_agent_verdicts: Mutex<ResumeVerdicts>,
     observers: Observers,
     /// The most recent request error that was reported to hooks.
@@ -63,7 +63,7 @@ pub(super) struct Control {
     listed_tools: ListedTools,
     /// Whether this run, or its parent's run, waits for verdicts through its world.
     suspends: AtomicBool,
-    /// The number of changes to the history that the body has received and the run has not observed
+    /// The number of changes to the history that the body has received but the run has not observed
     /// yet.
     unobserved_changes: AtomicUsize,
 }
@@ -84,7 +84,7 @@ struct AwaitedVerdict {
     verdict: Option<Verdict>,
 }
 
-/// The usage that has been charged to budgets so far.
+/// The usage charged to budgets so far.
 #[derive(Clone, Copy, Default)]
 pub(super) struct ChargedUsage {
     pub(super) usage: Usage,
@@ -102,7 +102,7 @@ pub(super) enum DeliveryPoint {
     AfterModelStops,
 }
 
-/// The parts of a sub-agent's run that are needed by the parent's run.
+/// The parts of a sub-agent's run that the parent's run needs.
 #[derive(Clone)]
 pub(super) struct SubAgentRun {
     pub(super) control: Arc<Control>,
@@ -138,8 +138,8 @@ impl Control {
         self.stop_requested.load(Ordering::Acquire)
     }
 
-    /// Registers the waker with which an interrupt or a verdict wakes the run. Call this method
-    /// before a poll that may be pending.
+    /// Registers the waker that an interrupt or a verdict uses to wake the run. Call this method
+    /// before a poll that may return `Poll::Pending`.
     pub(super) fn register_waker(&self, waker: &Waker) {
         self.waker.register(waker);
     }
@@ -167,8 +167,8 @@ impl Control {
         !lock_ignoring_poison(&self.inbox).queue_mut(when).is_empty()
     }
 
-    /// Removes the next input from the queue and returns it, for the request with the number
-    /// `turn`.
+    /// Removes the next input from the queue and returns the input, to be delivered in the request
+    /// with the number `turn`.
     pub(super) fn dequeue_input(&self, when: DeliveryPoint, turn: u32) -> Option<UndeliveredInput> {
         let mut inbox = lock_ignoring_poison(&self.inbox);
         let input = inbox.queue_mut(when).pop_front()?;
@@ -185,8 +185,8 @@ impl Control {
         lock_ignoring_poison(&self.awaited_verdicts).insert(call.call_id.clone(), asked);
     }
 
-    /// Accepts a verdict if exactly this call is waiting for one, and returns whether the verdict
-    /// was accepted.
+    /// Accepts a verdict if exactly this call is waiting for a verdict, and returns whether the
+    /// verdict was accepted.
     pub(super) fn submit_verdict(&self, call: &ToolCall, verdict: Verdict) -> bool {
         let mut asked = lock_ignoring_poison(&self.awaited_verdicts);
         let waiting = asked.get_mut(&call.call_id);
@@ -234,13 +234,13 @@ impl Control {
         lock_ignoring_poison(&self.started_calls).push(context.clone());
     }
 
-    /// Takes the contexts of the calls that have started since the last call of this method.
+    /// Takes the contexts of the tool calls that have started since this method was last called.
     pub(super) fn take_started_calls(&self) -> Vec<ToolContext> {
         std::mem::take(&mut *lock_ignoring_poison(&self.started_calls))
     }
 
-    /// Charges the usage since the last call of this method, and returns the total usage that has
-    /// been charged so far.
+    /// Charges the usage since this method was last called, and returns the total usage charged so
+    /// far.
     pub(super) fn charge_usage(&self, usage: Usage, drain: impl FnOnce(Usage)) -> ChargedUsage {
         let mut charged = lock_ignoring_poison(&self.charged_usage);
         let more = usage.increase_since(charged.usage);
@@ -271,7 +271,7 @@ impl Control {
         let _ = self.label.set(label);
     }
 
-    /// Returns the label of the run's agent, or an empty string if the agent has no label.
+    /// Returns the agent's label, or an empty string if the agent has no label.
     pub(super) fn label(&self) -> &str {
         self.label.get().map_or("", |label| label)
     }
@@ -365,7 +365,7 @@ impl Control {
         self.unobserved_changes.load(Ordering::Acquire) > 0
     }
 
-    /// Returns the tools from the agent's sources, as of the last listing.
+    /// Returns the tools that the agent's sources returned in the last listing.
     pub(super) fn listed_tools(&self) -> &ListedTools {
         &self.listed_tools
     }
@@ -375,8 +375,8 @@ impl Control {
         &self.pool_claim
     }
 
-    /// Registers the run of a sub-agent, so that the sub-agent can receive a verdict whenever this
-    /// run can.
+    /// Registers a sub-agent's run, so that the sub-agent can receive a verdict whenever this run
+    /// can.
     pub(super) fn attach_sub_agent(self: &Arc<Self>, call_id: &str, child: SubAgentRun) {
         child.control.require_external_handle();
         let _ = child.control.parent.set(Arc::downgrade(self));
@@ -394,7 +394,7 @@ impl Control {
         drop(before);
     }
 
-    /// Returns the verdicts on the calls made by the suspended sub-agent that runs for the call
+    /// Returns the verdicts on calls from the suspended sub-agent that was started by the call
     /// `call_id`.
     pub(super) fn sub_agent_verdicts(&self, call_id: &str) -> ResumeVerdicts {
         lock_ignoring_poison(&self.sub_agent_verdicts)
@@ -427,7 +427,7 @@ impl Control {
             || self.parent.get().and_then(Weak::upgrade).is_some_and(|it| it.can_receive_verdict())
     }
 
-    /// Wakes the run and the runs of its sub-agents.
+    /// Wakes the run and its sub-agents' runs.
     fn wake(&self) {
         self.waker.wake();
         let children: Vec<_> = lock_ignoring_poison(&self.sub_agents).values().cloned().collect();

@@ -1,10 +1,9 @@
-//! The input of a run.
+//! Defines the input for a run.
 
 use crate::event::UndeliveredInput;
 use crate::item::{Content, Item};
 
-/// The items that are passed to a run as its input. A string is converted into a single user
-/// message.
+/// The items that are passed to a run as input. A string is converted into a single user message.
 ///
 /// The default input is empty. A run with empty input continues from the end of its history, for
 /// example after the tool results of an earlier run that was stopped.

@@ -1,12 +1,12 @@
-//! Provides a ready-made agent, which runs a loop with a provider, a toolkit and a history.
+//! Provides a ready-made agent, which combines a provider, a toolkit and a history in a loop.
 //!
 //! The agent uses only the public API of this crate. [`decide()`] and the other functions in the
 //! module `decide` are pure functions that map a turn to the next action. [`loop_body()`] applies
-//! the action to a [`State`], using the methods of a [`RunContext`]. Each policy is defined in a
-//! file of its own. To write your own loop, copy `loop_body` and pass the copy to
+//! the action to a [`State`], using the methods of a [`RunContext`]. Each policy is defined in its
+//! own file. To write your own loop, copy `loop_body` and pass the copy to
 //! [`Agent::run_with_body`].
 //!
-//! Read the files of this module in this order:
+//! Read this module's files in the following order:
 //!
 //! - `body` contains one iteration of the loop.
 //! - `decide` chooses the next action.

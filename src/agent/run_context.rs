@@ -305,9 +305,9 @@ impl RunContext {
         run_tools::run_tools(&self.0, state, turn, decision).map(Box::new)
     }
 
-    /// Resumes the pending calls, using the verdicts that the run's [world](crate::world) has
-    /// received. Returns `None` if no call is pending, if the agent is not interactive, if the
-    /// world cannot [suspend](crate::world::World::can_suspend), or if a verdict is missing.
+    /// Waits until the run's [world](crate::world) provides verdicts on the pending calls, and then
+    /// resumes these calls. Returns `None` if no call is pending, if the agent is not interactive,
+    /// if the world cannot [suspend](crate::world::World::can_suspend), or if a verdict is missing.
     ///
     /// # Errors
     ///

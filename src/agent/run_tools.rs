@@ -1,4 +1,4 @@
-//! Answers the calls of a turn.
+//! Answers the calls in a turn.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use crate::tool::redact_each;
 use crate::tool::{RemainingSubAgentDepth, ToolRun};
 use crate::turn::Turn;
 
-/// Returns a stream that answers the calls of a turn, either by running the calls or by using the
-/// results that the decision requires instead.
+/// Returns a stream that provides a result for each call in a turn, either by running the call or
+/// by using the result that `decision` requires instead.
 pub(super) fn run_tools(
     run: &RunShared,
     state: &State,
@@ -68,7 +68,7 @@ pub(super) fn run_tools(
     Ok(if has_calls { run.effects.fan_out(tools) } else { tools })
 }
 
-/// Resumes the pending calls with the verdicts that the world has waited for.
+/// Waits until the world provides verdicts on the pending calls, and then resumes these calls.
 pub(super) async fn resume_pending_calls(
     run: &RunShared,
     state: &State,
@@ -113,7 +113,7 @@ fn ensure_listed(run: &RunShared, state: &State) -> Result<(), Error> {
     }
 }
 
-/// Adds the data of the run, and the remaining depth for nested sub-agents, to the tool run.
+/// Adds the run's data, and the remaining nesting depth for sub-agents, to the tool run.
 fn with_run_data(run: &RunShared, tools: ToolRun) -> ToolRun {
     let data = run.control().run_data();
     let max_depth = run.settings.limits.limits.max_depth;

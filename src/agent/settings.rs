@@ -25,7 +25,8 @@ pub(crate) type WorldFactory =
 /// The settings of an agent.
 #[derive(Clone)]
 pub(crate) struct AgentSettings {
-    /// The label of the agent; empty for a sub-agent that uses the name of its tool.
+    /// The agent's label; empty if the agent has no label. A sub-agent then uses the name of its
+    /// tool.
     pub(super) label: Arc<str>,
     pub(super) providers: ProviderSettings,
     pub(super) prompt: PromptSettings,
@@ -38,14 +39,14 @@ pub(crate) struct AgentSettings {
     pub(super) world: WorldFactory,
 }
 
-/// The providers of the agent.
+/// The agent's providers.
 #[derive(Clone)]
 pub(super) struct ProviderSettings {
     pub(super) provider: Arc<dyn Provider>,
     pub(super) fallbacks: Vec<Arc<dyn Provider>>,
 }
 
-/// The parts of a request other than the history and the tools.
+/// The parts of a request that are neither history nor tools.
 #[derive(Clone, Default)]
 pub(super) struct PromptSettings {
     pub(super) system: System,

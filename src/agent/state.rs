@@ -1,4 +1,4 @@
-//! The state of the agent's loop.
+//! Defines the state of the agent's loop.
 
 use std::borrow::Cow;
 use std::ops::Deref;
@@ -15,7 +15,7 @@ use crate::tool::ToolRunOutcome;
 use crate::turn::Turn;
 
 /// The state of a run between two turns. A state is immutable: each iteration replaces the whole
-/// state. A state dereferences to its [`StateFields`]. Cheap to clone.
+/// state. `State` dereferences to [`StateFields`]. Cheap to clone.
 ///
 /// ```
 /// use turnstream::History;
@@ -32,14 +32,14 @@ pub struct State(Arc<StateFields>);
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct StateFields {
-    /// The position of the agent in its tree of agents, which consists of the
-    /// [labels](crate::Agent::with_label) from the outermost labeled agent down to this agent, such
-    /// as `researcher/reader`. The label is empty for an outermost agent without a label.
+    /// The agent's position in the tree of agents, such as `researcher/reader`. The position
+    /// consists of the [labels](crate::Agent::with_label) from the outermost labeled agent down to
+    /// this agent. For an outermost agent without a label, this field is empty.
     pub label: Arc<str>,
     /// A snapshot of the history in the run's journal. The snapshot is updated at the start of an
     /// iteration, when a request is built, and after the calls in a turn.
     pub history: History,
-    /// The numbers of requests, turns and calls in the run so far.
+    /// Counts the run's requests, turns and calls so far.
     pub counts: RunCounts,
     /// Counters for consecutive occurrences, such as the number of unusable replies in a row.
     pub streaks: Streaks,
@@ -49,9 +49,9 @@ pub struct StateFields {
     pub evidence: EvidenceState,
     /// The calls that are waiting for a verdict.
     pub approvals: Approvals,
-    /// The progress towards the token target.
+    /// The run's progress toward the token target.
     pub target_progress: TargetProgress,
-    /// The state that determines when the history is compacted.
+    /// The data that determines when the history is compacted.
     pub compaction: CompactionState,
     /// Whether a follow-up is delivered before the next request.
     pub follow_up_due: bool,
@@ -61,11 +61,11 @@ pub struct StateFields {
     pub end: EndState,
 }
 
-/// The numbers of requests, turns and calls in a run.
+/// Counts the requests, turns and calls in a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RunCounts {
-    /// The number of requests that were sent, which is limited by `max_turns`.
+    /// The number of requests sent so far. `max_turns` limits this number.
     pub model_calls: u32,
     /// The number of turns whose tool calls led to another turn.
     pub tool_turns: u32,
@@ -83,15 +83,15 @@ pub struct Streaks {
     pub malformed_replies: u32,
     /// Whether the model was asked again because a turn ended with an unknown stop reason.
     pub retried_unknown_stop: bool,
-    /// The number of times in a row that the model was asked to continue a truncated text.
+    /// The number of consecutive times that the model was asked to continue truncated text.
     pub continuations: u32,
-    /// The number of times in a row that the model was asked again because its calls were
+    /// The number of consecutive times that the model was asked again because its calls were
     /// truncated.
     pub truncated_calls: u32,
     /// The number of consecutive incomplete turns that were requested again.
     pub turn_retries: u32,
-    /// The number of consecutive turns without a call after which the model was prompted to
-    /// continue.
+    /// The number of consecutive turns that contained no call and after which the model was
+    /// prompted to continue.
     pub idle_turns: u32,
     /// Counts consecutive iterations with the same calls and the same results.
     pub repeats: RepeatCounter,
@@ -116,8 +116,8 @@ pub struct ModelSelection {
 pub struct EvidenceState {
     /// The changes and checks that the run has recorded.
     pub log: EvidenceLog,
-    /// Whether the model's claim to be done was rejected for lack of evidence, and no new input has
-    /// been delivered since then.
+    /// Whether the model's claim to be done was rejected because evidence was missing, and no new
+    /// input has been delivered since the rejection.
     pub claim_rejected: bool,
 }
 
@@ -125,10 +125,10 @@ pub struct EvidenceState {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Approvals {
-    /// The verdicts with which the run was resumed; kept until the verdicts are used.
+    /// The verdicts passed when the run was resumed; kept until they are used.
     pub resume_verdicts: Option<ResumeVerdicts>,
-    /// The calls that are waiting for a verdict or an external result, with the arguments with
-    /// which the calls would run.
+    /// The calls that are waiting for a verdict or an external result. Each call contains the
+    /// arguments that would be passed to its tool.
     pub pending: Vec<PendingCall>,
 }
 
@@ -173,7 +173,7 @@ impl State {
         }))
     }
 
-    /// Returns the state after applying `change` to its fields.
+    /// Applies `change` to the fields, and returns the resulting state.
     pub fn update(mut self, change: impl FnOnce(&mut StateFields)) -> Self {
         change(Arc::make_mut(&mut self.0));
         self
@@ -210,8 +210,8 @@ impl State {
         })
     }
 
-    /// Returns the state for a wrap-up turn after the body was dropped while it was working.
-    /// `results` contains the results since the body started.
+    /// Returns the state for a wrap-up turn after the body was dropped before it had finished.
+    /// `results` contains the results received since the body started.
     pub(super) fn after_interruption(
         self,
         history: History,
@@ -231,9 +231,9 @@ impl State {
         })
     }
 
-    /// Applies an action to the state, and returns the events that report the action and the step
-    /// that follows. `id` creates the id for an appended message. The next iteration starts with
-    /// the history after these events.
+    /// Applies an action to the state, and returns the events that report the action, along with
+    /// the step that follows the events. `id` creates the id for an appended message. The next
+    /// iteration starts with the history that includes these events.
     pub(super) fn apply_next_action(
         self,
         next: NextAction,
@@ -278,8 +278,8 @@ impl State {
         (events.collect(), Step::Next(state))
     }
 
-    /// Returns the state with its end reason set to `reason` or, in a wrap-up turn, to the reason
-    /// for the wrap-up turn.
+    /// Sets the end reason to `reason` or, in a wrap-up turn, to the reason for the wrap-up turn,
+    /// and returns the resulting state.
     pub fn with_end_reason(self, reason: EndReason) -> Self {
         let reason = self.end.wrap_up_reason.unwrap_or(reason);
         self.update(|it| it.end.reason = Some(reason))
@@ -287,8 +287,8 @@ impl State {
 }
 
 impl RunCounts {
-    /// Returns the counts after adding the number of calls that were run, according to their
-    /// results.
+    /// Adds the number of calls that were run, according to `results`, and returns the resulting
+    /// counts.
     fn with_results(self, results: &[ToolResult]) -> Self {
         let ran = results.iter().filter(|result| result.kind.has_executed()).count();
         let ran = u32::try_from(ran).unwrap_or(u32::MAX);
@@ -319,7 +319,7 @@ impl Streaks {
             }
             Transition::Retry => self.turn_retries += 1,
             Transition::Fallback => self.turn_retries = 0,
-            // No turn was received, so the counters of turns do not change.
+            // No turn was received, so the counters for turns do not change.
             Transition::ReactiveCompactRetry => {}
             // The model had finished, so the truncation and correction counters start again.
             Transition::FollowUp | Transition::Steering => {
@@ -339,7 +339,7 @@ impl Streaks {
         }
     }
 
-    /// Resets the counters of truncated and unusable replies.
+    /// Resets the counters for truncated and unusable replies.
     fn reset(&mut self) {
         (self.continuations, self.truncated_calls) = (0, 0);
         (self.retried_unknown_stop, self.malformed_replies) = (false, 0);
