@@ -12,7 +12,7 @@ use std::time::Duration;
 /// | [`schema_bytes`](Self::schema_bytes) | 1 MiB | listing fails with `TooLarge` |
 /// | [`media_bytes`](Self::media_bytes) | 5 MiB | the image or file is replaced by its type and size |
 /// | [`stderr_bytes`](Self::stderr_bytes) | 64 KiB | the oldest bytes are dropped |
-/// | [`start`](Self::start) | 30 s | connecting fails with [`Timeout`](crate::ErrorKind::Timeout); the process is ended |
+/// | [`start`](Self::start) | 30 s | connecting fails with [`Timeout`](crate::ErrorKind::Timeout); the process ends |
 /// | [`request`](Self::request) | 60 s | the request, such as a page of a list, fails with `Timeout` |
 /// | [`call`](Self::call) | 60 s | the call is cancelled, and its result is an error |
 /// | [`call_total`](Self::call_total) | 10 min | the call is cancelled, and its result reports a time-out |

@@ -923,8 +923,8 @@ type Headers = HashMap<HeaderName, HeaderValue>;
 type HttpResult<T> = Result<T, StreamableHttpError<reqwest::Error>>;
 
 impl HttpBackend {
-    /// Sends a request with its authorization. If the server rejects a token, fetches a new token
-    /// and retries once.
+    /// Sends a request with its authorization. If the server rejects a token, fetches the token
+    /// again and retries once.
     async fn authorized<T, F: Future<Output = HttpResult<T>>>(
         &self,
         headers: Headers,

@@ -14,7 +14,7 @@ type LogFn = dyn Fn(&str, &str) + Send + Sync;
 /// Decides whether error messages from models and tools are sent to a front end.
 ///
 /// An error message may contain a path, a query or an address that the user should not see. By
-/// default, each message is replaced with the error's kind and an id. For a failed tool, this id is
+/// default, each message is replaced with the error's kind and an id. If a tool fails, this id is
 /// the call's id. The function passed to [`log`](Self::log) receives the id together with the
 /// original message.
 ///
@@ -55,7 +55,7 @@ impl ErrorTexts {
         self
     }
 
-    /// Returns the error in the form to send.
+    /// Returns the error to send to the client, with its message hidden if necessary.
     pub(super) fn error(&self, error: &Error) -> Error {
         if self.is_shown {
             return error.clone();
@@ -63,12 +63,14 @@ impl ErrorTexts {
         Error::new(error.kind(), self.replacement(error.kind().as_str(), &error.to_string()))
     }
 
-    /// Returns the result in the form to send, or `None` if nothing in the result is hidden.
+    /// Returns a copy of the result with error messages hidden, or `None` if nothing needs to be
+    /// hidden.
     pub(super) fn result(&self, result: &ToolResult) -> Option<ToolResult> {
         if self.is_shown { None } else { hide_result(result) }
     }
 
-    /// Returns the event in the form to send, or `None` if nothing in the event is hidden.
+    /// Returns a copy of the event with error messages hidden, or `None` if nothing needs to be
+    /// hidden.
     pub(super) fn event(&self, event: &Event) -> Option<Event> {
         if self.is_shown {
             return None;
@@ -169,7 +171,7 @@ fn hide_results(items: &[Item]) -> Option<Vec<Item>> {
     Some(items.iter().map(hide).collect())
 }
 
-/// Replaces the text of an error result with the error's kind and the id of the call.
+/// Replaces an error result's text with the error's kind and the call's id.
 fn hide_result(result: &ToolResult) -> Option<ToolResult> {
     let text = format!("{} ({})", result.kind.as_str(), result.call_id);
     let shown = || ToolResult { content: text.into(), report: None, ..result.clone() };

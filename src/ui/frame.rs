@@ -4,8 +4,8 @@ use std::io::Write;
 
 use serde::Serialize;
 
-/// Writes an event that contains only data. The data is a single line, because serialized values
-/// contain line breaks only within strings, where they are escaped.
+/// Writes an event that contains only data. The data is always a single line, because line breaks
+/// in serialized values are escaped.
 pub(super) fn write_data(out: &mut Vec<u8>, data: &impl Serialize) {
     out.extend_from_slice(b"data: ");
     let begin = out.len();

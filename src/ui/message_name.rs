@@ -3,11 +3,11 @@
 use crate::event::Event;
 use crate::session::Session;
 
-/// Where a message's id comes from.
+/// Determines a message's id.
 ///
-/// A message in a session has the id `{session}:{number}`. The number is the number of entries in
-/// the session at the start of the message. Entries are never removed, so the id stays the same
-/// when a client reconnects, when the history is compacted, and after a restart.
+/// A message in a session has the id `{session}:{number}`. The number is the session's entry count
+/// when the message starts. Entries are never removed, so the id stays the same when a client
+/// reconnects, when the history is compacted, and after a restart.
 #[derive(Clone, Debug, Default)]
 pub(super) enum MessageName {
     /// The client generates the id.

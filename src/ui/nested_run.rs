@@ -1,11 +1,11 @@
-//! The state of a sub-agent's run, for a protocol that shows the run as one part.
+//! The state of a sub-agent's run, for protocols that represent the run as a single part.
 
 use serde::Serialize;
 
 use crate::event::{Event, ToolEvent};
 use crate::turn::TurnEvent;
 
-/// The state of a sub-agent's run, in the form to send.
+/// The state of a sub-agent's run, which is serialized for the client.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct NestedRun {
@@ -15,7 +15,7 @@ pub(super) struct NestedRun {
     state: &'static str,
     /// The number of turns that have started.
     turn: u32,
-    /// The text from the sub-agent's last turn.
+    /// The text in the sub-agent's last turn.
     text: String,
     calls: Vec<NestedCall>,
 }
@@ -35,7 +35,7 @@ impl NestedRun {
         Self { name, state: "running", turn: 0, text, calls: Vec::new() }
     }
 
-    /// Observes an event. Returns whether the run's state has changed.
+    /// Updates the state for an event. Returns whether the state has changed.
     pub(super) fn observe(&mut self, event: &Event) -> bool {
         match event {
             Event::TurnStarted { .. } => {

@@ -25,8 +25,8 @@ pub struct ClientLimits {
     pub max_tools: usize,
     /// The maximum size of an attached file in bytes. The default is 4 MiB.
     pub max_file_bytes: usize,
-    /// Whether a file may be given as a URL. The default is `false`. The provider, not this crate,
-    /// fetches the URL.
+    /// Whether a client may send a URL instead of a file's data. The default is `false`. The
+    /// provider, not this crate, fetches the URL.
     pub allow_urls: bool,
     /// Whether a client may send messages with the roles `system` and `developer`. The default is
     /// `false`.
@@ -52,14 +52,14 @@ impl Default for ClientLimits {
 /// | status | meaning |
 /// |---|---|
 /// | 400 | the request is not JSON, or asks for something that the client is not allowed to do |
-/// | 409 | the conversation is in a different state than the client assumes |
+/// | 409 | the conversation's state differs from the state that the client assumes |
 /// | 413 | the request is too large |
 /// | 415 | the request's content type is not JSON |
-/// | 422 | the request is JSON with a wrong structure |
+/// | 422 | the request is JSON, but does not match the expected structure |
 ///
-/// A session's [`Error`] converts into a `RequestError`. A [conflict](ErrorKind::Conflict) gets the
-/// status 409. Any other error gets the status 500 and a message that contains only the error's
-/// kind.
+/// A session's [`Error`] converts into a `RequestError`. A [conflict](ErrorKind::Conflict) becomes
+/// an error with status 409. Any other error becomes an error with status 500, whose message
+/// contains only the error's kind.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct RequestError {
@@ -116,8 +116,7 @@ impl ClientLimits {
         Err(RequestError::new(400, format!("messages of the role `{role}` are not allowed")))
     }
 
-    /// Creates a part from a file. `url` is a `data:` URL, or another kind of URL if such URLs are
-    /// allowed.
+    /// Creates a part from a file. `url` must be a `data:` URL, unless other URLs are allowed.
     pub(super) fn file(&self, media_type: &str, url: &str) -> Result<Part, RequestError> {
         let Some(data) = url.strip_prefix("data:") else {
             return self.file_at(media_type, url);

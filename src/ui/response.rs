@@ -14,8 +14,8 @@ use crate::env::Deadline;
 use crate::error::{Error, ErrorKind, panic_to_error};
 use crate::event::Event;
 
-/// The default time without data before a comment is sent. Proxies close connections without
-/// traffic, often after 30 or 60 seconds.
+/// The default time without data after which a comment is sent. Proxies close idle connections,
+/// often after 30 or 60 seconds.
 pub(super) const DEFAULT_KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// A response that a web server can send: a status, headers, and a streamed body.
@@ -28,7 +28,7 @@ pub struct Response<B> {
     pub status: u16,
     /// The headers, with lower-case names.
     pub headers: Vec<(&'static str, &'static str)>,
-    /// The response's body. Dropping the body drops the stream from which it was created.
+    /// The response's body. Dropping the body drops the stream that it was created from.
     pub body: B,
 }
 
@@ -47,7 +47,7 @@ impl<B> Response<B> {
 }
 
 impl Response<String> {
-    /// Creates a response that contains a complete text.
+    /// Creates a response whose body is a complete string.
     pub(super) fn of_text(status: u16, media_type: &'static str, body: String) -> Self {
         Self { status, headers: vec![("content-type", media_type)], body }
     }
@@ -55,10 +55,10 @@ impl Response<String> {
 
 /// The body of a streamed [`Response`]. Each item contains the bytes of one event.
 ///
-/// The body pulls an event when the server polls for bytes, so that a slow client slows down a run.
-/// Dropping the body drops the stream of events. If that stream is a run, dropping the body also
-/// drops the running tools and the request to the model. A body that reads a run in a hub neither
-/// slows down nor ends the run.
+/// The body polls its stream for an event only when the server polls the body for bytes, so a slow
+/// client slows down the run. Dropping the body drops the event stream. If that stream is a run,
+/// dropping the body also drops the running tools and the request to the model. If the stream is a
+/// hub's reader, the body neither slows down nor ends the run.
 #[pin_project]
 #[must_use = "streams do nothing unless polled"]
 pub struct ResponseBody<S, E = Event> {
@@ -86,7 +86,7 @@ pub(super) trait EncodeEvents<E = Event> {
         false
     }
 
-    /// Writes the end marker. `error` is set if the stream ended before its run has
+    /// Writes the end marker. `error` is set if the stream ended before its run
     /// [finished](Event::Finished).
     fn end(&mut self, error: Option<&Error>, out: &mut Vec<u8>);
 
@@ -168,8 +168,8 @@ impl<S, E> fmt::Debug for ResponseBody<S, E> {
     }
 }
 
-/// Detects that no data was sent for a certain time. The timer runs for half that time, so that no
-/// clock needs to be read.
+/// Detects when no data has been sent for a certain time. The timer runs for half that time, which
+/// avoids reading a clock.
 struct KeepAlive {
     half: Option<Duration>,
     timer: Option<Deadline>,

@@ -1,11 +1,11 @@
-//! Collects a session's items as they are shown: compacted items are included, and void items are
-//! left out.
+//! Collects the items of a session to show. Compacted items are included, and void items are left
+//! out.
 
 use crate::event::RewriteReason;
 use crate::item::Item;
 use crate::session::Entry;
 
-/// A session's items, with the numbers of their entries.
+/// A session's items, each with its entry's number.
 pub(super) struct StoredItems {
     items: Vec<(u64, Item)>,
     /// The entries that marked other items as void.
@@ -19,8 +19,8 @@ impl StoredItems {
         for (number, entry) in (0..).zip(entries) {
             match entry {
                 Entry::Item(item) if !item.tombstone => items.push((number, item)),
-                // The entry has the items' positions in the history at that time, so the items are
-                // found by their content instead.
+                // The entry contains the items' positions in an earlier state of the history, so
+                // the items are found by their content instead.
                 Entry::Rewritten { why: RewriteReason::Tombstoned, items: void, .. } => {
                     voided_at.push(number);
                     for void in void.into_iter().filter(|item| item.tombstone) {

@@ -25,13 +25,14 @@ pub(super) struct AgUiEncoder {
     run_id: String,
     parent_run_id: Option<String>,
     pub(super) error_texts: ErrorTexts,
-    /// The session that numbers the messages. Without a session, `message_count` numbers them.
+    /// The session whose entry numbers identify the messages. Without a session, `message_count` is
+    /// used instead.
     pub(super) session: Option<Session>,
-    /// All complete messages from the client and from this run.
+    /// All complete messages, both from the client and from this run.
     messages: Vec<Value>,
     root: Lane,
     nested: Vec<Lane>,
-    /// The number of messages that got an id without a session.
+    /// The number of messages that received an id without a session.
     message_count: u64,
     withdrawn_count: u64,
     step: Option<String>,
@@ -130,7 +131,7 @@ fn begins_content(event: &TurnEvent) -> bool {
     )
 }
 
-/// Encodes turns and tools, for the run or for a sub-agent.
+/// Encodes events from turns and tools, for the run or for a sub-agent.
 impl AgUiEncoder {
     fn begin_turn(&mut self, out: &mut Vec<u8>) {
         self.root.close(out);
@@ -173,7 +174,7 @@ impl AgUiEncoder {
             TurnEvent::TurnComplete { turn } => self.turn_complete(lane, turn, out),
             TurnEvent::Retracted { .. } => {
                 lane.close(out);
-                // The answers to the calls are removed together with the calls.
+                // The answers to the calls are removed along with the calls.
                 let count = self.messages.len();
                 self.withdraw(lane, &[], "the turn was retracted", out);
                 self.messages.truncate(count);
@@ -270,7 +271,7 @@ impl AgUiEncoder {
             return;
         }
         let message_id = match lane.path.is_empty() {
-            // The entry of the result was written before the event was yielded.
+            // The result's entry was written before the event was yielded.
             true => self.next_message_id(1),
             false => format!("{}:result-{}", self.run_id, tool_call_id),
         };
@@ -308,7 +309,7 @@ impl AgUiEncoder {
     }
 }
 
-/// Encodes sub-agents.
+/// Encodes events from sub-agents.
 impl AgUiEncoder {
     fn nested_event(
         &mut self,
@@ -384,7 +385,8 @@ impl AgUiEncoder {
         self.nested.len() - 1
     }
 
-    /// Ends the sub-agent that runs as this call, after ending the sub-agents that it runs itself.
+    /// Ends the sub-agent that runs as this call. Before that, ends the sub-agents that this
+    /// sub-agent runs.
     fn end_nested(&mut self, path: &str, error: Option<&str>, out: &mut Vec<u8>) {
         self.end_lanes(path, error.map_or(Ok(SubagentOutcome::Success), Err), out);
     }
@@ -466,8 +468,8 @@ impl AgUiEncoder {
         write_data(out, &AgUiEvent::MessagesSnapshot { messages });
     }
 
-    /// Removes void messages. A history contains the content of these messages, but not their
-    /// message ids.
+    /// Removes void messages. Void messages are found by their content, because a history does not
+    /// contain message ids.
     fn remove_tombstones(&mut self, items: &[Item]) {
         for item in items.iter().filter(|item| item.tombstone) {
             match &item.kind {
@@ -529,9 +531,9 @@ impl AgUiEncoder {
         write_data(out, &AgUiEvent::RunFinished { thread_id, run_id, outcome, result, usage });
     }
 
-    /// Returns the outcome of a run with waiting calls. If any call waits for an approval or
-    /// belongs to a sub-agent, the run is interrupted, and the interrupts include all its waiting
-    /// calls.
+    /// Returns the outcome of a run that ended with waiting calls. If any of the calls waits for an
+    /// approval or belongs to a sub-agent, the run is interrupted, and the interrupts include all
+    /// waiting calls.
     fn waiting(&self, pending: &[PendingCall]) -> Outcome {
         let id = |call: &PendingCall| call_path(&call.path, &call.call_id);
         if pending.iter().all(|call| call.path.is_empty() && !self.asked.contains(&id(call))) {

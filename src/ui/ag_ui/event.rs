@@ -138,7 +138,7 @@ pub(super) enum AgUiEvent<'a> {
     },
 }
 
-/// How a run ended, unless it failed.
+/// The outcome of a run that did not fail.
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
 pub(super) enum Outcome {
@@ -152,7 +152,7 @@ pub(super) enum Outcome {
     Cancelled,
 }
 
-/// How a sub-agent ended, unless it failed.
+/// The outcome of a sub-agent that did not fail.
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
 pub(super) enum SubagentOutcome {

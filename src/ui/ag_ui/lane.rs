@@ -1,12 +1,12 @@
-//! Tracks one agent's turn, as it was sent to the client.
+//! Tracks the part of an agent's turn that was sent to the client.
 
 use serde_json::{Value, json};
 
 use super::event::AgUiEvent;
 use crate::ui::frame::write_data;
 
-/// The turn of the run or of one of its sub-agents. Each sub-agent has its own lane, because
-/// sub-agents may run concurrently.
+/// Tracks the current turn in the run or in one of its sub-agents. Each sub-agent has its own lane,
+/// because sub-agents may run concurrently.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lane {
     /// The ids of the calls that lead to the sub-agent, separated by `/`. The path is empty for the
@@ -48,7 +48,7 @@ impl Lane {
         Self { path, tag, is_between_turns: true, ..Self::default() }
     }
 
-    /// Returns a call's id in a form that is unique across all sub-agents.
+    /// Returns an id for a call that is unique across all sub-agents.
     pub(super) fn call_id(&self, call_id: &str) -> String {
         match self.path.is_empty() {
             true => call_id.to_owned(),
@@ -179,8 +179,8 @@ impl Lane {
         messages
     }
 
-    /// Returns this turn's reasoning messages with empty text, because a client keeps any reasoning
-    /// that a snapshot does not mention.
+    /// Returns this turn's reasoning messages with their text emptied. The empty messages are
+    /// needed because a client keeps any reasoning that a snapshot does not mention.
     pub(super) fn emptied_reasoning(&self) -> impl Iterator<Item = Value> {
         let empty = |it: &Reasoning| json!({ "id": it.id, "role": "reasoning", "content": "" });
         self.reasoning.iter().map(move |it| self.tagged(empty(it)))

@@ -7,10 +7,10 @@
 //! |---|---|
 //! | a turn | a step `turn-{n}`, and one assistant message with all the turn's text and calls |
 //! | reasoning | a separate message with an id derived from the turn's message id |
-//! | a call and its result | `TOOL_CALL_*`; the `kind` in a failed result's `metadata` tells how the call failed |
+//! | a call and its result | `TOOL_CALL_*`; for a failed call, `kind` in the result's `metadata` is the failure's kind |
 //! | a tool's progress | an activity `tool_progress` |
 //! | a sub-agent | `SUBAGENT_*`; its events contain `subagentRunId`, and its call ids begin with its parents' |
-//! | a retracted turn, a rewritten history | its calls are answered, then `MESSAGES_SNAPSHOT` |
+//! | a retracted turn, a rewritten history | answers to the removed calls, then `MESSAGES_SNAPSHOT` |
 //! | steering input | a user message |
 //! | a request that is sent again | `CUSTOM` `retrying` |
 //! | a call that needs approval | `CUSTOM` `approval_requested`, and an interrupt if the run ends while waiting |
@@ -19,7 +19,7 @@
 //! | a run that failed | `RUN_ERROR`, whose `code` is the kind of the error |
 //! | any other end of a run | `success`, with the reason in `result` |
 //!
-//! Encrypted reasoning, the input, and items that hooks add are not sent.
+//! The following are not sent: encrypted reasoning, the input, and items that hooks add.
 
 mod encode;
 mod event;

@@ -14,8 +14,8 @@ use crate::ui::request::{ClientLimits, RequestError, check_count};
 
 /// A `RunAgentInput`, the request that a client sends.
 ///
-/// The message list in the request is not used as the history, because the session stores the history. Only the user
-/// messages and the results from the client's own tools at the end of the list are used.
+/// The request's message list is not used as the history, because the session stores the history. From the end of the
+/// list, this crate uses only the user messages and the results of the client's own tools.
 ///
 /// ```
 /// use turnstream::Agent;
@@ -48,16 +48,16 @@ pub struct RunRequest {
     instructions: Vec<String>,
     /// The user messages at the end of the list.
     user_items: Vec<Item>,
-    /// The results from client tools at the end of the list, keyed by call.
+    /// The results from client tools at the end of the list, keyed by call id.
     results: HashMap<String, ToolOutput>,
 }
 
-/// The action that a client requests, checked against the session.
+/// An action that a client requests, after it has been checked against the session.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Action {
-    /// The user sent messages. Pass them to [`Session::run`] as the input. Calls that are still pending then get an
-    /// interrupted result.
+    /// The user sent messages. Pass these messages to [`Session::run`] as the input. Any calls that are still pending
+    /// then receive an interrupted result.
     Run(Vec<Item>),
     /// The client answered pending calls, or asked to continue an interrupted run. Pass these verdicts to
     /// [`Session::resume`].
@@ -92,7 +92,7 @@ struct ClientTool {
     parameters: Option<Value>,
 }
 
-/// A piece of context that the client provides.
+/// A piece of context that the client provides to the app.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[non_exhaustive]
 pub struct Context {
@@ -172,8 +172,8 @@ impl RunRequest {
     ///
     /// # Errors
     ///
-    /// Returns an error with a one-line message if the body is not JSON, has a wrong structure or is too large, or if
-    /// the client sent content that is not [allowed](ClientLimits).
+    /// Returns an error with a one-line message if the body is not JSON, does not match the schema or is too large, or
+    /// if the client sent content that is not [allowed](ClientLimits).
     pub fn parse(
         content_type: Option<&str>,
         body: &[u8],
@@ -238,7 +238,7 @@ impl RunRequest {
         &self.input.state
     }
 
-    /// Returns the context that the client sent to the app.
+    /// Returns the context that the client provides to the app.
     pub fn context(&self) -> &[Context] {
         &self.input.context
     }
@@ -258,12 +258,12 @@ impl RunRequest {
         &self.input.messages
     }
 
-    /// Adds the client's tools to the agent's own tools. The client runs its tools itself, so calls to these tools
-    /// remain pending.
+    /// Adds the client's tools to the agent's own tools. The client runs these tools itself, so calls to them remain
+    /// pending.
     ///
     /// # Errors
     ///
-    /// Status 400 if a tool's name is already used or invalid, or if its schema is invalid.
+    /// Returns an error with status 400 if a tool's name is already used or invalid, or if a tool's schema is invalid.
     pub fn add_client_tools(&self, agent: &Agent) -> Result<Agent, RequestError> {
         let refused = |message: String| RequestError::new(400, message);
         let mut agent = agent.clone();
@@ -281,15 +281,15 @@ impl RunRequest {
     }
 
     /// Checks the request against this session, and returns the action that the client requests. `agent` must include
-    /// the client's [tools](Self::add_client_tools).
+    /// the [client's tools](Self::add_client_tools).
     ///
     /// A call's name and arguments are taken from the session, not from the client. Each entry in `resume` must name a
     /// pending call. Each tool message must name a pending call to an [external](Tool::external) tool.
     ///
     /// # Errors
     ///
-    /// Status 409 if no call is waiting for the answers, or if some waiting calls got no answer. Status 400 if the
-    /// request has no input.
+    /// Returns an error with status 409 if no call is waiting for the answers, or if some waiting calls received no
+    /// answer, and an error with status 400 if the request contains no input.
     pub fn action(&self, session: &Session, agent: &Agent) -> Result<Action, RequestError> {
         let state = session.state();
         let is_answer = !self.input.resume.is_empty() || !self.results.is_empty();

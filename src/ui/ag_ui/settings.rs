@@ -49,16 +49,16 @@ impl AgUi {
         Self { encoder, keep_alive: Some(DEFAULT_KEEP_ALIVE) }
     }
 
-    /// Derives message ids from the session, in the form `{session}:{number}`. For a turn, the number is that of the
-    /// turn's first entry; for a result or a user message, it is that of the entry for the result or message. Message
-    /// ids of sub-agents are derived from the run's id.
+    /// Derives message ids from the session, in the form `{session}:{number}`. The number in a turn's message id is the
+    /// number of the turn's first entry. The number in the id of a result or a user message is the number of the entry
+    /// that contains this result or message. Sub-agents' message ids are derived from the run's id.
     pub fn with_session(mut self, session: &Session) -> Self {
         self.encoder.session = Some(session.clone());
         self
     }
 
-    /// Sets how long the response may be silent before a comment is sent. The default is 15 seconds. `None` disables
-    /// comments. Comments require a tokio runtime with timers.
+    /// Sets how long no data may be sent before a comment is sent. The default is 15 seconds. `None` disables comments.
+    /// Comments require a tokio runtime with timers.
     pub fn with_keep_alive(mut self, every: impl Into<Option<Duration>>) -> Self {
         self.keep_alive = every.into();
         self
@@ -70,7 +70,7 @@ impl AgUi {
         self
     }
 
-    /// Creates a response that sends this run, up to [`Finished`](Event::Finished) or the first error.
+    /// Creates a response that sends a run's events, up to [`Finished`](Event::Finished) or the first error.
     pub fn respond<S>(self, events: S) -> Response<ResponseBody<S>>
     where
         S: Stream<Item = Result<Event, Error>>,

@@ -1,4 +1,5 @@
-//! The chunks in a message stream, as defined in the file `ui-message-chunks.ts` in `ai`.
+//! The chunks in a message stream, as defined in the file `ui-message-chunks.ts` in the package
+//! `ai`.
 //!
 //! The first releases of versions 5 and 6 reject unknown fields. Chunks therefore contain only
 //! fields that all releases support.
@@ -110,8 +111,8 @@ pub(super) enum Chunk<'a> {
     },
     Abort,
     Finish {
-        /// The reason, a field that does not exist in version 5.0.0. The value `interrupted` was
-        /// added in version 7.
+        /// The finish reason. This field does not exist in version 5.0.0. The value `interrupted`
+        /// was added in version 7.
         #[serde(skip_serializing_if = "Option::is_none")]
         finish_reason: Option<&'static str>,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -133,7 +134,7 @@ pub(super) struct DataChunk<'a, T> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) id: Option<&'a str>,
     pub(super) data: T,
-    /// Whether the data is sent only once and does not become part of the message.
+    /// Whether the data is sent without becoming part of the message.
     #[serde(skip_serializing_if = "is_false")]
     pub(super) transient: bool,
 }
@@ -162,7 +163,8 @@ pub(super) struct EndMetadata<'a> {
     pub(super) usage: TokenCounts,
 }
 
-/// Token counts, named as in `LanguageModelUsage` in `ai`. The counts include sub-agents.
+/// Token counts, with the same names as in `LanguageModelUsage` in the package `ai`. The counts
+/// include sub-agents' tokens.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[expect(clippy::struct_field_names, reason = "the names are those of the client")]

@@ -27,7 +27,7 @@ pub(super) struct AiSdkEncoder {
     pub(super) state: MessageState,
 }
 
-/// The state of the part of the message that has been sent so far.
+/// The state of the message, up to the data that has been sent so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MessageState {
     has_started: bool,
@@ -40,7 +40,7 @@ pub(super) struct MessageState {
     calls: SmallMap<String, Call>,
     /// The calls in the turn that is streaming.
     streamed_calls: Vec<String>,
-    /// Whether the client's most recent step contains a call.
+    /// Whether the most recent step that the client received contains a call.
     has_calls_in_step: bool,
     nested_runs: SmallMap<String, NestedRun>,
     /// The calls that are waiting for an approval.
@@ -307,14 +307,14 @@ impl AiSdkEncoder {
             write_data(out, &DataChunk { kind, id: Some(&id), data, transient });
             write_data(out, &Chunk::FinishStep);
             write_data(out, &Chunk::StartStep);
-            // The next attempt at the turn needs its own ids.
+            // The next attempt to produce the turn needs its own ids.
             self.state.turn += 1;
         }
         self.state.step = Step::Empty;
     }
 }
 
-/// Encodes tools.
+/// Encodes events from tools.
 impl AiSdkEncoder {
     fn tool_event(&mut self, event: &ToolEvent, out: &mut Vec<u8>) {
         match event {
@@ -328,7 +328,8 @@ impl AiSdkEncoder {
             ToolEvent::Nested { call_id, name, event } => {
                 self.nested_event(vec![call_id], name, event, out);
             }
-            // The waiting calls of the sub-agent were already requested, or are in the outcome.
+            // Approvals for the sub-agent's waiting calls were already requested, or the calls are
+            // in the outcome.
             ToolEvent::Suspended { .. } => {}
         }
     }
@@ -338,9 +339,9 @@ impl AiSdkEncoder {
         self.continues || self.state.calls.get(call_id).is_some()
     }
 
-    /// Requests an approval. The client does not know about sub-agents' calls, so the approvals for
-    /// a sub-agent are requested together, on the call that the sub-agent runs as. A data part
-    /// describes each of the sub-agent's calls.
+    /// Requests an approval. The client does not know about sub-agents' calls. All approvals for a
+    /// sub-agent are therefore requested together, on the call that the sub-agent runs as, and a
+    /// data part describes each of the sub-agent's calls.
     fn ask(&mut self, call: &PendingCall, out: &mut Vec<u8>) {
         let root = call.root_call_id();
         if !self.is_known(root) {
@@ -366,7 +367,7 @@ impl AiSdkEncoder {
         }
     }
 
-    /// Records a verdict on a call. If several calls from a sub-agent are waiting, one answer is
+    /// Records the verdict on a call. If several of a sub-agent's calls are waiting, one answer is
     /// sent after the last verdict.
     fn verdict(&mut self, path: &[&str], call_id: &str, approved: bool, out: &mut Vec<u8>) {
         let is_it = |request: &PendingCall| {
@@ -449,7 +450,7 @@ impl AiSdkEncoder {
 
 /// Encodes data parts and the end of the run.
 impl AiSdkEncoder {
-    /// Writes a data part. The part replaces any earlier part with the same id.
+    /// Writes a data part. In the client, the part replaces any earlier part that has the same id.
     fn part(&mut self, kind: &'static str, id: &str, data: serde_json::Value, out: &mut Vec<u8>) {
         self.start(None, out);
         write_data(out, &DataChunk { kind, id: Some(id), data, transient: false });
@@ -503,8 +504,8 @@ impl AiSdkEncoder {
             _ => self.state.has_calls_in_step,
         };
         if has_calls && outcome.reason != EndReason::Pending {
-            // An empty step is sent, because a client whose last step contains only results would
-            // send requests without end.
+            // Without this empty step, a client whose last step contains only results would keep
+            // sending requests.
             write_data(out, &Chunk::StartStep);
             write_data(out, &Chunk::FinishStep);
         }

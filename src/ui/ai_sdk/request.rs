@@ -11,12 +11,12 @@ use crate::ui::message_name::entry_of_message;
 use crate::ui::nested_run::call_path;
 use crate::ui::request::{ClientLimits, RequestError, check_count};
 
-/// A request from `DefaultChatTransport`. It contains all messages or, if the app is configured to
-/// send only the last message, the field `message`.
+/// A request from `DefaultChatTransport`. The request contains either all messages or, if the app
+/// is configured to send only the last message, the field `message`.
 ///
 /// The message list is not used as the history, because the session stores the history. Only the
-/// last message in the list is used. It contains either the user's input or the answers to the
-/// assistant's calls.
+/// last message is used, which contains either the user's input or the answers to the assistant's
+/// calls.
 ///
 /// ```
 /// use turnstream::provider::Scripted;
@@ -60,31 +60,31 @@ pub struct ChatRequest {
     approvals: Vec<Approval>,
 }
 
-/// The action that a client requests, checked against the session.
+/// An action that a client requests, after it has been checked against the session.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Action {
-    /// The user sent a message. Pass it to [`Session::run`] as the input. Calls that are still
-    /// pending then get an interrupted result.
+    /// The user sent a message. Pass this message to [`Session::run`] as the input. Any calls that
+    /// are still pending then receive an interrupted result.
     Run(Content),
     /// The client answered pending calls, or asked to continue an interrupted run. Pass these
     /// verdicts to [`Session::resume`].
     Resume {
         /// The id of the message to continue.
         message_id: String,
-        /// The answers, each paired with the session's pending call that it answers.
+        /// The verdicts. Each verdict is paired with the pending call that it answers.
         verdicts: Vec<(PendingCall, Verdict)>,
     },
     /// The client requests a new answer. Call [`Session::fork_at`] with the entry `before`, and
     /// then [`Session::resume`] on the fork.
     Regenerate {
-        /// The number of the first entry in the answer to replace.
+        /// The number of the first session entry in the answer to replace.
         before: u64,
     },
     /// The user changed a message. Call [`Session::fork_at`] with the entry `before`, and then
     /// [`Session::run`] on the fork.
     Edit {
-        /// The number of the entry to replace.
+        /// The number of the session entry to replace.
         before: u64,
         /// The message that replaces the entry.
         input: Content,
@@ -127,8 +127,8 @@ struct Body {
     trigger: Option<Trigger>,
     #[serde(default)]
     message_id: Option<String>,
-    /// The user's verdicts. The transport itself does not send this field; an app whose client does
-    /// not support approvals adds it.
+    /// The user's verdicts. The transport itself does not send this field. If a client does not
+    /// support approvals, the app adds the field.
     #[serde(default)]
     approvals: Vec<Approval>,
 }
@@ -186,8 +186,8 @@ impl ChatRequest {
     ///
     /// # Errors
     ///
-    /// Returns an error with a one-line message if the body is not JSON, has a wrong structure or
-    /// is too large, or if the client sent content that is not [allowed](ClientLimits).
+    /// Returns an error with a one-line message if the body is not JSON, does not match the schema
+    /// or is too large, or if the client sent content that is not [allowed](ClientLimits).
     pub fn parse(
         content_type: Option<&str>,
         body: &[u8],
@@ -242,13 +242,13 @@ impl ChatRequest {
     ///
     /// A call's name and arguments are taken from the session, not from the client. An approval
     /// must name a pending call. A result must name a pending call to an [external](Tool::external)
-    /// tool. Other answers are ignored, because clients send the answers to earlier calls again.
+    /// tool. Other answers are ignored, because clients also resend the answers to earlier calls.
     ///
     /// # Errors
     ///
-    /// Status 409 if no call is waiting for the answers, if some waiting calls got no answer, or if
-    /// the message to replace does not belong to this session. Status 400 if the request has no
-    /// input.
+    /// Returns an error with status 409 if no call is waiting for the answers, if some waiting
+    /// calls received no answer, or if the message to replace does not belong to this session.
+    /// Returns an error with status 400 if the request contains no input.
     pub fn action(&self, session: &Session, agent: &Agent) -> Result<Action, RequestError> {
         let find = |id: &str| {
             let entry = entry_of_message(id, session.id());
@@ -298,8 +298,8 @@ impl ChatRequest {
                 let tool = agent.toolkit().get(&call.name);
                 call.path.is_empty() && tool.is_some_and(Tool::is_external)
             };
-            // An approval of the call that a sub-agent runs as applies to all calls of the
-            // sub-agent without their own approval.
+            // An approval of the call that a sub-agent runs as applies to each of the sub-agent's
+            // calls that has no approval of its own.
             let root = call.root_call_id();
             let approval_of = |id: &str| {
                 let own = self.approvals.iter();
@@ -362,7 +362,7 @@ impl Approval {
     }
 }
 
-/// Returns the content of a user message or of an instruction.
+/// Returns the content of a user message or an instruction.
 fn content(message: &Message, limits: &ClientLimits) -> Result<Content, RequestError> {
     let mut parts = Vec::new();
     for part in &message.parts {
@@ -376,7 +376,7 @@ fn content(message: &Message, limits: &ClientLimits) -> Result<Content, RequestE
                 let FilePart { media_type, url } = read_part(part)?;
                 parts.push(limits.file(&media_type, &url)?);
             }
-            // Data parts of the app, and parts of later versions, are ignored.
+            // Data parts from the app, and parts from later versions, are ignored.
             Some(_) => {}
             None => return Err(RequestError::new(422, "a part has no type")),
         }

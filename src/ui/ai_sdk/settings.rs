@@ -50,9 +50,9 @@ impl Default for AiSdk {
 }
 
 impl AiSdk {
-    /// Creates the default settings for this client version. By default, the client generates the
-    /// message's id, tools are untyped, a comment is sent after 15 seconds without data, and error
-    /// messages are hidden.
+    /// Creates the default settings for this client version: the client generates the message's id,
+    /// calls are sent as `dynamic-tool` parts, a comment is sent after 15 seconds without data, and
+    /// error messages are hidden.
     pub fn new(version: Version) -> Self {
         let encoder = AiSdkEncoder { version, ..AiSdkEncoder::default() };
         Self { encoder, keep_alive: Some(DEFAULT_KEEP_ALIVE), has_replays: version >= Version::V7 }
@@ -65,21 +65,21 @@ impl AiSdk {
     }
 
     /// Derives the message's id from the session, in the form `{session}:{number}`. The number is
-    /// the number of entries in the session at the start of the message, after the run's input. The
-    /// id never changes, so a client can use it to request [another
+    /// the session's entry count when the message starts, after the run's input has been added. A
+    /// message's id never changes, so a client can use the id to request [another
     /// answer](super::ChatRequest::action).
     ///
-    /// Call this method after the run is created and before it is polled. A run in a
-    /// [hub](crate::hub) is polled immediately. For a run in a hub, store the id together with the
-    /// run, and pass the stored id to [`with_message_id`](Self::with_message_id), also when a
-    /// client resumes the stream. The example `web` shows how to store the id.
+    /// Call this method after creating the run and before polling it. A run in a [hub](crate::hub)
+    /// is polled immediately. For such a run, store the message's id together with the run, and
+    /// pass the stored id to [`with_message_id`](Self::with_message_id), including when a client
+    /// resumes the stream. The example `web` shows how to store the id.
     pub fn with_session(mut self, session: &Session) -> Self {
         self.encoder.name = MessageName::of_session(session);
         self
     }
 
-    /// Continues an existing message in the client, whose calls were approved or answered. The
-    /// results of calls that were made before this run are added to the existing message.
+    /// Continues an existing message after its calls were approved or answered. The results of
+    /// calls that were made before this run are added to the existing message.
     pub fn continue_message(mut self, id: impl Into<String>) -> Self {
         self.encoder.continues = true;
         self.with_message_id(id)
@@ -92,8 +92,8 @@ impl AiSdk {
         self
     }
 
-    /// Sets how long the response may be silent before a comment is sent. The default is 15
-    /// seconds. `None` disables comments. Comments require a tokio runtime with timers.
+    /// Sets how long no data may be sent before a comment is sent. The default is 15 seconds.
+    /// `None` disables comments. Comments require a tokio runtime with timers.
     pub fn with_keep_alive(mut self, every: impl Into<Option<Duration>>) -> Self {
         self.keep_alive = every.into();
         self
@@ -105,8 +105,8 @@ impl AiSdk {
         self
     }
 
-    /// Creates a response that sends this run, up to [`Finished`](Event::Finished) or the first
-    /// error.
+    /// Creates a response that sends a run's events, up to [`Finished`](Event::Finished) or the
+    /// first error.
     pub fn respond<S>(self, events: S) -> Response<ResponseBody<S>>
     where
         S: Stream<Item = Result<Event, Error>>,
@@ -116,12 +116,12 @@ impl AiSdk {
     }
 
     /// Creates the response to the `GET` request that a client sends to resume a stream. `events`
-    /// contains the events of the session's active run, starting with the first event. If there is
-    /// no active run, pass `None`, and the response gets the status 204.
+    /// contains the events of the session's active run, starting with the first event. If no run is
+    /// active, pass `None`; the response then has the status 204.
     ///
-    /// Clients of version 7 rebuild the message from the events, starting at the beginning. Clients
-    /// of versions 5 and 6 would show the text twice, so they get a response with the status 204
-    /// unless [replays](Self::with_replays) are enabled.
+    /// Version 7 clients rebuild the message from the first event on. Version 5 and 6 clients would
+    /// show the text twice, so they receive a response with the status 204 unless
+    /// [replays](Self::with_replays) are enabled.
     pub fn respond_to_resume<S>(self, events: Option<S>) -> Response<ResponseBody<S>>
     where
         S: Stream<Item = Result<Event, Error>>,
@@ -136,20 +136,20 @@ impl AiSdk {
         }
     }
 
-    /// Lets clients of versions 5 and 6 resume streams. When a stream is resumed, the app must
-    /// remove the existing message, because it is sent again.
+    /// Lets version 5 and 6 clients resume streams. When a stream is resumed, the whole message is
+    /// sent again, so the app must first remove the existing message.
     pub fn with_replays(mut self) -> Self {
         self.has_replays = true;
         self
     }
 
-    /// Loads the messages that a page starts with, as the JSON of `UIMessage`. The ids of user
-    /// messages are derived from their entries, and assistant messages have the ids that
-    /// [`with_session`](Self::with_session) gives them.
+    /// Loads the messages to show when a page opens. Each message is returned as `UIMessage` JSON.
+    /// A user message's id is derived from the message's entry in the session. An assistant message
+    /// has the same id that [`with_session`](Self::with_session) derives.
     ///
     /// Compacted items are included, and void items are left out. A user message in the middle of a
-    /// run starts a new assistant message. Each pending call requests an approval, except for calls
-    /// to tools that are external tools in `agent`, because those calls wait for a result.
+    /// run starts a new assistant message. The messages request an approval for each pending call,
+    /// except for calls to `agent`'s external tools, which wait for a result instead.
     ///
     /// # Errors
     ///

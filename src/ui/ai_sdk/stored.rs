@@ -1,4 +1,4 @@
-//! Converts a session to the messages that a client starts with.
+//! Converts a session to the messages that a page shows when it opens.
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ pub(super) struct StoredMessages<'a> {
     has_typed_tools: bool,
     error_texts: &'a ErrorTexts,
     messages: Vec<UiMessage>,
-    /// The number of the entry that comes after the user's last entry.
+    /// The number of the entry that follows the user's last entry.
     begins_at: u64,
 }
 
@@ -118,7 +118,7 @@ impl<'a> StoredMessages<'a> {
         }
     }
 
-    /// Returns the part for a call, from any message.
+    /// Returns the part for a call, which may be in any message.
     fn call(&mut self, call_id: &str) -> Option<&mut Value> {
         let parts =
             self.messages.iter_mut().rev().flat_map(|message| message.parts.iter_mut().rev());

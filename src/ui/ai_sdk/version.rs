@@ -1,6 +1,6 @@
 //! The supported versions of the client.
 
-/// The major version of `ai` that the front end uses.
+/// The major version of the package `ai` that the front end uses.
 ///
 /// | | V5 | V6 | V7 |
 /// |---|---|---|---|
@@ -11,8 +11,7 @@
 /// | steering input | `data-steer` | `data-steer` | `steering-message` |
 /// | an interrupted run | ends with `abort` | with `abort` and `other` | with `abort` and `interrupted` |
 ///
-/// Clients reject the whole stream if it contains an unknown chunk. Version 7 also accepts the
-/// chunks of V6.
+/// Clients reject the whole stream if it contains an unknown chunk. Version 7 clients also accept the chunks for V6.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Version {

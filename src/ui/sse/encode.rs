@@ -23,7 +23,7 @@ pub(super) struct SseEncoder {
     pub(super) number: u64,
 }
 
-/// The data that the last event contains.
+/// The data in the last event.
 #[derive(Serialize)]
 pub(super) struct End {
     pub(super) finished: bool,
@@ -35,7 +35,7 @@ impl EncodeEvents for SseEncoder {
     fn begin(&mut self, out: &mut Vec<u8>) {
         match self.retry {
             Some(wait) => write_text(out, format_args!("retry: {}\n\n", wait.as_millis())),
-            // A comment is sent immediately, so that the client receives the head of the response.
+            // A comment is sent immediately, so that the client receives the response's head.
             None => self.keep_alive(out),
         }
     }

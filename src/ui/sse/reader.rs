@@ -28,7 +28,7 @@ pub(super) struct ReaderEncoder {
     pub(super) failure: Option<Error>,
 }
 
-/// Data that is not one of the run's events.
+/// Data other than the run's events.
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Data<'a> {
@@ -91,8 +91,8 @@ impl EncodeEvents<HubEvent> for ReaderEncoder {
         }
     }
 
-    /// Always returns `false`. When a run ends, a reader of the run ends on its own, and a reader
-    /// of the session continues.
+    /// Always returns `false`. When a run ends, a run's reader ends on its own, and a session's
+    /// reader continues.
     fn is_last(&self, _event: &HubEvent) -> bool {
         false
     }
@@ -127,8 +127,8 @@ impl EncodeEvents<HubEvent> for ReaderEncoder {
     }
 }
 
-/// Writes the id, unless it contains a line break, which is possible because the app may have
-/// chosen the run's id.
+/// Writes the id, unless the id contains a line break. The id can contain a line break because the
+/// app may have chosen the run's id.
 fn write_id(out: &mut Vec<u8>, number: &EventNumber) {
     let id = number.to_string();
     if !id.contains(['\n', '\r', '\0']) {

@@ -15,10 +15,10 @@ use crate::hub::HubEvent;
 use crate::ui::error_texts::ErrorTexts;
 use crate::ui::response::{DEFAULT_KEEP_ALIVE, Response, ResponseBody};
 
-/// How long a browser waits before it reconnects.
+/// The time that a browser waits before it reconnects.
 const DEFAULT_RETRY: Duration = Duration::from_secs(2);
 
-/// Sends events as server-sent events to a web page.
+/// Sends events to a web page as server-sent events.
 ///
 /// ```
 /// use futures::TryStreamExt;
@@ -70,7 +70,7 @@ impl Sse {
 
     /// Leaves out the events that a client already has. Use this method for a stream that starts
     /// again from the first event, such as a recorded run. `last_event_id` is the value of the
-    /// `last-event-id` header. The value is ignored if it has a different prefix or is not an id.
+    /// `last-event-id` header, and is ignored if it has a different prefix or is not an id.
     ///
     /// This method cannot continue a run that was dropped. To continue reading a run in a hub, use
     /// `respond_to_reader`.
@@ -80,8 +80,8 @@ impl Sse {
         self
     }
 
-    /// Sets how long the response may be silent before a comment is sent. The default is 15
-    /// seconds. `None` disables comments. Comments require a tokio runtime with timers.
+    /// Sets how long no data may be sent before a comment is sent. The default is 15 seconds.
+    /// `None` disables comments. Comments require a tokio runtime with timers.
     pub fn with_keep_alive(mut self, every: impl Into<Option<Duration>>) -> Self {
         self.keep_alive = every.into();
         self
@@ -109,13 +109,13 @@ impl Sse {
         Response::of_stream(ResponseBody::new(events, self.encoder, self.keep_alive), None)
     }
 
-    /// Creates a response that sends the items from a [hub](crate::hub)'s reader, which is either a
-    /// [`Reader`](crate::hub::Reader) or a [`SessionReader`](crate::hub::SessionReader).
+    /// Creates a response that sends the items from a reader in a [hub](crate::hub). The reader is
+    /// either a [`Reader`](crate::hub::Reader) or a [`SessionReader`](crate::hub::SessionReader).
     ///
     /// The ids are the hub's [event numbers](crate::hub::EventNumber), so a prefix and
     /// [`resume_after`](Self::resume_after) have no effect. Parse the `last-event-id` header and
     /// pass the event number to the hub, or pass `None` if the header cannot be parsed. In addition
-    /// to events, the response contains data with two more values of `type`:
+    /// to events, the response contains two other kinds of data, which have these values of `type`:
     ///
     /// ```text
     /// {"type":"snapshot","run":"5f0c…","starts_at":4,"events":[…],"pending":[…]}
@@ -127,12 +127,13 @@ impl Sse {
     /// entries, call [`Session::entries`](crate::session::Session::entries). `run` is null if no
     /// run is active, and `starts_at` is null for a run without a session.
     ///
-    /// The response for a reader of a single run ends with `event: end`, as with
-    /// [`respond`](Self::respond). It ends with `event: too_slow` instead if the reader was cut
-    /// off, and with `event: shutting_down` during a shutdown. The event `shutting_down` makes the
-    /// browser wait five seconds before it reconnects. A page that reads a session reconnects after
-    /// each of these three events. For a session, `end` means that a run was dropped or that the
-    /// store failed. An `EventSource` reconnects unless the page closes it.
+    /// The response for a single run's reader ends with `event: end`, as with
+    /// [`respond`](Self::respond). If the reader was cut off, the response ends with
+    /// `event: too_slow` instead, and during a shutdown with `event: shutting_down`. The event
+    /// `shutting_down` makes the browser wait five seconds before it reconnects. A page that reads
+    /// a session reconnects after each of these three events. For a session's reader, `end` means
+    /// that a run was dropped or that the store failed. An `EventSource` reconnects unless the page
+    /// closes it.
     ///
     /// Dropping the body stops reading; the run continues.
     #[cfg(feature = "hub")]
