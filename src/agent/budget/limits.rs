@@ -181,7 +181,7 @@ impl Budget {
 
     /// Returns the first limit that has been reached, checking the limits in the order of
     /// [`BudgetKind`]: output tokens, total tokens, pool, cost, time. The limit on tool calls is
-    /// not included, since the model may still answer after the last call; see
+    /// not checked, since the model may still answer after the last call; see
     /// [`remaining_calls`](Self::remaining_calls).
     ///
     /// The `limit` field of the returned [`BudgetExceeded`] is the configured limit, even if tokens

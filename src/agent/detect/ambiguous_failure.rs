@@ -33,14 +33,14 @@ const FAILURE_WORDS: &[&str] = &[
 
 type AcknowledgementCheck = dyn Fn(&Turn, &ToolResult) -> bool + Send + Sync;
 
-/// Detects a failure that is recorded as a success, or that the model ignores.
+/// Detects failures that are recorded as successes or ignored by the model, in two cases:
 ///
-/// - A result of kind `ok` reports a check that failed. This problem is reported once per run and
+/// - A result with the kind `ok` reports a failed check. This problem is reported once per run and
 ///   tool.
 /// - A tool call failed, timed out, panicked or was interrupted in the last turn before the model
-///   stops, no other call to the same tool in that turn succeeded, and the answer does not mention
-///   the failure. A model that makes another call instead of stopping is assumed to handle the
-///   failure.
+///   stops, no other call to the same tool succeeded in the same turn, and the model's answer does
+///   not mention the failure. A model that makes another call instead of stopping is assumed to be
+///   handling the failure.
 #[derive(Clone, Default)]
 pub struct AmbiguousFailure {
     acknowledgement_check: Option<Arc<AcknowledgementCheck>>,
@@ -48,8 +48,8 @@ pub struct AmbiguousFailure {
 
 impl AmbiguousFailure {
     /// Sets the function that decides whether an answer acknowledges a failed result. By default,
-    /// the answer must contain one of several English words, such as "fail", "error" or "could
-    /// not".
+    /// an answer acknowledges a failure if it contains one of several English words, such as
+    /// "fail", "error" or "could not".
     pub fn with_acknowledgement_check(
         f: impl Fn(&Turn, &ToolResult) -> bool + Send + Sync + 'static,
     ) -> Self {

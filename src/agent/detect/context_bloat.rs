@@ -6,11 +6,12 @@ use crate::item::Evidence;
 /// Detects requests that become too long, using the token counts that providers report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContextBloat {
-    /// The number of input tokens at which a request counts as too long; 150,000 by default, 0 for
-    /// never.
+    /// The number of input tokens at which a request counts as too long; 150,000 by default. If the
+    /// number is 0, no request counts as too long.
     pub max_input_tokens: u64,
     /// The factor by which the number of input tokens may grow within `growth_window_turns` turns
-    /// while nothing is changed and no check gives a new result; 4 by default, 0 for never.
+    /// in which nothing is changed and no check returns a new result; 4 by default. If the factor
+    /// is 0, growth is never reported.
     pub growth_factor: u64,
     /// The number of turns over which growth is measured, counting only turns with tool calls; 8 by
     /// default.

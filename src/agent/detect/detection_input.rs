@@ -1,4 +1,4 @@
-//! The input for the detectors, which describes what a run has done so far.
+//! The data that the detectors examine: the turns and results in a run so far.
 
 use std::borrow::Cow;
 
@@ -7,9 +7,9 @@ use crate::item::{Evidence, SideEffect, ToolCall, ToolResult};
 use crate::tool::unwrapped_call;
 use crate::turn::Turn;
 
-/// The input for the detectors after a turn, before the turn's calls run.
+/// The data that the detectors examine after a turn, before the turn's calls run.
 pub(super) struct DetectionInput<'a> {
-    /// The turns in this run whose calls have results, oldest first.
+    /// This run's turns whose calls have results, oldest first.
     pub(super) iterations: Vec<CompletedIteration<'a>>,
     /// The latest turn.
     pub(super) turn: &'a Turn,
@@ -42,8 +42,8 @@ impl<'a> DetectionInput<'a> {
         Self { iterations, turn, has_new_iteration: is_fresh, state }
     }
 
-    /// Returns the latest iteration and all earlier iterations, if this turn directly follows the
-    /// latest iteration.
+    /// Returns the latest iteration and all earlier iterations, if the latest turn directly follows
+    /// the latest iteration.
     pub(super) fn newest_and_earlier_iterations(
         &self,
     ) -> Option<(&CompletedIteration<'a>, &[CompletedIteration<'a>])> {
@@ -51,7 +51,7 @@ impl<'a> DetectionInput<'a> {
     }
 }
 
-/// Returns this run's iterations, which are the latest iterations in the history.
+/// Returns this run's iterations, that is, the most recent ones in the history.
 fn completed_iterations(state: &State) -> Vec<CompletedIteration<'_>> {
     let mut iterations: Vec<CompletedIteration<'_>> = Vec::new();
     let mut results: Vec<&ToolResult> = Vec::new();
@@ -98,7 +98,7 @@ fn completed_iterations(state: &State) -> Vec<CompletedIteration<'_>> {
 }
 
 impl CompletedIteration<'_> {
-    /// Returns the checks that were recorded in this iteration, with their calls.
+    /// Returns the checks recorded in this iteration, each with the call that recorded the check.
     pub(super) fn recorded_checks(&self) -> impl Iterator<Item = (&ToolCall, Evidence)> {
         self.calls.iter().flat_map(|(call, result)| {
             result_checks(result).map(move |evidence| (&**call, evidence))

@@ -20,8 +20,9 @@ use crate::turn::Turn;
 /// finds.
 ///
 /// The detectors run after each complete turn, and examine the results of the earlier tool calls. A
-/// problem is reported when it first appears, and not again while it persists. Detectors never end
-/// a run. To end a run, use budgets, limits, or your own hooks that read the signals.
+/// problem is reported once when it first appears, and is not reported again while it persists.
+/// Detectors never end a run. To end a run, use budgets, limits, or your own hooks, which can read
+/// the signals.
 ///
 /// The default thresholds are chosen so that an ordinary run causes no signals.
 /// [`SilentSideEffect`] detects nothing until it is configured.
@@ -78,7 +79,7 @@ impl Detectors {
             .with_planning_without_execution(PlanningWithoutExecution::default())
     }
 
-    /// Creates a hook without detectors, to which you can add the detectors that you need.
+    /// Creates a hook without detectors. Add the detectors that you need with the `with_` methods.
     pub fn none() -> Self {
         Self::default()
     }
@@ -121,21 +122,21 @@ impl Detectors {
 
     /// Sends the model a message about each signal before the next request. The message is the
     /// [mitigation](FailureMode::mitigation) for the signal's failure mode. If the run ends after
-    /// the turn, the message is not sent.
+    /// the turn in which the problem was detected, the message is not sent.
     pub fn with_nudges(mut self) -> Self {
         self.sends_nudges = true;
         self
     }
 
-    /// Sets a function that is called with each signal, within the poll in which the problem is
-    /// detected, so the function must be quick. The signals are also stored in the
+    /// Sets a function that is called with each signal. The function runs within the poll in which
+    /// the problem is detected, so it must be quick. The signals are also stored in the
     /// [`signal_log`](Self::signal_log).
     pub fn on_signal(mut self, f: impl Fn(&Signal) + Send + Sync + 'static) -> Self {
         self.signal_log.set_on_signal(Arc::new(f));
         self
     }
 
-    /// Returns the signal log, which all clones of the detectors, and therefore all runs, share.
+    /// Returns the signal log. All clones of the detectors, and therefore all runs, share this log.
     pub fn signal_log(&self) -> SignalLog {
         self.signal_log.clone()
     }

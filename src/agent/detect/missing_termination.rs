@@ -7,15 +7,17 @@ use crate::item::Evidence;
 
 /// Detects runs that keep calling tools while the results of their checks stay the same.
 ///
-/// A run that has not recorded a check yet is not examined, since the model may still be reading.
+/// Runs that have not recorded a check yet are ignored, since the model may still be gathering
+/// information.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MissingTermination {
-    /// The number of consecutive failures of the same check, with the same exit code and the same
-    /// error output, at which a problem is reported; 3 by default, 0 for never. Changes made
-    /// between the failures do not reset the count.
+    /// The number of consecutive times that the same check must fail with the same exit code and
+    /// the same error output before a problem is reported; 3 by default. If the number is 0, this
+    /// problem is never reported. Changes made between the failures do not reset the count.
     pub max_same_failures: u32,
-    /// The number of turns after a check, with tool calls but without a new check result or a
-    /// change, at which a problem is reported; 10 by default, 0 for never.
+    /// The number of consecutive turns without a change or a new check result at which a problem is
+    /// reported; 10 by default. The turns are counted after a check, and only turns with tool calls
+    /// count. If the number is 0, this problem is never reported.
     pub max_turns_without_progress: u32,
 }
 
@@ -49,8 +51,8 @@ impl MissingTermination {
         found
     }
 
-    /// Counts the checks in an iteration. Returns whether any check gave a new result, and a
-    /// finding if a check has failed in the same way `max_same_failures` times.
+    /// Counts the checks in an iteration. Returns whether any check returned a new result, together
+    /// with a finding if a check has failed in the same way `max_same_failures` times.
     fn count_checks(
         self,
         iteration: &CompletedIteration<'_>,

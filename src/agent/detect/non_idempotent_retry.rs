@@ -1,4 +1,4 @@
-//! Detects a repeated tool call that has done its work twice.
+//! Detects repeated tool calls that do the same work twice.
 
 use std::sync::Arc;
 
@@ -8,10 +8,11 @@ use crate::agent::detect::detection_input::{DetectionInput, Finding, result_side
 use crate::item::{SideEffect, ToolCall, ToolResult};
 use crate::tool::Rationale;
 
-/// The maximum number of earlier calls to a tool that are compared, to limit the work per turn.
+/// The maximum number of earlier calls to a tool that are compared with a new call. The maximum
+/// limits the work per turn.
 const MAX_COMPARED_CALLS: usize = 32;
 
-/// Detects a tool call that does the same work a second time, in two cases:
+/// Detects tool calls that do the same work a second time, in two cases:
 ///
 /// - A tool `created` or `sent` something, and a later call with the same arguments created or sent
 ///   something else, such as a second ticket or email. Creating the same thing again does not
@@ -26,7 +27,8 @@ pub struct NonIdempotentRetry {
 }
 
 impl NonIdempotentRetry {
-    /// Sets the names of tools that are meant to be repeated, for example a tool that rotates logs.
+    /// Sets the names of tools that may be called repeatedly, for example a tool that rotates logs.
+    /// Calls to these tools are never reported.
     pub fn with_repeatable_tools<N: Into<String>>(
         mut self,
         tools: impl IntoIterator<Item = N>,
@@ -46,8 +48,8 @@ impl NonIdempotentRetry {
         let fresh =
             newest.calls.iter().filter(|(_, result)| !result_side_effects(result).is_empty());
         for _ in 0..fresh.count() {
-            // Each call of the iteration, from the last to the first, is compared with the calls
-            // before it.
+            // Each call in the iteration, from the last to the first, is compared with all earlier
+            // calls.
             let (call, result) = calls.pop()?;
             if self.repeatable_tools.contains(&call.name) {
                 continue;
@@ -110,7 +112,8 @@ fn is_same_call(one: &ToolCall, other: &ToolCall) -> bool {
     one.name == other.name && ParsedArgs::from_call(one).equals_args_of(other)
 }
 
-/// A call's arguments without the model's rationale, which is ignored when calls are compared.
+/// A call's arguments without the model's rationale. Comparisons between calls ignore the
+/// rationale.
 struct ParsedArgs<'a> {
     raw_json: &'a str,
     parsed: Option<Value>,

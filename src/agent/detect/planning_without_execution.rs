@@ -2,16 +2,16 @@
 
 use crate::agent::detect::detection_input::{DetectionInput, Finding};
 
-/// Detects a model that repeatedly answers without calling a tool, although it is prompted to
+/// Detects models that repeatedly answer without calling a tool, although they are prompted to
 /// continue.
 ///
 /// The detector counts the turns after which a stop hook, the evidence policy or the token target
-/// made the run continue. Steering input and follow-ups reset the count, since an answer to new
-/// input is not a plan.
+/// caused the run to continue. Steering input and follow-ups reset the count, since an answer to
+/// new input is not a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlanningWithoutExecution {
     /// The number of consecutive turns without a tool call at which a problem is reported; 3 by
-    /// default, 0 for never.
+    /// default. If the number is 0, no problem is reported.
     pub max_planning_turns: u32,
 }
 

@@ -1,4 +1,4 @@
-//! The signals that detectors record, and the log that contains them.
+//! The signals that detectors record, and the log of these signals.
 
 use std::fmt;
 use std::mem;
@@ -35,10 +35,11 @@ pub struct Signal {
     pub mode: FailureMode,
     /// The id of the history in which the problem was detected.
     pub history_id: String,
-    /// The number of the turn after which the problem was detected, counting the run's requests
-    /// from 1.
+    /// The number of the turn after which the problem was detected. Turns are numbered by the run's
+    /// requests, starting at 1.
     pub turn: u32,
-    /// The id of the tool call that shows the problem, if the problem concerns a single call.
+    /// The id of the tool call in which the problem was detected, if the problem concerns a single
+    /// call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call_id: Option<String>,
     /// A human-readable description of the problem.
@@ -47,7 +48,7 @@ pub struct Signal {
 
 type OnSignal = dyn Fn(&Signal) + Send + Sync;
 
-/// Collects the signals from all runs that share the log, oldest first. Cheap to clone.
+/// Collects signals, oldest first, from all runs that share the log. Cheap to clone.
 ///
 /// The log grows until the signals are [drained](Self::drain).
 #[derive(Clone, Default)]

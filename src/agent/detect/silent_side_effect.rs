@@ -16,15 +16,15 @@ type SnapshotFn = dyn Fn() -> u64 + Send + Sync;
 pub struct SilentSideEffect {
     mutating_tools: Arc<[String]>,
     snapshot: Option<Arc<SnapshotFn>>,
-    /// The latest snapshot for each history id, and whether the iteration before the snapshot had
-    /// an unreported change.
+    /// The latest snapshot for each history id, and whether the iteration before the snapshot
+    /// contained an unreported change.
     last_snapshots: Arc<Mutex<HashMap<String, (u64, bool)>>>,
 }
 
 impl SilentSideEffect {
     /// Sets the names of tools that make a change on every call. If a successful call to such a
-    /// tool has recorded neither a side effect nor evidence, a problem is reported, once per run
-    /// and tool.
+    /// tool records neither a side effect nor evidence, a problem is reported once per run and
+    /// tool.
     pub fn with_mutating_tools<N: Into<String>>(
         mut self,
         tools: impl IntoIterator<Item = N>,
@@ -35,8 +35,8 @@ impl SilentSideEffect {
 
     /// Sets a function that returns a fingerprint of the environment, for example a hash of the
     /// sizes and modification times of files. If the fingerprint has changed after a turn's calls,
-    /// and none of the calls has recorded a side effect, a problem is reported. Several consecutive
-    /// turns with unreported changes are reported once.
+    /// and none of the calls has recorded a side effect, a problem is reported. Consecutive turns
+    /// with unreported changes are reported only once.
     ///
     /// The function runs within a poll of the run, after each turn, so it must be quick. The
     /// detector cannot determine which program caused a change, so other programs should not change

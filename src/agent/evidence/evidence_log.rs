@@ -1,11 +1,11 @@
-//! The tool results of a run that count as changes or checks.
+//! The tool results in a run that report changes or checks.
 
 use std::sync::Arc;
 
 use crate::item::{EffectReport, Item, RawJson, ResultKind, SideEffect, ToolCall, ToolResult};
 use crate::tool::InnerToolNames;
 
-/// Records a run's tool results that report changes or checks, in order. Cheap to clone.
+/// Records, in order, the tool results in a run that report changes or checks. Cheap to clone.
 ///
 /// The log is separate from the history, and results are added to the log as they arrive, so
 /// compacting the history does not remove entries from the log.
@@ -47,16 +47,16 @@ pub struct EvidenceEntry {
     pub kind: ResultKind,
     /// The side effects and evidence that the tool recorded.
     pub report: Option<Arc<EffectReport>>,
-    /// The number of the batch of calls to which the result belongs. The order of calls within a
-    /// batch is unknown.
+    /// The number of the batch of calls that includes this result's call. The order of calls within
+    /// a batch is unknown.
     pub batch: u32,
 }
 
 impl EvidenceLog {
     /// Creates a log from the tool results among `items`. Consecutive results form one batch.
     ///
-    /// A summary that replaced results counts as a change, since those results may have reported a
-    /// change.
+    /// A summary that replaced results counts as a change, since the replaced results may have
+    /// reported a change.
     pub fn from_items<'a>(items: impl IntoIterator<Item = &'a Item>) -> Self {
         let mut standing = Self::default();
         let mut batch = Vec::new();
@@ -97,7 +97,7 @@ impl EvidenceLog {
     }
 }
 
-/// Creates a result that stands for the calls that a summary replaced.
+/// Creates a placeholder result for the calls that a summary replaced.
 fn compaction_placeholder_result() -> ToolResult {
     let target = "something in the summarized part of the history".to_owned();
     let effect = SideEffect { kind: "forgotten".to_owned(), target };
@@ -114,8 +114,8 @@ fn has_relevant_effects(result: &ToolResult) -> bool {
     result.report.is_some() || has_unknown_effects(result.kind)
 }
 
-/// Returns whether a call that ended with this kind of result may have had effects that the result
-/// does not report.
+/// Returns whether a call with this kind of result may have had effects that the result does not
+/// report.
 pub(in crate::agent) fn has_unknown_effects(kind: ResultKind) -> bool {
     match kind {
         ResultKind::Timeout | ResultKind::Panic | ResultKind::Interrupted => true,

@@ -1,9 +1,9 @@
-//! The evidence that a run needs in order to complete: its changes, its checks, and what the checks
-//! prove.
+//! The evidence that a run must record in order to complete: the run's changes, its checks, and
+//! what the checks prove.
 //!
-//! [`EvidenceLog`] contains the tool results that count as evidence, [`EvidenceLog::verdict`]
-//! returns what the results prove, and [`RequireEvidence`] is the policy that
-//! [`Agent::with_evidence`](crate::Agent::with_evidence) sets.
+//! [`EvidenceLog`] records the relevant tool results, [`EvidenceLog::verdict`] decides what these
+//! results prove, and [`RequireEvidence`] is the policy to pass to
+//! [`Agent::with_evidence`](crate::Agent::with_evidence).
 
 mod blocked_claim;
 mod evidence_log;

@@ -1,4 +1,4 @@
-//! The evidence policy, which defines what evidence a claim needs and what happens to a claim
+//! The evidence policy, which defines what evidence a claim requires and what happens to a claim
 //! without evidence.
 
 use std::borrow::Cow;
@@ -58,8 +58,8 @@ impl RequireEvidence {
         Self::default()
     }
 
-    /// Requires evidence only if something was changed. A run that changed nothing may complete
-    /// without a check, or with failed checks.
+    /// Requires evidence only if the run changed something. A run that changed nothing may complete
+    /// without a check, or despite failed checks.
     pub fn only_after_changes(mut self) -> Self {
         self.only_after_changes = true;
         self
@@ -84,12 +84,12 @@ impl RequireEvidence {
 
     /// Sets the function that detects whether the model is blocked. The function returns a
     /// description of what is missing, an empty string if the model does not say what is missing,
-    /// or `None` if the model is not blocked. The default function returns what follows
-    /// [`BLOCKED_PREFIX`](super::BLOCKED_PREFIX), in upper or lower case, in the first line of the
-    /// turn's text.
+    /// or `None` if the model is not blocked. The default function returns the rest of the first
+    /// line if the turn's text starts with [`BLOCKED_PREFIX`](super::BLOCKED_PREFIX) in upper or
+    /// lower case.
     ///
     /// The function runs within the poll in which the model stops, so it must be quick. A panic in
-    /// the function ends the run with an error of kind [`Hook`](crate::ErrorKind::Hook).
+    /// the function ends the run with a [`Hook`](crate::ErrorKind::Hook) error.
     pub fn with_blocked_detector(
         mut self,
         blocked: impl Fn(&Turn) -> Option<String> + Send + Sync + 'static,
@@ -98,10 +98,10 @@ impl RequireEvidence {
         self
     }
 
-    /// Sets the function that parses recorded evidence into a check; evidence for which the
-    /// function returns `None` does not count. The default function is [`Evidence::from_json`]. The
-    /// function runs within a poll of the run, so it must be quick. A panic in the function ends
-    /// the run with an error of kind [`Hook`](crate::ErrorKind::Hook).
+    /// Sets the function that parses recorded evidence as a check. If the function returns `None`,
+    /// the evidence does not count. The default function is [`Evidence::from_json`]. The function
+    /// runs within a poll of the run, so it must be quick. A panic in the function ends the run
+    /// with a [`Hook`](crate::ErrorKind::Hook) error.
     ///
     /// ```
     /// use turnstream::agent::evidence::RequireEvidence;
@@ -123,7 +123,7 @@ impl RequireEvidence {
         self
     }
 
-    /// Returns what the results in the log prove under this policy; see [`EvidenceLog::verdict`].
+    /// Decides what the log's results prove under this policy; see [`EvidenceLog::verdict`].
     pub fn verdict(&self, standing: &EvidenceLog) -> EvidenceVerdict {
         self.with_rules(|rules| standing.verdict_with_rules(rules))
     }
@@ -133,8 +133,8 @@ impl RequireEvidence {
         &self.instructions
     }
 
-    /// If the turn says that the model is blocked, returns what is missing, or an empty string if
-    /// the turn does not name it. Otherwise, returns `None`.
+    /// If the turn's text says that the model is blocked, returns what is missing, or an empty
+    /// string if the text does not say what is missing. Otherwise, returns `None`.
     pub(crate) fn blocked_reason(&self, turn: &Turn) -> Option<String> {
         (self.blocked_detector)(turn).map(|missing| missing.trim().to_owned())
     }
@@ -167,7 +167,7 @@ impl RequireEvidence {
     }
 }
 
-/// Judges each claim that the model makes when it stops.
+/// Judges the model's claim each time the model stops.
 impl Hook for RequireEvidence {
     fn name(&self) -> Cow<'_, str> {
         "the evidence policy".into()

@@ -1,4 +1,4 @@
-//! Judges the evidence that a run has recorded, as a pure function.
+//! Judges the evidence that a run has recorded. The functions have no side effects.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ const MAX_LISTED_SIDE_EFFECTS: usize = 5;
 /// The verdict on the evidence that a run has recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EvidenceVerdict {
-    /// This check passed after the last change, and every check that failed has since passed.
+    /// This check passed after the last change, and every failed check has since passed.
     Proven(Evidence),
     /// The run recorded neither changes nor checks.
     NothingChanged,
@@ -19,8 +19,8 @@ pub enum EvidenceVerdict {
     Unproven(UnprovenReason),
 }
 
-/// The reason why a claim is not proven. The reason's `Display` text is sent to the model and
-/// stored in the run's outcome.
+/// The reason why a claim is not proven. The output of `Display` is sent to the model and stored in
+/// the run's outcome.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UnprovenReason {
@@ -38,16 +38,16 @@ pub struct RecordedChange {
     pub call_id: String,
     /// The name of the tool.
     pub tool: String,
-    /// The changes that the call reports. Empty if the call was cut short, since its changes are
-    /// then unknown.
+    /// The changes that the call reports. This list is empty if the call was cut short, since the
+    /// call's changes are then unknown.
     pub side_effects: Vec<SideEffect>,
 }
 
-/// The functions from the evidence policy that the rules use.
+/// The functions from the evidence policy that a verdict depends on.
 pub(super) struct EvidenceRules<'a> {
     /// Returns whether the tool with the given name never changes anything.
     pub(super) is_read_only_tool: &'a dyn Fn(&str) -> bool,
-    /// Parses a piece of evidence into a check, and returns `None` if the evidence is not a check.
+    /// Parses a piece of evidence as a check. Returns `None` if the evidence is not a check.
     pub(super) parse_evidence: &'a dyn Fn(&RawJson) -> Option<Evidence>,
 }
 
@@ -58,25 +58,25 @@ struct RecordedCheck<'a> {
     passed: bool,
 }
 
-/// The changes and checks among the results.
+/// The changes and checks reported in the log's results.
 struct ChangesAndChecks<'a> {
     changes: Vec<&'a EvidenceEntry>,
     checks: Vec<RecordedCheck<'a>>,
 }
 
 impl EvidenceLog {
-    /// Judges what the results prove.
+    /// Decides what the results in the log prove.
     ///
     /// - A *change* is a result with side effects, even if its call failed. A call that was
     ///   interrupted, timed out or panicked also counts as a change, since it may have changed
     ///   something.
-    /// - A *check* is an [`Evidence`]. A check passes if its exit code is 0 and its result is not
-    ///   an error.
+    /// - A *check* is an [`Evidence`] value. A check passes if its exit code is 0 and the result
+    ///   that contains the check is not an error.
     /// - A passing check counts only if it was recorded after the last change, in a later batch of
     ///   calls or in the same result. The order of calls within a batch is unknown.
-    /// - After a failed check, nothing is proven until the same command passes, in a later batch or
-    ///   later in the same result. A passing check with another command does not make up for a
-    ///   failed check.
+    /// - After a failed check, nothing is proven until the same command passes, either in a later
+    ///   batch or later in the same result. A passing check with a different command does not
+    ///   compensate for a failed check.
     pub fn verdict(&self) -> EvidenceVerdict {
         self.verdict_with_rules(&EvidenceRules::standard())
     }
@@ -124,13 +124,13 @@ fn is_change(noted: &EvidenceEntry, rules: &EvidenceRules<'_>) -> bool {
         || (noted.has_unknown_effects() && !(rules.is_read_only_tool)(&noted.tool))
 }
 
-/// Returns whether the result `later` certainly came after the effects of `earlier`, or whether
-/// both are the same result.
+/// Returns whether the call with the result `later` is known to have run after the effects of
+/// `earlier`, or whether both are the same result.
 fn is_later_batch_or_same_entry(later: &EvidenceEntry, earlier: &EvidenceEntry) -> bool {
     later.batch > earlier.batch || std::ptr::eq(later, earlier)
 }
 
-/// Returns whether the command from the check at index `at` passed later.
+/// Returns whether the command of the check at index `at` passed in a later check.
 fn has_passed_later(checks: &[RecordedCheck<'_>], at: usize) -> bool {
     let Some((failed, later)) = checks.get(at..).and_then(<[_]>::split_first) else { return false };
     later.iter().any(|later| {
@@ -170,7 +170,7 @@ impl<'a> RecordedCheck<'a> {
     }
 
     /// Returns the check as JSON. If the call failed, an exit code of 0 is omitted, since the code
-    /// does not show how the command ended.
+    /// then does not show whether the command succeeded.
     fn to_json(&self) -> Option<RawJson> {
         let exit_code = self.evidence.exit_code.filter(|code| self.passed || *code != 0);
         RawJson::new(&Evidence { exit_code, ..self.evidence.clone() }).ok()

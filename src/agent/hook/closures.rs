@@ -8,7 +8,7 @@ use crate::agent::hook::hook_points::hook_points;
 use crate::agent::hook::hook_points::prelude::*;
 use crate::agent::hook::{Hook, HookFuture, IntoHookResult};
 
-/// Defines one function for each hook point, which turns a closure into a hook.
+/// Defines one function for each hook point. Each function turns a closure into a hook.
 macro_rules! closure_hooks {
     ($($(#[$doc:meta])* $kind:ident $name:ident $args:tt $(-> $Answer:ty)? {
         default: $default:expr;
@@ -21,7 +21,7 @@ macro_rules! closure_hooks {
 }
 
 macro_rules! closure_hook {
-    // For a synchronous method, the closure receives the arguments of the method.
+    // For a synchronous method, the closure receives the method's arguments.
     ([$($doc:tt)*] $function:ident,
         at_once $name:ident($state:ident $(, $arg:ident: $Given:ty)*) [$($Answer:ty)?]) => {
         $($doc)*
@@ -73,10 +73,10 @@ macro_rules! closure_hook {
         $kind:ident $name:ident($state:ident $(, $arg:ident: $Given:ty => $Own:ty)*) [$Answer:ty]) => {
         $($doc)*
         ///
-        /// The closure receives owned values, and returns a future whose output is either the
-        /// hook's answer or a `Result` that contains the answer or an [`Error`]. Use `|..| async
-        /// move { .. }`; an `async |..|` closure works only if it captures nothing. The hook is
-        /// named after the closure's path in the source.
+        /// The closure receives owned values and returns a future. The future's output is either
+        /// the hook's answer or a `Result` that contains the answer or an [`Error`]. Use `|..|
+        /// async move { .. }`; an `async |..|` closure works only if the closure captures nothing.
+        /// The hook is named after the closure's path in the source.
         pub fn $function<F, Fut>(f: F) -> impl Hook + 'static
         where
             F: Fn(State $(, $Own)*) -> Fut + Send + Sync + 'static,

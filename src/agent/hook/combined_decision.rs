@@ -1,4 +1,4 @@
-//! The combined decision of all hooks on a tool call.
+//! The decision on a tool call, combined from the answers of all hooks.
 
 use std::borrow::Cow;
 
@@ -8,8 +8,8 @@ use crate::agent::hook::CallDecision;
 use crate::error::{Error, ErrorKind};
 use crate::item::ToolCall;
 
-/// The combined decision of all hooks on a tool call. The `arguments` fields are `Some` if a hook
-/// has rewritten the arguments.
+/// The decision on a tool call, combined from the answers of all hooks. An `arguments` field is
+/// `Some` if a hook has rewritten the arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::agent) enum CombinedDecision {
     /// The call may run.
@@ -27,7 +27,7 @@ impl Default for CombinedDecision {
 }
 
 impl CombinedDecision {
-    /// Combines this decision with the next hook's answer.
+    /// Combines the decision so far with the next hook's answer.
     pub(super) fn combine(self, answer: CallDecision) -> Result<Self, Error> {
         Ok(match (self, answer) {
             (_, CallDecision::Deny(why)) => Self::Deny { reason: why },
@@ -53,7 +53,7 @@ impl CombinedDecision {
         matches!(self, Self::Deny { .. })
     }
 
-    /// Returns the call with its arguments as rewritten by the hooks so far.
+    /// Returns the call with the arguments that the hooks have rewritten so far, if any.
     pub(super) fn rewritten_call<'a>(&self, call: &'a ToolCall) -> Cow<'a, ToolCall> {
         match self {
             Self::Allow { arguments: Some(arguments) }

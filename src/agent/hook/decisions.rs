@@ -7,11 +7,12 @@ use crate::error::Error;
 /// The future returned by an asynchronous [`Hook`](super::Hook) method.
 ///
 /// The future runs only while it is polled. The future is dropped when the run is interrupted or
-/// dropped, or when the future exceeds its timeout. The future returned by an observing method is
+/// dropped, or when the hook timeout expires. The future returned by an observing method is
 /// `'static`, and is also dropped when the run ends.
 pub type HookFuture<'a, T> = BoxFuture<'a, Result<T, Error>>;
 
-/// Whether a tool call may run, as decided by [`before_tool`](super::Hook::before_tool).
+/// The decision on whether a tool call may run, returned by
+/// [`before_tool`](super::Hook::before_tool).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum CallDecision {
     /// The call may run.
@@ -19,14 +20,14 @@ pub enum CallDecision {
     Allow,
     /// The call must not run, and the model receives the reason.
     Deny(String),
-    /// The call may run with these arguments, which must be a serialized JSON object. The call in
-    /// the history keeps the model's arguments.
+    /// The call may run with these arguments, which must be a serialized JSON object. In the
+    /// history, the call keeps the arguments that the model wrote.
     RewriteArguments(String),
     /// The call awaits approval.
     RequireApproval,
 }
 
-/// Whether a run may end after the model has stopped on its own, as decided by
+/// The decision on whether a run may end after the model has stopped on its own, returned by
 /// [`before_stop`](super::Hook::before_stop).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum StopDecision {
@@ -35,18 +36,18 @@ pub enum StopDecision {
     Allow,
     /// The run continues, and the model receives this text.
     Block(String),
-    /// The run ends with the reason `stop_hook_prevented`. The text explains why to people, and is
-    /// returned in the [outcome](crate::Outcome::why).
+    /// The run ends with the reason `stop_hook_prevented`. The text is a human-readable
+    /// explanation, and is returned in the [outcome](crate::Outcome::why).
     EndRun(String),
-    /// The run ends with the reason `blocked`. The text names the smallest thing that the model
-    /// needs in order to continue.
+    /// The run ends with the reason `blocked`. The text names the minimum that the model needs in
+    /// order to continue.
     Blocked(String),
-    /// The run ends with the reason `unproven`. The text names the claim that lacks evidence.
+    /// The run ends with the reason `unproven`. The text describes the claim that lacks evidence.
     Unproven(String),
-    /// The model's claim is rejected: the run continues, and the model receives `text`. If a claim
-    /// was already rejected and no new input has been delivered since, or if no further request may
-    /// be sent, the run instead ends with the reason `unproven` and the explanation `reason`. The
-    /// decisions of other hooks take precedence over this decision.
+    /// The model's claim is rejected: the run continues, and the model receives `text`. The run
+    /// instead ends with the reason `unproven` and the explanation `reason` in two cases: if a
+    /// claim was already rejected and no new input has been delivered since, or if no further
+    /// request may be sent. Other hooks' decisions take precedence over this decision.
     RequireEvidence {
         /// The text for the model.
         text: String,
@@ -55,8 +56,8 @@ pub enum StopDecision {
     },
 }
 
-/// The types that a hook closure may return: the hook's answer, or a `Result` that contains the
-/// answer.
+/// A trait for the values that a hook closure may return: the hook's answer, or a `Result` that
+/// contains the answer.
 pub trait IntoHookResult<T> {
     /// Converts the value into a `Result`.
     fn into_hook_result(self) -> Result<T, Error>;
@@ -75,8 +76,9 @@ impl<T> IntoHookResult<T> for Result<T, Error> {
 }
 
 impl StopDecision {
-    /// Combines the decisions of two hooks. A decision that blocks the stop takes precedence over a
-    /// decision that ends the run. If both decisions end the run, the first one applies.
+    /// Combines the decisions of two hooks. A decision that prevents the run from ending takes
+    /// precedence over a decision that ends the run. If both decisions end the run, the first one
+    /// applies.
     pub(super) fn combine(self, next: Self) -> Self {
         if let (Self::Block(first), Self::Block(next)) = (&self, &next) {
             return Self::Block(format!("{first}\n\n{next}"));

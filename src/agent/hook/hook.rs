@@ -7,7 +7,7 @@ use crate::agent::hook::HookFuture;
 use crate::agent::hook::hook_points::hook_points;
 use crate::agent::hook::hook_points::prelude::*;
 
-/// Defines a hook method with a body, depending on the kind of hook point.
+/// Defines a hook method with a body. The signature depends on the kind of hook point.
 macro_rules! hook_method {
     ([$($doc:tt)*] asked $name:ident($state:ident $(, $arg:ident: $Given:ty)*) [$Answer:ty]
         |$self:ident| $body:expr) => {
@@ -55,7 +55,7 @@ macro_rules! default_body {
     };
 }
 
-/// Defines all hook methods so that each call is forwarded through a pointer.
+/// Defines all hook methods so that each one forwards its call through a pointer.
 macro_rules! forwarding_methods {
     ($($(#[$doc:meta])* $kind:ident $name:ident($state:ident $(, $arg:ident: $Given:ty)*)
         $(-> $Answer:ty)? { $($rest:tt)* })*) => {$(
@@ -66,31 +66,32 @@ macro_rules! forwarding_methods {
     )*};
 }
 
-/// Runs your own code at fixed points in the agent's loop. By default, the methods do nothing.
+/// A trait for running your own code at fixed points in the agent's loop. By default, the methods
+/// do nothing.
 ///
-/// Most methods are decisions: the run waits for their answers. If an agent has several hooks, they
-/// are called one after another, in the order in which they were added. The documentation of each
-/// method describes how the answers of several hooks are combined. If a deciding method fails,
+/// Most methods make decisions, and the run waits for their answers. If an agent has several hooks,
+/// the hooks are called one after another, in the order in which they were added. Each method's
+/// documentation describes how answers from several hooks are combined. If a deciding method fails,
 /// panics or exceeds its [timeout](crate::Agent::with_hook_timeout), the run ends.
 ///
-/// Five methods observe and do not delay the run: [`turn_started`](Self::turn_started),
+/// Five methods only observe, and do not delay the run: [`turn_started`](Self::turn_started),
 /// [`assistant_message`](Self::assistant_message), [`after_sampling`](Self::after_sampling),
-/// [`on_failure`](Self::on_failure) and [`on_finished`](Self::on_finished). The first three
-/// observing methods return a future that owns its data. The future is polled once when the method
-/// is called, hook by hook in order, and then at the beginning of each poll of the run, which does
-/// not wait for the future. The timeout for hook calls also applies to the future. The future is
-/// dropped without another poll when the loop of the run ends, before `on_finished` is called, or
-/// when the run is dropped. The run does not spawn a task for the future; for work that must
-/// outlive the run, spawn a task yourself. If the future fails, panics or exceeds its timeout,
-/// `on_failure` is called, and the run continues.
+/// [`on_failure`](Self::on_failure) and [`on_finished`](Self::on_finished). Each of the first three
+/// returns a future that owns its data. When such a method is called on several hooks, each
+/// returned future is polled once, in the order of the hooks. Afterwards, the future is polled at
+/// the beginning of each poll of the run, but the run does not wait for the future. The hook
+/// timeout also covers the returned future. The future is dropped without another poll when the
+/// run's loop ends, before `on_finished` is called, or when the run is dropped. The run does not
+/// spawn a task for the future; for work that must outlive the run, spawn a task yourself. If the
+/// future fails, panics or exceeds the timeout, `on_failure` is called, and the run continues.
 ///
-/// The error of a failed hook is of kind [`Hook`](crate::ErrorKind::Hook), names the hook and the
-/// method, and contains the hook's own error as its source. Timeouts use tokio's timer; a hook that
-/// is ready at its first poll needs no tokio runtime.
+/// If a hook fails, the resulting error has the kind [`Hook`](crate::ErrorKind::Hook), names the
+/// hook and the method, and contains the hook's own error as its source. Timeouts use tokio's
+/// timer; a hook whose future is ready at the first poll needs no tokio runtime.
 ///
 /// Each method receives the run's [`State`]. The [`label`](crate::agent::StateFields::label) in the
 /// state distinguishes agents that share a hook. Methods with a `call` parameter receive the state
-/// from the time when the turn's calls started.
+/// at the time when the turn's calls started.
 ///
 /// ```
 /// use turnstream::agent::State;
@@ -131,7 +132,7 @@ macro_rules! forwarding_methods {
 )]
 #[expect(unused_variables, reason = "a default that does nothing needs no arguments")]
 pub trait Hook: Send + Sync {
-    /// Returns the hook's name for error messages, in which the agent's
+    /// Returns the hook's name for error messages. In these messages, the agent's
     /// [label](crate::agent::StateFields::label) follows the name. The default is the name of the
     /// hook's type.
     fn name(&self) -> Cow<'_, str> {

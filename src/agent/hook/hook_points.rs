@@ -1,7 +1,7 @@
-//! The list of hook points. All code that exists once per hook point is generated from this list:
-//! the methods of [`Hook`](crate::agent::hook::Hook), their forwarding through pointers, the
-//! functions that turn a closure into a hook, and the combination of several hooks. To add a hook
-//! point, add an entry to this list and call its method in the loop.
+//! The list of hook points. All code that is repeated for each hook point is generated from this
+//! list: the methods of [`Hook`](crate::agent::hook::Hook), their forwarding through pointers, the
+//! functions that turn a closure into a hook, and the code that combines several hooks. To add a
+//! hook point, add an entry to this list, and call the new method in the loop.
 
 /// The types that the list of hook points refers to.
 pub(super) mod prelude {
@@ -19,8 +19,8 @@ pub(super) mod prelude {
     pub(in crate::agent::hook) use crate::turn::Turn;
 }
 
-/// Passes the list of hook points to the macro with the given name. An entry in the list looks like
-/// this:
+/// Passes the list of hook points to the macro with the given name. An entry in the list has this
+/// form:
 ///
 /// ```text
 /// kind hook_method(state, arguments) -> answer { default: …; together { … } closure: function; }
@@ -28,7 +28,8 @@ pub(super) mod prelude {
 ///
 /// The kind states how the hook method is called:
 ///
-/// - `asked`: the method returns a future, and the run waits for the answer until the timeout.
+/// - `asked`: the method returns a future, and the run waits for the answer until the timeout
+///   expires.
 /// - `observing`: the method returns a future that is polled with the run, and the run does not
 ///   wait for the future.
 /// - `at_once`: the method returns its answer synchronously, without a future.
@@ -36,22 +37,23 @@ pub(super) mod prelude {
 /// `together` states how the answers of several hooks are combined. Hooks are called in the order
 /// in which they were added. The forms of `together` are:
 ///
-/// - `changing x, keeping [fields]`: each hook receives the `x` that the previous one returned. The
-///   listed fields are restored after each hook. If an `at_once` method panics, its change is
-///   discarded, and the remaining hooks are still called. The first panic is returned as the error.
+/// - `changing x, keeping [fields]`: each hook receives the `x` that the previous hook returned.
+///   The listed fields are restored after each hook. If an `at_once` method panics, the method's
+///   change is discarded, and the remaining hooks are still called. The first panic is returned as
+///   the error.
 /// - `|all: Type = first, answer| next, until over, with x = value`: the answers are folded until
 ///   `over` is true. Each hook receives `value` as the argument `x`.
 /// - `apart`: the hooks are independent of each other.
-/// - `telling |hooks, panic| then`: all hooks are called, even after a panic, for which `then` is
-///   evaluated.
+/// - `telling |hooks, panic| then`: all hooks are called, even after a panic. For each panic,
+///   `then` is evaluated.
 macro_rules! hook_points {
     ($then:ident) => { $then! {
 
     /// Changes the context that is sent to the model, without changing the history itself.
     ///
-    /// This method is called before each request. `context` is the history, or the context that the
-    /// previous hook returned. The returned context need not be settled, since encoders
-    /// [settle](History::settled) every context.
+    /// This method is called before each request. For the first hook, `context` is the history; for
+    /// each later hook, `context` is what the previous hook returned. The returned context need not
+    /// be settled, since encoders [settle](History::settled) every context.
     asked transform_context(state, context: History) -> History {
         default: context;
         together { changing context, keeping [] }
@@ -73,10 +75,10 @@ macro_rules! hook_points {
     /// Changes the next request before it is sent: its model, options, tools or system prompt.
     ///
     /// This method is called after [`transform_context`](Self::transform_context). `request`
-    /// includes the changes of the previous hooks. Changes to the request's `history` and `context`
-    /// fields are undone, since the history must not change, and only `transform_context` may
-    /// change the context. If the model calls a tool that the returned request does not offer, the
-    /// call gets the same result as a call to an unknown tool.
+    /// includes changes made by the previous hooks. Changes to the request's `history` and
+    /// `context` fields are undone: the history must not change, and only `transform_context` may
+    /// change the context. If the model calls a tool that is not in the returned request, the call
+    /// gets the same result as a call to an unknown tool.
     asked prepare_request(state, request: Request) -> Request {
         default: request;
         together { changing request, keeping [history, context] }
@@ -135,17 +137,17 @@ macro_rules! hook_points {
         closure: assistant_message;
     }
 
-    /// Observes a complete turn before its tool calls run, and may return items for a later
-    /// request. This method cannot change the turn; to reject a call, use
+    /// Observes a complete turn before the turn's tool calls run, and may return items for a later
+    /// request. `after_sampling` cannot change the turn; to reject a call, use
     /// [`before_tool`](Self::before_tool).
     ///
     /// Items that are ready when the next request is built are sent with that request, and are
     /// reported as one `appended` event with the reason `hook`. Items that are ready later are sent
     /// with a later request, which may be the request for the wrap-up turn. Items are sent in the
     /// order in which the hooks returned them. If several hooks return items in the same poll, the
-    /// items are sent in the order of the hooks. If no request follows, the items are neither sent
-    /// nor added to the history. If a hook returns any item that is not a user or system item, the
-    /// hook fails, and none of its items is sent.
+    /// items are sent in the order in which the hooks were added. If no request follows, the items
+    /// are neither sent nor added to the history. If a hook returns any item that is not a user or
+    /// system item, the hook fails, and none of the returned items is sent.
     observing after_sampling(state, turn: &Arc<Turn>) -> Vec<Item> {
         default: Vec::new();
         together { apart }
@@ -166,26 +168,28 @@ macro_rules! hook_points {
         closure: after_sampling;
     }
 
-    /// Repairs a tool call's arguments if they are not JSON, are not an object, or do not match the
-    /// tool's schema. Returns the repaired arguments as a serialized JSON object; `why` is the
-    /// validation error.
+    /// Repairs a tool call's arguments. This method is called if the arguments are not JSON, are
+    /// not an object, or do not match the tool's schema. Returns the repaired arguments as a
+    /// serialized JSON object, or `None`. The `why` parameter is the validation error.
     ///
-    /// The first string that a hook returns is used, and the remaining hooks are not called. If the
-    /// returned arguments are valid, they are used as if the model had written them.
+    /// If a hook returns a string, the remaining hooks are not called. If the returned arguments
+    /// are valid, they are used as if the model had written them.
     /// [`before_tool`](Self::before_tool), the approver and the tool receive the repaired
     /// arguments, and the call does not count as malformed. The history keeps the model's
     /// arguments, so a [resumed](crate::Agent::resume) call is repaired again. If the returned
-    /// arguments are also invalid, the model receives the error `why` about its own arguments.
+    /// arguments are also invalid, the model receives the error `why` about the model's own
+    /// arguments.
     ///
-    /// The agent itself does not repair arguments;
-    /// [`unwrap_json_string`](crate::agent::hook::unwrap_json_string) is a hook that does. This
-    /// method runs within the poll in which the call is checked, so it must be quick.
+    /// By default, an agent does not repair arguments.
+    /// [`unwrap_json_string`](crate::agent::hook::unwrap_json_string) creates a hook that repairs
+    /// double-encoded arguments. This method runs within the poll in which the call is checked, so
+    /// it must be quick.
     at_once repair_arguments(state, call: &ToolCall, why: &str) -> Option<String> {
         default: None;
         together { |given: Option<String> = None, answer| given.or(answer), until given.is_some() }
         /// Creates a hook from a closure for [`repair_arguments`](Hook::repair_arguments). The
-        /// closure receives a call with invalid arguments and the validation error, and returns the
-        /// repaired arguments or `None`.
+        /// closure receives a call with invalid arguments, along with the validation error, and
+        /// returns the repaired arguments or `None`.
         ///
         /// ```
         /// use futures::future::ready;
@@ -225,10 +229,10 @@ macro_rules! hook_points {
     /// Decides whether a tool call may run.
     ///
     /// If a hook returns [`Deny`](CallDecision::Deny), the call is denied, and the remaining hooks
-    /// are not called. Each hook receives the call with its arguments as rewritten by the previous
-    /// hooks. If a hook returns [`RequireApproval`](CallDecision::RequireApproval), the remaining
-    /// hooks are still called, and may still deny the call. If a hook rewrites the arguments to
-    /// anything other than a serialized JSON object, the hook fails.
+    /// are not called. Each hook receives the call with the arguments that the previous hooks have
+    /// rewritten. If a hook returns [`RequireApproval`](CallDecision::RequireApproval), the
+    /// remaining hooks are still called, and may still deny the call. If a hook rewrites the
+    /// arguments to anything other than a serialized JSON object, the hook fails.
     asked before_tool(state, call: &'a ToolCall) -> CallDecision {
         default: CallDecision::Allow;
         together {
@@ -256,9 +260,9 @@ macro_rules! hook_points {
     /// yielded as an event.
     ///
     /// This method runs within the poll in which the result arrives, so it must be quick; for slow
-    /// work, wrap the tool. If the hook changes the result's call id or tool name, the original
-    /// value is restored, so that the result still answers its call. If the hook panics, its change
-    /// is discarded, and the remaining hooks still receive the result.
+    /// work, wrap the tool instead. If a hook changes the result's call id or tool name, the
+    /// original value is restored, so that the result still matches the call. If a hook panics,
+    /// that hook's change is discarded, and the remaining hooks are still called.
     at_once after_tool(state, call: &ToolCall, result: &mut ToolResult) {
         default: ();
         together { changing result, keeping [call_id, name] }
@@ -275,18 +279,18 @@ macro_rules! hook_points {
         closure: after_tool;
     }
 
-    /// Changes the progress that a running tool call reports, before the progress is yielded as an
-    /// event. For example, a hook can remove secrets. If the hook panics, `null` is reported
-    /// instead of the progress, and the run ends after the remaining hooks have been called.
+    /// Changes a progress report from a running tool call before the report is yielded as an event.
+    /// For example, a hook can remove secrets from the report. If a hook panics, `null` is reported
+    /// instead, and the run ends after the remaining hooks have been called.
     ///
-    /// This method runs within the poll in which the progress arrives, so it must be quick.
-    /// Progress from a sub-agent's calls is passed only to the sub-agent's own hooks.
+    /// This method runs within the poll in which the report arrives, so it must be quick. Progress
+    /// reports from a sub-agent's calls are passed only to the sub-agent's own hooks.
     at_once redact_progress(state, call: &ToolCall, data: &mut RawJson) {
         default: ();
         together { changing data, keeping [] }
         /// Creates a hook from a closure for [`redact_progress`](Hook::redact_progress). The hook
-        /// does not receive progress from a sub-agent's calls; to receive that progress, add a hook
-        /// to the sub-agent.
+        /// does not receive progress reports from a sub-agent's calls; to receive these reports,
+        /// add a hook to the sub-agent.
         ///
         /// ```
         /// use turnstream::agent::hook;
@@ -299,9 +303,9 @@ macro_rules! hook_points {
 
     /// Changes a piece of evidence that a tool call has recorded, before
     /// [`after_tool`](Self::after_tool) is called and before the evidence is yielded as an event.
-    /// Evidence from a call that is dropped is also passed to this method. If the hook panics,
-    /// `null` is recorded instead of the evidence, and the run ends after the remaining hooks have
-    /// been called.
+    /// Evidence from a dropped call is also passed to this method. If a hook panics, `null` is
+    /// recorded instead of the evidence, and the run ends after the remaining hooks have been
+    /// called.
     ///
     /// Evidence from a sub-agent's calls is passed only to the sub-agent's own hooks. The
     /// sub-agent's events are forwarded unchanged.
@@ -329,10 +333,10 @@ macro_rules! hook_points {
     /// Decides whether the run stops after a turn, instead of sending another request.
     ///
     /// This method is called after each complete turn that would otherwise be followed by another
-    /// one: the turn's tools have run, the turn was cut off or paused, or the reply is empty or
-    /// contains calls that cannot run. This method is not called after a failed turn, or if a
-    /// budget has refused the turn's calls. If the model has stopped on its own,
-    /// [`before_stop`](Self::before_stop) is called instead.
+    /// turn: after the turn's tools have run, if the turn was cut off or paused, or if the reply is
+    /// empty or contains calls that cannot run. `should_stop` is not called after a failed turn, or
+    /// if a budget has prevented the turn's calls from running. If the model has stopped on its
+    /// own, [`before_stop`](Self::before_stop) is called instead.
     ///
     /// If a hook returns `true`, the run stops, and the remaining hooks are not called.
     asked should_stop(state) -> bool {
@@ -350,9 +354,9 @@ macro_rules! hook_points {
         closure: should_stop;
     }
 
-    /// Returns what is missing if the final text from the model says that the model cannot
-    /// continue. If a hook returns `Some`, the turn does not count as an answer, and no
-    /// [validation](crate::Agent::with_validation) is applied to it.
+    /// If the model's final text says that the model cannot continue, returns a description of what
+    /// is missing. If a hook returns `Some`, the turn does not count as an answer, and no
+    /// [validation](crate::Agent::with_validation) is applied to the turn.
     ///
     /// The first string that a hook returns is used, and the remaining hooks are not called.
     at_once give_up_reason(state, turn: &Turn) -> Option<String> {
@@ -362,10 +366,10 @@ macro_rules! hook_points {
         closure: give_up_reason;
     }
 
-    /// Returns the verdict on the evidence from a run that ends with the reason `completed`, or
-    /// `None` if the hook does not judge evidence. The check of a `Proven` verdict becomes
-    /// [`Outcome::proof`](crate::Outcome::proof). The first verdict that a hook returns is used. If
-    /// no hook returns a verdict, the default rules of
+    /// Returns the hook's verdict on the evidence from a run that ends with the reason `completed`,
+    /// or `None` if the hook does not judge evidence. The check in a `Proven` verdict becomes
+    /// [`Outcome::proof`](crate::Outcome::proof). If several hooks return a verdict, the first one
+    /// is used. If no hook returns a verdict, the default rules of
     /// [`RequireEvidence`](crate::agent::evidence::RequireEvidence) apply.
     at_once judge_evidence(state) -> Option<EvidenceVerdict> {
         default: None;
@@ -377,9 +381,9 @@ macro_rules! hook_points {
     /// Decides whether the run may end after the model has stopped on its own. This method is not
     /// called after a failed request.
     ///
-    /// All hooks are called. If any hook [blocks](StopDecision::Block) the stop, the model receives
-    /// the texts from all hooks that block it. Otherwise, the first decision that ends the run for
-    /// a reason other than `completed` applies.
+    /// All hooks are called. If any hook returns [`Block`](StopDecision::Block), the run continues,
+    /// and the model receives the texts from all such hooks. Otherwise, the first decision that
+    /// ends the run with a reason other than `completed` applies.
     asked before_stop(state, turn: &'a Turn) -> StopDecision {
         default: StopDecision::Allow;
         together { |combined: StopDecision = StopDecision::Allow, answer| combined.combine(answer), until false }
@@ -399,8 +403,8 @@ macro_rules! hook_points {
         closure: before_stop;
     }
 
-    /// Observes an error: a failed request (even if it is retried), a failed compaction, a failed
-    /// observing hook, or the error that ends the run. Each error is reported once.
+    /// Observes an error: a failed request (even if the request is retried), a failed compaction, a
+    /// failed observing hook, or the error that ends the run. Each error is reported once.
     ///
     /// This method runs within the poll in which the error occurs, so it must be quick. A panic in
     /// this method is ignored.
@@ -411,11 +415,11 @@ macro_rules! hook_points {
         closure: on_failure;
     }
 
-    /// Observes the outcome of the run. This method is called once, after all other methods. If
-    /// this method panics, `on_failure` is called afterwards.
+    /// Observes the run's outcome. This method is called once, after all other methods. If
+    /// `on_finished` panics, `on_failure` is called afterwards.
     ///
     /// This method runs within the poll that yields `finished`, so it must be quick. Since the run
-    /// is over, it does not poll any work that this method starts.
+    /// is over, the run does not poll any work that this method starts.
     at_once on_finished(state, outcome: &Outcome) {
         default: ();
         together { telling |hooks, panic| hooks.on_failure(state, &panic) }

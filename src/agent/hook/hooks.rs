@@ -1,4 +1,4 @@
-//! All hooks of an agent, and the methods that call them together.
+//! An agent's hooks, and methods that call all of these hooks.
 
 use std::time::Duration;
 
@@ -15,13 +15,13 @@ const DEFAULT_HOOK_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Calls an agent's hooks, in order. Cheap to clone.
 ///
-/// `Hooks` has a method for each [`Hook`] method, generated from the list of hook points. Dropping
-/// a future returned by such a method drops the hook's future. If there are no hooks, no future is
-/// boxed and no timer is created.
+/// For each [`Hook`] method, `Hooks` has a corresponding method, which is generated from the list
+/// of hook points. Dropping a future returned by such a method drops the hook's future. If there
+/// are no hooks, no future is boxed and no timer is created.
 #[derive(Clone)]
 pub(in crate::agent) struct Hooks {
     members: Arc<Vec<Arc<dyn Hook>>>,
-    /// The evidence policy. The decisions of other hooks take precedence over those of the policy.
+    /// The evidence policy. Other hooks' decisions take precedence over the policy's decisions.
     evidence_policy: Option<Arc<dyn Hook>>,
     timeout: TimeLimit,
 }
@@ -36,7 +36,7 @@ impl Hooks {
         }
     }
 
-    /// Adds a hook, which is called after the existing hooks.
+    /// Adds a hook, to be called after the existing hooks.
     pub(in crate::agent) fn push(&mut self, hook: Arc<dyn Hook>) {
         Arc::make_mut(&mut self.members).push(hook);
     }
@@ -100,8 +100,8 @@ impl Hooks {
     }
 }
 
-/// Defines a [`Hooks`] method for each hook point, depending on its kind and on how several answers
-/// are combined.
+/// Defines a [`Hooks`] method for each hook point. The method depends on the hook point's kind and
+/// on how several answers are combined.
 macro_rules! impl_hooks {
     ($($(#[$doc:meta])* $kind:ident $name:ident $args:tt $(-> $Answer:ty)? {
         default: $default:expr;

@@ -1,4 +1,4 @@
-//! Calls a single hook, and handles its timeout, its panics and its errors.
+//! Calls a single hook and handles timeouts, panics and errors.
 
 use crate::agent::State;
 use crate::agent::hook::{Hook, HookFuture};
@@ -6,7 +6,8 @@ use crate::agent::timed_call::{self, call_with_timeout};
 use crate::env::TimeLimit;
 use crate::error::{Error, ErrorKind};
 
-/// The subject for error messages where the surrounding text already names the hook.
+/// The placeholder for the hook's name in error messages whose surrounding text already names the
+/// hook.
 pub(super) const HOOK_NAME_IN_ERRORS: &str = "it";
 
 /// Calls a hook method, and waits at most `limit` for its answer. Dropping the returned future
@@ -27,7 +28,7 @@ pub(super) fn catch_hook_panic<T>(f: impl FnOnce() -> T) -> Result<T, Error> {
     timed_call::catch_named_panic(HOOK_NAME_IN_ERRORS, f)
 }
 
-/// Wraps an error so that it names the hook, its agent and the method.
+/// Wraps an error in one that names the hook, the hook's agent and the method.
 pub(super) fn hook_error(hook: &dyn Hook, method: &str, state: &State, error: Error) -> Error {
     let name = catch_hook_panic(|| hook.name().into_owned())
         .unwrap_or_else(|_| "without a name".to_owned());

@@ -1,9 +1,9 @@
 //! Hooks: your own code at fixed points in the agent's loop.
 //!
 //! Every hook point is a method of one trait, [`Hook`], and does nothing by default. Some methods
-//! make decisions, for which the run waits; other methods only observe, and do not delay the run. A
-//! hook with a single method can be a closure: [`before_tool`], [`before_stop`] and the other
-//! functions in this module turn a closure into a hook for
+//! make decisions, and the run waits for these decisions; other methods only observe, and do not
+//! delay the run. A hook that implements a single method can be a closure: [`before_tool`],
+//! [`before_stop`] and the other functions in this module turn a closure into a hook for
 //! [`Agent::with_hook`](crate::Agent::with_hook). The [label](crate::agent::StateFields::label) in
 //! the state distinguishes agents that share a hook.
 

@@ -1,4 +1,4 @@
-//! Runs the future from an observing hook, which is polled with the run.
+//! Runs the future returned by an observing hook. The future is polled together with the run.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -21,7 +21,7 @@ pub(in crate::agent) struct Observer {
     future: ObserverFuture,
 }
 
-/// The future on which an observer waits.
+/// The future that an observer polls.
 pub(super) enum ObserverFuture {
     Unit(TimedCall<'static, Result<(), Error>>),
     Notes(TimedCall<'static, Result<Vec<Item>, Error>>),
@@ -42,7 +42,7 @@ impl From<TimedCall<'static, Result<Vec<Item>, Error>>> for ObserverFuture {
 }
 
 impl Observer {
-    /// Calls an observing method, and returns an observer that waits on the resulting future.
+    /// Calls an observing method, and returns an observer for the resulting future.
     pub(super) fn start<T>(
         hook: &Arc<dyn Hook>,
         method: &'static str,
@@ -63,8 +63,8 @@ impl Observer {
         &self.state
     }
 
-    /// Polls the hook's future, and returns its notes or its error once it completes. A completed
-    /// observer must not be polled again.
+    /// Polls the hook's future. Once the future completes, returns the resulting notes or error. A
+    /// completed observer must not be polled again.
     pub(in crate::agent) fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -81,7 +81,7 @@ impl Observer {
         given.map_err(|error| hook_error(&*self.hook, self.method, &self.state, error))
     }
 
-    /// Drops the hook's future, and returns an error if dropping it panics.
+    /// Drops the hook's future, and returns an error if the drop panics.
     pub(in crate::agent) fn cancel(&mut self) -> Result<(), Error> {
         let dropped = match &mut self.future {
             ObserverFuture::Unit(end) => end.cancel(HOOK_NAME_IN_ERRORS),
@@ -92,13 +92,15 @@ impl Observer {
     }
 }
 
-/// Returns the items from a hook if all of them are user or system items, and an error otherwise.
+/// Returns the hook's items unchanged if all of them are user or system items. Otherwise, returns
+/// an error.
 fn check_notes(items: Vec<Item>) -> Result<Vec<Item>, Error> {
     if !items.iter().all(is_input_item) {
         let what = "it may add only user and system items";
         return Err(Error::new(ErrorKind::Other, what));
     }
-    // `turn` describes the turn of an item, but items from hooks do not belong to a turn.
+    // An item's `turn` field describes the turn that the item belongs to, but items from hooks do
+    // not belong to a turn.
     Ok(items.into_iter().map(|item| Item { turn: None, ..item }).collect())
 }
 

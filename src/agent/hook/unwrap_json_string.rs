@@ -4,8 +4,8 @@ use serde::de::IgnoredAny;
 
 use crate::agent::hook::{Hook, repair_arguments};
 
-/// Creates a hook that repairs arguments if they are a JSON object that was encoded as a JSON
-/// string, once or several times: `"{\"n\":1}"` becomes `{"n":1}`. Some models and gateways encode
+/// Creates a hook that repairs arguments that consist of a JSON object encoded as a JSON string,
+/// once or several times: `"{\"n\":1}"` becomes `{"n":1}`. Some models and gateways encode
 /// arguments twice.
 ///
 /// All other arguments, such as other strings, arrays, and objects with string fields, are left
