@@ -1,4 +1,4 @@
-//! Keeps the history of a run shorter than the model's context window.
+//! Keeps a run's history shorter than the model's context window.
 
 use std::sync::Arc;
 

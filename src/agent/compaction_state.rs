@@ -1,8 +1,8 @@
-//! The state that determines when a history is compacted.
+//! Defines the data that determines when a history is compacted.
 
 use crate::item::History;
 
-/// The state that a run keeps between requests to determine when its history is compacted.
+/// The data that a run keeps between requests to determine when its history is compacted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CompactionState {
     /// The number of tokens above which the history is shortened next, if it differs from the
@@ -12,8 +12,8 @@ pub struct CompactionState {
     /// `estimated_tokens`.
     reported_tokens: u64,
     estimated_tokens: u64,
-    /// The number of completed turns when an item last became a tombstone. The token counts that
-    /// providers reported for these turns include the item.
+    /// The number of turns that were complete when an item last became a tombstone. The token
+    /// counts that providers reported for these turns include the item.
     turns_with_stale_count: usize,
 }
 

@@ -8,8 +8,8 @@ use tokio::time::Instant;
 use crate::agent::Budget;
 use crate::env::{Deadline, DeadlineOutcome, TimeLimit};
 
-/// The deadlines for a run, which are the end of its time limit and the time at which its wrap-up
-/// turn must start.
+/// The deadlines for a run: the end of its time limit, and the time at which its wrap-up turn must
+/// start.
 #[derive(Debug)]
 pub(super) struct RunDeadline {
     has_started: bool,

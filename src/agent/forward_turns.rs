@@ -1,4 +1,4 @@
-//! Forwards the events of turns past the body of a loop.
+//! Forwards the events from turns past a loop body.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -16,7 +16,7 @@ use crate::turn::{PartialTurn, Turn};
 
 type BodyStep = Result<Step<Event, State>, Error>;
 
-/// Returns a stream that yields the steps of a loop body and the events of the turns that the body
+/// Returns a stream that yields a loop body's steps and the events from the turns that the body
 /// forwards.
 ///
 /// The function `body` receives a [`TurnForwarder`]. While a turn is being
@@ -71,19 +71,18 @@ pub fn forward_turns<B: Stream<Item = BodyStep>>(
     ForwardTurns { body, turn: None, slot }
 }
 
-/// Passes turns from a loop body to the [`forward_turns`] stream, which yields the events of the
-/// turns.
+/// Passes turns from a loop body to the [`forward_turns`] stream, which yields the turns' events.
 #[derive(Debug)]
 pub struct TurnForwarder(Slot);
 
 type Slot = Arc<Mutex<SlotState>>;
 
-/// The state that is shared by a body and its wrapper.
+/// The state shared by a body and its wrapper.
 #[derive(Default)]
 enum SlotState {
     #[default]
     Empty,
-    /// A turn from the body, which is waiting for the turn to end.
+    /// A turn from the body. The body is waiting for the turn to end.
     Turn(TurnStream),
     /// The complete turn or its error, from the wrapper.
     Ended(Result<Arc<Turn>, Error>),
@@ -100,8 +99,8 @@ impl std::fmt::Debug for SlotState {
 }
 
 impl TurnForwarder {
-    /// Yields the events of a turn, including `TurnComplete`, from the [`forward_turns`] stream,
-    /// and returns the complete turn.
+    /// Forwards a turn's events, including `TurnComplete`, to the [`forward_turns`] stream, which
+    /// yields the events. Returns the complete turn.
     ///
     /// Other futures in the body, such as a timer, are not polled until the turn has ended. A body
     /// that must receive each event can poll the [`TurnStream`] itself.

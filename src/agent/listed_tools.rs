@@ -1,4 +1,4 @@
-//! Stores the tools of a run, as of the last listing.
+//! Stores the tools that a run's last listing returned.
 
 use std::sync::{Arc, Mutex};
 
@@ -7,7 +7,7 @@ use crate::error::catch_panic;
 use crate::lock::lock_ignoring_poison;
 use crate::tool::{Tool, Toolkit};
 
-/// Stores the tools of a run, as of the last listing. The lock is never held across an await.
+/// Stores the tools that a run's last listing returned. The lock is never held across an await.
 #[derive(Default)]
 pub(super) struct ListedTools(Mutex<ListedState>);
 

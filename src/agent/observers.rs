@@ -1,4 +1,4 @@
-//! Runs the observing hooks of a run, which are polled together with the run and do not delay it.
+//! Runs a run's observing hooks, which are polled together with the run without delaying the run.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};

@@ -1,4 +1,4 @@
-//! Defines the claim of a run to capacity from a pool.
+//! Defines a run's claim to capacity from a pool.
 
 use std::sync::{Mutex, MutexGuard};
 

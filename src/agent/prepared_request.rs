@@ -5,8 +5,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::item::{History, Item};
 use crate::request::{Options, Request, System, ToolSpec};
 
-/// A request after hooks have changed it, stored either as the changed request or as the recorded
-/// changes. A prepared request is serialized as the changes.
+/// A request that hooks may have changed, stored either as the changed request or as the recorded
+/// changes. Serialization writes only the changes.
 #[derive(Clone, Debug)]
 pub(super) enum PreparedRequest {
     Computed { original: Box<Request>, prepared: Box<Request> },

@@ -11,8 +11,7 @@ use crate::turn::Turn;
 /// The maximum length of a cycle that can be detected.
 const MAX_CYCLE_LEN: usize = 4;
 
-/// Counts the consecutive iterations that repeat earlier iterations, with the same calls and the
-/// same results.
+/// Counts consecutive iterations that repeat the calls and results of earlier iterations.
 ///
 /// An iteration is a turn whose calls were answered. Iterations repeat in a cycle of one to four
 /// iterations, where each iteration has the same calls and results as the iteration one cycle
@@ -28,7 +27,7 @@ pub struct RepeatCounter(
     Option<Box<CycleCounts>>,
 );
 
-/// The hashes and counts of the iterations up to the latest iteration.
+/// The hashes and counts for the iterations up to the latest iteration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct CycleCounts {
     /// The hashes of the calls and results of the last iterations, starting with the latest

@@ -1,4 +1,4 @@
-//! The verdicts with which a run is resumed.
+//! Defines the verdicts that are passed when a run is resumed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,10 +6,10 @@ use std::sync::Arc;
 use crate::item::ToolCall;
 use crate::tool::Verdict;
 
-/// Contains the verdicts with which a run is resumed, on the run's own calls and on calls made by
-/// its sub-agents. Cheap to clone.
+/// Contains the verdicts that are passed when a run is resumed: verdicts on the run's own calls and
+/// on its sub-agents' calls. Cheap to clone.
 ///
-/// Each verdict applies only to the exact call that it was given for, including the call's
+/// Each verdict applies only to exactly the call for which it was given, including the call's
 /// arguments.
 #[derive(Clone, Debug, Default)]
 pub struct ResumeVerdicts(Arc<VerdictMap>);
@@ -36,7 +36,7 @@ impl ResumeVerdicts {
         self.0.own_calls.get(call_id)
     }
 
-    /// Returns the verdicts on the calls made by the sub-agent that runs for the call `call_id`.
+    /// Returns the verdicts on calls from the sub-agent that was started by the call `call_id`.
     pub(crate) fn for_sub_agent(&self, call_id: &str) -> Option<&Self> {
         self.0.sub_agents.get(call_id)
     }

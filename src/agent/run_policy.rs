@@ -26,8 +26,8 @@ impl RunPolicy {
         Self { run, state }
     }
 
-    /// Returns the verdict on this call with which the run was resumed. A verdict applies only to
-    /// the exact call that it was given for.
+    /// Returns the verdict on this call that was passed when the run was resumed. A verdict applies
+    /// only to exactly the call for which it was given.
     fn resumed_verdict(&self, call: &ToolCall) -> Option<Verdict> {
         let (judged, verdict) =
             self.state.approvals.resume_verdicts.as_ref()?.get(&call.call_id)?;

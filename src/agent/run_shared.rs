@@ -1,4 +1,4 @@
-//! Defines the data that is shared by the parts of a run.
+//! Defines the data shared by all parts of a run.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use crate::tool::Toolkit;
 use crate::turn::Turn;
 use crate::world::{EffectKind, Effects};
 
-/// Contains the data that is shared by the parts of a run: the agent's settings, the run's handle,
-/// and the run's world. Cheap to clone.
+/// Contains the data shared by all parts of a run: the agent's settings, the run's handle, and the
+/// run's world. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct RunShared {
     pub(super) settings: Arc<AgentSettings>,

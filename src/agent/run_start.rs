@@ -2,7 +2,7 @@
 
 use crate::item::{History, Item};
 
-/// Describes the start of a run, with the run's history and input.
+/// Describes the start of a run, including the run's history and input.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct RunStart<'a> {

@@ -1,4 +1,4 @@
-//! Runs an agent as a tool of another agent.
+//! Runs an agent as another agent's tool.
 
 use std::sync::Arc;
 
@@ -167,8 +167,8 @@ fn nested_label(parent: Option<&RunHandle>, own: &str, tool: &str) -> Arc<str> {
     }
 }
 
-/// Records the changes, and possible changes, made by one of the sub-agent's calls on the parent's
-/// call.
+/// Records, for the parent's call, the changes and possible changes that one of the sub-agent's
+/// calls made.
 fn forward_side_effects(cx: &ToolContext, result: &ToolResult, harmless: &[String]) {
     let reported = result.report.as_deref().map_or(&[][..], |report| &report.side_effects);
     for effect in reported {

@@ -75,8 +75,8 @@ fn list_texts<'a>(texts: impl Iterator<Item = &'a String>) -> Option<String> {
     list(texts.cloned(), "; ")
 }
 
-/// Joins the first texts, and adds the number of remaining texts. Returns `None` if there are no
-/// texts.
+/// Joins the first strings, and appends the number of remaining strings. Returns `None` if `texts`
+/// is empty.
 fn list(texts: impl Iterator<Item = String>, separator: &str) -> Option<String> {
     let mut texts = texts;
     let clip = |text| truncate_middle(text, MAX_TEXT_BYTES);

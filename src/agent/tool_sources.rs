@@ -1,4 +1,4 @@
-//! Defines the tool sources of an agent.
+//! Defines an agent's tool sources.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::tool::{ListTools, Tool, ToolList, ToolRecord, ToolSource};
 /// The default timeout for a listing.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The tool sources of an agent, in order.
+/// An agent's tool sources, in order.
 #[derive(Clone, Default)]
 pub(super) struct ToolSources {
     sources: Vec<Arc<dyn ToolSource>>,
