@@ -12,8 +12,8 @@ use crate::item::{ProviderData, RawJson};
 /// The name that identifies this API in provider data.
 pub(super) const PROVIDER_NAME: &str = "anthropic";
 
-/// Creates provider data that contains a single field from a block. The field's value is stored as
-/// received.
+/// Creates provider data that contains a single field from a block. The field's value is stored
+/// unchanged.
 pub(super) fn field_data(model: &str, name: &str, value: &impl Serialize) -> ProviderData {
     let fields = std::collections::HashMap::from([(name, value)]);
     let value = RawJson::new(&fields).unwrap_or_else(|_| serde_json::json!({}).into());

@@ -40,7 +40,8 @@ struct MessageWriter {
 /// The kind of content block that is currently open.
 enum OpenBlock {
     Text,
-    /// The thinking text so far, and the thinking block's signature, if the test script sets one.
+    /// The thinking text so far, and the thinking block's signature, if the test script sets a
+    /// signature.
     Thinking(String, Option<String>),
     Call,
 }
@@ -196,8 +197,8 @@ impl TurnWriter for MessageWriter {
     }
 }
 
-/// Returns the usage in the wire format, in which `input_tokens` excludes tokens read from the
-/// cache and tokens written to the cache.
+/// Returns the usage in the wire format, in which `input_tokens` excludes tokens read from or
+/// written to the cache.
 fn usage_fields(usage: Usage) -> Value {
     let cached = usage.cache_read_input_tokens + usage.cache_write_input_tokens;
     json!({
@@ -208,7 +209,8 @@ fn usage_fields(usage: Usage) -> Value {
     })
 }
 
-/// Returns the `type` of an error, <https://docs.anthropic.com/en/api/errors>.
+/// Returns the API's `type` value for an error, as documented at
+/// <https://docs.anthropic.com/en/api/errors>.
 fn error_type(kind: ErrorKind, status: u16) -> &'static str {
     match (kind, status) {
         (_, 404) => "not_found_error",

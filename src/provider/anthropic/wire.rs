@@ -15,8 +15,8 @@ const BETA_HEADER: &str = "anthropic-beta";
 
 /// A model served over the Anthropic Messages API. Cheap to clone.
 ///
-/// The API key is sent in the `x-api-key` header. The base URL does not include `/v1`, as in
-/// Anthropic's SDKs.
+/// The API key is sent in the `x-api-key` header. As in Anthropic's SDKs, the base URL does not
+/// include `/v1`.
 ///
 /// ```
 /// use turnstream::provider::Anthropic;
@@ -129,8 +129,8 @@ impl Anthropic {
         self.update_wire(|wire| wire.prefix_mismatch_behavior = PrefixMismatchBehavior::Unspecified)
     }
 
-    /// Enables the beta feature with this name, which is the name that the feature's documentation
-    /// gives for the `anthropic-beta` header. Call this method once for each beta feature.
+    /// Enables a beta feature. `name` is the value that the feature's documentation specifies for
+    /// the `anthropic-beta` header. Call this method once for each beta feature.
     ///
     /// If `name` is not a valid header value, every turn fails with an
     /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error.
@@ -156,12 +156,12 @@ impl Anthropic {
 
     /// Lets the model search for tools in a [searchable](crate::Toolkit::deferred_specs) toolkit.
     /// The tools in a searchable toolkit are sent with `defer_loading`, together with the server
-    /// tool `tool_search_tool_bm25_20251119`. The model sees only the tools that a search has
-    /// found.
+    /// tool `tool_search_tool_bm25_20251119`. The model sees a tool in a searchable toolkit only
+    /// after a search has found the tool.
     ///
     /// Tool search is off by default, because older models and most compatible servers do not
-    /// support tool search. Anthropic's own API, Vertex AI and Azure accept tool search without a
-    /// beta header. Other hosts may require a beta header, which can be set with
+    /// support it. Anthropic's own API, Vertex AI and Azure accept tool search without a beta
+    /// header. Other hosts may require a beta header, which can be set with
     /// [`with_beta`](Self::with_beta).
     ///
     /// ```

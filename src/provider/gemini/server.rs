@@ -146,7 +146,7 @@ impl ContentWriter {
     }
 }
 
-/// Returns the content that a call's signature covers, which is the call's name and arguments.
+/// Returns the content that a call's signature covers: the call's name and arguments.
 pub(crate) fn signed_call_text(call: &Value) -> String {
     let args = call.get("args").cloned().unwrap_or_else(|| json!({}));
     format!("{}{args}", call["name"].as_str().unwrap_or_default())

@@ -10,8 +10,8 @@ use crate::request::Request;
 
 /// A model served over the Gemini API. Cheap to clone.
 ///
-/// The API key is sent in the `x-goog-api-key` header. The base URL does not include `/v1beta`, as
-/// in Google's SDKs.
+/// The API key is sent in the `x-goog-api-key` header. As in Google's SDKs, the base URL does not
+/// include `/v1beta`.
 ///
 /// The model name is part of the URL. A name that contains a `/`, such as `tunedModels/mine`, is
 /// used unchanged, and any other name is prefixed with `models/`. If the model name is not valid in

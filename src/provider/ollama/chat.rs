@@ -50,8 +50,8 @@ pub enum Think {
 }
 
 impl Chat {
-    /// Sets the size in tokens of the context window with which the model is loaded. If the model
-    /// is already loaded with another size, the server reloads the model.
+    /// Sets the size, in tokens, of the context window with which the model is loaded. If the model is already loaded with another
+    /// size, the server reloads the model.
     ///
     /// By default, the server chooses the size of the context window, often a few thousand tokens.
     /// The server removes the start of a longer prompt without reporting the truncation. With

@@ -3,8 +3,8 @@
 use crate::http::KeyHeader;
 use crate::provider::effort_names::EffortNames;
 
-/// Describes how a server's version of Chat Completions differs from other versions, as plain data
-/// without code.
+/// Describes, as plain data without code, how a server's version of Chat Completions differs from
+/// other versions.
 ///
 /// The constants of this type are presets for known servers. For another server, start from the
 /// closest preset and change the fields that differ:
@@ -21,11 +21,11 @@ use crate::provider::effort_names::EffortNames;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an independent fact about a server")]
 pub struct Dialect {
-    /// The provider name that is stored in provider data, which ensures that data signed by one
+    /// The provider name that is stored in provider data. This name ensures that data signed by one
     /// vendor is not sent to another vendor.
     pub name: &'static str,
-    /// The base URL, including `/v1` or a similar path. This string is empty if the server has no
-    /// standard address.
+    /// The base URL, including `/v1` or a similar path. The base URL is an empty string if the
+    /// server has no standard address.
     pub base_url: &'static str,
     /// The header in which the API key is sent.
     pub key_header: KeyHeader,
@@ -63,13 +63,13 @@ pub struct Dialect {
     pub system_role: SystemRole,
     /// The positions at which system messages are allowed.
     pub system_position: SystemPosition,
-    /// The supported types of content other than text.
+    /// The supported types of non-text content.
     pub media_forms: MediaForms,
     /// The value of `content` in an assistant message that only calls tools.
     pub empty_content: EmptyContent,
-    /// Which earlier reasoning is sent back to the model.
+    /// Specifies which earlier reasoning is sent back to the model.
     pub reasoning_echo: ReasoningEcho,
-    /// The required format of call ids.
+    /// The required format for call ids.
     pub call_id_rule: CallIdRule,
     /// Whether each tool result includes the tool's name.
     pub names_results: bool,
@@ -81,9 +81,9 @@ pub struct Dialect {
     /// empty array.
     pub sends_empty_tools: bool,
 
-    /// Which signals complete a turn.
+    /// Specifies which signals complete a turn.
     pub turn_end: TurnEnd,
-    /// Whether the model writes its reasoning in its text, in `<think>` tags.
+    /// Specifies whether the model's text contains reasoning in `<think>` tags.
     pub think_tags: ThinkTags,
     /// Whether `<tool_call>{"name":…,"arguments":{…}}</tool_call>` in the text is parsed as a tool
     /// call. Models whose server does not parse tool calls write calls in this form.
@@ -152,8 +152,8 @@ pub enum OutputForms {
     Schema,
     /// The server supports `json_object` and `json_schema`.
     ObjectAndSchema,
-    /// The server supports `json_object`, and also `json_schema` with `strict`, which accepts a
-    /// subset of JSON Schema.
+    /// The server supports `json_object`, and also `json_schema` with `strict`. In `strict` mode,
+    /// the server accepts only a subset of JSON Schema.
     ObjectAndStrictSchema,
 }
 
@@ -186,15 +186,15 @@ pub enum SystemPosition {
     /// System messages are allowed anywhere. The volatile zone is sent after all other messages, so
     /// that the cached prefix remains valid as long as possible.
     Anywhere,
-    /// System messages are allowed only at the start, as one message, because chat templates reject
-    /// a second system message ("System message must be at the beginning"). The volatile zone is
-    /// placed at the end of the system message. An instruction in the middle of the history is sent
-    /// with the role `user`.
+    /// Only a single system message at the start is allowed, because chat templates reject a second
+    /// system message ("System message must be at the beginning"). The volatile zone is placed at
+    /// the end of the system message. An instruction in the middle of the history is sent with the
+    /// role `user`.
     Front,
 }
 
-/// The types of content other than text that a server accepts. Each variant also includes all types
-/// that the variants before it accept.
+/// The types of non-text content that a server accepts. Each variant also includes all types that
+/// the preceding variants include.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum MediaForms {
@@ -202,11 +202,11 @@ pub enum MediaForms {
     None,
     /// The server accepts images as base64 data.
     ImageBytes,
-    /// The server accepts images by URL.
+    /// The server accepts images specified by URL.
     ImageUrls,
     /// The server accepts files and audio as base64 data.
     FileBytes,
-    /// The server accepts files by URL.
+    /// The server accepts files specified by URL.
     FileUrls,
 }
 
@@ -238,7 +238,7 @@ pub enum ReasoningEcho {
     ContentInToolLoop,
 }
 
-/// The format of call ids that a server requires.
+/// The format that a server requires for call ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallIdRule {
     /// Call ids consist of at most 40 characters, which can be letters, digits, `_` and `-`.
@@ -248,7 +248,7 @@ pub enum CallIdRule {
     NineAlphanumerics,
 }
 
-/// Which signals complete a turn.
+/// Specifies which signals complete a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TurnEnd {
@@ -264,7 +264,7 @@ pub enum TurnEnd {
     BodyEnd,
 }
 
-/// Specifies whether the model's text contains its reasoning.
+/// Specifies whether the model's text contains the model's reasoning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ThinkTags {
@@ -273,7 +273,7 @@ pub enum ThinkTags {
     /// The text may start with reasoning between `<think>` and `</think>`.
     Tagged,
     /// The text starts with reasoning that ends at `</think>`, with or without an opening
-    /// `<think>`. The text lacks the opening tag if the chat template writes this tag.
+    /// `<think>`. If the chat template writes the opening tag, the text does not contain it.
     OpenedByTemplate,
 }
 

@@ -171,7 +171,7 @@ impl Dialect {
     };
 
     /// The dialect of Ollama, <https://github.com/ollama/ollama/blob/main/docs/openai.md>. Ollama
-    /// supports neither `tool_choice` nor images by URL.
+    /// supports neither `tool_choice` nor images specified by URL.
     pub const OLLAMA: Self = Self {
         name: "ollama",
         base_url: "http://localhost:11434/v1",
@@ -209,8 +209,9 @@ impl Dialect {
     };
 
     /// The dialect of LM Studio,
-    /// <https://lmstudio.ai/docs/developer/openai-compat/chat-completions>. LM Studio rejects other
-    /// output formats with the error "`response_format.type` must be `json_schema` or `text`".
+    /// <https://lmstudio.ai/docs/developer/openai-compat/chat-completions>. LM Studio rejects every
+    /// other type of output format with the error "`response_format.type` must be `json_schema` or
+    /// `text`".
     pub const LM_STUDIO: Self = Self {
         name: "lm_studio",
         base_url: "http://localhost:1234/v1",

@@ -18,7 +18,7 @@ use crate::provider::server::{
 use crate::turn::ReasoningKind;
 use crate::usage::Usage;
 
-/// The value of the `format` field of reasoning details.
+/// The value of the `format` field in reasoning details.
 const REASONING_DETAIL_FORMAT: &str = "anthropic-claude-v1";
 
 pub(crate) const SERVER_WIRE: ServerWire = ServerWire {

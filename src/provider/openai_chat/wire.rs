@@ -13,9 +13,9 @@ use crate::request::Request;
 /// A model served over the Chat Completions API by OpenAI or by a compatible server. Cheap to
 /// clone.
 ///
-/// The base URL includes `/v1`, as in OpenAI's SDKs. At any address other than OpenAI's, the output
-/// limit is sent as `max_tokens`, which compatible servers expect. Compatible servers also receive
-/// all instructions in one message at the start of the request.
+/// As in OpenAI's SDKs, the base URL includes `/v1`. With any base URL other than OpenAI's, the
+/// output limit is sent as `max_tokens`, which compatible servers expect. Compatible servers also
+/// receive all instructions in one message at the start of the request.
 /// [`with_dialect`](Self::with_dialect) overrides these defaults.
 ///
 /// ```
@@ -95,7 +95,7 @@ impl OpenAiChat {
         self.update_wire(|wire| wire.dialect = Some(Arc::new(dialect)))
     }
 
-    /// Returns the dialect in which requests are encoded.
+    /// Returns the dialect that is used to encode requests.
     pub fn dialect(&self) -> Dialect {
         self.wire().dialect(self.is_vendor_endpoint())
     }

@@ -122,8 +122,8 @@ impl PassthroughItem {
     }
 }
 
-/// The fields that decide whether a reasoning item is sent. The server does not store items, so a
-/// reasoning item is useful only together with the item's encrypted content, or with the plain
+/// The fields that determine whether a reasoning item is sent. The server does not store items, so
+/// a reasoning item is useful only together with the item's encrypted content, or with the plain
 /// reasoning text that some servers return.
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]

@@ -9,8 +9,8 @@ use crate::request::Request;
 
 /// A model served over the Responses API by OpenAI or by a compatible server. Cheap to clone.
 ///
-/// Nothing is stored on the server, so each request contains the complete input. The base URL
-/// includes `/v1`, as in OpenAI's SDKs.
+/// Nothing is stored on the server, so each request contains the complete input. As in OpenAI's
+/// SDKs, the base URL includes `/v1`.
 ///
 /// ```
 /// use turnstream::provider::OpenAiResponses;
@@ -59,10 +59,11 @@ impl Wire for Responses {
 impl OpenAiResponses {
     /// Lets the model search for tools in a [searchable](crate::Toolkit::deferred_specs) toolkit.
     /// The tools in a searchable toolkit are sent with `defer_loading`, together with the tool
-    /// `tool_search`. The model sees only the tools that a search has found.
+    /// `tool_search`. The model sees a tool in a searchable toolkit only after a search has found
+    /// the tool.
     ///
     /// Tool search is off by default, because older models and most compatible servers do not
-    /// support tool search. OpenAI supports tool search in GPT-5.4 and later models.
+    /// support it. OpenAI supports tool search in GPT-5.4 and later models.
     ///
     /// ```
     /// use turnstream::Provider;

@@ -19,12 +19,12 @@ pub(super) enum Block {
         citations: Vec<RawJson>,
     },
     Thinking {
-        /// The text from the start event, which is overridden by deltas.
+        /// The text from the start event. Any deltas override this text.
         initial_text: String,
         signature: String,
     },
     ToolUse {
-        /// The input from the start event, which is overridden by deltas.
+        /// The input from the start event. Any deltas override this input.
         input: Option<String>,
         has_deltas: bool,
     },
@@ -104,9 +104,9 @@ impl Block {
         Ok(Some(begun))
     }
 
-    /// Applies a delta to the block. A delta of a kind that does not fit the block is ignored,
-    /// because new kinds may appear (the API documentation says "handle unknown event types
-    /// gracefully").
+    /// Applies a delta to the block. Ignores a delta whose kind does not fit the block. Such a
+    /// delta is not an error, because new kinds may appear (the API documentation says "handle
+    /// unknown event types gracefully").
     pub(super) fn push_delta(
         &mut self,
         key: u32,
@@ -139,8 +139,8 @@ impl Block {
         }
     }
 
-    /// Returns the kind and the text of an applied delta. Returns `None` if the delta has any
-    /// effect other than adding text.
+    /// Returns the kind and the text of a delta that has been applied, or `None` if the delta does
+    /// anything other than add text.
     pub(super) fn repeatable_text<'a>(&self, delta: &'a Delta<'_>) -> Option<(DeltaKind, &'a str)> {
         match (delta.r#type.or_empty(), self) {
             ("text_delta", Self::Text { .. }) => Some((DeltaKind::Text, delta.text.get()?)),
@@ -154,7 +154,8 @@ impl Block {
         }
     }
 
-    /// Applies a delta to a compaction block. Such a delta has fields that other deltas lack.
+    /// Applies a delta to a compaction block. Such a delta contains fields that other deltas do not
+    /// contain.
     pub(super) fn push_compaction_delta(&mut self, delta: OrderedFields) {
         if let Self::Opaque(opaque) = self {
             opaque.push_compaction_delta(delta);
@@ -166,7 +167,7 @@ impl Block {
         matches!(self, Self::ToolUse { .. } | Self::Opaque(_))
     }
 
-    /// Returns whether this block is a tool call for the caller to run.
+    /// Returns whether this block is a tool call that the caller must run.
     pub(super) fn is_call(&self) -> bool {
         matches!(self, Self::ToolUse { .. })
     }

@@ -1,5 +1,5 @@
-//! The parts of the API's events that the decoder reads. Every field of an event is optional, and
-//! malformed values are treated as absent.
+//! The fields that the decoder reads from the API's events. Every field is optional, and malformed
+//! values are treated as absent.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -52,7 +52,8 @@ pub(super) struct RawDelta<'a> {
     pub(super) delta: Option<&'a RawValue>,
 }
 
-/// The start of a content block. The raw JSON of a block of an unknown type is stored separately.
+/// The start of a content block. If the block's type is unknown, the block's raw JSON is stored
+/// separately.
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Block<'a> {
@@ -92,10 +93,10 @@ struct OutputTokensDetails {
     thinking_tokens: LenientNumber,
 }
 
-/// Token counts as reported by the API, in which the three kinds of input tokens do not overlap.
+/// The token counts that the API reports. The three counts of input tokens do not overlap.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct TokenCounts {
-    /// The total usage of all messages before the current message.
+    /// The total usage for all messages before the current message.
     previous_messages: Usage,
     input: u64,
     output: u64,

@@ -44,10 +44,10 @@ struct UsageMeta<'a> {
 /// Message metadata that is not part of a content block.
 ///
 /// The metadata consists of the container in which code ran, the matched stop sequence, the details
-/// of a refusal, and the changes that Anthropic made to the request. The metadata also includes the
-/// usage information for which [`Usage`](crate::Usage) has no field: the use of server tools, and
-/// the iterations if any iteration has a type other than `message`. A later value for a field
-/// replaces an earlier value.
+/// of a refusal, and the changes that Anthropic made to the request. The metadata also includes
+/// usage information that [`Usage`](crate::Usage) does not contain: the usage counts for server
+/// tools and, if any iteration has a type other than `message`, the iterations. A later value for a
+/// field replaces the earlier value.
 #[derive(Debug, Default)]
 pub(super) struct MessageMeta {
     container: Option<RawJson>,
@@ -64,8 +64,8 @@ struct ExtraUsage {
 }
 
 impl MessageMeta {
-    /// Reads the metadata from an event's data. Data that contains no event with metadata is
-    /// ignored.
+    /// Reads the metadata from an event's `data`. Ignores `data` unless it contains an event with
+    /// metadata.
     pub(super) fn read_event(&mut self, data: &str) {
         let mut room = String::new();
         let Ok(event) = lenient::read_lenient::<MetaEvent<'_>>(data, &mut room) else { return };
@@ -83,8 +83,8 @@ impl MessageMeta {
         }
     }
 
-    /// Takes all metadata as a single JSON object with the type `message`, which no block uses.
-    /// Returns `None` if the message has no metadata.
+    /// Takes and returns all metadata as a single JSON object with the type `message`, which no
+    /// content block has. Returns `None` if the message has no metadata.
     pub(super) fn take_json(&mut self) -> Option<RawJson> {
         let meta = std::mem::take(self);
         let usage = ObjectWriter::default()

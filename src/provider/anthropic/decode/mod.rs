@@ -40,9 +40,9 @@ const MAX_OPEN_BLOCKS: usize = 256;
 /// - the details of a refusal
 /// - the changes that Anthropic made to the request before the model saw the request, which
 ///   [`input_transformations`](super::input_transformations) returns
-/// - the use of server tools
-/// - the usage's `iterations`, if any iteration belongs to a compaction or to a model other than
-///   the requested model
+/// - the usage counts for server tools
+/// - the `iterations` in the usage information, if any iteration belongs to a compaction or to a
+///   model other than the requested model
 ///
 /// A turn without metadata has no metadata item. [`Usage`](crate::Usage) contains the counts that
 /// Anthropic reports at the top level. The top-level counts do not include tokens from iterations
@@ -53,7 +53,7 @@ const MAX_OPEN_BLOCKS: usize = 256;
 /// ```
 #[derive(Debug, Default)]
 pub struct Decoder {
-    /// The requested model, to which the provider data of the turn's items is bound.
+    /// The requested model. The items' provider data is sent back only to this model.
     model: String,
     message_id: Option<String>,
     token_counts: TokenCounts,
@@ -179,8 +179,8 @@ impl Decoder {
         Ok(())
     }
 
-    /// Returns the text of an applied delta. Returns `None` if the same event with a different text
-    /// would do more than add that text.
+    /// Returns the text of a delta that has been applied. Returns `None` if an otherwise identical
+    /// event with different text would do more than add that text.
     fn repeatable_text<'a>(
         &self,
         index: u64,
@@ -210,8 +210,8 @@ impl Decoder {
         }
     }
 
-    /// Ends all blocks that have received no end event. Calls and provider-specific blocks without
-    /// an end event are incomplete and are dropped.
+    /// Ends all blocks for which no end event has arrived. Calls and provider-specific blocks
+    /// without an end event are incomplete and are dropped.
     fn end_open_blocks(&mut self, turn: &mut TurnBuilder) {
         for (index, block) in std::mem::take(&mut self.open_blocks) {
             if block.may_stay_open() {
@@ -304,9 +304,9 @@ impl Decode for Decoder {
         Ok(FrameOutcome::Continue)
     }
 
-    /// Handles an additional message that follows the end of a message, as sent with programmatic
-    /// tool calling. The additional message belongs to the same turn, and the turn ends with the
-    /// last message.
+    /// Handles an additional message that arrives after the end of a message. The API sends
+    /// additional messages with programmatic tool calling. The additional message belongs to the
+    /// same turn, and the turn ends with the last message.
     fn after_done(
         &mut self,
         frame: Frame<'_>,

@@ -6,9 +6,9 @@ use crate::item::{RawJson, nesting_depth};
 use crate::provider::lenient::{LenientStr, repair_json};
 use crate::provider::ordered_fields::OrderedFields;
 
-/// The maximum nesting depth of a value that is stored as JSON. A value that is nested more deeply
-/// is stored as a string that contains its JSON text. JSON parsers stop at 128 levels, and a
-/// recorded run adds some levels around the value.
+/// The maximum nesting depth of a value that is stored as JSON. A more deeply nested value is
+/// stored as a string that contains the value's JSON text. The maximum is well below the 128 levels
+/// at which JSON parsers stop, because a recorded run adds some levels around the value.
 const MAX_DEPTH: usize = 64;
 
 /// A block that only the provider interprets, such as a server tool's call or result, a compaction,
@@ -83,8 +83,8 @@ impl OpaqueBlock {
 }
 
 /// Converts a value to a form that can be sent back. Unpaired surrogates are replaced, and a value
-/// that is nested too deeply to be parsed again is converted to a string that contains its JSON
-/// text.
+/// that is nested too deeply to be parsed again is converted to a string that contains the value's
+/// JSON text.
 pub(super) fn sendable_json(text: &str) -> RawJson {
     let read = || {
         // `repair_json` expects an object.

@@ -19,7 +19,7 @@ pub(super) struct Message<'a> {
     pub(super) content: Vec<Block<'a>>,
 }
 
-/// A content block of a message.
+/// A content block in a message.
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(super) enum Block<'a> {
@@ -89,8 +89,8 @@ impl Block<'_> {
         }
     }
 
-    /// Returns the names of the tools found by a tool search, if this block contains the search's
-    /// result.
+    /// If this block contains a tool search's result, returns the names of the tools that the
+    /// search found.
     pub(super) fn found_tool_names(&self) -> Vec<String> {
         match self {
             // This cheap check ensures that only a few blocks have to be parsed.
@@ -168,7 +168,7 @@ impl Serialize for RawJson<'_> {
     }
 }
 
-/// Encodes reasoning as a block. Returns `None` for reasoning without a signature and without its
+/// Encodes reasoning as a block. Returns `None` if the reasoning has neither a signature nor an
 /// original redacted block.
 pub(super) fn reasoning_block<'a>(text: &'a str, data: &ProviderData) -> Option<Block<'a>> {
     if let Some(signature) = OrderedFields::provider_data_field(data, "signature") {

@@ -10,7 +10,7 @@ use crate::provider::portable_values::USER_TEXT_PLACEHOLDER;
 /// The encoder state after the already encoded messages, the last of which is an assistant message.
 #[derive(Clone, Default)]
 pub(super) struct EncodedPrefix {
-    /// The newest container in which this model ran code.
+    /// The container in which this model most recently ran code.
     pub(super) container: Option<String>,
     /// The names of all called tools, without duplicates.
     called_tool_names: Vec<String>,
@@ -39,13 +39,14 @@ impl EncodedPrefix {
     }
 }
 
-/// The messages of a context that are not in the cached prefix.
+/// A context's messages after the cached prefix.
 pub(super) struct NewMessages<'a> {
     /// The encoder state after the messages in the cached prefix.
     cached_prefix: EncodedPrefix,
     messages: Vec<Message<'a>>,
-    /// The end of the messages that can no longer change. The tuple contains the item index at this
-    /// end, the number of messages before this end, and the newest container before this end.
+    /// The boundary after the messages that can no longer change. The tuple contains the item index
+    /// at the boundary, the number of messages before the boundary, and the newest container before
+    /// the boundary.
     closed_elements: Option<(usize, usize, Option<String>)>,
     /// The encoder state after the cached prefix and the new messages together.
     full_prefix: EncodedPrefix,

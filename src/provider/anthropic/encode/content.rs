@@ -16,7 +16,7 @@ const IMAGE_TYPES: &[&str] = &["image/jpeg", "image/png", "image/gif", "image/we
 
 const PDF_TYPE: &str = "application/pdf";
 
-/// The media types of text formats that do not start with `text/`.
+/// Media types that denote text formats but do not start with `text/`.
 const TEXT_TYPES: &[&str] = &[
     "application/json",
     "application/xml",
@@ -26,8 +26,8 @@ const TEXT_TYPES: &[&str] = &[
     "application/javascript",
 ];
 
-/// Returns a text block, or `None` for blank text, because "text content blocks must contain
-/// non-whitespace text".
+/// Returns a text block, or `None` for blank text. The API reports that "text content blocks must
+/// contain non-whitespace text".
 pub(super) fn text_block(text: &str) -> Option<Block<'_>> {
     let is_there = !text.trim().is_empty();
     is_there.then_some(Block::Text { text, citations: None, cache_control: None })
@@ -56,7 +56,7 @@ fn content_block(part: &Part) -> Result<Option<Block<'_>>, Error> {
     }
 }
 
-/// Returns the media type in lower case, without its parameters.
+/// Returns the media type in lowercase and without parameters.
 fn bare_media_type(media: &Media) -> String {
     let kind = media.media_type.split(';').next().unwrap_or_default();
     match kind.trim().to_ascii_lowercase().as_str() {
@@ -109,7 +109,7 @@ fn unsupported_media(kind: &str) -> Error {
     Error::new(ErrorKind::Unsupported, message).with_parameter("content")
 }
 
-/// Decodes base64 in the standard alphabet, with or without padding. White space is ignored.
+/// Decodes base64 that uses the standard alphabet, with or without padding. Ignores white space.
 fn decode_base64(base64: &str) -> Option<Vec<u8>> {
     const LENIENT: GeneralPurposeConfig = GeneralPurposeConfig::new()
         .with_decode_padding_mode(DecodePaddingMode::Indifferent)

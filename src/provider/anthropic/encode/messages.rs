@@ -17,7 +17,7 @@ use crate::provider::lenient::{Lenient, LenientStr};
 use crate::provider::ordered_fields::OrderedFields;
 use crate::provider::portable_values::{EMPTY_ERROR_TEXT, MAX_LONG_ID_BYTES, wire_id};
 
-/// Collects the messages written so far, with alternating roles.
+/// Accumulates the encoded messages, whose roles alternate.
 #[derive(Default)]
 pub(super) struct Messages<'a> {
     /// The encoder state after the messages in the cached prefix.
@@ -25,11 +25,11 @@ pub(super) struct Messages<'a> {
     written: Vec<Message<'a>>,
     /// The history index at which the item being added starts.
     item_index: usize,
-    /// The start of the newest user message before which no message can change anymore. The tuple
-    /// contains the item index at which that user message starts, the number of messages before
-    /// that user message, and the newest container before that user message.
+    /// The boundary between messages that can no longer change and messages that still can. The
+    /// boundary is the start of a user message. The tuple contains the item index at the boundary,
+    /// the number of messages before the boundary, and the newest container before the boundary.
     closed_elements: Option<(usize, usize, Option<String>)>,
-    /// The calls of the assistant message being written. Text that follows a call is moved before
+    /// The calls in the assistant message being written. Text that follows a call is moved before
     /// the call, because the API has been reported to reject text after a call.
     calls: Vec<Block<'a>>,
     /// Thinking blocks that no other block in their turn has followed yet. Pending thinking blocks
@@ -40,7 +40,7 @@ pub(super) struct Messages<'a> {
     pending_server_tool_uses: Vec<ServerToolUsePosition>,
     /// Whether the request offers server tools.
     offers_server_tools: bool,
-    /// The newest container in which this model ran code.
+    /// The container in which this model most recently ran code.
     container: Option<String>,
 }
 
@@ -64,7 +64,7 @@ impl<'a> Messages<'a> {
         }
     }
 
-    /// Adds an item to the messages. `at` is the history index after the item.
+    /// Adds an item to the messages. `at` is the history index immediately after the item.
     pub(super) fn push(&mut self, item: &'a Item, at: usize, model: &str) -> Result<(), Error> {
         let data = handoff(item, PROVIDER_NAME, model).data();
         match &item.kind {
@@ -170,8 +170,8 @@ impl<'a> Messages<'a> {
     }
 
     /// Adds a provider-specific item, which is either a content block or message metadata. Message
-    /// metadata is not sent as a block. A server tool call with a truncated input and a result
-    /// without its call are omitted, because the API rejects both.
+    /// metadata is not sent as a block. A server tool call with truncated input is omitted, and so
+    /// is a result without a call, because the API rejects both.
     fn push_provider_item(&mut self, data: &ProviderData) {
         let Some(raw) = verbatim_block(data) else { return };
         let own: ProviderItem<'_> = serde_json::from_str(raw.get()).unwrap_or_default();
@@ -202,7 +202,7 @@ impl<'a> Messages<'a> {
         }
     }
 
-    /// Adds content to a user message, and ends the turn before the user message.
+    /// Ends the current turn, if any, and adds content to the user message that follows.
     fn push_user_blocks(&mut self, content: Vec<Block<'a>>) {
         if !content.is_empty() {
             self.flush_calls();
@@ -269,7 +269,7 @@ impl<'a> Messages<'a> {
     }
 }
 
-/// Returns whether this item starts a new user message if it follows an assistant message.
+/// Returns whether this item, when placed after an assistant message, starts a new user message.
 pub(super) fn starts_user_message(item: &Item) -> bool {
     match &item.kind {
         ItemKind::ToolResult(_) => true,

@@ -52,14 +52,16 @@ use crate::request::{Request, ToolSpec};
 ///
 /// [Deferred](ToolSpec::deferred) tools are sent with `defer_loading`, after the server tool
 /// `tool_search_tool_bm25`, which searches the deferred tools. Search results are sent back exactly
-/// as received. The API requires a definition of each tool that a search result names. A tool that
-/// a search result names and the request no longer offers is therefore declared as a deferred tool.
+/// as received. The API requires a definition of each tool that a search result names. If a search
+/// result names a tool that the request no longer offers, that tool is therefore declared as a
+/// deferred tool.
 ///
 /// # Cache marks
 ///
-/// A request has at most three cache marks, one fewer than the API allows. The marks are placed on
-/// the last tool that is not deferred, on the stable zone, and on the last block in the last user
-/// message. With [`Cache::Off`](crate::request::Cache::Off), a request has no cache marks.
+/// A request contains at most three cache marks, one fewer than the API allows. The marks are
+/// placed on the last tool that is not deferred, on the stable zone, and on the last block in the
+/// last user message. With [`Cache::Off`](crate::request::Cache::Off), a request contains no cache
+/// marks.
 ///
 /// # Options
 ///
@@ -94,7 +96,7 @@ pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
         .map(|(body, _)| body)
 }
 
-/// How Anthropic treats thinking blocks whose preceding context has changed.
+/// Specifies how Anthropic treats thinking blocks whose preceding context has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PrefixMismatchBehavior {
     /// The setting is not sent, and Anthropic rejects the request.
@@ -217,7 +219,7 @@ impl Tool<'_> {
         cache_control: None,
     };
 
-    /// Creates a definition for a tool of which only the name is known.
+    /// Creates a definition for a tool when only the tool's name is known.
     fn unavailable(name: String) -> Self {
         static ANY_OBJECT_SCHEMA: LazyLock<RawJson> =
             LazyLock::new(|| json!({ "type": "object" }).into());

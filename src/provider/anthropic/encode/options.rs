@@ -9,7 +9,7 @@ use crate::provider::effort_names::EffortNames;
 use crate::provider::schema::to_anthropic_output_schema;
 use crate::request::{Effort, Options, Output, Reasoning, ToolChoice};
 
-/// The value of `max_tokens` for requests without a limit, because the API requires a value.
+/// The value of `max_tokens` for requests that set no limit. The API requires a value.
 const DEFAULT_MAX_TOKENS: u32 = 8192;
 
 /// The minimum thinking budget in tokens. The budget "must be ≥ 1024 and less than `max_tokens`".
@@ -28,7 +28,7 @@ pub(super) fn offers_server_tools(extra: &Map<String, Value>) -> bool {
     tools.is_some_and(|tools| tools.iter().any(is_native)) || extra.contains_key("mcp_servers")
 }
 
-/// The fields of a request body that depend on more than one option.
+/// The request body's fields that depend on more than one option.
 pub(super) struct Settings {
     max_tokens: u32,
     tool_choice: ObjectWriter,
@@ -55,8 +55,8 @@ enum Thinking {
     },
 }
 
-/// The setting for "What happens when a thinking block this request sends back fails the
-/// conversation check",
+/// Specifies "What happens when a thinking block this request sends back fails the conversation
+/// check",
 /// <https://platform.claude.com/docs/en/build-with-claude/preserved-thinking/fix-bound-to-a-different-conversation>.
 #[derive(Serialize)]
 struct BlockBinding {
@@ -130,7 +130,7 @@ impl Settings {
             .set_some("metadata", options.user.as_ref().map(|user| json!({ "user_id": user })))
     }
 
-    /// Asks the API to hide thinking blocks whose preceding context has changed from the model.
+    /// Asks the API not to show the model any thinking block whose preceding context has changed.
     /// Returns `false` if the request cannot include this setting.
     pub(super) fn set_drop_block(&mut self, options: &Options, model: &str) -> bool {
         if options.extra.contains_key("thinking") {

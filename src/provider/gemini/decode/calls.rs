@@ -30,7 +30,7 @@ impl Calls {
     }
 
     /// Returns an error if any call is open. This check is made when a malformed value arrives,
-    /// which may have been a piece of an open call.
+    /// because the value may have been a piece of an open call.
     pub(super) fn check_no_open_call(&self) -> Result<(), Error> {
         match self.0.iter().any(|call| !call.is_ended) {
             true => Err(protocol_error("a piece of a tool call is malformed")),

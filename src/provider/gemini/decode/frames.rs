@@ -1,5 +1,5 @@
-//! The parts of the API's chunks that the decoder reads. Every field of a chunk is optional, and
-//! malformed values are treated as absent.
+//! The fields that the decoder reads from the API's chunks. Every field is optional, and malformed
+//! values are treated as absent.
 
 use std::borrow::Cow;
 
@@ -80,7 +80,7 @@ pub(super) struct WireUsage {
 }
 
 impl WireUsage {
-    /// Sets the count with this field name. Unknown field names are ignored.
+    /// Sets the count for the field with this name. Ignores unknown field names.
     pub(super) fn set(&mut self, name: &str, count: u64) {
         let field = match name {
             "promptTokenCount" => &mut self.prompt_token_count,
@@ -136,13 +136,13 @@ impl<'a> Candidate<'a> {
         }
     }
 
-    /// Returns the finish reason, unless the finish reason has the API's value for "unspecified".
+    /// Returns the finish reason, unless it is the API's value for "unspecified".
     pub(super) fn specified_finish_reason(&self) -> Option<&str> {
         let is_specified = |word: &&str| !matches!(*word, "" | "FINISH_REASON_UNSPECIFIED");
         self.finish_reason.get().filter(is_specified)
     }
 
-    /// Returns the metadata about the sources of the answer, by field name.
+    /// Returns the metadata about the answer's sources, as pairs of a field name and a value.
     pub(super) fn source_metadata(&self) -> impl Iterator<Item = (&'static str, &'a RawValue)> {
         [
             ("groundingMetadata", self.grounding_metadata),
@@ -162,7 +162,7 @@ impl Part<'_> {
     }
 }
 
-/// Token counts as reported by the API.
+/// The token counts that the API reports.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct TokenCounts {
     prompt: u64,

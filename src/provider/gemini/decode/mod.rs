@@ -33,7 +33,7 @@ const MAX_FINISH_MESSAGE_CHARS: usize = 500;
 /// code. If more content follows, the turn stays open until the next `finishReason`.
 #[derive(Debug, Default)]
 pub struct Decoder {
-    /// The requested model, to which the provider data of the turn's items is bound.
+    /// The requested model. The items' provider data is sent back only to this model.
     model: String,
     calls: Calls,
     token_counts: TokenCounts,
@@ -42,13 +42,13 @@ pub struct Decoder {
     /// The text item that the next part without a signature continues.
     open_text: Option<OpenText>,
     last_text: Option<LastText>,
-    /// Metadata about the answer's sources, by the API's field names.
+    /// Metadata about the answer's sources, keyed by the API's field names.
     sources: Map<String, Value>,
     is_finished: bool,
     template: FrameTemplate<RepeatedPart>,
 }
 
-/// A chunk with a single part, which is repeated with different text and different usage.
+/// A chunk with a single part. The next chunks may differ from this chunk only in text and usage.
 #[derive(Clone, Copy, Debug)]
 struct RepeatedPart {
     is_thought: bool,
@@ -74,8 +74,8 @@ impl Decoder {
         Self { model: model.to_owned(), ..Self::default() }
     }
 
-    /// Applies a chunk and returns the chunk's text. Returns `None` if the same chunk with
-    /// different text and usage would do more than apply that text and usage.
+    /// Applies a chunk and returns the chunk's text. Returns `None` if an otherwise identical chunk
+    /// with different text and usage would do more than apply that text and usage.
     fn on_chunk<'a>(
         &mut self,
         chunk: &Chunk<'a>,
@@ -109,8 +109,8 @@ impl Decoder {
         turn.set_usage(self.token_counts.to_usage());
     }
 
-    /// Applies the text and the usage from a chunk that differs only in text and usage from the
-    /// last parsed chunk.
+    /// Applies the text and the usage from a chunk that differs from the last parsed chunk only in
+    /// text and usage.
     fn push_repeated(&mut self, part: RepeatedPart, text: &str, turn: &mut TurnBuilder) {
         if let Some(mut usage) = part.usage {
             self.template.counts().for_each(|(name, count)| usage.set(name, count));

@@ -1,5 +1,5 @@
-//! Assembles arguments that arrive in pieces, each with a path and a value, as streamed by Vertex
-//! AI:
+//! Assembles arguments from pieces that each contain a path and a value. Vertex AI streams
+//! arguments in this form:
 //! <https://docs.cloud.google.com/vertex-ai/generative-ai/docs/multimodal/function-calling#streaming-fc>.
 
 use std::collections::BTreeSet;
@@ -27,7 +27,7 @@ pub(super) struct PartialArguments {
     unfinished_paths: BTreeSet<String>,
 }
 
-/// A step in a path, which leads to a field or to an element.
+/// A step in a path. Each step leads to a field or to an element.
 #[derive(Debug, PartialEq)]
 enum PathStep {
     Field(String),

@@ -94,8 +94,8 @@ pub(super) fn response_value(result: &ToolResult) -> ResponseValue<'_> {
     }
 }
 
-/// Returns a text part unless the text is blank, because the API reports "Unable to submit request
-/// because it must have a text parameter."
+/// Returns a text part unless the text is blank. For blank text, the API reports "Unable to submit
+/// request because it must have a text parameter."
 pub(super) fn text_part(text: &str) -> impl Iterator<Item = Part<'_>> {
     let part = Part::Text { text, thought: false, thought_signature: None };
     (!text.trim().is_empty()).then_some(part).into_iter()

@@ -1,5 +1,5 @@
-//! Converts items to contents, the API's messages, with alternating roles. A turn's tool results
-//! are placed together, in the order of their calls.
+//! Converts items to contents, which are the API's messages. The roles of the contents alternate. A
+//! turn's tool results are placed together, in the order of their calls.
 
 use std::collections::HashMap;
 
@@ -27,7 +27,7 @@ struct CalledFunction<'a> {
     name: &'a str,
 }
 
-/// Collects the contents written so far. Contents are the API's messages.
+/// Accumulates the encoded contents. Contents are the API's messages.
 pub(super) struct Contents<'a> {
     model: &'a str,
     generation: ModelGeneration,
@@ -36,14 +36,14 @@ pub(super) struct Contents<'a> {
     written: Vec<Content<'a>>,
     /// The history index at which the item being added starts.
     item_index: usize,
-    /// The start of the newest model content before which no content can change anymore. The tuple
-    /// contains the item index at which that model content starts, and the number of contents
-    /// before that model content.
+    /// The boundary between contents that can no longer change and contents that still can. The
+    /// boundary is the start of a model content. The tuple contains the item index at the boundary
+    /// and the number of contents before the boundary.
     closed_elements: Option<(usize, usize)>,
     calls: HashMap<&'a str, CalledFunction<'a>>,
     /// The results of the current turn's calls, each with the position of its call.
     results: Vec<(usize, Part<'a>)>,
-    /// The files from the pending results that the API accepts only after the results.
+    /// Files from the pending results. The API accepts these files only after the results.
     result_media: Vec<Part<'a>>,
 }
 
@@ -64,7 +64,7 @@ impl<'a> Contents<'a> {
         }
     }
 
-    /// Adds an item to the contents. `at` is the history index after the item.
+    /// Adds an item to the contents. `at` is the history index immediately after the item.
     pub(super) fn push(&mut self, item: &'a Item, at: usize) {
         self.push_item(item);
         self.item_index = at;

@@ -58,7 +58,7 @@ pub(super) fn generation_config(
 }
 
 /// Encodes a reasoning option. Models before Gemini 3 do not accept thinking levels, so for these
-/// models, an effort is sent as a thinking budget. The budget is the same as that of Google's
+/// models, an effort is sent as a thinking budget. The budget is the same as in Google's
 /// OpenAI-compatible endpoint for the same level,
 /// <https://ai.google.dev/gemini-api/docs/openai#thinking>.
 fn thinking_config(reasoning: Reasoning, generation: ModelGeneration) -> ObjectWriter {

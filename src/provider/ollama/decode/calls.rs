@@ -14,7 +14,7 @@ use crate::turn::{MAX_ITEMS, TurnBuilder};
 pub(super) struct Calls {
     /// The number of calls so far. A call's item key is the call's position, starting from zero.
     call_count: usize,
-    /// The last call, as long as more arguments may follow for this call.
+    /// The last call, if more arguments may still follow for it.
     open_call: Option<OpenCall>,
 }
 

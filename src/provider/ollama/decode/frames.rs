@@ -1,5 +1,5 @@
-//! The parts of the API's response lines that the decoder reads. Every field of a line is optional,
-//! and malformed values are treated as absent.
+//! The fields that the decoder reads from the API's response lines. Every field is optional, and
+//! malformed values are treated as absent.
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;

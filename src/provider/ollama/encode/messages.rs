@@ -42,14 +42,14 @@ struct Function<'a> {
     arguments: Option<Box<RawValue>>,
 }
 
-/// Collects the messages written so far. Completed messages are not read again.
+/// Accumulates the encoded messages. Completed messages are not read again.
 pub(super) struct Messages<'a> {
     model: &'a str,
     written: Vec<Message<'a>>,
-    /// The end of the messages that can no longer change. The tuple contains the item index and the
-    /// number of messages at this end.
+    /// The boundary after the messages that can no longer change. The tuple contains the item index
+    /// at the boundary and the number of messages before the boundary.
     closed_elements: Option<(usize, usize)>,
-    /// The assistant message of the current turn.
+    /// The assistant message for the current turn.
     open_turn: Option<Message<'a>>,
     /// Whether the previous item was interrupted.
     was_interrupted: bool,

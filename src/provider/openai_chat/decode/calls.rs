@@ -23,9 +23,9 @@ pub(super) struct Calls {
     all: Vec<Call>,
     /// The newest call for each call index.
     newest_by_index: SmallMap<u64, usize>,
-    /// The order of the turn's calls, by index, or by arrival if the calls have no index.
+    /// The turn's calls, ordered by index, or by arrival if the calls have no index.
     call_order: Vec<usize>,
-    /// The number of calls at the start of `call_order` that have started.
+    /// The number of leading calls in `call_order` that have started.
     started_count: usize,
 }
 
@@ -36,7 +36,8 @@ struct Call {
     name: String,
     /// Whether the call was passed to the turn builder. A started call's name does not change.
     is_started: bool,
-    /// Arguments that were received before the call's name, or before the preceding calls started.
+    /// Arguments that were received before the call's name arrived or before the preceding calls
+    /// started.
     buffered_arguments: String,
     /// Whether a piece of the arguments was malformed, so that the complete arguments are unknown.
     is_broken: bool,
@@ -146,9 +147,8 @@ impl Calls {
         at
     }
 
-    /// Starts a call that has arguments, after starting all preceding calls, whose names must be
-    /// complete by then. A call without a name delays all following calls, and so does a missing
-    /// index.
+    /// Starts a call that has arguments. First starts all preceding calls, whose names must already
+    /// be complete. A call without a name delays all following calls, and so does a missing index.
     fn start_calls_up_to(&mut self, at: usize, turn: &mut TurnBuilder) {
         let mut is_reached = false;
         while let Some(next) = self.call_order.get(self.started_count).copied() {
@@ -222,13 +222,13 @@ impl Calls {
         Ok(())
     }
 
-    /// Marks all open calls as broken, after the decoder received a piece that was malformed or may
-    /// belong to any open call.
+    /// Marks all open calls as broken. The decoder calls this method after it has received a piece
+    /// that is malformed or that may belong to any open call.
     pub(super) fn mark_open_calls_broken(&mut self) {
         self.all.iter_mut().filter(|call| !call.is_complete).for_each(|call| call.is_broken = true);
     }
 
-    /// Returns whether it is unclear to which call a piece belongs because several calls with an
+    /// Returns whether a piece cannot be assigned to a single call because several calls with an
     /// index are open.
     fn is_ambiguous(&self, index: Option<u64>, id: &str, name: &str) -> bool {
         let counted = |call: &Call| !call.is_complete && call.index.is_some();

@@ -19,7 +19,8 @@ impl Citations {
         self.annotations.extend(OrderedFields::parse_list(annotations));
     }
 
-    /// Stores the citations from a chunk, which include the citations from all earlier chunks.
+    /// Stores the citations from a chunk. Each chunk's citations include the citations from all
+    /// earlier chunks.
     pub(super) fn set_citations(&mut self, citations: Option<&RawValue>) {
         let held = self.citations.as_deref().map(RawValue::get);
         if let Some(citations) = non_null(citations).filter(|raw| Some(raw.get()) != held) {

@@ -1,5 +1,5 @@
-//! The parts of the API's chunks that the decoder reads. Every field of a chunk is optional, and
-//! malformed values are treated as absent.
+//! The fields that the decoder reads from the API's chunks. Every field is optional, and malformed
+//! values are treated as absent.
 
 use std::borrow::Cow;
 
@@ -84,7 +84,7 @@ pub(super) struct Content<'a> {
     pub(super) other_parts: Option<Box<OtherParts<'a>>>,
 }
 
-/// The parts of a message's content other than text.
+/// A message's content parts that are not text.
 #[derive(Default)]
 pub(super) struct OtherParts<'a> {
     /// The text of all parts with the type `thinking`, as sent by Mistral, or `reasoning`, as sent
@@ -167,7 +167,7 @@ pub(super) struct WireUsage {
     prompt_tokens: LenientNumber,
     completion_tokens: LenientNumber,
     total_tokens: LenientNumber,
-    /// The number of cached input tokens, in a field that only some servers use.
+    /// The number of cached input tokens, from a field that only some servers send.
     cached_tokens: LenientNumber,
     prompt_cache_hit_tokens: LenientNumber,
     cache_read_input_tokens: LenientNumber,

@@ -40,7 +40,7 @@ const LEGACY_CALL_INDEX: u64 = u64::MAX;
 /// provider-specific items of kind [`Other`](crate::item::ItemKind::Other).
 #[derive(Debug)]
 pub struct Decoder {
-    /// The requested model, to which the provider data of the turn's items is bound.
+    /// The requested model. The items' provider data is sent back only to this model.
     model: String,
     /// The dialect's name, which is used as the provider name in provider data.
     provider_name: &'static str,
@@ -180,7 +180,7 @@ impl Decoder {
         }
     }
 
-    /// Applies the text from a chunk that differs only in its text from the last parsed chunk.
+    /// Applies the text from a chunk that differs from the last parsed chunk only in its text.
     fn push_repeated(&mut self, kind: DeltaKind, text: &str, turn: &mut TurnBuilder) {
         match kind {
             DeltaKind::Text => self.push_text(text, turn),
@@ -191,8 +191,8 @@ impl Decoder {
         }
     }
 
-    /// Returns the text of an applied chunk. Returns `None` if the same chunk with a different text
-    /// would do more than add that text.
+    /// Returns the text of a chunk that has been applied. Returns `None` if an otherwise identical
+    /// chunk with different text would do more than add that text.
     fn repeatable_text<'a>(
         &self,
         chunk: &'a Chunk<'_>,

@@ -15,7 +15,7 @@ use crate::small_map::SmallMap;
 #[derive(Debug, Default)]
 pub(super) struct ReasoningData {
     details: Vec<ReasoningPiece>,
-    /// The position in `details` of the newest element for each kind and index.
+    /// For each kind and index, the position of the newest element in `details`.
     newest_detail: SmallMap<(&'static str, String), usize>,
     thinking_blocks: Vec<ReasoningPiece>,
 }

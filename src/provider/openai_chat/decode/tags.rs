@@ -28,7 +28,7 @@ pub(super) struct TagParser {
     state: TagState,
     /// The text whose kind is not known yet.
     held_text: String,
-    /// The number of bytes in the held text that were already searched for tags.
+    /// The number of bytes of `held_text` that have already been searched for tags.
     searched_len: usize,
 }
 

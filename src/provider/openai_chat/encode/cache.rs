@@ -35,14 +35,15 @@ pub(super) struct WriteCursor {
     pub(super) assigned_ids: AssignedIds,
 }
 
-/// The messages of a context that are not in the cached prefix.
+/// A context's messages after the cached prefix.
 pub(super) struct NewMessages<'a> {
     /// The message that contains the instructions before the items, if any.
     pub(super) leading_instructions: Option<Message<'a>>,
     /// The messages for the new items.
     pub(super) messages: Vec<Message<'a>>,
-    /// The end of the messages that can no longer change. The tuple contains the item index, the
-    /// number of messages, and the encoder state at this end.
+    /// The boundary after the messages that can no longer change. The tuple contains the item index
+    /// at the boundary, the number of messages before the boundary, and the encoder state at the
+    /// boundary.
     pub(super) closed_elements: Option<(usize, usize, WriteCursor)>,
     /// Whether the first message contains the cache mark at the end of the stable zone.
     pub(super) is_first_marked: bool,

@@ -28,8 +28,8 @@ impl<'a> CallIdMap<'a> {
         Self { rule, sent_ids: SmallMap::default(), assigned_ids: given }
     }
 
-    /// Returns the id to send for a call. For a call that has the signature of the preceding
-    /// reasoning, returns the combined id that LiteLLM uses.
+    /// Returns the id to send for a call. If the call has a signature for the preceding reasoning,
+    /// returns the combined id that LiteLLM uses.
     pub(super) fn call_id(&mut self, id: &'a str, thought: Option<&str>) -> Cow<'a, str> {
         let plain = match self.rule {
             CallIdRule::Max40Chars => wire_id(id, MAX_SHORT_ID_BYTES),

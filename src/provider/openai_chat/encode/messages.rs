@@ -25,7 +25,7 @@ use crate::provider::portable_values::{
 /// the dialect requires such a message.
 const RESULTS_ACKNOWLEDGEMENT: &str = "I have read the results.";
 
-/// Collects the messages written so far. Completed messages are not read again.
+/// Accumulates the encoded messages. Completed messages are not read again.
 pub(super) struct Messages<'a> {
     dialect: &'a Dialect,
     model: &'a str,
@@ -35,12 +35,13 @@ pub(super) struct Messages<'a> {
     written: Vec<Message<'a>>,
     /// The current state of the encoder, except for the assigned call ids.
     cursor: WriteCursor,
-    /// The end of the messages that can no longer change. The tuple contains the item index, the
-    /// number of messages, and the encoder state at this end.
+    /// The boundary after the messages that can no longer change. The tuple contains the item index
+    /// at the boundary, the number of messages before the boundary, and the encoder state at the
+    /// boundary.
     closed_elements: Option<(usize, usize, WriteCursor)>,
-    /// The assistant message of the current turn.
+    /// The assistant message for the current turn.
     open_turn: Option<Message<'a>>,
-    /// The current turn's reasoning that has not been added to a message yet.
+    /// Reasoning from the current turn that has not been added to a message yet.
     pending_reasoning: Cow<'a, str>,
     /// Whether the previous item was interrupted.
     was_interrupted: bool,

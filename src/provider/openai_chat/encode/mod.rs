@@ -68,8 +68,8 @@ pub fn encode(request: &Request, model: &str, dialect: &Dialect) -> Result<Vec<u
     context.write_body(body, array, &options.extra)
 }
 
-/// Returns the tool definitions to send. Returns `None` if no definitions are sent, because most
-/// servers reject an empty array.
+/// Returns the tool definitions to send, or `None` if the `tools` field is omitted. Most servers
+/// reject an empty array.
 fn tool_declarations<'a>(request: &'a Request, dialect: &Dialect) -> Option<Vec<FunctionTool<'a>>> {
     let choice = &request.options.tool_choice;
     let left_out = *choice == ToolChoice::None && dialect.tool_choice == ToolChoices::None;

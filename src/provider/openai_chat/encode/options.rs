@@ -65,7 +65,7 @@ pub(super) fn set_options(
     Ok(body)
 }
 
-/// Sets the tool definitions and the options for calling them.
+/// Sets the tool definitions and the options for tool calls.
 pub(super) fn set_tools(
     body: ObjectWriter,
     tools: Option<&[impl Serialize]>,

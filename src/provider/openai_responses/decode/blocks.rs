@@ -18,7 +18,7 @@ use crate::provider::openai_responses::passthrough::{self, MessagePart, PROVIDER
 use crate::small_map::SmallMap;
 use crate::turn::{MAX_ITEMS, TurnBuilder};
 
-/// The position of an item as reported by an event. The index takes precedence over the item id,
+/// An item's position, as reported by an event. The index takes precedence over the item id,
 /// because an item's id may change from event to event.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Location<'a> {
@@ -26,17 +26,17 @@ pub(super) struct Location<'a> {
     pub(super) id: &'a str,
 }
 
-/// All output items in a response. An item's position in `slots` is the item key in the turn.
+/// All output items in a response. An item's position in `slots` is the item's key in the turn.
 #[derive(Debug, Default)]
 pub(super) struct OutputItems {
-    /// The requested model, to which the provider data of the turn's items is bound.
+    /// The requested model. The items' provider data is sent back only to this model.
     model: String,
     /// The names of the declared tools.
     pub(super) declared_tools: Vec<String>,
     slots: Vec<Slot>,
     /// The id of the last finished reasoning item.
     last_reasoning_id: Option<String>,
-    /// Whether any streamed content differs from the finished item, in which case the turn must be
+    /// Whether any streamed content differs from the finished item. If so, the turn must be
     /// retracted.
     has_mismatch: bool,
     /// The newest slot for each output index. This map is used only if every slot has an index.
@@ -119,7 +119,7 @@ impl OutputItems {
         }
     }
 
-    /// Handles a piece of a call's arguments, which is `None` if the received value is not a
+    /// Handles a piece of a call's arguments. The piece is `None` if the received value is not a
     /// string. Returns the call's slot, or `None` if it is unclear to which call the piece belongs.
     pub(super) fn on_arguments_delta(
         &mut self,
@@ -152,7 +152,8 @@ impl OutputItems {
         }
     }
 
-    /// Handles a call's complete arguments, which are `None` if the received value is not a string.
+    /// Handles a call's complete arguments. The arguments are `None` if the received value is not a
+    /// string.
     pub(super) fn on_arguments_done(
         &mut self,
         location: Location<'_>,
@@ -309,7 +310,7 @@ impl OutputItems {
         }
     }
 
-    /// Returns whether it is unclear to which call an event belongs because several calls are open.
+    /// Returns whether an event cannot be assigned to a single call because several calls are open.
     fn is_ambiguous(&self, location: Location<'_>) -> bool {
         let is_call = |slot: &Slot| matches!(slot.kind, SlotKind::Call(_));
         let mut open = self.slots.iter().filter(|slot| is_call(slot) && !slot.is_done);
@@ -473,7 +474,7 @@ enum SlotKind {
     Message(TextParts),
     Reasoning(TextParts),
     Call(Box<Call>),
-    /// A provider-specific item of the given type. The item is stored unchanged once the item is
+    /// A provider-specific item of the given type. The item is stored unchanged once it is
     /// finished.
     ProviderItem(String),
 }

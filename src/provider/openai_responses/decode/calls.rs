@@ -22,7 +22,7 @@ pub(super) struct Call {
     pub(super) id: String,
     pub(super) name: String,
     pub(super) arguments: String,
-    /// The arguments from the start event, which are overridden by deltas.
+    /// The arguments from the start event. Any deltas override these arguments.
     initial_arguments: String,
     /// Whether the call has been emitted to the turn.
     pub(super) is_started: bool,
@@ -96,8 +96,8 @@ impl Call {
         }
     }
 
-    /// Handles one of the call's end events, with the complete arguments if the event contains
-    /// them. `final_arguments` is `None` if the arguments are not a string.
+    /// Handles one of the call's end events, which may contain the complete arguments.
+    /// `final_arguments` is `None` if the arguments are not a string.
     ///
     /// If the event contains no arguments, the streamed arguments or the arguments from the start
     /// event are used.
@@ -204,8 +204,8 @@ impl WrappedToolUse<'_> {
     }
 }
 
-/// Returns the calls inside a wrapper call. Returns `None` unless every inner call is a call to a
-/// declared tool and the arguments of every inner call are an object.
+/// Returns the calls inside a wrapper call. Returns `None` unless every inner call names a declared
+/// tool and has a JSON object as its arguments.
 pub(super) fn expand_wrapper<'a>(
     arguments: &'a str,
     declared: &[String],

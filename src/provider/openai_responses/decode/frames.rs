@@ -1,5 +1,5 @@
-//! The parts of the API's events that the decoder reads. Every field of an event is optional, and
-//! malformed values are treated as absent.
+//! The fields that the decoder reads from the API's events. Every field is optional, and malformed
+//! values are treated as absent.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -28,8 +28,8 @@ pub(super) struct Event<'a> {
     pub(super) part: RareObject<MessagePart<'a>>,
     pub(super) response: RareObject<Response<'a>>,
     pub(super) error: Option<&'a RawValue>,
-    /// The choices in a chunk, whose presence identifies the chunk as a Chat Completions chunk.
-    /// Chat Completions chunks have no type.
+    /// The choices in a Chat Completions chunk. The presence of this field identifies such a chunk,
+    /// because Chat Completions chunks have no type.
     pub(super) choices: Option<&'a RawValue>,
 }
 

@@ -23,7 +23,7 @@ use crate::provider::openai_responses::passthrough::{MessagePart, PROVIDER_NAME}
 use crate::sse::Frame;
 use crate::turn::TurnBuilder;
 
-/// The message for retractions that are caused by a finished item that contradicts the deltas.
+/// The message for a retraction that occurs because a finished item contradicts its deltas.
 const MISMATCH_MESSAGE: &str = "the provider corrected what it had streamed";
 
 /// Decodes events from the Responses API. The decoder is pure and does no I/O.
@@ -217,7 +217,7 @@ impl Event<'_> {
         Location { index: self.output_index.0, id: self.item_id.or_empty() }
     }
 
-    /// Returns the given kind of text together with the index of the item's part to which the event
+    /// Returns the given kind of text together with the index of the part to which the event
     /// refers.
     fn part(&self, kind: TextKind) -> (TextKind, u64) {
         let index = if kind == TextKind::Summary { self.summary_index } else { self.content_index };
@@ -240,7 +240,7 @@ impl DeltaKind {
         Some(Self::Text { part: event.part(kind) })
     }
 
-    /// Applies a delta's text, which is `None` if the delta's value is not a string. Returns the
+    /// Applies a delta's text. The text is `None` if the delta's value is not a string. Returns the
     /// slot of the delta's item, or `None` if it is unclear to which item the delta belongs.
     fn push(
         self,
@@ -324,7 +324,7 @@ impl Decode for Decoder {
     }
 }
 
-/// Returns the kind and the complete text of a part from the part's end event.
+/// Returns the kind and the complete text of the part that an end event contains.
 fn text_of_part<'a>(part: &'a MessagePart<'_>) -> Option<(TextKind, &'a str)> {
     match part.r#type.or_empty() {
         "output_text" => Some((TextKind::Text, part.text.or_empty())),

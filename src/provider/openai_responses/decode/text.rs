@@ -1,4 +1,5 @@
-//! An item's text during streaming, which consists of the parts of a message or of reasoning.
+//! An item's text during streaming. The text consists of the parts of a message or of a reasoning
+//! item.
 
 use crate::turn::{ReasoningKind, TurnBuilder};
 
@@ -56,8 +57,8 @@ impl TextParts {
         emit_text(piece, kind, key, turn);
     }
 
-    /// Applies a part's complete text, and emits the text that the deltas did not contain. A
-    /// complete text that is empty is ignored.
+    /// Applies a part's complete text, and emits the text that the deltas did not contain. Ignores
+    /// an empty complete text.
     pub(super) fn push_whole(
         &mut self,
         (kind, index): (TextKind, u64),

@@ -39,7 +39,7 @@ impl<'a> InputItems<'a> {
         Self { prefix: prefix.cloned().unwrap_or_default(), ..Self::default() }
     }
 
-    /// Adds an item to the input. `at` is the history index after the item.
+    /// Adds an item to the input. `at` is the history index immediately after the item.
     pub(super) fn push(&mut self, item: &'a Item, at: usize, model: &str) -> Result<(), Error> {
         self.push_item(item, model)?;
         if self.pending_reasoning.is_empty() {
@@ -160,9 +160,8 @@ impl<'a> InputItems<'a> {
         }))
     }
 
-    /// Returns an item's stored fields, if the preceding reasoning item is the one to which the
-    /// fields are linked. The API rejects an item that is sent with an id but without the linked
-    /// reasoning item.
+    /// Returns an item's stored fields if the fields are linked to the preceding reasoning item.
+    /// The API rejects an item that is sent with an id but without the linked reasoning item.
     fn linked_item(&self, data: &ProviderData) -> Option<PassthroughItem> {
         let kept = PassthroughItem::from_provider_data(data)?;
         let waiting = self.pending_reasoning.last().map(|(thought, _)| thought.id());

@@ -99,7 +99,7 @@ enum Tool<'a> {
         name: &'a str,
         description: &'a str,
         parameters: &'a RawJson,
-        /// Whether the schema is strict. The API's default is true, which would change the schema.
+        /// Whether the schema is strict. The API's default, `true`, would change the schema.
         strict: bool,
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         defer_loading: bool,

@@ -52,8 +52,8 @@ impl OpenItem {
         matches!(self.kind, OutputItemKind::Reasoning(_))
     }
 
-    /// Returns the prefix for the names of the item's text events, to which `.delta` or `.done` is
-    /// added.
+    /// Returns the common prefix of the item's text event names. `.delta` or `.done` is added to
+    /// the prefix.
     pub(super) fn text_event_prefix(&self) -> &'static str {
         match self.kind {
             OutputItemKind::Text => "response.output_text",
