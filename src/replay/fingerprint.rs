@@ -1,4 +1,4 @@
-//! Fingerprints of requests, and the comparison of requests with these fingerprints.
+//! Computes fingerprints of requests, and compares requests with recorded fingerprints.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use crate::fnv::fnv1a_128;
 use crate::item::{Item, RawJson};
 use crate::request::{Output, Request};
 
-/// The names of the parts of a request besides its context.
+/// The names of a request's parts other than its context.
 const REQUEST_PARTS: [&str; 4] = ["model", "system", "tools", "options"];
 
-/// The fingerprints of everything that a request sends to the model, part by part. Entries at the
-/// start of the context that are the same as in the previous request are not included.
+/// The fingerprints of all parts of a request that are sent to the model. Entries at the start of
+/// the context are omitted if they are the same as in the previous request.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct RequestFingerprint {
     model: Fingerprint,
@@ -29,12 +29,12 @@ pub(super) struct RequestFingerprint {
     context: Vec<Fingerprint>,
 }
 
-/// Fingerprints a run's requests, reading only the parts of each request that differ from the
-/// previous request.
+/// Computes the fingerprints of a run's requests. For each request, only the parts that differ from
+/// the previous request are read.
 #[derive(Default)]
 pub(super) struct FingerprintTracker {
     last_request: Option<Request>,
-    /// The fingerprints of the last request's parts, and of the entries of its context.
+    /// The fingerprints of the last request's parts other than its context.
     part_fingerprints: [Fingerprint; 4],
     context_fingerprints: Vec<Fingerprint>,
 }
@@ -54,9 +54,9 @@ struct Fingerprint(u128);
 /// The first difference between a replay and the recorded run.
 ///
 /// If a [`ReplayRun`](super::ReplayRun) differs from the recorded run, the replay ends with an
-/// error whose source is a `ReplayMismatch`. The error's message and its
-/// [`parameter`](crate::Error::parameter) contain only the location of the difference, because the
-/// values may be private.
+/// error whose source is a `ReplayMismatch`. The values that differ may be private, so the error's
+/// message and its [`parameter`](crate::Error::parameter) contain only the location of the
+/// difference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReplayMismatch {
@@ -177,8 +177,8 @@ fn is_same_part(a: &Request, b: &Request, part: usize) -> bool {
 }
 
 /// Returns a part of a request other than the context. The keys in schemas and extra fields are
-/// sorted, because their order does not count as a difference and they are sorted in recordings
-/// from earlier versions.
+/// sorted, because a different key order does not count as a difference. Recordings from earlier
+/// versions also contain sorted keys.
 fn part_json(request: &Request, at: usize) -> RawJson {
     match REQUEST_PARTS[at] {
         "model" => json_or_null(&request.model),

@@ -1,13 +1,13 @@
 //! Records and replays runs.
 //!
 //! A [`Recorder`] records each run of an agent: the run's events, a fingerprint of every request,
-//! and those external inputs that no event contains. A [`Recording`] is a run that was parsed from
-//! recorded lines. [`Recording::replay`] runs the agent's own loop on the recording, without
-//! network access or tools, and checks every event and every request. [`Recording::at_step`]
-//! selects a step from which a new run can continue.
+//! and any external inputs that the events do not contain. A [`Recording`] is a run that was parsed
+//! from recorded lines. [`Recording::replay`] runs the agent's own loop on the recording, without
+//! accessing the network or running tools, and checks every event and every request.
+//! [`Recording::at_step`] selects a step from which a new run can continue.
 //!
-//! Recorder and replay are implemented as [worlds](crate::world). The recorder's world wraps the
-//! live world, and the replay's world answers from the recording.
+//! The recorder and the replay are each implemented as a [world](crate::world). The recorder's
+//! world wraps the live world, and the replay's world takes its answers from the recording.
 
 mod effect_counter;
 mod fingerprint;

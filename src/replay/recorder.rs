@@ -17,19 +17,20 @@ use crate::request::Request;
 /// Records an agent's runs as they happen; see [`Agent::with_recorder`]. [`Recording`] parses the
 /// recorded lines.
 ///
-/// A recording consists of JSON lines: a header, every event, a fingerprint of each request, and
-/// those answers from hooks, the run's owner, budgets and the compactor that no event contains. The
-/// size of a recording grows with the content of the history, not with the number of requests. Each
-/// line contains its run's number, so concurrent runs can share a file. If a run is dropped, its
-/// recording ends when the run is dropped. A sub-agent's events are part of its parent's run.
+/// A recording consists of JSON lines: a header, every event, and a fingerprint of each request.
+/// Answers from hooks, the run's owner, budgets and the compactor are recorded only if no event
+/// contains them. The size of a recording grows with the content of the history, not with the
+/// number of requests. Each line contains the number of its run, so concurrent runs can share a
+/// file. If a run is dropped, its recording ends at that moment. A sub-agent's events are recorded
+/// as part of its parent's run.
 ///
-/// A recording contains all messages, including any secrets in the messages. The providers' API
+/// A recording contains all messages, including any secrets in these messages. The providers' API
 /// keys are not recorded.
 ///
-/// Lines are written with small synchronous appends, during each poll that sends a request or
-/// returns the end of a turn, tool call or run. Between these polls, lines are buffered, up to 16
-/// KiB. A write error never affects a run. After an error, the run continues without being
-/// recorded, and [`failure`](Self::failure) returns the error.
+/// Lines are appended to the output synchronously, in small writes, during each poll that sends a
+/// request or returns the end of a turn, tool call or run. Between these polls, up to 16 KiB of
+/// lines are buffered. A write error never affects a run. After a write error, the run continues
+/// without being recorded, and [`failure`](Self::failure) returns the error.
 ///
 /// Clones of a recorder write to the same output.
 ///
@@ -71,7 +72,7 @@ struct LineSink {
     run_count: u32,
 }
 
-/// A recorded run that has ended, as passed to the callback of [`Recorder::to_callback`].
+/// A recorded run that has ended. [`Recorder::to_callback`] passes a `RecordedRun` to its callback.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RecordedRun {
@@ -98,7 +99,7 @@ impl Recorder {
         Ok(Self::to_writer(file))
     }
 
-    /// Creates a recorder that writes to `out`. The writer is called while the runs are polled, and
+    /// Creates a recorder that writes to `out`. `out` is written to while the runs are polled, and
     /// must not block for long.
     pub fn to_writer(out: impl Write + Send + 'static) -> Self {
         let sink = LineSink { writer: LineWriter::new(out, write_error), run_count: 0 };
@@ -106,8 +107,8 @@ impl Recorder {
     }
 
     /// Creates a recorder that passes each recorded run to `then` when the run is dropped, whether
-    /// or not the run has finished. The callback is meant for tests that replay every run in a
-    /// suite. `then` is called from within the run's `drop`.
+    /// or not the run has finished. `then` is called from within the run's `drop`. This recorder is
+    /// intended for test suites that replay every run.
     ///
     /// ```
     /// use futures::StreamExt;
@@ -162,7 +163,7 @@ impl Recorder {
         }
     }
 
-    /// Returns whether the requests of a run are stored for the callback.
+    /// Returns whether each run's requests are stored for the callback.
     pub(super) fn keeps_requests(&self) -> bool {
         matches!(&*self.0, RecorderOutput::Callback(_))
     }
@@ -179,7 +180,7 @@ impl Recorder {
         }
     }
 
-    /// Returns the first write error, if any. No lines are written after a write error.
+    /// Returns the first write error, if any. After a write error, no more lines are written.
     pub fn failure(&self) -> Option<Error> {
         match &*self.0 {
             RecorderOutput::Writer(sink) => lock_ignoring_poison(sink).writer.failure().cloned(),

@@ -19,8 +19,8 @@ use crate::world::LoopEnd;
 /// A [`Recorder`](super::Recorder) creates recordings. [`replay`](Self::replay) replays a
 /// recording, and [`at_step`](Self::at_step) selects a step from which a new run can continue.
 ///
-/// A *step* is a complete turn or a tool result in the run itself; steps in sub-agents do not
-/// count. Step 0 is the start of the run, after its input.
+/// A *step* is a complete turn or a tool result in the run itself; sub-agents' turns and tool
+/// results do not count as steps. Step 0 is the start of the run, after the run's input.
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
@@ -77,8 +77,8 @@ impl Recording {
     }
 
     /// Parses all runs in a string, in the order in which the runs started. A truncated last line
-    /// is skipped. The run with the truncated line ends before this line, as if the run had been
-    /// dropped.
+    /// is skipped. The run that the truncated line belongs to ends before this line, as if the run
+    /// had been dropped.
     ///
     /// # Errors
     ///
@@ -91,7 +91,7 @@ impl Recording {
         Ok(reader.into_recordings().collect())
     }
 
-    /// Returns the history at the start of the run, without the run's input.
+    /// Returns the history from the start of the run, without the run's input.
     pub fn history(&self) -> &History {
         &self.0.history
     }
@@ -112,7 +112,7 @@ impl Recording {
 pub(super) struct RecordingParser(Vec<ParsedRun>);
 
 impl RecordingParser {
-    /// Adds a line to the run to which the line belongs.
+    /// Adds a line to the run that the line belongs to.
     pub(super) fn push_line(&mut self, line: RecordingLine<'_>) -> Result<(), String> {
         let (run, entry) = match line {
             RecordingLine::Run {
@@ -168,7 +168,7 @@ impl RecordingParser {
         Ok(())
     }
 
-    /// Returns the runs, in the order in which they started.
+    /// Returns the parsed runs, in the order in which they started.
     pub(super) fn into_recordings(self) -> impl Iterator<Item = Recording> {
         self.0.into_iter().map(|mut read| {
             if read.format_version == 1 {

@@ -22,8 +22,8 @@ pub(super) enum RecordingEntry {
         vetoed: bool,
     },
     Request(RequestFingerprint),
-    /// The value of an effect, with its number among the effects of its kind since the last event.
-    /// In version 1, the number is often missing; in that case, the first unused value is used.
+    /// An effect's value, and the effect's number among the effects of the same kind since the last
+    /// event. Version 1 often omits this number; in that case, the first unused value is used.
     Value {
         kind: EffectKind,
         name: String,

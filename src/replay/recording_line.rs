@@ -11,9 +11,9 @@
 //!                                                         interrupt, an error, or `time_up`
 //! ```
 //!
-//! Default values are omitted. The value from a step in a custom body has a `name`. A failed effect
-//! has an `error` instead of a `value`. Readers skip lines with an unknown `type`. Version 1 had
-//! `noted` lines instead of values.
+//! Default values are omitted. The line for a value from a step in a custom body contains a `name`.
+//! The line for a failed effect contains an `error` instead of a `value`. Readers skip lines with
+//! an unknown `type`. Version 1 used `noted` lines instead of `value` lines.
 
 use std::borrow::Cow;
 

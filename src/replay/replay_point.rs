@@ -11,11 +11,11 @@ use crate::request::Request;
 use crate::tool::IntoToolOutput;
 use crate::usage::Usage;
 
-/// A step in a recorded run. You can inspect the step, change a result or the prompt, and continue
-/// with a new run.
+/// A step in a recorded run. You can inspect the step, change a tool result or the prompt, and
+/// continue from the step with a new run.
 ///
 /// [`Recording::at_step`] and [`ReplayRun::replay_point`](super::ReplayRun::replay_point) create
-/// replay points. The recording is not changed.
+/// replay points. A replay point never changes its recording.
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
@@ -55,15 +55,15 @@ use crate::usage::Usage;
 pub struct ReplayPoint {
     recording: Recording,
     journal: Journal,
-    /// The history with which a new run continues. The history includes all results from the turn's
-    /// calls.
+    /// The history from which a new run continues. This history includes all recorded results of
+    /// the turn's calls.
     continuation_history: History,
     input: Input,
 }
 
 impl Recording {
-    /// Selects a step in the recording, counting from 0. A number beyond the last step selects the
-    /// end of the recording.
+    /// Selects a step in the recording. Steps are counted from 0, and a number beyond the last step
+    /// selects the end of the recording.
     pub fn at_step(&self, step: usize) -> ReplayPoint {
         ReplayPoint::new(self, step)
     }
@@ -94,7 +94,7 @@ impl ReplayPoint {
         }
     }
 
-    /// Returns the history at this step, without later results.
+    /// Returns the history at this step, without any results that arrived later.
     pub fn history(&self) -> History {
         self.journal.history()
     }
@@ -109,8 +109,9 @@ impl ReplayPoint {
         &self.journal
     }
 
-    /// Selects the turn that contains the call, and changes the call's result. The turn's other
-    /// calls keep their results, and everything after the turn's results is discarded.
+    /// Moves the replay point to the turn that contains the call, and replaces the call's result.
+    /// The turn's other calls keep their results, and everything after the turn's results is
+    /// discarded.
     ///
     /// # Errors
     ///
@@ -146,8 +147,8 @@ impl ReplayPoint {
         Ok(Self { journal, continuation_history: onward, input: Input::default(), ..self })
     }
 
-    /// Selects the start of the run and replaces the prompt. The rest of the recorded run is
-    /// discarded.
+    /// Moves the replay point to the start of the run, and replaces the prompt. The rest of the
+    /// recorded run is discarded.
     pub fn with_prompt(self, prompt: impl Into<Input>) -> Self {
         let input = prompt.into();
         let onward = self.recording.history().clone();
@@ -155,8 +156,8 @@ impl ReplayPoint {
         Self { journal, continuation_history: onward, input, ..self }
     }
 
-    /// Returns the request that [`run`](Self::run) would send first, before hooks change the
-    /// request. The returned request contains no tools from [sources](Agent::with_tool_source),
+    /// Returns the first request that [`run`](Self::run) would send, without any changes made by
+    /// hooks. The returned request contains no tools from [tool sources](Agent::with_tool_source),
     /// since this method does not load the sources' tool lists.
     pub fn request(&self, agent: &Agent) -> Request {
         let mut history = self.continuation_history.settled();
@@ -164,12 +165,12 @@ impl ReplayPoint {
         agent.build_request(&history)
     }
 
-    /// Continues from this step with a new run that uses the agent's own provider and tools. The
-    /// new run's counters and limits start afresh, as in any other run.
+    /// Continues from this step with a new run that uses the provider and tools of `agent`. The new
+    /// run's counters and limits start afresh, as in any other run.
     ///
-    /// Open calls get their recorded results, so no tool runs twice. A call without a recorded
-    /// result gets an `Interrupted` result. The new run's history is a [fork](History::fork), so
-    /// later calls get idempotency keys of their own.
+    /// Open calls receive their recorded results, so no tool runs twice. A call without a recorded
+    /// result receives an `Interrupted` result. The new run's history is a [fork](History::fork),
+    /// so later calls receive new idempotency keys.
     pub fn run(&self, agent: &Agent) -> Run {
         agent.run_from(agent.fork_history(&self.continuation_history), self.input.clone())
     }

@@ -20,15 +20,15 @@ use crate::request::Request;
 use crate::stream::Step;
 use crate::usage::Usage;
 
-/// Replays a recording as a stream of events, which the agent's own loop produces again.
+/// Replays a recording as a stream of events. The agent's own loop produces these events again.
 ///
-/// A replay sends no request, runs no tool and does not wait. The state can be inspected between
-/// polls; [`play_until`](Self::play_until) replays up to a step.
+/// A replay sends no request, runs no tool and does not wait. The replay's state can be inspected
+/// between polls. [`play_until`](Self::play_until) replays up to a given step.
 ///
-/// The replay of a failed run ends like the recorded run, with an `Err` that contains the run's
-/// error after `Finished`. If the replay differs from the recording, the first difference is the
-/// last item in the stream: an `Err` of kind [`ReplayMismatch`](crate::ErrorKind::ReplayMismatch)
-/// with a [`ReplayMismatch`](super::ReplayMismatch) as its source.
+/// If the recorded run failed, the replay yields `Finished`, followed by an `Err` that contains the
+/// run's error. If the replay differs from the recording, the stream ends at the first difference.
+/// The last item is then an `Err` of kind [`ReplayMismatch`](crate::ErrorKind::ReplayMismatch)
+/// whose source is a [`ReplayMismatch`](super::ReplayMismatch).
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
@@ -69,24 +69,26 @@ pub struct ReplayRun {
 }
 
 impl Recording {
-    /// Replays the run with the agent's own loop, without network access or tools.
+    /// Replays the run using the agent's own loop, without accessing the network or running tools.
     ///
     /// `agent` must be built in the same way as the recorded agent. The replay uses the settings of
-    /// `agent`, and only asks its provider for the provider's name. Tools, tool sources, hooks,
-    /// validations and the compactor are not called, since their answers are in the recording. The
-    /// ids are the recorded ids, and no time passes. The same agent produces the same events and
-    /// the same requests; any difference is a [`ReplayMismatch`](super::ReplayMismatch).
+    /// `agent`, and only calls the agent's provider to get the provider's name. Tools, tool
+    /// sources, hooks, validations and the compactor are not called, since the recording contains
+    /// their answers. The ids are taken from the recording, and no time passes. The same agent
+    /// produces the same events and the same requests. Any difference is reported as a
+    /// [`ReplayMismatch`](super::ReplayMismatch).
     ///
-    /// If the recorded run was interrupted, its replay is interrupted at the same event. The replay
-    /// of a dropped run ends where the recording ends, without a `Finished`.
+    /// If the recorded run was interrupted, its replay is interrupted at the same event. If the
+    /// recorded run was dropped, its replay ends where the recording ends, without a `Finished`
+    /// event.
     pub fn replay(&self, agent: &Agent) -> ReplayRun {
         self.replay_with_body(agent, loop_body)
     }
 
-    /// Replays a run that [`Agent::run_with_body`] started, using a custom body.
+    /// Replays a run that was started by [`Agent::run_with_body`] with a custom body.
     ///
-    /// The body itself runs again. The inputs that the body gets from [`RunContext`] are replayed;
-    /// any other external call made by the body is executed again.
+    /// The body itself runs again. The inputs that the body receives from [`RunContext`] are
+    /// replayed, but any other external calls that the body makes are executed again.
     pub fn replay_with_body<B, St>(&self, agent: &Agent, body: B) -> ReplayRun
     where
         B: FnMut(RunContext, State) -> St + Send + 'static,
@@ -119,13 +121,13 @@ impl ReplayRun {
         }
     }
 
-    /// Replays to the end of the next step and returns the event that ends the step. Returns `None`
-    /// if the recording ends before the next step does.
+    /// Replays to the end of the next step, and returns the event that ends this step. Returns
+    /// `None` if the recording ends before the next step does.
     ///
     /// # Errors
     ///
-    /// Returns the first difference from the recorded run, or the error with which the recorded run
-    /// failed.
+    /// Returns the first difference from the recorded run, or the error that ended the recorded
+    /// run.
     pub async fn next_step(&mut self) -> Result<Option<Event>, Error> {
         while let Some(event) = self.next().await {
             let event = event?;
@@ -172,8 +174,8 @@ impl ReplayRun {
         self.run.journal()
     }
 
-    /// Returns the requests up to the current position, as they were passed to the provider. The
-    /// encoder for a wire format, for example
+    /// Returns the requests up to the current position, in the form in which they were passed to
+    /// the provider. An encoder for a wire format, for example
     /// [`anthropic::encode`](crate::provider::anthropic::encode), turns a request into bytes.
     pub fn requests(&self) -> Vec<Request> {
         self.player.requests()
@@ -200,7 +202,7 @@ impl Stream for ReplayRun {
         }
         if this.player.is_over() && !this.run.has_pending_error() {
             this.is_terminated = true;
-            // The last request may not have been followed by any event.
+            // There may be no event after the last request.
             if this.player.has_request_left() {
                 let _ = this.run.poll_next_unpin(cx);
             }

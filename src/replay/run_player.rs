@@ -1,4 +1,4 @@
-//! The world for a replay, which answers from a recording.
+//! The world for a replay, which takes its answers from a recording.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -23,7 +23,7 @@ use crate::tool::ToolRun;
 use crate::turn::TurnBuilder;
 use crate::world::{Effect, EffectKey, EffectKind, EffectValue, LoopEnd, SendRequest, World};
 
-/// A recording that is being replayed, with the current position. Clones share the replay.
+/// Replays a recording, and keeps track of the current position. Clones share the same replay.
 #[derive(Clone)]
 pub(super) struct RunPlayer(Arc<PlayerInner>);
 
@@ -54,7 +54,7 @@ impl RunPlayer {
         Self(Arc::new(PlayerInner { parsed_run: Arc::clone(read), state: Mutex::default() }))
     }
 
-    /// Checks an event that the replay emits against the recording.
+    /// Compares an event that the replay emits with the recording.
     fn check_event(&self, event: &Event) {
         if *event.without_nesting() == Event::Unknown {
             return;
@@ -76,7 +76,7 @@ impl RunPlayer {
         }
     }
 
-    /// Takes the recorded value for an effect that is being requested.
+    /// Returns the recorded value for an effect, and marks the value as used.
     fn take_value(&self, key: &EffectKey) -> Option<Result<RawJson, Error>> {
         let mut state = self.lock();
         let now = state.effect_counter.count(key);
@@ -97,7 +97,7 @@ impl RunPlayer {
         Some(made)
     }
 
-    /// Checks a request against the recorded fingerprint.
+    /// Compares a request with the recorded fingerprint.
     fn check_request(&self, request: &Request) -> Result<(), Error> {
         let state = &mut *self.lock();
         let found = self.find_entry(state, RecordingEntry::request);
@@ -148,7 +148,7 @@ impl RunPlayer {
         matches!(next, Event::Appended { why: Steer | FollowUp, .. }).then(|| next.clone())
     }
 
-    /// Returns the next event, if it is a rewrite that tombstones items.
+    /// Returns the next event, if this event is a rewrite that replaces items with tombstones.
     fn next_tombstone(&self) -> Option<Event> {
         let (_, next) = self.next_event(self.lock().next_entry_index)?;
         matches!(next, Event::Rewritten { why: RewriteReason::Tombstoned, .. })
@@ -235,7 +235,7 @@ impl RunPlayer {
         std::mem::take(&mut self.lock().is_waiting)
     }
 
-    /// Returns the mismatch of a replay that ends before the recording does.
+    /// Returns the mismatch to report if the replay ends before the recording does.
     pub(super) fn missing_event(&self) -> Option<ReplayMismatch> {
         let state = self.lock();
         let (_, recorded) = self.next_event(state.next_entry_index)?;

@@ -1,4 +1,4 @@
-//! The world for a recorded run.
+//! The world for a run that is being recorded.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -30,7 +30,7 @@ pub(super) struct RunRecorder {
     log: Arc<RunLog>,
 }
 
-/// The recording of one run.
+/// The recording of a single run.
 struct RunLog {
     recorder: Recorder,
     agent: Agent,
@@ -43,7 +43,8 @@ struct RunLog {
 struct RecorderState {
     /// The number of the run, or `None` before the first line is recorded.
     run_number: Option<u32>,
-    /// The parser of the recorded lines, for the recording that a callback receives at the end.
+    /// Parses the recorded lines to build the recording that a callback receives at the end of the
+    /// run.
     parser: RecordingParser,
     requests: Vec<Request>,
     fingerprints: FingerprintTracker,
@@ -52,7 +53,7 @@ struct RecorderState {
 }
 
 impl Agent {
-    /// Sets a recorder that records all later runs of the agent.
+    /// Records all of the agent's later runs with the given recorder.
     ///
     /// A [`Recorder`] only observes runs, and does not change them.
     pub fn with_recorder(self, recorder: &Recorder) -> Self {
@@ -158,7 +159,8 @@ impl RunLog {
         }
     }
 
-    /// Counts an effect and returns the number of the effect since the last event.
+    /// Counts an effect, and returns its number among the effects of the same kind since the last
+    /// event.
     fn count_effect(&self, key: &EffectKey) -> u32 {
         lock_ignoring_poison(&self.state).effect_counter.count(key)
     }

@@ -47,9 +47,10 @@ impl ValueV1 {
     }
 }
 
-/// Moves the notes of hooks before the event that contains them, since version 1 recorded the notes
-/// after the turn that the hooks observed. A request that is prepared again because the run
-/// stopped waiting for its pool gets the number that the current version would record.
+/// Moves notes from hooks to the position before the event that contains these notes, since version
+/// 1 recorded the notes after the turn that the hooks observed. If a request is prepared again
+/// because the run stopped waiting for its pool, the request receives the number that the current
+/// version would record.
 pub(super) fn reorder_v1(entries: &mut Vec<RecordingEntry>) {
     let mut notes = Vec::new();
     let mut gave_way = 0;

@@ -1,4 +1,5 @@
-//! The trait behind every tool, which turns arguments into a call that is ready to start.
+//! The trait that every tool is based on. A handler turns arguments into a call that is ready to
+//! start.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! A step in a run, as data.
+//! A step in a run, as serialisable data.
 
 use serde::{Deserialize, Serialize};
 
@@ -41,21 +41,21 @@ pub struct TraceEvent {
     /// unknown.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub turn: u32,
-    /// The name of the model that answered or to which the request was sent. The name is empty if
-    /// unknown.
+    /// The name of the model that answered, or of the model that the request was sent to. The
+    /// string is empty if the name is unknown.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub model: String,
-    /// If the run is a sub-agent's, the ids of the calls that contain the run, with the outermost
-    /// call first.
+    /// If a sub-agent took the step, the ids of the calls inside which the sub-agent runs, with the
+    /// outermost call first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub within: Vec<String>,
-    /// The inputs that were recorded before the step, such as the context that was selected for the
-    /// step's request and the reason for the selection.
+    /// The inputs that were recorded before the step, for example which context was selected for
+    /// the step's request, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inputs: Vec<RawJson>,
     /// The action taken in the step.
     pub action: TraceAction,
-    /// The result of the action.
+    /// The result of the step's action.
     #[serde(default, skip_serializing_if = "TraceResult::is_empty")]
     pub result: TraceResult,
     /// The remaining budgets after the step.
@@ -76,11 +76,11 @@ pub enum TraceAction {
         #[serde(default, skip_serializing_if = "String::is_empty")]
         call_id: String,
         /// The arguments as the model wrote them, without the parts that `why` contains. Arguments
-        /// that are not JSON, or are nested deeper than 100 levels, are stored as a string. The
-        /// field is `None` if the call was made before the trace started.
+        /// that are not valid JSON, or that are nested deeper than 100 levels, are stored as a
+        /// string. `args` is `None` if the model made the call before the trace started.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         args: Option<RawJson>,
-        /// The rationale for the call, if the tool asks for a
+        /// The model's rationale for the call, if the tool asks for a
         /// [rationale](crate::Tool::with_rationale).
         #[serde(flatten)]
         why: Rationale,
@@ -90,14 +90,14 @@ pub enum TraceAction {
     Say {
         /// The text of the message, shortened to one line.
         text: String,
-        /// The stop reason of the turn that contains the message.
+        /// The reason why the turn that contains the message stopped.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         turn_stopped: String,
     },
     /// The end of the run.
     Stop {
         /// The string `success` if the run completed with a
-        /// [proof](TraceResult::verification_evidence). Otherwise, the
+        /// [proof](TraceResult::verification_evidence). Otherwise, this string is the
         /// [reason](crate::event::EndReason) why the run ended, such as `completed`, `blocked` or
         /// `unproven`.
         stop_reason: String,
@@ -128,17 +128,17 @@ pub struct TraceResult {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub normalized_error: Option<NormalizedError>,
     /// The evidence that the tool recorded, usually an [`Evidence`]. A single piece of evidence is
-    /// serialised directly, several pieces as a list.
+    /// serialised directly, and several pieces are serialised as a list.
     #[serde(skip_serializing_if = "Vec::is_empty", with = "one_or_many")]
     pub evidence: Vec<RawJson>,
-    /// The evidence that the run succeeded, that is, the run's [`proof`](crate::Outcome::proof).
+    /// The evidence that the run succeeded, taken from the run's [`proof`](crate::Outcome::proof).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verification_evidence: Option<Evidence>,
-    /// The reason why the run did not succeed: the requirement that a stop hook reported as
-    /// missing, or the pending calls.
+    /// The reason why the run did not succeed: either the requirement that a stop hook reported as
+    /// missing, or the calls that are still pending.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing: Option<String>,
-    /// The reason that a stop hook gave for the end of the run, unless `missing` contains the
+    /// The reason that a stop hook gave for ending the run, unless `missing` already contains this
     /// reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
@@ -156,8 +156,8 @@ fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-/// Serialises a single value directly and several values as a list. A single value that is a list
-/// itself becomes a list with one element.
+/// Serialises a single value directly and several values as a list. If the single value is itself a
+/// list, it is wrapped in a list with one element.
 mod one_or_many {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 

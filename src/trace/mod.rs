@@ -1,4 +1,5 @@
-//! Traces runs, with one event for each step, as JSON lines for machines and as YAML for people.
+//! Traces runs, with one event for each step. Traces are written as JSON lines for machines and as
+//! YAML for people.
 
 mod event;
 mod read_jsonl;

@@ -7,8 +7,8 @@ use crate::error::{Error, ErrorKind};
 use crate::json_lines;
 use crate::trace::TraceEvent;
 
-/// Reads a trace that was [written](super::Trace::write_to) as JSON lines, with one object for each
-/// step. Empty lines and unknown fields are ignored.
+/// Reads a trace that was [written](super::Trace::write_to) as JSON lines. Each line contains one
+/// step as a JSON object. Empty lines and unknown fields are ignored.
 ///
 /// ```
 /// use turnstream::trace::read_jsonl;

@@ -6,27 +6,28 @@ use serde::{Deserialize, Serialize};
 
 use crate::usage::{Prices, Usage};
 
-/// The remaining amount of each budget after a step. A field is `None` if the budget is unlimited.
+/// Describes how much of each budget remains after a step. A field is `None` if the budget is
+/// unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RemainingBudget {
-    /// The number of requests that may still be sent. If every turn contains one call, each request
-    /// corresponds to one step.
+    /// The number of requests that may still be sent. Each request corresponds to one step if every
+    /// turn contains exactly one call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steps_remaining: Option<u64>,
-    /// The number of tokens that may still be used, in requests and answers.
+    /// The number of tokens that requests and answers may still use.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens_remaining: Option<u64>,
-    /// The number of output tokens that may still be used.
+    /// The number of tokens that answers may still use.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_tokens_remaining: Option<u64>,
     /// The number of tool calls that may still start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_calls_remaining: Option<u64>,
-    /// The remaining cost, in millionths of the currency unit of the prices.
+    /// The remaining cost budget, in millionths of the currency unit in which the prices are given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_remaining: Option<u64>,
-    /// The remaining time of the run, in milliseconds.
+    /// The run's remaining time, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time_remaining_ms: Option<u64>,
 }
@@ -63,7 +64,7 @@ pub(super) struct UsedBudget {
 }
 
 impl UsedBudget {
-    /// Adds the amounts that an attempt at a turn used.
+    /// Adds the amounts that one attempt at a turn has used.
     pub(super) fn add(&mut self, usage: Usage, model: &str, prices: &Prices) {
         self.usage += usage;
         if let Some(price) = prices.get(model) {

@@ -1,4 +1,4 @@
-//! Describes how a step ended, using a small set of values.
+//! Describes how a step ended, using a small fixed set of values.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,11 +15,11 @@ const MAX_SUMMARY_CHARS: usize = 240;
 pub enum ToolExit {
     /// The call succeeded.
     Success,
-    /// The call failed or did not run, or a check that the call ran did not pass.
+    /// The call failed or did not run, or the call ran a check that did not pass.
     Failure,
     /// The call exceeded its time limit.
     Timeout,
-    /// The call itself was invalid, so nothing ran.
+    /// The call was invalid, so no tool ran.
     ValidationError,
 }
 
@@ -34,9 +34,9 @@ pub struct NormalizedError {
     pub summary: String,
 }
 
-/// The kind of a failure, from a small closed set of values.
+/// The kind of a failure, from a small fixed set of values.
 ///
-/// For a call, the exit and the kind depend on its result:
+/// For a call, the exit and the kind depend on the call's result:
 ///
 /// | result | exit | kind |
 /// |---|---|---|
@@ -68,7 +68,7 @@ pub struct NormalizedError {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum FailureKind {
-    /// The time limit of the call or request was exceeded.
+    /// The call or the request exceeded its time limit.
     Timeout,
     /// A value is malformed, or a check did not pass.
     Validation,
@@ -87,10 +87,11 @@ pub enum FailureKind {
     Other,
 }
 
-/// Returns how the call with this result ended, and the result's error if the call failed.
+/// Returns how the call that produced this result ended, and the normalized error if the call
+/// failed.
 pub(super) fn exit_of_result(result: &ToolResult) -> (ToolExit, Option<NormalizedError>) {
     let (exit, kind) = match result.kind {
-        // A failed check is a failure even if the tool that ran it reports success.
+        // A failed check is a failure even if the tool that ran the check reports success.
         ResultKind::Ok | ResultKind::Error if has_failed_check(result) => {
             (ToolExit::Failure, FailureKind::Validation)
         }
@@ -115,7 +116,7 @@ fn has_failed_check(result: &ToolResult) -> bool {
     evidence.any(|json| Evidence::from_json(json).is_some_and(|check| !check.is_passing()))
 }
 
-/// Returns the error that ended a run.
+/// Converts the error that ended a run into a normalized error.
 pub(super) fn normalize_error(error: &Error) -> NormalizedError {
     let kind = match error.kind() {
         ErrorKind::Timeout => FailureKind::Timeout,
@@ -145,7 +146,7 @@ pub(super) fn normalize_error(error: &Error) -> NormalizedError {
     NormalizedError { kind, summary: to_single_line(&error.to_string()) }
 }
 
-/// Returns the first non-blank line, without its `Error: ` prefix.
+/// Returns the first line of an error message that is not blank, without the `Error: ` prefix.
 fn error_summary(text: &str) -> String {
     let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
     to_single_line(line.strip_prefix("Error: ").unwrap_or(line))

@@ -1,4 +1,4 @@
-//! The trace of a run, shared between its writers and its readers.
+//! A run's trace, which writers and readers share.
 
 use std::fmt::Write as _;
 use std::io::Write;
@@ -17,18 +17,18 @@ use crate::trace::trace_writers::TraceWriters;
 use crate::trace::{RemainingBudget, TraceEvent};
 use crate::usage::Prices;
 
-/// Lists the steps in a run. Clones share the same trace.
+/// Collects the steps in a run. Clones share the same trace.
 ///
-/// [`trace_to`](crate::EventStreamExt::trace_to) fills the trace, which can be read at any time. A
-/// step is the result of a call, a turn without calls after which the run continued, or the end of
-/// the run. Results of calls are listed in the order in which they arrive. No end step is recorded
-/// for a run that is dropped. A trace can be used for several runs, one after the other. In this
-/// case, steps are numbered across runs, and budgets start again with each run. A run starts with
-/// its input, or when the previous run has ended.
+/// [`trace_to`](crate::EventStreamExt::trace_to) adds steps to the trace. The trace can be read at
+/// any time. A step is the result of a call, a turn without calls after which the run continued, or
+/// the end of the run. Results of calls are listed in the order in which they arrive. If a run is
+/// dropped, no end step is recorded for the run. A trace can be used for several runs, one after
+/// the other. In this case, step numbers continue across runs, and the budgets are reset at the
+/// start of each run. A run starts with its input, or once the previous run has ended.
 ///
-/// A sub-agent's steps are listed at the point where they happened. Each sub-agent step contains
-/// the id of the call that runs the sub-agent, and sub-agents number their steps separately. A
-/// sub-agent's steps do not change the numbers and budgets in the parent's steps.
+/// A sub-agent's steps appear in the trace in the order in which they happened. Each of these steps
+/// contains the id of the call that runs the sub-agent. Sub-agents number their steps separately,
+/// and their steps do not affect the numbers and budgets in the parent's steps.
 ///
 /// ```
 /// use futures::StreamExt;
@@ -78,7 +78,7 @@ struct TraceState {
 }
 
 impl Trace {
-    /// Creates a trace for runs without budgets.
+    /// Creates a trace for runs that have no budgets.
     pub fn new() -> Self {
         Self::default()
     }
@@ -96,24 +96,24 @@ impl Trace {
         trace
     }
 
-    /// Sets the token prices, from which [`RemainingBudget::cost_remaining`] is computed.
+    /// Sets the token prices that are used to compute [`RemainingBudget::cost_remaining`].
     pub fn with_prices(self, prices: Prices) -> Self {
         self.lock_state().fold.prices = prices;
         self
     }
 
-    /// Adds the open calls from a history, so that the trace contains the arguments of these calls
-    /// when a run [resumes](crate::Agent::resume) them.
+    /// Adds the open calls from a history. When a run [resumes](crate::Agent::resume) these calls,
+    /// the trace then contains their arguments.
     pub fn with_resumed_history(self, history: &History) -> Self {
         self.lock_state().fold.resume_from(history);
         self
     }
 
-    /// Writes each step to `out` as one line of JSON when the step happens. Steps that were already
-    /// recorded are written first. Each line is written in full and flushed.
+    /// Writes each new step to `out` as one line of JSON, as soon as the step is recorded. Steps
+    /// that were already recorded are written first. Each line is written in full and then flushed.
     ///
-    /// A write error never affects the run. After an error, nothing more is written to the failed
-    /// writer, and [`failure`](Self::failure) returns the error.
+    /// A write error never affects the run. After a write error, nothing more is written to the
+    /// failed writer, and [`failure`](Self::failure) returns the first write error.
     pub fn write_to(&self, out: impl Write + Send + 'static) {
         let mut sink = self.lock_writers();
         let so_far = self.events();
@@ -125,9 +125,8 @@ impl Trace {
         self.lock_writers().failure.clone()
     }
 
-    /// Records an input for the next step, such as the context that was selected for the step's
-    /// request and the reason for the selection. A value that cannot be serialised to JSON is
-    /// stored as `null`.
+    /// Records an input for the next step, for example which context was selected for the step's
+    /// request, and why. A value that cannot be serialised to JSON is stored as `null`.
     pub fn add_input(&self, input: impl Serialize) {
         let json = RawJson::new(&input).unwrap_or_else(|_| serde_json::Value::Null.into());
         self.lock_state().fold.add_input(json);
@@ -164,8 +163,8 @@ impl Trace {
         self.lock_state().steps.last().cloned()
     }
 
-    /// Formats the steps so far as YAML for people, separated by empty lines; see
-    /// [`Yaml`](super::Yaml).
+    /// Formats all steps recorded so far as human-readable YAML, with an empty line between steps;
+    /// see [`Yaml`](super::Yaml).
     pub fn to_yaml(&self) -> String {
         let mut text = String::new();
         for step in &self.lock_state().steps {
@@ -186,7 +185,7 @@ impl Trace {
 }
 
 impl TraceState {
-    /// Returns the time since the run's first event. The clock is read only if the time budget is
+    /// Returns the time since the run's first event. The clock is read only if the run's time is
     /// limited.
     fn elapsed(&mut self) -> Duration {
         if self.fold.initial_budget.time_remaining_ms.is_none() {

@@ -1,4 +1,4 @@
-//! Folds events into steps, without shared state.
+//! Folds events into steps, without using shared state.
 
 use std::time::Duration;
 
@@ -13,11 +13,12 @@ use crate::trace::{TraceAction, TraceEvent, TraceResult};
 use crate::turn::{Turn, TurnEvent};
 use crate::usage::Prices;
 
-/// The maximum nesting depth of a value that is stored as JSON. Deeper values are stored as text,
-/// since JSON parsers stop at about 128 levels, and a step adds some levels of its own.
+/// The maximum nesting depth of a value that is stored as JSON. More deeply nested values are
+/// stored as text. JSON parsers reject values nested deeper than about 128 levels, and a step adds
+/// some levels of its own.
 const MAX_JSON_DEPTH: usize = 100;
 
-/// The state accumulated from the events so far, as far as the next step needs it.
+/// Accumulates from the events everything that the next step needs.
 #[derive(Debug, Default)]
 pub(super) struct TraceFold {
     pub(super) initial_budget: RemainingBudget,
@@ -34,18 +35,18 @@ pub(super) struct TraceFold {
 struct RunTrace {
     turn_number: u32,
     model: String,
-    /// Whether a request was announced whose turn is not complete.
+    /// Whether a request was announced and its turn is not complete yet.
     is_turn_announced: bool,
     used_budget: UsedBudget,
     /// The calls that have no result yet.
     open_calls: OpenCalls<OpenToolCall>,
-    /// The text from a turn without calls that may be the last turn.
+    /// The text from a turn without calls. This turn may be the run's last turn.
     final_text: Option<FinalText>,
     /// The recorded inputs for the next step.
     inputs: Vec<RawJson>,
-    /// The folds of the sub-agents, by the ids of the calls that run them.
+    /// The folds for the sub-agents, each with the id of the call that runs the sub-agent.
     nested_folds: Vec<(String, TraceFold)>,
-    /// The histories of suspended sub-agents, by the ids of the calls that run them.
+    /// The histories of suspended sub-agents, each with the id of the call that runs the sub-agent.
     suspended_histories: Vec<(String, History)>,
 }
 
@@ -194,8 +195,8 @@ impl TraceFold {
         steps.push(self.new_step(turn, model, action, TraceResult::default(), elapsed));
     }
 
-    /// Adds a call whose approval is requested, because the trace may not have processed the turn
-    /// that contains the call.
+    /// Adds a call for which an approval is requested. The trace may not have processed the turn
+    /// that contains this call.
     fn add_open_call(&mut self, call: &ToolCall) {
         let open = &mut self.run.open_calls;
         if open.find_mut(|open| open.call.call_id == call.call_id).is_none() {
@@ -351,8 +352,8 @@ fn split_rationale(arguments: &str) -> (Rationale, Option<RawJson>) {
     (why, Some(args))
 }
 
-/// Returns the value, or its text if the value is nested too deeply to be parsed as a part of a
-/// step.
+/// Returns the value, or the value's JSON text as a string if the value is nested too deeply to be
+/// parsed as part of a step.
 fn limit_depth(json: RawJson) -> RawJson {
     match nesting_depth(json.as_str()) > MAX_JSON_DEPTH {
         true => serde_json::Value::from(json.as_str()).into(),

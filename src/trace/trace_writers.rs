@@ -14,7 +14,7 @@ pub(super) struct TraceWriters {
 }
 
 impl TraceWriters {
-    /// Adds a writer, and writes the steps so far to the writer.
+    /// Adds a writer, and writes all steps recorded so far to this writer.
     pub(super) fn add(&mut self, out: Box<dyn Write + Send>, so_far: &[TraceEvent]) {
         let mut out = LineWriter::new(out, write_error);
         if self.write_steps_to(&mut out, so_far) {
@@ -34,7 +34,7 @@ impl TraceWriters {
         }
     }
 
-    /// Writes one line for each step. Returns whether all writes succeeded.
+    /// Writes one line for each step, and returns whether all writes succeeded.
     fn write_steps_to(&mut self, out: &mut LineWriter<Error>, steps: &[TraceEvent]) -> bool {
         let written = catch_panic(|| {
             for step in steps {

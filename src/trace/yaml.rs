@@ -1,4 +1,4 @@
-//! Formats steps as YAML for people.
+//! Formats steps as human-readable YAML.
 
 use std::fmt;
 
@@ -11,12 +11,12 @@ use crate::trace::TraceEvent;
 /// beyond the start of the key", escapes included. <https://yaml.org/spec/1.2.2/#742-flow-mappings>
 const MAX_SIMPLE_KEY_BYTES: usize = 128;
 
-/// Displays a step as block YAML for people.
+/// Displays a step as human-readable YAML in block style.
 ///
 /// Enumerated values, tool names and paths are written as plain scalars. Other strings are written
-/// in double quotes, so that they are never parsed as YAML syntax. The final text and the values
-/// needed to repeat the step (arguments, ids, the model) are omitted unless [all
-/// fields](Self::with_all_fields) are requested.
+/// in double quotes, so that they are never parsed as YAML syntax. By default, the final text and
+/// the values needed to repeat the step (arguments, ids and the model) are omitted. To include
+/// them, call [`with_all_fields`](Self::with_all_fields).
 #[derive(Clone, Copy, Debug)]
 #[must_use = "it is shown where it is written"]
 pub struct Yaml<'a> {
@@ -33,7 +33,7 @@ impl Yaml<'_> {
 }
 
 impl TraceEvent {
-    /// Returns the event as YAML for people; see [`Yaml`].
+    /// Returns a value that displays the event as human-readable YAML; see [`Yaml`].
     pub fn as_yaml(&self) -> Yaml<'_> {
         Yaml { event: self, has_all_fields: false }
     }
@@ -86,8 +86,7 @@ impl ScalarStyle {
     }
 }
 
-/// Writes a value whose fields or elements are indented by `depth`. Each line ends with a line
-/// break.
+/// Writes a value, indenting its fields or elements by `depth`. Each line ends with a line break.
 fn write_block(
     value: &Value,
     f: &mut fmt::Formatter<'_>,
@@ -120,7 +119,7 @@ fn write_block(
     }
 }
 
-/// Writes a value after the name of a field that is indented by `depth`.
+/// Writes the value of a field after the field's name. The field is indented by `depth`.
 fn write_after_key(
     value: &Value,
     f: &mut fmt::Formatter<'_>,
@@ -161,8 +160,9 @@ impl fmt::Display for Scalar<'_> {
     }
 }
 
-/// Returns whether a string needs no quotes in YAML. Some strings that need no quotes are rejected.
-/// The rule is simple enough to show that numbers, dates, booleans and indicators never pass.
+/// Returns whether a string needs no quotes in YAML. The rule also rejects some strings that need
+/// no quotes. It is kept simple, so that numbers, dates, booleans and indicators clearly never
+/// pass.
 fn is_plain_scalar(text: &str) -> bool {
     const RESERVED_WORDS: &[&str] = &["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
     let begins = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_' || c == '/');
@@ -172,7 +172,7 @@ fn is_plain_scalar(text: &str) -> bool {
         && !RESERVED_WORDS.iter().any(|it| text.eq_ignore_ascii_case(it))
 }
 
-/// Writes a string in double quotes, where YAML supports the escapes of JSON.
+/// Writes a string in double quotes. In double-quoted strings, YAML supports JSON's escapes.
 ///
 /// YAML allows these characters: "c-printable ::= x09 | x0A | x0D | [x20-x7E] | x85 | [xA0-xD7FF] |
 /// [xE000-xFFFD] | [x010000-x10FFFF]", and "a byte order mark must not appear inside a document".
