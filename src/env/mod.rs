@@ -83,7 +83,7 @@ impl Clock for FixedClock {
     }
 }
 
-/// Generates random numbers for jitter. They must not be used for secrets.
+/// Generates random numbers for jitter. The numbers must not be used for secrets.
 pub trait Random: Send + Sync {
     /// Returns 64 random bits.
     fn next_u64(&self) -> u64;

@@ -140,8 +140,8 @@ impl Error {
         self
     }
 
-    /// Sets whether, according to the provider, a retry may succeed. This overrides the default for
-    /// the error's kind.
+    /// Sets whether, according to the provider, a retry may succeed. The provider's statement
+    /// overrides the default for the error's kind.
     pub fn with_retryable(mut self, retryable: bool) -> Self {
         self.fields_mut().data.retryable = Some(retryable);
         self
@@ -316,9 +316,10 @@ impl fmt::Display for Error {
     }
 }
 
-/// Writes a single line for a human reader, because `fn main() -> Result<(), turnstream::Error>`
-/// prints errors in this form. The line contains the message, followed by the kind and the details
-/// of the response in parentheses. `{error:#?}` shows all fields and the source.
+/// Writes a single line for a human reader. A `main` function that returns
+/// `Result<(), turnstream::Error>` prints errors in this form. The line contains the message,
+/// followed by the kind and the details of the response in parentheses. `{error:#?}` shows all
+/// fields and the source.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = &self.0.data;

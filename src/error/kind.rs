@@ -49,16 +49,16 @@ pub enum ErrorKind {
     Malformed,
     /// The provider violated its own protocol.
     Protocol,
-    /// A size exceeded a limit of this crate.
+    /// A size exceeded a limit set by this crate.
     TooLarge,
-    /// A hook failed or took too long. The error ends the run unless the hook is a purely observing
-    /// one.
+    /// A hook failed or took too long. The error ends the run unless the hook only observes the
+    /// run.
     Hook,
     /// Code that the caller supplied panicked.
     Panic,
     /// A store operation failed.
     Store,
-    /// Another writer has written to the same target first.
+    /// Another writer wrote to the same target first.
     Conflict,
     /// A replay diverged from its recording. The error's source is a
     /// [`ReplayMismatch`](crate::replay::ReplayMismatch) or a

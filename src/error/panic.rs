@@ -23,8 +23,8 @@ pub(crate) fn panic_to_error<T>(
     catch_panic(f).map_err(|message| Error::new(kind, format!("{whose} panicked: {message}")))
 }
 
-/// Polls a future that may panic in any poll, and converts a panic to an error of kind
-/// [`Panic`](ErrorKind::Panic), like [`panic_to_error`].
+/// The async counterpart of [`panic_to_error`]: polls a future, and converts a panic in any poll to
+/// an error of kind [`Panic`](ErrorKind::Panic).
 pub(crate) async fn panic_to_error_async<T>(
     whose: &str,
     future: impl Future<Output = Result<T, Error>>,

@@ -39,8 +39,8 @@ pub enum EndReason {
     Incomplete,
     /// Tool calls are waiting for a verdict or a result from outside.
     Pending,
-    /// The model or a stop hook reported that something is missing. The model reports this if it is [required to give
-    /// evidence](crate::Agent::with_evidence).
+    /// The model or a stop hook reported that something is missing. The model may make such a report if the agent
+    /// [requires evidence](crate::Agent::with_evidence).
     Blocked,
     /// The model claimed success without the required [evidence](crate::Agent::with_evidence), or a stop hook reported
     /// such a claim.
@@ -60,10 +60,10 @@ pub enum EndReason {
 /// | before its first request, whether or not its input was appended | `Streaming` |
 /// | waiting for a turn or receiving it, including retries, retracted attempts and delays | `Streaming` |
 /// | after a complete turn, before a tool starts, an approval is requested or a result arrives | `Streaming` |
-/// | after a complete turn without calls, including what is appended then | `Streaming` |
-/// | running the calls of a turn, or waiting for an approval of one of them | `Tools` |
+/// | after a complete turn without calls, including any items appended after the turn | `Streaming` |
+/// | running a turn's calls, or waiting for the approval of such a call | `Tools` |
 /// | after the results, before the next request begins: a hook, a compaction, steering input | `Tools` |
-/// | resuming calls of an earlier run, from its first event | `Tools` |
+/// | resuming an earlier run's calls, from the current run's first event | `Tools` |
 ///
 /// [`TurnStarted`](crate::Event::TurnStarted) starts a request. In both phases, every call without a result gets a
 /// result before the run ends.
@@ -135,7 +135,7 @@ impl EndReason {
         }
     }
 
-    /// Returns whether this reason means that the run ended before the model was finished.
+    /// Returns whether a run with this end reason ended before the model was finished.
     pub fn is_partial(self) -> bool {
         match self {
             Self::Completed | Self::Refused | Self::Filtered | Self::Blocked | Self::Unproven => {

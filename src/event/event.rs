@@ -74,8 +74,8 @@ pub enum Event {
         /// The reason why the run continues.
         reason: Transition,
     },
-    /// The run ended. This is the last event. If the run failed, the stream then yields the run's
-    /// error.
+    /// The run ended. This event is the run's last event. If the run failed, the stream then yields
+    /// the run's error.
     Finished(Box<Outcome>),
     /// An event that was added in a later version. This variant is never serialized, and every
     /// consumer in this crate ignores it.
@@ -112,7 +112,7 @@ pub enum ToolEvent {
     /// calls are waiting for a verdict or an external result. The call stays open until the run is
     /// [resumed](crate::Agent::resume). When the run is resumed, the call starts again, and its
     /// sub-agent continues. If the run ends with a reason other than `pending`, the call gets a
-    /// result in the same way as any other call that has none.
+    /// result in the same way as any other unanswered call.
     #[serde(rename = "tool_suspended")]
     Suspended {
         /// The id of the call.
@@ -124,7 +124,7 @@ pub enum ToolEvent {
         /// The sub-agent's history so far, which is stored with the call in the run's history.
         nested: Box<History>,
     },
-    /// The tool call has its result. This is the call's last event.
+    /// The tool call has a result. This event is the call's last event.
     #[serde(rename = "tool_output")]
     Output(ToolResult),
     /// An event from a sub-agent that runs as this call. This variant converts to
@@ -167,7 +167,7 @@ impl Event {
 
     /// Returns the tool call awaiting approval, if this event is an approval request. Approval
     /// requests for a sub-agent's calls are wrapped in `Nested`, so this method returns `None` for
-    /// them; see [`approval_request`](Self::approval_request).
+    /// such requests; see [`approval_request`](Self::approval_request).
     pub fn as_approval_request(&self) -> Option<&ToolCall> {
         match self {
             Self::Tool(ToolEvent::ApprovalRequested(call)) => Some(call),
@@ -228,8 +228,8 @@ impl Event {
         matches!(self, Self::Rewritten { from, to, items, .. } if from < to || !items.is_empty())
     }
 
-    /// Returns whether the event appends or replaces items in a way other than through a turn or a
-    /// tool result.
+    /// Returns whether the event appends or replaces items other than through a turn or a tool
+    /// result.
     pub(crate) fn changes_items(&self) -> bool {
         matches!(self, Self::Appended { .. } | Self::Rewritten { .. })
     }

@@ -28,8 +28,8 @@ pub struct Outcome {
     /// The text of the last turn, including the text of any truncated turns that the last turn
     /// continues.
     pub text: String,
-    /// The number of requests that were started. The last one may not have been sent, if the run
-    /// was interrupted first.
+    /// The number of requests that were started. The last request may not have been sent if the run
+    /// was interrupted.
     pub turns: u32,
     /// The tokens used by all requests, including discarded attempts.
     pub usage: Usage,
@@ -89,8 +89,8 @@ impl Outcome {
     ///
     /// The items are returned as they were appended, even if they were later replaced by a
     /// compaction or marked as tombstones. Summaries that replace compacted items are not included,
-    /// and neither are retracted attempts. The next request will contain [`history`](Self::history)
-    /// instead.
+    /// and neither are retracted attempts. The next request will contain the items in
+    /// [`history`](Self::history), not the items returned by this method.
     ///
     /// The [history of a suspended sub-agent](History::nested_history) is not an item. If a run
     /// ended with the reason `pending` while calls from sub-agents were pending, resume the run
@@ -114,7 +114,7 @@ impl Outcome {
         &self.new_items
     }
 
-    /// Parses the answer from a completed run as JSON and deserializes it into a type, like
+    /// Deserializes a completed run's answer from JSON into a type, in the same way as
     /// [`Turn::parse`].
     ///
     /// # Errors

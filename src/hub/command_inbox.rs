@@ -17,15 +17,15 @@ use crate::tool::Verdict;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Command {
-    /// Interrupts the run, like [`RunHandle::interrupt`].
+    /// Interrupts the run; see [`RunHandle::interrupt`].
     Interrupt,
-    /// Ends the run after its current turn, like [`RunHandle::stop_after_turn`].
+    /// Ends the run after its current turn; see [`RunHandle::stop_after_turn`].
     StopAfterTurn,
-    /// Adds these items as input before the next request, like [`RunHandle::steer`].
+    /// Adds these items as input before the next request; see [`RunHandle::steer`].
     Steer(Vec<Item>),
-    /// Adds these items as input once the model stops on its own, like [`RunHandle::follow_up`].
+    /// Adds these items as input once the model stops on its own; see [`RunHandle::follow_up`].
     FollowUp(Vec<Item>),
-    /// Submits a verdict on a call, like [`RunHandle::submit_verdict`].
+    /// Submits a verdict on a call; see [`RunHandle::submit_verdict`].
     Verdict {
         /// The pending call, as shown in the approval request.
         call: PendingCall,
@@ -64,11 +64,11 @@ pub trait CommandInbox: Send + Sync {
     ) -> BoxFuture<'a, Result<BoxStream<'static, SentCommand>, Error>>;
 
     /// Sends a command to a run, and waits until the run has accepted the command. Accepted input is queued for the
-    /// model, but the model may not have read the input yet. The receipt for the input contains this `id`. When the
-    /// input is added to the history, an `Appended` event reports the same id. Input that arrives too late to be added
-    /// is listed in `Outcome::undelivered`.
+    /// model, but the model may not have read the input yet. The receipt for the input contains the given `id`. When
+    /// the input is added to the history, an `Appended` event with the same id as the receipt is yielded. Input that
+    /// arrives too late to be added is listed in `Outcome::undelivered`.
     ///
-    /// If the future is dropped, the run may or may not receive the command.
+    /// If the returned future is dropped, the run may or may not receive the command.
     ///
     /// # Errors
     ///

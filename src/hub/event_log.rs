@@ -26,7 +26,8 @@ pub struct LogEntry {
 pub enum LogContent {
     /// An event from the run.
     Event(Arc<Event>),
-    /// The run's state after all earlier entries. The first entry of each attempt is a snapshot.
+    /// The run's state after all entries that precede the snapshot. The first entry of each attempt
+    /// is a snapshot.
     Snapshot(Arc<Snapshot>),
     /// The end of the run, with the error that ended its event stream, if any.
     End(Option<Error>),
@@ -34,9 +35,10 @@ pub enum LogContent {
 
 /// Stores the logs of runs. Any number of readers can follow a log.
 ///
-/// A log belongs to the latest attempt at a run, and rejects entries from earlier attempts. If
-/// another process has taken over a run, the earlier process therefore cannot mix its events with
-/// those of the later attempt, even if it does not know about the takeover yet.
+/// A log belongs to the latest attempt at a run, and rejects entries from earlier attempts. After
+/// another process has taken over a run, the earlier process therefore cannot mix its own events
+/// with the later attempt's events, even if the earlier process does not know about the takeover
+/// yet.
 pub trait EventLog: Send + Sync {
     /// Starts an attempt at a run, and returns the attempt's epoch. The epoch is 1 for the first
     /// attempt, and increases by 1 with each later attempt.
@@ -49,12 +51,12 @@ pub trait EventLog: Send + Sync {
     /// Appends entries from a single run and a single epoch, in order. Entries before `trim_before`
     /// may be removed, because readers that attach later start with a snapshot.
     ///
-    /// The returned future may wait for slow readers, for a limited time. If the future is dropped
-    /// before it completes, the entries may or may not have been written. A failed append is not
-    /// retried. If the log is [unavailable](LogUnavailable), the run continues or waits, depending
-    /// on the [`LogOutage`](crate::hub::LogOutage) setting. The next append after an outage starts
-    /// with a snapshot. After any other error, the run is interrupted and ends, and the partial
-    /// turn is stored.
+    /// The returned future may wait for slow readers, but only for a limited time. If the future is
+    /// dropped before it completes, the entries may or may not have been written. A failed append
+    /// is not retried. If the log is [unavailable](LogUnavailable), the run continues or waits,
+    /// depending on the [`LogOutage`](crate::hub::LogOutage) setting. The next append after an
+    /// outage starts with a snapshot. After any other error, the run is interrupted and ends, and
+    /// the partial turn is stored.
     ///
     /// # Errors
     ///
@@ -77,7 +79,7 @@ pub trait EventLog: Send + Sync {
     ///
     /// If the number is `None`, or if the log no longer contains the entry with that number, the
     /// stream starts with the last snapshot. Later snapshots are skipped, except for the first
-    /// snapshot of a new attempt and any snapshot before which numbers are missing. The starting
+    /// snapshot of a new attempt and any snapshot that follows a gap in the numbers. The starting
     /// position is determined when this method is called, not when the stream is first polled. A
     /// log on another machine may determine the position one round trip later. Dropping the stream
     /// stops reading and has no other effect.
@@ -99,9 +101,9 @@ pub trait EventLog: Send + Sync {
 
     /// Removes a run's log, unless an attempt with an epoch other than `epoch` was started. Current
     /// readers of the log still get the remaining entries, followed by an error if the log has no
-    /// end. A hub calls this method when its retention time for ended runs is over, or when the run
-    /// is dropped. This method must not block. A log on another machine may simply be left to
-    /// expire.
+    /// end entry. A hub calls this method when its retention time for ended runs is over, or when
+    /// the run is dropped. This method must not block. A log on another machine may simply be left
+    /// to expire.
     fn remove(&self, run: &str, epoch: u64);
 
     /// Returns the directory in which hubs look up runs by key, if several hubs share the log. The
@@ -110,13 +112,14 @@ pub trait EventLog: Send + Sync {
         None
     }
 
-    /// Returns the numbers of log entries and of readers that were cut off.
+    /// Returns statistics about the logs: the number of entries, and the number of readers that
+    /// were cut off.
     fn stats(&self) -> LogStats {
         LogStats::default()
     }
 }
 
-/// Counts of log entries, and of readers that were cut off.
+/// Statistics about logs: the number of entries, and the number of readers that were cut off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LogStats {

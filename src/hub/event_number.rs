@@ -26,7 +26,8 @@ pub struct EventNumber {
 }
 
 impl EventNumber {
-    /// Creates the number of an event in this run.
+    /// Creates an event number from the run's id, the attempt's epoch, and the entry's number
+    /// within the attempt.
     pub fn new(run: impl Into<Arc<str>>, epoch: u64, number: u64) -> Self {
         Self { run: run.into(), epoch, number }
     }

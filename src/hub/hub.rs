@@ -34,7 +34,8 @@ use crate::task::OwnedTask;
 /// The maximum time that interrupted runs get to store their partial turns when the hub shuts down.
 const INTERRUPT_LIMIT: Duration = Duration::from_secs(10);
 
-/// Runs each agent run in its own task, independently of its readers. Clones refer to the same hub.
+/// Runs each agent run in a separate task, independently of the run's readers. Clones refer to the
+/// same hub.
 ///
 /// Dropping the last clone synchronously drops all runs, including their tools and their model
 /// requests.
@@ -66,14 +67,14 @@ impl Default for Hub {
 impl Hub {
     /// Creates a hub that keeps its logs and inboxes in the memory of this process.
     ///
-    /// By default, a log keeps at most the last 1,024 entries and at least the last 512, readers
-    /// that lag too far are cut off, runs without readers continue, and a run's log is kept for one
-    /// minute after the run ends.
+    /// By default, a log keeps at least the last 512 and at most the last 1,024 entries. Readers
+    /// that do not keep up are cut off, runs without readers continue, and a run's log is kept for
+    /// one minute after the run ends.
     pub fn new() -> Self {
         Self::with_backend(MemoryLog::new(), MemoryInbox::new())
     }
 
-    /// Creates a hub with the given logs and inboxes, for example a [`MemoryLog`] with other
+    /// Creates a hub with the given logs and inboxes, for example a [`MemoryLog`] with custom
     /// settings.
     ///
     /// If the log provides a [directory](EventLog::directory), as the Redis log does, all hubs that
@@ -102,8 +103,8 @@ impl Hub {
     }
 
     /// Sets the maximum number of entries in a run's log. The default is 1,024, and the minimum is
-    /// 16. After every half of this number of entries, a snapshot is written, and all entries
-    /// before the previous snapshot are removed.
+    /// 16. Each time half of this number of entries has been written, a snapshot is written, and
+    /// all entries before the previous snapshot are removed.
     ///
     /// Like all setters on this type, this method creates a separate hub that contains none of this
     /// hub's runs.
@@ -148,8 +149,8 @@ impl Hub {
 
     /// Starts a run under a key, which is usually the id of the run's session. A hub has at most
     /// one active run for each key. Hubs that share a log also check whether another hub is known
-    /// to have an active run for the key, but only the session's lease guarantees that there is at
-    /// most one.
+    /// to have an active run for the key, but only the session's lease guarantees that at most one
+    /// run is active.
     ///
     /// To create the run only if the key is free, [reserve](Self::reserve) the key first.
     ///
@@ -229,13 +230,14 @@ impl Hub {
     }
 
     /// Lists the lost runs in all hubs that share this log: the runs whose process has died, or has
-    /// not sent a heartbeat for a few seconds. After a [claim](Self::claim_lost_run),
-    /// [`Session::resume`](crate::session::Session::resume) continues such a run's work. If the log
-    /// has no [directory](EventLog::directory), the returned list is empty.
+    /// not sent a heartbeat for a few seconds. To continue a lost run's work,
+    /// [claim](Self::claim_lost_run) the run, and then call
+    /// [`Session::resume`](crate::session::Session::resume). If the log has no
+    /// [directory](EventLog::directory), the returned list is empty.
     ///
     /// A run is listed until the next run for the same key starts. If the log itself loses its
-    /// data, runs that were lost before then are not listed. To find such runs, check the store for
-    /// unfinished sessions.
+    /// data, runs that were lost before the data loss are not listed. To find such runs, check the
+    /// store for unfinished sessions.
     ///
     /// # Errors
     ///
@@ -314,7 +316,7 @@ impl Hub {
     /// that arrives too late to be added is listed in
     /// [`Outcome::undelivered`](crate::Outcome::undelivered).
     ///
-    /// To get the id of the active run for a key, even in another hub, use
+    /// To get the id of a key's active run, which may be in another hub, use
     /// [`find_run`](Self::find_run). If the run ends before it receives the command, the command is
     /// not passed on to the next run for the same key.
     ///
@@ -339,7 +341,7 @@ impl Hub {
         self.0.settings.inbox.send(run_id, id, command).await
     }
 
-    /// Returns the numbers of runs, readers and log entries in this hub.
+    /// Returns statistics about this hub, such as the numbers of runs, readers and log entries.
     pub fn stats(&self) -> HubStats {
         let places = self.0.registry.runs();
         let log = self.0.settings.log.stats();
@@ -357,12 +359,12 @@ impl Hub {
     /// Shuts down the hub: rejects new runs, and waits up to `limit` for the active runs to end.
     /// The remaining runs are then interrupted, so that sessions store their partial turns, and
     /// runs that are still active after ten more seconds are dropped. A run whose stream does not
-    /// accept commands is dropped as soon as `limit` is over.
+    /// accept commands is dropped as soon as `limit` has elapsed.
     ///
     /// After the last event of the current run, session readers end with an error that has
     /// [`ShuttingDown`](crate::hub::ShuttingDown) as its source. A web server should therefore
     /// first wait for the future returned by this method, and then for its connections to end. If
-    /// the future is dropped, the runs continue, but the hub stays closed to new runs.
+    /// the returned future is dropped, the runs continue, but the hub stays closed to new runs.
     pub async fn shut_down(&self, limit: Duration) {
         let registry = &self.0.registry;
         registry.close();
@@ -557,7 +559,7 @@ impl Drop for RunOwner {
     }
 }
 
-/// The numbers of runs, readers and log entries in a hub at a given moment.
+/// Statistics about a hub at a given moment, such as the numbers of runs, readers and log entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HubStats {
@@ -573,7 +575,8 @@ pub struct HubStats {
     pub capacity: usize,
     /// The number of readers that have been cut off so far.
     pub cut_readers: u64,
-    /// The time since the longest-attached current reader was attached.
+    /// How long the longest-attached current reader has been attached; `None` if there is no
+    /// reader.
     pub oldest_reader: Option<Duration>,
 }
 

@@ -1,9 +1,9 @@
 //! Runs that outlive their readers.
 //!
-//! A run is a stream, and dropping the stream cancels the run. This is right if the user closes a page, but not if the
-//! user reloads it. In a [`Hub`], a run continues regardless of how many readers it has, even with none. The hub polls
-//! each run in its own task and writes the events to a [log](EventLog). Any number of readers can read the log, each at
-//! its own position. Commands reach a run through its [inbox](CommandInbox).
+//! A run is a stream, and dropping the stream cancels the run. Cancelling the run is right if the user closes a page,
+//! but not if the user reloads the page. In a [`Hub`], a run continues regardless of how many readers it has, even if
+//! it has none. The hub polls each run in its own task and writes the events to a [log](EventLog). Any number of
+//! readers can read the log, each at its own position. Commands reach a run through its [inbox](CommandInbox).
 //!
 //! | to read | use |
 //! |---|---|
@@ -119,8 +119,8 @@
 //! | dropped | effect |
 //! |---|---|
 //! | a [`Reader`] or a [`SessionReader`] | reading stops, the run continues |
-//! | a [`RunOwner`] that was not [detached](RunOwner::detach) | the run is dropped before the call returns |
-//! | the last clone of the [`Hub`] | all runs are dropped before the call returns |
+//! | a [`RunOwner`] that was not [detached](RunOwner::detach) | the run is dropped synchronously |
+//! | the last clone of the [`Hub`] | all runs are dropped synchronously |
 //! | the runtime | all of its runs are dropped |
 //!
 //! If another thread is currently polling the run, the run is dropped once that poll returns. When a run is dropped,

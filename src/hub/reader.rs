@@ -107,8 +107,8 @@ impl Reader {
 
     /// Converts the reader to a plain event stream, for code that expects a run's events. The
     /// events in the first snapshot are included. To get the whole run, create the reader without
-    /// an event number. Turns that were already complete when the reader was created then have no
-    /// deltas.
+    /// an event number. Turns that were already complete when the reader was created have no deltas
+    /// in the stream.
     ///
     /// If the run failed, its error is the last item, as with a [`Run`](crate::Run). A second
     /// snapshot becomes an error, because such a snapshot means that another attempt at the run has

@@ -133,7 +133,7 @@ impl RunPlace {
         lock_ignoring_poison(&self.readers).len()
     }
 
-    /// Returns the time since the longest-attached current reader was attached, if any.
+    /// Returns how long the longest-attached current reader has been attached, or `None` if there is no reader.
     pub(super) fn oldest_reader(&self) -> Option<Duration> {
         lock_ignoring_poison(&self.readers).values().min().map(Instant::elapsed)
     }

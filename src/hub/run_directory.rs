@@ -6,7 +6,7 @@ use futures::future::{BoxFuture, FutureExt, ready};
 
 use crate::error::Error;
 
-/// Lists the runs in all hubs that share a log, by key.
+/// Lists runs by key, across all hubs that share a log.
 ///
 /// The directory is only a hint, not a lock: its data may be outdated or completely lost. The
 /// [lease](crate::session::Lease) in the session's store decides which process may run the session.
@@ -34,8 +34,8 @@ pub trait RunDirectory: Send + Sync {
         ready(Ok(())).boxed()
     }
 
-    /// Marks the run with this order number as ended. This method must not block. It may fail
-    /// silently, because a run also stops counting as active when its process sends no more
+    /// Marks the run with this order number as ended. This method must not block. The method may
+    /// fail silently, because a run also stops counting as active when its process sends no more
     /// heartbeats.
     fn end(&self, key: &str, run: &str, order: u64);
 
@@ -43,11 +43,11 @@ pub trait RunDirectory: Send + Sync {
     fn last<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<AnnouncedRun>, Error>>;
 
     /// Waits until the order number of the key's last run differs from `seen`, or until the run
-    /// with the order number `seen` is active. Returns that run.
+    /// with the order number `seen` is active. Returns the key's last run.
     fn next<'a>(&'a self, key: &'a str, seen: u64) -> BoxFuture<'a, Result<AnnouncedRun, Error>>;
 
-    /// Returns how long active runs may still be missing from the directory after the directory was
-    /// unavailable. The default is five seconds.
+    /// Returns how long active runs may still be missing from the directory after an outage of the
+    /// directory. The default is five seconds.
     fn settle_time(&self) -> Duration {
         Duration::from_secs(5)
     }

@@ -21,9 +21,9 @@ use crate::session::Session;
 /// The reader starts with the event after a given number, or with a snapshot of the active run, or
 /// with a snapshot of the session if no run is active. When a run has ended, the reader waits for
 /// the next run. If the next run has already ended before the reader is polled again, that run is
-/// read from its log. The reader yields a snapshot of the session instead if the log of that run
-/// was removed, if several runs have ended in the meantime, or if the process of a run in another
-/// hub has died.
+/// read from its log. If the log of the next run was removed, if several runs have ended in the
+/// meantime, or if the process of a run in another hub has died, the reader instead yields a
+/// snapshot of the session.
 ///
 /// The reader ends only with an error: if the store cannot be read, if the reader did not keep up,
 /// or if the hub shuts down or is dropped. Dropping the reader stops reading; the run continues.

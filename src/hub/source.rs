@@ -13,7 +13,7 @@ use crate::event::Event;
 use crate::item::{History, RawJson};
 use crate::session::SessionRun;
 
-/// An event stream that a hub can run, with the history at the start of the stream.
+/// An event stream that a hub can run, together with the history at the start of the stream.
 ///
 /// A [`Run`] or a [`SessionRun`] that has not been polled yet can be converted to a `RunSource`.
 pub struct RunSource {
@@ -44,8 +44,8 @@ pub(crate) struct CallProgress {
 }
 
 impl RunSource {
-    /// Creates a source from the event stream of a hand-written loop that starts with this history. The source accepts
-    /// no commands; the hub ends the loop by dropping the stream.
+    /// Creates a source from a hand-written loop's event stream and the history with which the loop starts. The source
+    /// accepts no commands; the hub ends the loop by dropping the stream.
     pub fn new(
         history: History,
         events: impl Stream<Item = Result<Event, Error>> + Send + 'static,

@@ -36,12 +36,12 @@ pub enum Part {
 pub struct Media {
     /// The media type, for example `image/png`.
     pub media_type: String,
-    /// The bytes of the image or file, or a URL for them.
+    /// The image or file itself, either as inline bytes or as a URL.
     #[serde(flatten)]
     pub source: MediaSource,
 }
 
-/// The bytes of an image or a file, or a URL for them.
+/// An image or a file, either as inline bytes or as a URL.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -89,19 +89,19 @@ impl Part {
         }
     }
 
-    /// Creates an image from base64 data.
+    /// Creates an image part from base64 data.
     pub fn image(media_type: impl Into<String>, base64: impl Into<String>) -> Self {
         let source = MediaSource::Data(base64.into());
         Self::Image(Media { media_type: media_type.into(), source })
     }
 
-    /// Creates an image from a URL that the provider fetches.
+    /// Creates an image part from a URL that the provider fetches.
     pub fn image_url(media_type: impl Into<String>, url: impl Into<String>) -> Self {
         let source = MediaSource::Url(url.into());
         Self::Image(Media { media_type: media_type.into(), source })
     }
 
-    /// Creates a file, for example a PDF, from base64 data.
+    /// Creates a file part, for example a PDF, from base64 data.
     pub fn file(media_type: impl Into<String>, base64: impl Into<String>) -> Self {
         let source = MediaSource::Data(base64.into());
         Self::File(Media { media_type: media_type.into(), source })

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::item::RawJson;
 
-/// The side effects that a tool call reported, and evidence of the work it did. An effect report is
-/// included in stores, traces and the run's outcome, but is never sent to the model.
+/// The side effects and evidence that a tool call reported. An effect report is included in stores,
+/// traces and the run's outcome, but is never sent to the model.
 ///
 /// ```
 /// use turnstream::item::{EffectReport, SideEffect};
@@ -39,7 +39,7 @@ pub struct SideEffect {
     pub target: String,
 }
 
-/// A check that was run, and its result: the standard format for evidence.
+/// The standard format for evidence: a check that was run, and the check's result.
 ///
 /// ```
 /// use turnstream::item::{Evidence, RawJson};
@@ -52,7 +52,7 @@ pub struct SideEffect {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Evidence {
-    /// The command, written so that someone else can run it again.
+    /// The command, in a form that someone else can run again.
     pub command: String,
     /// The exit code; `None` if a signal or a timeout ended the command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -80,7 +80,7 @@ impl Evidence {
         self.exit_code == Some(0)
     }
 
-    /// Parses evidence from JSON. Returns `None` if the JSON has a different shape.
+    /// Parses JSON as evidence. Returns `None` if the JSON is not in the standard format.
     pub fn from_json(json: &RawJson) -> Option<Self> {
         json.deserialize_as().ok()
     }
@@ -94,12 +94,12 @@ impl EffectReport {
 }
 
 impl SideEffect {
-    /// Creates a side effect for a change to something that already existed.
+    /// Creates a side effect of the kind `changed`, for a change to something that already existed.
     pub fn of_change(target: impl Into<String>) -> Self {
         Self { kind: "changed".to_owned(), target: target.into() }
     }
 
-    /// Creates a side effect for something that was created.
+    /// Creates a side effect of the kind `created`, for something that was created.
     pub fn of_creation(target: impl Into<String>) -> Self {
         Self { kind: "created".to_owned(), target: target.into() }
     }

@@ -205,7 +205,7 @@ impl Item {
         self
     }
 
-    /// Returns the content if this item is a user message, and `None` otherwise.
+    /// Returns the message's content if this item is a user message, and `None` otherwise.
     pub fn as_user(&self) -> Option<&Content> {
         match &self.kind {
             ItemKind::User { content } => Some(content),

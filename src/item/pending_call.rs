@@ -49,15 +49,15 @@ impl PendingCall {
         self
     }
 
-    /// Returns the id of the pending call that was made by the run itself: the first id in the
-    /// path, or this call's own id if the path is empty.
+    /// Returns the id of the call that the run itself made: the first id in the path, or this
+    /// call's own id if the path is empty.
     pub fn root_call_id(&self) -> &str {
         self.path.first().unwrap_or(&self.call_id)
     }
 
     /// Splits off the first id in the path, which is the id of the run's own call that runs the
-    /// sub-agent. Returns that id and the call from the sub-agent's view, or `None` if the run
-    /// itself made the call.
+    /// sub-agent. Returns the removed id and the call from the sub-agent's view, or `None` if the
+    /// run itself made the call.
     pub(crate) fn split_root(&self) -> Option<(&str, Self)> {
         let (parent, path) = self.path.split_first()?;
         Some((parent, Self { path: path.to_vec(), ..self.clone() }))

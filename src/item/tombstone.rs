@@ -17,7 +17,7 @@ pub struct TombstoneEdit {
     pub from: usize,
     /// The index after the last item of the range.
     pub to: usize,
-    /// The items that replace the range. Their number equals the length of the range.
+    /// The items that replace the range. The number of items equals the length of the range.
     pub items: Vec<Item>,
 }
 
@@ -30,7 +30,7 @@ impl TombstoneEdit {
 }
 
 impl History {
-    /// Returns the edits that mark the items at these positions (counted from 0) as
+    /// Returns the edits that mark the items at the given positions (counted from 0) as
     /// [tombstones](Item::tombstone). Tombstones stay in the history but are never sent to a
     /// provider.
     ///
@@ -50,8 +50,8 @@ impl History {
     /// [metadata](Item::turn), such as its usage, moves to the last item in the turn that is not a
     /// tombstone.
     ///
-    /// The ranges of the edits do not overlap, and the history is valid to send after each edit.
-    /// The returned list is empty if no items need to change.
+    /// The ranges of the edits do not overlap, and the history can be sent after each edit. The
+    /// returned list is empty if no items need to change.
     ///
     /// ```
     /// use turnstream::{History, Item};

@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::error::{Error, ErrorKind};
 use crate::item::{Content, EffectReport, json};
 
-/// A tool call requested by the model, as plain data.
+/// Describes a tool call that the model requested.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolCall {
     /// The id that links the call to its result. The id is unique within a history.

@@ -16,9 +16,9 @@ impl Content {
     /// Shortens the content to at most `max_bytes` of text. Returns `None` if the text already fits
     /// within this limit.
     ///
-    /// The start and the end of the text are kept, with half of the bytes each, cut at character
-    /// boundaries. A marker between them states the number of omitted bytes, followed by the
-    /// `note`, if any. A note can state, for example, where the full text is stored. The marker
+    /// The kept text comes in equal parts from the start and the end, and is cut at character
+    /// boundaries. A marker between the two parts states the number of omitted bytes, followed by
+    /// the `note`, if any. A note can state, for example, where the full text is stored. The marker
     /// counts towards `max_bytes`. If the marker alone is longer than `max_bytes`, the result
     /// consists only of the marker and exceeds the limit. The limit applies to the text of all
     /// parts combined. Images and files keep their positions.
@@ -47,7 +47,7 @@ impl Content {
     }
 }
 
-/// Shortens a string to at most `max_bytes` bytes, keeping its start and end, like
+/// Shortens a string to at most `max_bytes` bytes by cutting out its middle, in the same way as
 /// [`Content::truncate_middle`].
 pub(crate) fn truncate_middle(text: String, max_bytes: usize) -> String {
     let content = Content::from(text);

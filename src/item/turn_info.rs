@@ -76,8 +76,8 @@ impl<'de> Deserialize<'de> for StopReason {
     }
 }
 
-/// The metadata on the last item of a completed turn. Its presence shows that the turn is complete,
-/// and it records why the model stopped.
+/// The metadata on the last item of a completed turn. The presence of this metadata shows that the
+/// turn is complete. The metadata also records why the model stopped.
 ///
 /// ```
 /// use turnstream::History;

@@ -15,13 +15,14 @@ use crate::usage::Usage;
 /// Tracks the history, usage and state that result from a run's events so far. Clones of a journal
 /// share the same state.
 ///
-/// A journal is kept in memory and performs no I/O. It can be read at any time, even after the
-/// stream was dropped. A turn that is still open appears as an interrupted turn, and the results
-/// received so far are in the order of their calls. To send the history to a provider, call
+/// A journal is kept in memory and performs no I/O. A journal can be read at any time, even after
+/// the stream was dropped. A turn that is still open appears as an interrupted turn, and the
+/// results received so far are in the order of their calls. To send the history to a provider, call
 /// [`History::settled`] first.
 ///
 /// A sub-agent's events are recorded in a nested journal, one for each call that runs a sub-agent;
-/// see [`nested_journal`](Self::nested_journal). They do not change this journal's history.
+/// see [`nested_journal`](Self::nested_journal). A sub-agent's events do not change this journal's
+/// history.
 ///
 /// ```
 /// use turnstream::{Event, History, Item, Journal, event::AppendReason};
@@ -157,8 +158,8 @@ impl Journal {
         self.with_state(|book| book.fold.set_effect_report(call_id, report));
     }
 
-    /// Creates a result for the next call that has no result, and applies it to the journal. Use
-    /// this method if the calls were dropped and the run continues.
+    /// Creates a result for the next call that has no result, and applies the result to the
+    /// journal. Use this method if the calls were dropped and the run continues.
     pub(crate) fn next_missing_result(&self, cut: Interruption) -> Option<Event> {
         self.with_state(|book| {
             let event = Event::Tool(book.fold.next_missing_result(cut)?);
@@ -172,9 +173,9 @@ impl Journal {
         self.with_state(|book| book.fold.requests())
     }
 
-    /// Creates the next ending event of the run, and applies it to the journal. The ending events
-    /// are a result for each call that has no result, unless the calls are pending, followed by
-    /// `Finished`.
+    /// Creates the next ending event of the run, and applies the event to the journal. The ending
+    /// events are a result for each call that has no result, unless the calls are pending, followed
+    /// by `Finished`.
     pub(crate) fn next_ending_event(
         &self,
         reason: EndReason,

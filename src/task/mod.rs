@@ -43,12 +43,12 @@ pub trait InTaskExt<T>: Stream<Item = Result<T, Error>> + Sized {
     ///
     /// If the stream panics, an error of kind [`Panic`](crate::ErrorKind::Panic) is yielded. If the
     /// runtime ends before the stream does, an error of kind [`Other`](crate::ErrorKind::Other) is
-    /// yielded. Each of these errors is the last item.
+    /// yielded. In both cases, the error is the last item.
     ///
     /// # Panics
     ///
-    /// The first poll panics if it happens outside of a tokio runtime. The poll can then be
-    /// repeated inside a runtime.
+    /// The first poll panics if it happens outside of a tokio runtime. After such a panic, the poll
+    /// can be repeated inside a runtime.
     ///
     /// ```
     /// use std::num::NonZeroUsize;

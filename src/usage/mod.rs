@@ -42,8 +42,8 @@ impl Usage {
         self.input_tokens.saturating_add(self.output_tokens)
     }
 
-    /// Returns how much each number has increased since `earlier`. The increase of a number that
-    /// decreased is 0.
+    /// Returns how much each number has increased since `earlier`. For a number that has decreased,
+    /// the increase is 0.
     pub fn increase_since(&self, earlier: Self) -> Self {
         Self {
             input_tokens: self.input_tokens.saturating_sub(earlier.input_tokens),

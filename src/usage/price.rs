@@ -107,8 +107,8 @@ impl Prices {
     }
 
     /// Returns the price for a model, if any. If no entry has exactly this name, the table uses the
-    /// longest entry name that is a prefix of the model name and is followed there by a `-`, `@`,
-    /// `:` or `.`.
+    /// longest entry name that is a prefix of the model name and is followed by a `-`, `@`, `:` or
+    /// `.` in the model name.
     ///
     /// Note that an entry for `gpt-4` also matches the name `gpt-4.1`, so add both models if their
     /// prices differ.

@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 #[non_exhaustive]
 pub struct EffectKey {
     /// The run, identified by the id of the run's starting history and the number of items in that
-    /// history. Two runs that start from clones of the same history have the same value;
-    /// [fork](crate::History::fork) the history to distinguish the runs.
+    /// history. Two runs that start from clones of the same history have the same `run` value; to
+    /// distinguish the runs, [fork](crate::History::fork) the history.
     pub run: Arc<str>,
     /// The number of iterations that the run's loop has started so far; 0 before the first
     /// iteration.

@@ -28,8 +28,8 @@
 //!   the effect again. Tools can detect such a repetition by the [idempotency
 //!   key](crate::tool::ToolContext::idempotency_key), which is the same in each attempt.
 //! - **The loop is deterministic between effects.** The loop's decisions depend only on its state and on the values of
-//!   its effects. A custom loop body must follow the same rule, because any other value that the body reads is not
-//!   stored. Read such values in a step instead.
+//!   its effects. A custom loop body must follow the same rule. Any other value that the body reads is not stored, so
+//!   read such values in a step instead.
 //! - **Recorded nondeterministic values** are returned by [`draw`](World::draw) and are never separate effects. An
 //!   engine stores these values together with the next effect whose value it stores. Values that were drawn after the
 //!   last stored effect are drawn again in the next attempt.
@@ -130,13 +130,13 @@ pub trait World: fmt::Debug + Send + Sync {
     /// [sealed](crate::stream::seal) for the request.
     ///
     /// Calling `ask` sends nothing; the request is sent when the returned stream is first polled. Retries by a provider
-    /// and the request's deadlines happen within this stream.
+    /// and the request's deadlines happen within the returned stream.
     fn turn(&self, key: &EffectKey, request: Request, ask: SendRequest) -> TurnStream;
 
     /// Runs a turn's tool calls, or returns [their stored results](ToolRun::with_saved_calls).
     ///
-    /// No call starts before the first poll. Hooks on the calls, and sub-agents that run as calls, run within this
-    /// stream.
+    /// No call starts before the first poll. Hooks on the calls, and sub-agents that run as calls, run within the
+    /// returned stream.
     fn fan_out(&self, key: &EffectKey, calls: ToolRun) -> ToolRun;
 
     /// Returns whether [`suspend`](Self::suspend) waits for verdicts. If this method returns `false`, an interactive
@@ -188,8 +188,7 @@ pub struct LoopEnd {
     pub polled_since_last_event: bool,
     /// The loop's error; `None` if the run was interrupted or reached its time limit.
     pub error: Option<Error>,
-    /// The consequence of the time limit, if the run has reached it; `None` if the loop was ended by an interrupt or an
-    /// error.
+    /// The consequence of reaching the time limit; `None` if the loop was ended by an interrupt or an error.
     pub time_limit_reached: Option<TimeLimitReached>,
 }
 

@@ -63,7 +63,7 @@ impl SavedTurn {
         ReplayedTurn::new(events.collect(), error)
     }
 
-    /// Converts the stored turn back to a stream, as the answer to `request`.
+    /// Converts the stored turn back to a stream that answers `request`.
     pub fn into_stream(self, request: &Request) -> TurnStream {
         seal(request, self.into_replay())
     }

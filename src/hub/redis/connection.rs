@@ -21,8 +21,8 @@ pub(super) const RESPONSE_LIMIT: Duration = Duration::from_secs(1);
 /// The time after a failed connection attempt during which commands fail immediately.
 const RECONNECT_WAIT: Duration = Duration::from_millis(200);
 
-/// A connection that is shared by many commands. If the connection breaks, it is re-established; as
-/// long as that is not possible, commands fail immediately.
+/// A connection that is shared by many commands. If the connection breaks, it is re-established;
+/// until then, commands fail immediately.
 pub(super) struct Connection {
     client: Client,
     state: Mutex<ConnectionState>,

@@ -41,13 +41,13 @@ use crate::task::OwnedTask;
 /// ```
 ///
 /// A `RedisEvents` value uses two connections and two tasks, which end once all clones, readers and
-/// hubs that use it are dropped. If a connection is lost, it is re-established. As long as that is
-/// not possible, all operations fail within about a second, with an error that has
+/// hubs that use it are dropped. If a connection is lost, it is re-established. Until the
+/// connection is re-established, all operations fail within about a second, with an error that has
 /// [`LogUnavailable`](crate::hub::LogUnavailable) as its source.
 ///
 /// Appending any number of entries takes one round trip. The readers in a process share a single
 /// copy of each log that they read, so that the server sends each entry only once per process. A
-/// reader that does not keep up is cut off, like with
+/// reader that does not keep up is cut off, as with
 /// [`SlowReaders::Cut`](crate::hub::SlowReaders::Cut).
 ///
 /// If an error ends a run, readers in other processes receive the error's kind and message, but not
@@ -93,8 +93,8 @@ impl RedisEvents {
     /// Sets the prefix for the names of all keys and channels. The default is `turnstream`.
     /// Processes with the same prefix share their runs.
     ///
-    /// Like all setters on this type, this method creates a separate connection. Call it before
-    /// using the value.
+    /// Like all setters on this type, this method creates a separate connection. Call the setters
+    /// before using the value.
     #[must_use]
     pub fn with_prefix(self, prefix: impl Into<String>) -> Self {
         self.with(|settings| settings.prefix = prefix.into())

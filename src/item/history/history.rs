@@ -43,7 +43,8 @@ pub struct History {
 #[derive(Clone, Default)]
 pub(super) struct HistoryIndex {
     pub(super) call_ids: CallIds,
-    /// The histories of suspended sub-agents, by the ids of the calls that run them.
+    /// The histories of suspended sub-agents, keyed by the ids of the calls that run the
+    /// sub-agents.
     pub(super) nested_histories: BTreeMap<String, History>,
 }
 
@@ -53,7 +54,7 @@ impl History {
         Self::from_id(ids.next_id())
     }
 
-    /// Creates an empty history with a known id, for example one loaded from a store.
+    /// Creates an empty history with the given id, for example an id loaded from a store.
     pub fn from_id(id: impl Into<Arc<str>>) -> Self {
         Self { id: id.into(), tip: None, index: Arc::default(), encode_cache: Arc::default() }
     }
@@ -177,8 +178,9 @@ impl History {
         history
     }
 
-    /// Returns the items before the user's latest prompt, for example to rephrase the prompt after
-    /// a refusal. Some providers keep refusing as long as the refused prompt is in the context.
+    /// Returns a history with only the items before the user's latest prompt. This method can be
+    /// used to rephrase the prompt after a refusal, for example. Some providers keep refusing as
+    /// long as the refused prompt is in the context.
     ///
     /// Consecutive user messages count as a single prompt. Messages that a run sent on the user's
     /// behalf, such as the request to continue a truncated text, also count as part of the prompt.
@@ -301,8 +303,8 @@ impl History {
 
     /// Returns a version of the history that can be sent to a provider. Every unanswered call from
     /// a completed turn gets an `Interrupted` result. Calls from turns that never completed are
-    /// left out. Duplicate ids, and stray or misplaced results, are repaired; a loaded history, for
-    /// example, may contain them.
+    /// left out. This method also repairs duplicate ids and stray or misplaced results. A loaded
+    /// history, for example, may contain such errors.
     ///
     /// The returned history depends only on the items. A history that is already settled is
     /// returned unchanged. Encoders and [`Agent::run_from`](crate::Agent::run_from) call this

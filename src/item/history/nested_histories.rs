@@ -1,4 +1,4 @@
-//! The histories of suspended sub-agents, stored with the calls that run them.
+//! The histories of suspended sub-agents, stored with the calls that run the sub-agents.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use crate::item::history::History;
 use crate::item::{EffectReport, Item, ItemKind, PendingCall, ToolCall};
 
 impl History {
-    /// Returns the history of the sub-agent run by the call `call_id`, if that sub-agent was
+    /// Returns the history of the sub-agent that the call `call_id` runs, if that sub-agent was
     /// suspended because it has pending calls. The nested history's id consists of this history's
     /// id, a slash and the call id.
     ///
@@ -39,8 +39,8 @@ impl History {
         pending
     }
 
-    /// Stores the history of the suspended sub-agent run by the open call `call_id`. Does nothing
-    /// if the call is not open.
+    /// Stores the history of the suspended sub-agent that the open call `call_id` runs. Does
+    /// nothing if the call is not open.
     pub(crate) fn set_nested_history(&mut self, call_id: &str, nested: Self) {
         let is_it = |call: &ToolCall| call.call_id == call_id;
         if !self.unanswered_calls().iter().any(is_it) {
@@ -88,7 +88,7 @@ impl History {
         }
     }
 
-    /// Removes the history of the suspended sub-agent run by the call `call_id`.
+    /// Removes the history of the suspended sub-agent that the call `call_id` runs.
     pub(super) fn remove_nested_history(&mut self, call_id: &str) {
         if self.index.nested_histories.contains_key(call_id) {
             self.index_mut().nested_histories.remove(call_id);
