@@ -13,12 +13,12 @@ use crate::error::Error;
 use crate::http::TurnDeadlines;
 use crate::http::connection_runtime::ConnectionRuntime;
 
-/// Streams the bytes of a response body as they arrive. Dropping a `Body` before its end closes the
-/// connection.
+/// Streams the bytes of a response body as they arrive. Dropping a `Body` before it has been read
+/// completely closes the connection.
 ///
-/// A `Body` does not time out on its own; its consumer applies the timeouts.
+/// A `Body` has no timeout of its own; the code that reads the body enforces the timeouts.
 pub struct Body {
-    /// The stream of bytes that have not been read yet; `None` after the end of the body.
+    /// The stream of the remaining bytes; `None` after the end of the body.
     bytes: Option<BoxStream<'static, Result<Bytes, Error>>>,
     /// The chunks that were peeked at but not consumed.
     peeked_chunks: VecDeque<Result<Bytes, Error>>,

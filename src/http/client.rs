@@ -23,7 +23,8 @@ use crate::lock::lock_ignoring_poison;
 /// timeout.
 const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Sends requests and pools connections. A client is cheap to clone; clones share the connections.
+/// Sends requests and pools connections. A client is cheap to clone; clones share a connection
+/// pool.
 ///
 /// The client does not follow redirects, so that a key is only sent to the configured address.
 #[derive(Clone)]
@@ -162,8 +163,8 @@ impl HttpClient {
     /// (`localhost`, `127.0.0.1`) never use a proxy.
     ///
     /// Set keys on the provider, not as default headers of this client. The provider does not know
-    /// the default headers, so it can neither mask keys in them in errors nor keep the keys from
-    /// being sent over plain HTTP.
+    /// the client's default headers. The provider can therefore neither mask keys in these headers
+    /// if an error shows them, nor prevent the keys from being sent over plain HTTP.
     ///
     /// This is the only function in the crate whose signature contains a type from the underlying
     /// HTTP library, [`reqwest`](crate::http::reqwest).
@@ -327,9 +328,8 @@ fn sending_error(to: &Endpoint, proxies: &Proxies, error: reqwest::Error) -> Err
     Error::new(kind, format!("{what}: {}", root_cause(&error))).with_source(error)
 }
 
-/// Marks an error, as one of its sources, as caused by a connection that closed before the first
-/// byte of the response. The server most likely closed the connection while the connection was
-/// idle.
+/// An error source that marks an error as caused by a connection that closed before the first byte
+/// of the response. The server most likely closed the connection while the connection was idle.
 #[derive(Debug)]
 struct ConnectionClosed(Option<Arc<dyn StdError + Send + Sync>>);
 

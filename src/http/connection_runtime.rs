@@ -8,8 +8,7 @@ use tokio::runtime::{Handle, Id, RuntimeFlavor};
 
 use crate::error::{Error, ErrorKind};
 
-/// Returns the current tokio runtime, from which a request can be sent, or an error outside of a
-/// runtime.
+/// Returns the current tokio runtime, or an error if the caller is not running in a tokio runtime.
 pub(super) fn current_runtime() -> Result<Handle, Error> {
     Handle::try_current().map_err(|error| {
         let message = "an HTTP request needs a tokio runtime, and it was polled outside of any";
@@ -33,7 +32,7 @@ impl ConnectionRuntime {
         Self { current_thread_runtime: is_current_thread.then(|| runtime.id()) }
     }
 
-    /// Returns an error if waiting for the connection could take forever. This is possible if a
+    /// Returns an error if a wait for the connection might never end. This can happen if a
     /// current-thread runtime drives the connection, but the current task is in another runtime or
     /// outside of any runtime. In this case, it is unknown whether another thread runs the
     /// current-thread runtime.

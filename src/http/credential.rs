@@ -18,8 +18,9 @@ use crate::http::endpoint::{Header, secrets_in};
 use crate::http::{Endpoint, KeyHeader, Secret};
 use crate::lock::lock_ignoring_poison;
 
-/// How long before its expiry a token is replaced, so that the token is still valid when a request
-/// arrives. If a tenth of the token's lifetime is shorter, that duration is used instead.
+/// The time before a token's expiry at which the token is replaced, so that it is still valid when
+/// a request reaches the server. If a tenth of the token's lifetime is shorter, the tenth is used
+/// instead.
 const EXPIRY_MARGIN: Duration = Duration::from_mins(1);
 
 /// The maximum number of token refreshes to track, including those in runtimes that have ended.
@@ -27,7 +28,7 @@ const EXPIRY_MARGIN: Duration = Duration::from_mins(1);
 const MAX_TOKEN_REFRESHES: usize = 32;
 
 /// Authorizes requests with a key, a token, or a signature. A credential is cheap to clone; clones
-/// share their token.
+/// share one token.
 ///
 /// | credential | sent |
 /// |---|---|
@@ -73,16 +74,16 @@ pub struct Token {
 }
 
 impl Token {
-    /// Creates a token without a known lifetime, which is used until a server rejects the token
+    /// Creates a token without a known lifetime. The token is used until a server rejects the token
     /// with status 401.
     pub fn new(token: impl AsRef<str>) -> Self {
         Self { secret: Secret::new(token), lifetime: None }
     }
 
     /// Sets the token's lifetime (`expires_in` in OAuth), measured from when `fetch` returns the
-    /// token. The first request in the last minute or the last tenth of the lifetime, whichever is
-    /// shorter, fetches a new token. A token with a lifetime of zero is used only by the requests
-    /// that were waiting for the token.
+    /// token. A new token is fetched by the first request within the last minute of the lifetime,
+    /// or within the last tenth if that is shorter. A token with a lifetime of zero is used only by
+    /// the requests that were waiting for the token.
     pub fn expires_in(mut self, lifetime: Duration) -> Self {
         self.lifetime = Some(lifetime);
         self
@@ -158,9 +159,9 @@ impl Credential {
     /// replace the request's headers with the same names.
     ///
     /// The function `sign` is called for each attempt at the request, and the returned future is
-    /// dropped if the attempt is dropped. The time that signing takes counts as part of the
-    /// attempt. An error from `sign` is handled, and retried, as if the provider had returned the
-    /// error. If `sign` panics, the turn fails with [`ErrorKind::Panic`].
+    /// dropped if the attempt is dropped. The time spent on signing counts as part of the attempt.
+    /// An error from `sign` is handled, and retried, as if the provider had returned the error. If
+    /// `sign` panics, the turn fails with [`ErrorKind::Panic`].
     ///
     /// ```
     /// use turnstream::http::Credential;
@@ -240,7 +241,7 @@ pub(crate) struct Authorization {
     pub(crate) headers: Vec<Header>,
     /// The secrets to mask in errors.
     pub(crate) secrets: Vec<Secret>,
-    /// Whether the authorization is a signature of the request's other headers, which must then not
+    /// Whether the authorization signs the request's other headers. If so, these headers must not
     /// be replaced.
     pub(crate) is_signature: bool,
     /// The token and the cache that it came from; `None` if the token did not come from a cache.
@@ -248,8 +249,8 @@ pub(crate) struct Authorization {
 }
 
 impl Authorization {
-    /// Discards the cached token after a server rejected the token with status 401. Returns whether
-    /// the server may accept a new token.
+    /// Discards the cached token after a server has rejected the token with status 401. Returns
+    /// whether the server may accept a new token.
     pub(crate) fn discard_cached_token(&self) -> bool {
         if let Some((tokens, held)) = &self.cached_token {
             tokens.discard(held);

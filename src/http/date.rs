@@ -1,4 +1,4 @@
-//! Parses dates in headers to seconds since 1970, without a calendar library.
+//! Converts dates in headers to seconds since 1970, without a calendar library.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

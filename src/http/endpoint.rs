@@ -13,7 +13,7 @@ use crate::http::Secret;
 /// A header's name and value.
 pub(crate) type Header = (Cow<'static, str>, String);
 
-/// A URL that requests are sent to. `Debug` output and errors never show the URL's user name and
+/// A URL that requests are sent to. `Debug` output and errors never show the URL's user name or
 /// password.
 #[derive(Clone)]
 pub(crate) struct Endpoint(Url);
@@ -139,7 +139,7 @@ impl Endpoint {
         self.0.host_str().unwrap_or_default().trim_end_matches('.')
     }
 
-    /// Returns the URL's host and port, which are safe to show.
+    /// Returns the URL's host and port, which contain no credentials.
     pub(crate) fn host_and_port(&self) -> String {
         let host = self.0.host_str().unwrap_or_default();
         match self.0.port() {

@@ -6,6 +6,7 @@
 pub enum KeyHeader {
     /// The header `authorization: Bearer …`.
     Bearer,
-    /// The header with this name, for example `api-key`, whose value is the key without a prefix.
+    /// The header with this name, for example `api-key`. The header's value is the key without a
+    /// prefix.
     Named(&'static str),
 }

@@ -16,9 +16,9 @@ use crate::http::{
 /// turn's deadlines also apply.
 const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The headers that may contain a request's id, in order of preference: those of Anthropic, of
-/// OpenAI and many other vendors, of Azure, of Mistral, of AWS, and of the CDN that many of these
-/// vendors use.
+/// The headers that may contain a request's id, in order of preference. The headers are sent by
+/// Anthropic, by OpenAI and many other vendors, by Azure, by Mistral, by AWS, and by the CDN that
+/// many of these vendors use.
 static REQUEST_ID_HEADERS: [HeaderName; 8] = [
     HeaderName::from_static("request-id"),
     HeaderName::from_static("x-request-id"),
@@ -73,8 +73,8 @@ impl<'a> ResponseHead<'a> {
         self.headers.iter().map(|(name, value)| (*name, value.as_str()))
     }
 
-    /// Returns the id that the provider assigned to the request, from whichever header contains the
-    /// id.
+    /// Returns the id that the provider assigned to the request. The id is read from any of the
+    /// headers that vendors use for request ids.
     pub fn request_id(&self) -> Option<&str> {
         REQUEST_ID_HEADERS.iter().find_map(|name| self.header(name.as_str()))
     }

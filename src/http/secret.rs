@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::http::secret_search::secret_ranges;
 
 /// Holds a key that must stay secret. `Debug` output does not show the key, and
-/// [`mask_in`](Self::mask_in) masks the key in text that a server echoes.
+/// [`mask_in`](Self::mask_in) masks the key in text in which a server echoes the key.
 ///
 /// ```
 /// use turnstream::http::Secret;
@@ -28,7 +28,7 @@ impl Secret {
         Self(key.as_ref().trim().into())
     }
 
-    /// Returns the key itself, for the header in which the key is sent.
+    /// Returns the key itself, for use in the header that sends the key.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -39,7 +39,7 @@ impl Secret {
     }
 
     /// Masks the key wherever it occurs in a string, even if the key is encoded, escaped, in a
-    /// different case, broken over lines, or truncated with dots or asterisks. Keys shorter than
+    /// different case, split across lines, or truncated with dots or asterisks. Keys shorter than
     /// four bytes are not masked.
     pub fn mask_in(&self, text: &str) -> String {
         let mut shown = String::with_capacity(text.len());

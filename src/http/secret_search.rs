@@ -7,14 +7,16 @@ use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 
 /// The minimum length of a key that is masked. Masking shorter keys would only garble the text.
 const MIN_SECRET_BYTES: usize = 4;
-/// The minimum length of a key that is also found in a different case or broken over lines.
+/// The minimum length of a key that is also found if its case differs or if it is split across
+/// lines.
 const LONG_SECRET_BYTES: usize = 8;
 /// The minimum length of a partial key that is masked even without an elision mark, if the part is
 /// at least half of the key.
 const MIN_PARTIAL_SECRET_BYTES: usize = 12;
 /// The maximum number of times a byte may be escaped or encoded.
 const MAX_ESCAPE_DEPTH: usize = 8;
-/// The maximum length of an elision mark in bytes; an elision mark may be as long as the key.
+/// The maximum length in bytes of an elision mark, that is, of the dots or asterisks that replace a
+/// part of a key. The mark may be as long as the key.
 const MAX_ELISION_BYTES: usize = 4096;
 /// The maximum length in bytes of a line break within a key.
 const MAX_LINE_BREAK_BYTES: usize = 256;

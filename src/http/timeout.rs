@@ -24,9 +24,9 @@ pub(crate) const MAX_DRAIN_BYTES: usize = 64 << 10;
 ///
 /// If a limit is exceeded, the turn fails with an [`ErrorKind::Timeout`](crate::ErrorKind::Timeout)
 /// error whose message names the limit. If the `connect` limit is exceeded, the error is an
-/// [`ErrorKind::Connect`](crate::ErrorKind::Connect) error instead. After the turn's first event,
-/// the error contains the [`PartialTurn`](crate::turn::PartialTurn). After the stop reason, a
-/// timeout is not an error, and the turn completes.
+/// [`ErrorKind::Connect`](crate::ErrorKind::Connect) error instead. If the turn has produced an
+/// event, the error contains the [`PartialTurn`](crate::turn::PartialTurn). A timeout after the
+/// stop reason is not an error; the turn completes.
 ///
 /// The limits `first_byte`, `first_output` and `turn` are measured from the time at which the
 /// request is sent. The limits `idle` and `idle_output` are measured only while the consumer waits,
@@ -34,7 +34,7 @@ pub(crate) const MAX_DRAIN_BYTES: usize = 64 << 10;
 /// clock, which tests can pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// The maximum time for opening a connection; 10 seconds unless set. Providers that use the
+    /// The maximum time for opening a connection; 10 seconds if not set. Providers that use the
     /// same client and the same limit share connections.
     pub connect: Option<Duration>,
     /// The maximum time from sending the request to the first byte of the response body; 5 minutes
@@ -48,10 +48,11 @@ pub struct Timeouts {
     /// Models may reason for minutes without sending anything.
     pub first_output: Duration,
     /// The maximum time between two chunks of the body, regardless of their content; 5 minutes by
-    /// default. A ping resets this limit, but some vendors send no pings while the model reasons.
+    /// default. A ping restarts this timeout, but some vendors send no pings while the model
+    /// reasons.
     pub idle: Duration,
     /// The maximum time between two pieces of the model's output; 15 minutes by default. A ping
-    /// does not reset this limit.
+    /// does not restart this timeout.
     pub idle_output: Duration,
     /// The maximum time from sending the request to the end of the turn; [`NEVER`](Self::NEVER) by
     /// default.

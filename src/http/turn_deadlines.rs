@@ -37,8 +37,8 @@ pub(crate) struct TurnDeadlines {
 enum EventWait {
     /// The consumer waits for the first event, until this deadline.
     UntilFirst(Option<Instant>),
-    /// The consumer does not wait, because an event has arrived and the wait for the next event has
-    /// not started.
+    /// The consumer is not waiting, because an event has arrived and the wait for the next event
+    /// has not started.
     NotWaiting,
     /// The consumer waits for the next event, until this deadline.
     UntilNext(Option<Instant>),
@@ -67,7 +67,7 @@ impl EventWait {
 }
 
 impl TurnDeadlines {
-    /// Starts the deadlines for a request that is now sent to `host`.
+    /// Starts the deadlines for a request that is being sent to `host`.
     #[cfg(feature = "http")]
     pub(crate) fn start(timeouts: Timeouts, host: String) -> Self {
         let began = Instant::now();

@@ -34,7 +34,7 @@ pub(crate) fn split_lines(text: &[u8]) -> impl Iterator<Item = Line<&[u8]>> {
     })
 }
 
-/// Reads lines from a reader, up to the first error, which is returned with the number of the line.
+/// Reads lines from a reader, up to the first error. The error is returned with the line number.
 pub(crate) fn read_lines(
     mut from: impl BufRead,
 ) -> impl Iterator<Item = Result<Line<Vec<u8>>, (usize, io::Error)>> {
@@ -89,7 +89,7 @@ impl<T: AsRef<[u8]>> Line<T> {
     }
 }
 
-/// Returns whether these bytes may be what a crash left of a line, that is, whether the bytes are
+/// Returns whether these bytes may be a line that a crash cut off, that is, whether the bytes are
 /// the start of an object in compact JSON.
 pub(crate) fn is_truncated_object(tail: &[u8]) -> bool {
     let text = match str::from_utf8(tail) {

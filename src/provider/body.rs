@@ -20,7 +20,7 @@ pub(super) struct ObjectWriter {
 }
 
 impl ObjectWriter {
-    /// Creates a writer with enough capacity for most requests' settings and tools.
+    /// Creates a writer with enough capacity for the settings and tools of most requests.
     pub(super) fn for_request() -> Self {
         Self { fields: Vec::with_capacity(1024), error: None }
     }
@@ -81,9 +81,9 @@ impl ObjectWriter {
         RawJson::parse(std::str::from_utf8(&self.fields).ok()?).ok()
     }
 
-    /// Returns the object as JSON, with an array as an additional last field, whose elements are
-    /// appended by `fill`. The fields in [`Options::extra`](crate::request::Options::extra) are
-    /// merged into the object.
+    /// Returns the object as JSON, with an additional last field. This field is an array whose
+    /// elements are appended by `fill`. The fields in
+    /// [`Options::extra`](crate::request::Options::extra) are merged into the object.
     ///
     /// # Errors
     ///

@@ -158,8 +158,8 @@ fn round_up_to_millis(time: Duration) -> Duration {
     Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX))
 }
 
-/// Permits a single request to be sent. If the permit of a probe is dropped, the next request
-/// becomes the probe.
+/// Permits a single request to be sent. If a probe's permit is dropped, the next request becomes
+/// the probe.
 struct CircuitPermit {
     breaker: CircuitBreaker,
     is_probe: bool,

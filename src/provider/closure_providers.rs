@@ -24,7 +24,8 @@ use crate::usage::Usage;
 /// The turn ends with [`Piece::Stop`]. If the stream ends without a `Stop` piece, the turn is
 /// incomplete, and none of its tool calls run. The closure is called at the first poll, and
 /// dropping the turn drops the closure's stream. Errors in the stream are returned unchanged. The
-/// provider does not retry; wrap it in a [`Retry`](crate::provider::Retry) for retries.
+/// provider does not retry. To add retries, wrap the provider in a
+/// [`Retry`](crate::provider::Retry).
 ///
 /// ```
 /// use futures::stream;
@@ -105,7 +106,7 @@ pub enum Piece {
         id: String,
         /// The name of the tool to call.
         name: String,
-        /// The call's arguments, as the text of a JSON object.
+        /// The call's arguments, as a string that contains a JSON object.
         arguments: String,
     },
     /// The turn's token usage so far, which replaces any usage reported earlier.

@@ -7,7 +7,7 @@ use crate::provider::openai_chat::Dialect;
 use crate::provider::{Anthropic, Gemini, OpenAiChat, OpenAiResponses};
 
 impl OpenAiChat {
-    /// Creates a provider for a deployment in Azure OpenAI, through its v1 API:
+    /// Creates a provider for an Azure OpenAI deployment, using Azure's v1 API:
     /// `https://{resource}.openai.azure.com/openai/v1`.
     ///
     /// An API key is sent in the header `api-key`; a [token](crate::http::Credential::token) from
@@ -16,8 +16,8 @@ impl OpenAiChat {
     ///
     /// # Errors
     ///
-    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if the resource is invalid in
-    /// a host name.
+    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if the resource's name cannot
+    /// be used in a host name.
     ///
     /// ```
     /// use turnstream::provider::OpenAiChat;
@@ -30,41 +30,43 @@ impl OpenAiChat {
         model.with_base_url(azure_openai_base_url(resource, "openai/v1")?)
     }
 
-    /// Creates a provider for a deployment in Azure OpenAI, through the older API, whose versions
+    /// Creates a provider for an Azure OpenAI deployment, using Azure's older API, whose versions
     /// are dates:
     /// `https://{resource}.openai.azure.com/openai/deployments/{deployment}/chat/completions?api-version={version}`.
     ///
-    /// Keys and tokens are sent in the same way as for [`azure`](Self::azure), but the scope is
-    /// `https://cognitiveservices.azure.com/.default`.
-    /// Source: <https://learn.microsoft.com/azure/ai-foundry/openai/reference>.
+    /// Keys and tokens are sent in the same way as for [`azure`](Self::azure), but a token needs
+    /// the scope `https://cognitiveservices.azure.com/.default`. Source:
+    /// <https://learn.microsoft.com/azure/ai-foundry/openai/reference>.
     ///
     /// # Errors
     ///
-    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if the resource is invalid in
-    /// a host name. If the deployment is invalid in a path, each turn fails instead.
+    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if the resource's name cannot
+    /// be used in a host name. If the deployment's name cannot be used in a path, each turn fails
+    /// instead.
     pub fn azure_classic(resource: &str, deployment: &str, version: &str) -> Result<Self, Error> {
         let model = Self::new(deployment).with_dialect(Dialect::AZURE);
         let model = model.with_base_url(azure_openai_base_url(resource, "openai/deployments")?)?;
         Ok(model.with_path("/{model}/chat/completions").with_query("api-version", version))
     }
 
-    /// Creates a provider for a model in Amazon Bedrock, through its OpenAI-compatible endpoint:
-    /// `https://bedrock-runtime.{region}.amazonaws.com/openai/v1`.
+    /// Creates a provider for a model in Amazon Bedrock, using Bedrock's OpenAI-compatible
+    /// endpoint: `https://bedrock-runtime.{region}.amazonaws.com/openai/v1`.
     ///
-    /// The credential is a Bedrock API key (the variable `AWS_BEARER_TOKEN_BEDROCK` of AWS's tools)
-    /// or a [signer](crate::http::Credential::signer) for the service `bedrock`.
-    /// Source: <https://docs.aws.amazon.com/bedrock/latest/userguide/inference-chat-completions.html>.
+    /// The credential is a Bedrock API key (which AWS's tools read from the variable
+    /// `AWS_BEARER_TOKEN_BEDROCK`) or a [signer](crate::http::Credential::signer) for the service
+    /// `bedrock`. Source:
+    /// <https://docs.aws.amazon.com/bedrock/latest/userguide/inference-chat-completions.html>.
     ///
     /// # Errors
     ///
-    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if the region is invalid in a
-    /// host name.
+    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if the region cannot be used
+    /// in a host name.
     pub fn bedrock(region: &str, model: &str) -> Result<Self, Error> {
         Self::new(model).with_base_url(bedrock_base_url(region)?)
     }
 
-    /// Creates a provider for a model in Google Cloud's Vertex AI, through its OpenAI-compatible
-    /// endpoint:
+    /// Creates a provider for a model in Google Cloud's Vertex AI, using Vertex AI's
+    /// OpenAI-compatible endpoint:
     /// `https://{location}-aiplatform.googleapis.com/v1/projects/{project}/locations/{location}/endpoints/openapi`.
     ///
     /// The model's name starts with its publisher: `google/gemini-2.5-flash`. The credential is a
@@ -75,19 +77,19 @@ impl OpenAiChat {
     /// # Errors
     ///
     /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if the project or the
-    /// location is invalid in a URL.
+    /// location cannot be used in a URL.
     pub fn vertex(project: &str, location: &str, model: &str) -> Result<Self, Error> {
         Self::new(model).with_base_url(vertex_base_url(project, location, "endpoints/openapi")?)
     }
 }
 
 impl OpenAiResponses {
-    /// Creates a provider for a deployment in Azure OpenAI; see [`OpenAiChat::azure`].
+    /// Creates a provider for an Azure OpenAI deployment; see [`OpenAiChat::azure`].
     ///
     /// # Errors
     ///
-    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if the resource is invalid in
-    /// a host name.
+    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if the resource's name cannot
+    /// be used in a host name.
     pub fn azure(resource: &str, deployment: &str) -> Result<Self, Error> {
         let model = Self::new(deployment).with_key_header(AZURE_KEY_HEADER);
         model.with_base_url(azure_openai_base_url(resource, "openai/v1")?)
@@ -98,8 +100,8 @@ impl OpenAiResponses {
     ///
     /// # Errors
     ///
-    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if the region is invalid in a
-    /// host name.
+    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if the region cannot be used
+    /// in a host name.
     pub fn bedrock(region: &str, model: &str) -> Result<Self, Error> {
         Self::new(model).with_base_url(bedrock_base_url(region)?)
     }
@@ -115,26 +117,26 @@ impl Anthropic {
     ///
     /// # Errors
     ///
-    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if the resource is invalid in
-    /// a host name.
+    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if the resource's name cannot
+    /// be used in a host name.
     pub fn azure(resource: &str, deployment: &str) -> Result<Self, Error> {
         let resource = ensure_host_label("resource", resource)?;
         let url = format!("https://{resource}.services.ai.azure.com/anthropic");
         Self::new(deployment).with_key_header(AZURE_KEY_HEADER).with_base_url(url)
     }
 
-    /// Creates a provider for a Claude model in Amazon Bedrock, through its Anthropic-compatible
-    /// endpoint: `https://bedrock-mantle.{region}.api.aws/anthropic`.
+    /// Creates a provider for a Claude model in Amazon Bedrock, using Bedrock's
+    /// Anthropic-compatible endpoint: `https://bedrock-mantle.{region}.api.aws/anthropic`.
     ///
-    /// The credential is a Bedrock API key (the variable `AWS_BEARER_TOKEN_BEDROCK` of AWS's
-    /// tools), sent as a bearer token, or a [signer](crate::http::Credential::signer) for the
-    /// service `bedrock-mantle`.
-    /// Source: <https://docs.aws.amazon.com/bedrock/latest/userguide/bedrock-mantle.html>.
+    /// The credential is a Bedrock API key (which AWS's tools read from the variable
+    /// `AWS_BEARER_TOKEN_BEDROCK`), sent as a bearer token, or a
+    /// [signer](crate::http::Credential::signer) for the service `bedrock-mantle`. Source:
+    /// <https://docs.aws.amazon.com/bedrock/latest/userguide/bedrock-mantle.html>.
     ///
     /// # Errors
     ///
-    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if the region is invalid in a
-    /// host name.
+    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if the region cannot be used
+    /// in a host name.
     pub fn bedrock(region: &str, model: &str) -> Result<Self, Error> {
         let region = ensure_host_label("region", region)?;
         let url = format!("https://bedrock-mantle.{region}.api.aws/anthropic");
@@ -145,16 +147,16 @@ impl Anthropic {
     /// `https://{location}-aiplatform.googleapis.com/v1/projects/{project}/locations/{location}/publishers/anthropic`.
     /// The location may also be `global`, `us` or `eu`.
     ///
-    /// The model's name is part of the URL, not of the body. The API version and the names of
-    /// [betas](Self::with_beta) are sent in the body, with the version as `anthropic_version`, and
-    /// not in headers. The credential is a [token](crate::http::Credential::token) with the scope
+    /// The model's name is part of the URL, not of the body. The API version (as
+    /// `anthropic_version`) and the names of [betas](Self::with_beta) are sent in the body instead
+    /// of in headers. The credential is a [token](crate::http::Credential::token) with the scope
     /// `https://www.googleapis.com/auth/cloud-platform`. Source:
     /// <https://platform.claude.com/docs/en/build-with-claude/claude-on-vertex-ai>.
     ///
     /// # Errors
     ///
     /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if the project or the
-    /// location is invalid in a URL.
+    /// location cannot be used in a URL.
     pub fn vertex(project: &str, location: &str, model: &str) -> Result<Self, Error> {
         let model = Self::new(model).for_vertex();
         model.with_base_url(vertex_base_url(project, location, "publishers/anthropic")?)
@@ -173,7 +175,7 @@ impl Gemini {
     /// # Errors
     ///
     /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if the project or the
-    /// location is invalid in a URL.
+    /// location cannot be used in a URL.
     pub fn vertex(project: &str, location: &str, model: &str) -> Result<Self, Error> {
         let model = Self::new(model).with_path("/models/{model}:streamGenerateContent?alt=sse");
         model.with_base_url(vertex_base_url(project, location, "publishers/google")?)

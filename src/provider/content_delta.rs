@@ -2,7 +2,7 @@
 
 use crate::turn::ReasoningKind;
 
-/// A part of one of a turn's content blocks.
+/// A part of a content block in a turn.
 #[derive(Clone, Debug)]
 pub(crate) enum ContentDelta {
     Text(String),

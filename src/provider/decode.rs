@@ -84,9 +84,9 @@ pub trait Decode {
         Ok(())
     }
 
-    /// Handles the end of the turn. This method is called once, before the turn is completed: after
-    /// the end-of-stream marker, or after the body has ended, failed or timed out following a stop
-    /// reason. The default implementation does nothing.
+    /// Handles the end of the turn. This method is called once, before the turn is completed. By
+    /// then, either the end-of-stream marker has arrived, or the body has ended, failed or timed
+    /// out after a stop reason. The default implementation does nothing.
     ///
     /// # Errors
     ///
@@ -143,7 +143,7 @@ enum Stage {
 }
 
 impl<B, D> Decoding<B, D> {
-    /// Creates a turn that decodes the server-sent events of `body` with `decoder`, without a time
+    /// Creates a turn that decodes the server-sent events in `body` with `decoder`, without a time
     /// limit.
     pub fn new(body: B, decoder: D) -> Self {
         Self::from_frames(body, ServerSentEvents::new(), decoder)
@@ -151,7 +151,7 @@ impl<B, D> Decoding<B, D> {
 }
 
 impl<B, D, F> Decoding<B, D, F> {
-    /// Creates a turn that decodes the frames of `body` with `decoder`, without a time limit.
+    /// Creates a turn that decodes the frames in `body` with `decoder`, without a time limit.
     pub fn from_frames(body: B, frames: F, decoder: D) -> Self {
         let deadlines = TurnDeadlines::default();
         Self { body, decoder, framing: frames, stage: Stage::Reading, deadlines, silent_bytes: 0 }

@@ -50,7 +50,7 @@ pub(super) struct JsonElements(pub(super) Vec<u8>);
 
 /// The elements that later items can no longer change, whose encoding can therefore be cached.
 pub(super) struct ClosedElements<S> {
-    /// The index after the last item in the closed elements, as returned by
+    /// The index that follows the last item in the closed elements, as returned by
     /// [`EncodeContext::items_to_encode`].
     pub(super) end_index: usize,
     /// The encoder's state after the closed elements.
@@ -59,7 +59,7 @@ pub(super) struct ClosedElements<S> {
     pub(super) elements: JsonElements,
 }
 
-/// The array that contains the items in the request body.
+/// The array in the request body that contains the items.
 pub(super) struct JsonArray<S> {
     /// The name of the array's field, which is the last field in the body.
     pub(super) name: &'static str,
@@ -134,7 +134,7 @@ where
     }
 
     /// Checks that the request is not empty: either `is_empty` is false, or some items are already
-    /// encoded. The error message calls an element `element`.
+    /// encoded. The error message refers to an element as `element`.
     ///
     /// # Errors
     ///
@@ -152,13 +152,14 @@ where
         self.encoded_chunk.as_ref().map_or(0, |piece| piece.total_byte_len())
     }
 
-    /// Returns the non-blank parts of the system prompt, with the stable part first.
+    /// Returns the non-blank parts of the system prompt, stable part first.
     pub(super) fn system_zones(&self) -> impl Iterator<Item = &str> {
         let zones = [self.stable_system.as_str(), self.volatile_system.as_str()];
         zones.into_iter().filter(|zone| !zone.trim().is_empty())
     }
 
-    /// Returns the items to encode, in order, each with the index after the item.
+    /// Returns the items to encode, in order. Each item is paired with the index that follows its
+    /// own.
     pub(super) fn items_to_encode(&self) -> impl Iterator<Item = (usize, &Item)> {
         #[cfg(test)]
         tests::count(self.peek_items_to_encode().count());

@@ -1,4 +1,4 @@
-//! A provider that falls back to further providers.
+//! A provider that falls back to other providers.
 
 use std::fmt;
 use std::pin::Pin;
@@ -15,7 +15,7 @@ use crate::turn::TurnBuilder;
 /// Sends each request to a chain of providers: if a provider fails, the request is sent to the next
 /// provider.
 ///
-/// The chain falls back after errors that may not occur with another provider. By default, these
+/// The chain falls back after errors that might not occur with another provider. By default, these
 /// are errors of the kinds `connect`, `timeout`, `auth`, `billing`, `rate_limited`, `overloaded`,
 /// `server`, `generation_failed`, `context_window`, `incomplete_turn`, `protocol` and `too_large`.
 /// To select other errors, use [`fall_back_if`](Self::fall_back_if). An error in the request itself
@@ -23,8 +23,8 @@ use crate::turn::TurnBuilder;
 ///
 /// The chain falls back without a delay. Only the last provider waits and retries, unless
 /// [`retrying_first`](Self::retrying_first) is set. Each provider still retries after errors that
-/// do not cause a fallback. Each provider also still replaces, once, an idle connection that the
-/// server has closed.
+/// do not cause a fallback. Each provider also still replaces an idle connection that the server
+/// has closed, but only once.
 ///
 /// Before a fallback, the failed provider's output is retracted by a
 /// [`Retracted`](crate::TurnEvent::Retracted) event, which also reports the provider's token usage.
@@ -34,10 +34,10 @@ use crate::turn::TurnBuilder;
 /// - [`model`](Provider::model) returns the first provider's model.
 /// - If a request names a model ([`Request::model`]), only the first provider uses that model; all
 ///   other providers use their own models.
-/// - History items that are bound to another model, such as signatures, are dropped or downgraded
-///   by [`handoff`](crate::provider::handoff()) in each provider's encoder.
-/// - If all providers fail, the last provider's error is returned, with a [`FallbackFailure`] as
-///   its source, which lists all errors.
+/// - Each provider's encoder calls [`handoff`](crate::provider::handoff()), which drops or
+///   downgrades history items that are bound to another model, for example by a signature.
+/// - If all providers fail, the last provider's error is returned. Its source is a
+///   [`FallbackFailure`], which lists all errors.
 ///
 /// Dropping the stream cancels the turn, and no further provider is called. Clones share the
 /// providers.

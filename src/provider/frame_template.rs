@@ -52,16 +52,17 @@ use crate::sse::Frame;
 /// timestamps.
 const IGNORED: [&str; 4] = ["obfuscation", "sequence_number", "created", "created_at"];
 
-/// The number of consecutive unused templates after which no more templates are kept, so that
-/// frames are not copied in vain if a server's frames differ in other ways.
+/// After this many consecutive unused templates, no more templates are kept. This limit avoids
+/// copying frames in vain if a server's frames differ in other ways.
 const MAX_MISSES: u8 = 16;
 
-/// The maximum number of digits of a number that may differ, so that the number fits into 64 bits.
+/// The maximum number of digits in a number that may differ between frames, so that the number fits
+/// into 64 bits.
 const MAX_DIGITS: usize = 19;
 
 /// Stores the most recently parsed frame, and the ranges in which the next frame may differ.
 ///
-/// With a value of type `K`, the decoder marks what kind of content the text is.
+/// The decoder uses a value of type `K` to mark the kind of content that the text belongs to.
 #[derive(Debug)]
 pub(super) struct FrameTemplate<K> {
     kind: Option<K>,

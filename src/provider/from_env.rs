@@ -95,10 +95,11 @@ pub fn from_env() -> Result<Arc<dyn Provider>, Error> {
 /// For a model that several vendors may serve, put the vendor and a colon before the name:
 /// `groq:openai/gpt-oss-20b`, `openrouter:…`, `together:…`, `ollama:…`.
 ///
-/// For a name `ollama:…`, requests are sent to an [`Ollama`] server, which does not need a key. The
-/// server's address is the value of `OLLAMA_BASE_URL`, or else of `OLLAMA_HOST` in any form that
-/// Ollama itself accepts (`192.168.1.5`, `:8080`, `https://example.com`), or else this machine. If
-/// `OLLAMA_API_KEY` is set, the key is sent.
+/// For a name such as `ollama:…`, requests are sent to an [`Ollama`] server, which does not need a
+/// key. The server's address is taken from `OLLAMA_BASE_URL`, or else from `OLLAMA_HOST`, which can
+/// have any form that Ollama itself accepts (`192.168.1.5`, `:8080`, `https://example.com`). If
+/// neither variable is set, requests are sent to this machine. If `OLLAMA_API_KEY` is set, the key
+/// is sent.
 ///
 /// # Errors
 ///

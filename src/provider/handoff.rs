@@ -2,7 +2,7 @@
 
 use crate::item::{Item, ItemKind, ProviderData};
 
-/// Tells how a history item is sent to a model.
+/// Specifies how a history item is sent to a model.
 ///
 /// Signatures, encrypted reasoning and provider-specific items can only be used by the model that
 /// produced them, on the same wire. Such data is sent back to that model byte for byte, and never
@@ -16,7 +16,7 @@ use crate::item::{Item, ItemKind, ProviderData};
 /// | user messages, tool results, instructions | unchanged | unchanged |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Handoff<'a> {
-    /// The item is sent together with its provider data, which the provider needs back.
+    /// The item is sent together with its provider data, which must be sent back to the provider.
     Verbatim(&'a ProviderData),
     /// The item is sent without provider data.
     Plain,
@@ -54,7 +54,7 @@ pub fn handoff<'a>(item: &'a Item, provider: &str, model: &str) -> Handoff<'a> {
 }
 
 impl<'a> Handoff<'a> {
-    /// Returns the provider data that the item is sent with, if any.
+    /// Returns the provider data to send with the item, if any.
     pub fn data(self) -> Option<&'a ProviderData> {
         match self {
             Self::Verbatim(data) => Some(data),

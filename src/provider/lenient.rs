@@ -29,8 +29,9 @@ pub(super) fn read_lenient<'a, T: Deserialize<'a>>(
     }
 }
 
-/// Deserializes a frame like [`read_lenient`], but does not repair data that contains `word`. The
-/// word indicates that the data may contain a tool call, whose arguments a repair could change.
+/// Deserializes a frame in the same way as [`read_lenient`], but does not repair data that contains
+/// `word`. The word indicates that the data may contain a tool call, whose arguments a repair could
+/// change.
 pub(super) fn read_lenient_unless_contains<'a, T: Deserialize<'a>>(
     word: &str,
     data: &'a str,
@@ -50,7 +51,7 @@ pub(super) fn read_object<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Option<T
     object.and_then(|json| serde_json::from_str(json).ok())
 }
 
-/// Deserializes a frame. The error message calls the frame `what`.
+/// Deserializes a frame. The error message refers to the frame as `what`.
 ///
 /// # Errors
 ///
@@ -142,7 +143,7 @@ pub(super) fn deserialize_json(raw: &RawValue) -> Option<RawJson> {
         .ok()
 }
 
-/// A string, borrowed if it has no escapes. Any JSON value of another type becomes `None`.
+/// A string, borrowed if it contains no escapes. Any JSON value of another type becomes `None`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct LenientStr<'a>(pub(super) Option<Cow<'a, str>>);
 
@@ -170,7 +171,7 @@ impl LenientNumber {
         self.0.unwrap_or_default()
     }
 
-    /// Replaces `count` by the number, if present.
+    /// Replaces `count` with the number, if present.
     pub(super) fn update_count(self, count: &mut u64) {
         *count = self.0.unwrap_or(*count);
     }

@@ -129,8 +129,8 @@ pub trait Provider: Send + Sync {
     ///
     /// A provider over HTTP needs a tokio runtime. A turn that was started in a current-thread
     /// runtime must be polled in that runtime. A poll in another runtime, or outside of any
-    /// runtime, returns an error if it would have to wait for the connection, which could take
-    /// forever.
+    /// runtime, returns an error if the poll would have to wait for the connection, because such a
+    /// wait might never end.
     fn stream_turn(&self, request: Request) -> TurnStream;
 
     /// Returns the name of the model to use if a request does not name a model.

@@ -13,7 +13,7 @@ pub(super) const USER_TEXT_PLACEHOLDER: &str = "(Earlier messages are not shown.
 pub(super) const EMPTY_ERROR_TEXT: &str = "It failed without a message.";
 
 /// Returns a call's arguments as a JSON object, the only form that APIs accept. Arguments that are
-/// not an object are wrapped in one, so that the model can see its mistake.
+/// not an object are wrapped in an object, so that the model can see its mistake.
 pub(super) fn arguments_as_object(call: &ToolCall) -> Cow<'_, str> {
     let written = call.arguments_or_empty_object();
     if written.starts_with('{') && validate_json(&call.arguments).is_ok() {
@@ -65,7 +65,7 @@ fn is_id_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-'
 }
 
-/// Returns whether the content has parts other than text.
+/// Returns whether the content contains parts other than text.
 pub(super) fn has_media(content: &Content) -> bool {
     match content {
         Content::Text(_) => false,

@@ -20,8 +20,8 @@ const ERROR_EVENT: &str = "error";
 
 /// A single event from a stream, borrowed from the [`FrameReader`](super::FrameReader).
 ///
-/// The fields `id` and `retry` are omitted, because both are meant for reconnecting, and an
-/// interrupted turn is requested anew instead.
+/// The fields `id` and `retry` are omitted, because both are meant for reconnecting. An interrupted
+/// turn is not resumed but requested again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Frame<'a> {
@@ -193,7 +193,7 @@ fn is_comment_line(line: &[u8]) -> bool {
     line.starts_with(b":")
 }
 
-/// Borrows `bytes` as text. If the bytes are not UTF-8, a repaired copy is stored in `room`.
+/// Borrows `bytes` as a string. If the bytes are not UTF-8, a repaired copy is stored in `room`.
 fn text<'a>(bytes: &'a [u8], room: &'a mut String) -> &'a str {
     str::from_utf8(bytes).unwrap_or_else(|_| replace_invalid_utf8(bytes, room))
 }

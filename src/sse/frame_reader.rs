@@ -92,8 +92,8 @@ impl FrameReader {
 
     /// Feeds the reader the next chunk of the body.
     ///
-    /// Call this method when [`next_frame`](Self::next_frame) returns `None`. Chunks fed before
-    /// that are kept in an unbounded queue.
+    /// Call this method when [`next_frame`](Self::next_frame) returns `None`. Chunks that are fed
+    /// earlier are kept in an unbounded queue.
     pub fn feed(&mut self, chunk: Bytes) {
         if self.has_failed {
             // No bytes are read after an error.
@@ -121,7 +121,7 @@ impl FrameReader {
     }
 
     /// Returns the next remaining frame after the body has ended, including a last frame without a
-    /// closing blank line. In all other respects, `finish` is like
+    /// closing blank line. In all other respects, `finish` behaves like
     /// [`next_frame`](Self::next_frame).
     ///
     /// The specification requires that a last frame without a closing blank line is discarded. This

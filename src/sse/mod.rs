@@ -4,8 +4,8 @@
 //! is fed the chunks and returns frames. The reader does no I/O, spawns nothing and never waits;
 //! when it returns `None`, it needs the next chunk.
 //!
-//! A frame with at most one `event:` line and one `data:` line, as model providers send, is
-//! borrowed from the chunk. Any other frame is parsed by the crate `eventsource-stream`.
+//! A frame with at most one `event:` line and one `data:` line, the form that model providers send,
+//! is borrowed from the chunk. Any other frame is parsed by the crate `eventsource-stream`.
 //!
 //! ```
 //! # use turnstream::sse::FrameReader;

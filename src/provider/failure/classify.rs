@@ -19,28 +19,28 @@ use RateLimitScope::{
 /// determines the kind. A message is searched only if the error's codes do not determine the kind,
 /// since many vendors call every error an invalid request.
 const KIND_PHRASES: &[(ErrorKind, &[&str])] = &[
-    // The wording of Anthropic and Bedrock.
+    // The wording used by Anthropic and Bedrock.
     (ContextWindow, &["prompt is too long", "input is too long for requested model"]),
-    // The wording of OpenAI, vLLM, OpenRouter, DeepSeek and Together.
+    // The wording used by OpenAI, vLLM, OpenRouter, DeepSeek and Together.
     (ContextWindow, &["maximum context length", "context window of this model"]),
     (ContextWindow, &["context length exceeded", "context_length_exceeded"]),
     (ContextWindow, &["longer than the model's context length"]),
     (ContextWindow, &["longer than the maximum model length", "max_model_len"]),
-    // The wording of Groq.
+    // The wording used by Groq.
     (ContextWindow, &["please reduce the length of the messages"]),
-    // The wording of Google.
+    // The wording used by Google.
     (ContextWindow, &["exceeds the maximum number of tokens"]),
-    // The wording of llama.cpp, LM Studio and Ollama.
+    // The wording used by llama.cpp, LM Studio and Ollama.
     (ContextWindow, &["exceeds the available context size", "is greater than the context length"]),
     (ContextWindow, &["loaded with context length of only", "max context length"]),
     (ContextWindow, &["exceeds the context length", "exceed context window"]),
     (ContextWindow, &["exceeds the context window"]),
-    // The wording of Together and of other servers that are built on TGI.
+    // The wording used by Together and by other servers that are built on TGI.
     (ContextWindow, &["`inputs` tokens + `max_new_tokens` must be"]),
     (ContextWindow, &["`inputs` must have less than"]),
-    // The wording of Cohere.
+    // The wording used by Cohere.
     (ContextWindow, &["number of tokens in the prompt cannot exceed"]),
-    // The wording of xAI, MiniMax, Moonshot and GitHub.
+    // The wording used by xAI, MiniMax, Moonshot and GitHub.
     (ContextWindow, &["maximum prompt length is", "context window exceeds limit"]),
     (ContextWindow, &["exceeded model token limit", "prompt token count of"]),
     (ContextWindow, &["exceed context limit", "total length of all messages is too long"]),
@@ -69,7 +69,7 @@ const KIND_PHRASES: &[(ErrorKind, &[&str])] = &[
     (Unsupported, &["does not support tools", "does not support image"]),
     (Unsupported, &["does not support thinking", "is not supported for this model"]),
     (Unsupported, &["no endpoints found that support"]),
-    // The wording of llama.cpp, and of a vLLM server that was started without a flag.
+    // The wording used by llama.cpp, and by a vLLM server that was started without a flag.
     (Unsupported, &["input is not supported", " requires --"]),
 ];
 
@@ -90,7 +90,7 @@ const SCOPE_PHRASES: &[(RateLimitScope, &[&str])] = &[
 
 /// Codes and phrases that show why authentication failed; the first match determines the result.
 const AUTH_PHRASES: &[(AuthProblem, &[&str])] = &[
-    // The wording of Azure, whose message covers several causes.
+    // The wording used by Azure, whose message covers several causes.
     (InvalidKey, &["access token is missing, invalid"]),
     (ExpiredKey, &["expired"]),
     (Region, &["unsupported_country_region_territory", "location is not supported"]),
@@ -122,7 +122,7 @@ pub(super) fn error_kind(status: Option<u16>, error_body: &ErrorBody) -> ErrorKi
         .unwrap_or(ErrorKind::Other)
 }
 
-/// Returns the value in the first row of the table that contains a matching word.
+/// Returns the value from the table's first row that contains a matching word.
 fn first_match<T: Copy>(table: &[(T, &[&str])], fits: impl Fn(&str) -> bool) -> Option<T> {
     table.iter().find(|(_, words)| words.iter().any(|word| fits(word))).map(|(means, _)| *means)
 }
@@ -133,7 +133,7 @@ fn is_same_code(a: &str, b: &str) -> bool {
     normalize_code(a).eq(normalize_code(b))
 }
 
-/// Returns the letters of a code that are significant for comparing codes.
+/// Returns the letters of a code that matter when codes are compared.
 fn normalize_code(word: &str) -> impl Iterator<Item = char> {
     let name = word.rsplit(['#', '/']).next().unwrap_or_default();
     let name = name.strip_suffix("exception").unwrap_or(name);
@@ -148,8 +148,9 @@ fn kind_from_context_limits(error_body: &ErrorBody) -> Option<ErrorKind> {
 }
 
 /// Returns whether an error with this status may be of this kind. For example, an error whose
-/// status reports an invalid key is not reclassified because its message mentions a limit, and a
-/// billing error is not reclassified because of a code such as Google's `RESOURCE_EXHAUSTED`.
+/// status reports an invalid key is not reclassified merely because its message mentions a limit,
+/// and a billing error is not reclassified merely because of a code such as Google's
+/// `RESOURCE_EXHAUSTED`.
 fn is_consistent_with_status(kind: ErrorKind, status: Option<u16>) -> bool {
     match status {
         Some(401) => kind == Auth || kind == Billing,
@@ -169,9 +170,9 @@ fn kind_from_status(status: u16) -> ErrorKind {
         // Groq uses the status 498 ("Flex Tier Capacity Exceeded"), and Anthropic uses 529.
         498 | 503 | 529 => Overloaded,
         501 => Unsupported,
-        // OpenAI's SDKs retry the status 409: "the server may return 409 on lock timeouts". The
-        // status 424 is used by Bedrock and TGI for a failed model, and 499 by Google for a
-        // cancelled request.
+        // OpenAI's SDKs retry requests after the status 409: "the server may return 409 on lock
+        // timeouts". The status 424 is used by Bedrock and TGI for a failed model, and 499 by
+        // Google for a cancelled request.
         409 | 424 | 425 | 499 | 500.. => Server,
         400.. => InvalidRequest,
         _ => Protocol,
@@ -195,27 +196,27 @@ pub(super) fn auth_problem(error_body: &ErrorBody) -> Option<AuthProblem> {
 }
 
 /// The phrases in messages about a model that the server does not offer. Both strings in a pair
-/// must occur in a sentence, in this order.
+/// must occur in the same sentence, in this order.
 const UNKNOWN_MODEL_PHRASES: &[(&str, &str)] = &[
-    // The wording of OpenAI, Groq, xAI, vLLM, Hugging Face, Cerebras, DeepSeek, Google, Ollama,
-    // Fireworks and Cohere.
+    // The wording used by OpenAI, Groq, xAI, vLLM, Hugging Face, Cerebras, DeepSeek, Google,
+    // Ollama, Fireworks and Cohere.
     ("model", "not exist"),
     ("model", "is not found"),
     ("model", "not found"),
-    // The wording of Mistral, Perplexity, LiteLLM and LM Studio.
+    // The wording used by Mistral, Perplexity, LiteLLM and LM Studio.
     ("invalid model", ""),
-    // The wording of Z.ai, MiniMax and GitHub.
+    // The wording used by Z.ai, MiniMax and GitHub.
     ("unknown model", ""),
-    // The wording of OpenRouter.
+    // The wording used by OpenRouter.
     ("valid model id", ""),
     ("no endpoints found for", ""),
-    // The wording of Moonshot.
+    // The wording used by Moonshot.
     ("not found the model", ""),
-    // The wording of Together.
+    // The wording used by Together.
     ("unable to access model", ""),
-    // The wording of Bedrock.
+    // The wording used by Bedrock.
     ("model identifier is invalid", ""),
-    // The wording of Hugging Face.
+    // The wording used by Hugging Face.
     ("model", "not supported by any provider"),
 ];
 
@@ -228,9 +229,9 @@ const UNKNOWN_MODEL_CODES: [&str; 5] = [
     "unknown_model",
 ];
 
-/// Returns the invalid part of the request, for an error body without a field that names the part.
-/// The result is either the model, or the path at the start of the message, as Anthropic sends it:
-/// `messages.3.content.0.text: must not be empty`.
+/// Returns the invalid part of the request. This function is for an error body in which no field
+/// names the invalid part. The result is either the model, or the path at the start of the message,
+/// as Anthropic sends it: `messages.3.content.0.text: must not be empty`.
 pub(super) fn refused_parameter(error_body: &ErrorBody) -> Option<String> {
     if is_unknown_model(error_body) {
         return Some("model".to_owned());

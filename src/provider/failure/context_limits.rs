@@ -6,13 +6,13 @@ use crate::error::ContextLimits;
 /// two `{requested}` numbers are added up. `*` matches any text. Text before and after the pattern
 /// is ignored.
 const LIMIT_PATTERNS: &[&str] = &[
-    // The message of Anthropic.
+    // The message from Anthropic.
     "prompt is too long: {requested} tokens > {limit} maximum",
     "exceed context limit: {requested} + {requested} > {limit}",
-    // The message of vLLM, which counts the prompt and the requested output.
+    // The message from vLLM, which counts the prompt and the requested output.
     "maximum context length is {limit} tokens*for a total of at least {requested} tokens",
     "maximum context length is {limit} tokens*your request has {requested} input tokens",
-    // The messages of OpenAI, DeepSeek, OpenRouter and vLLM: "you requested", "you requested
+    // The messages from OpenAI, DeepSeek, OpenRouter and vLLM: "you requested", "you requested
     // about", "your messages resulted in", "your prompt contains at least".
     "maximum context length is {limit} tokens*requested {requested} tokens",
     "maximum context length is {limit} tokens*requested about {requested} tokens",
@@ -21,28 +21,28 @@ const LIMIT_PATTERNS: &[&str] = &[
     "maximum context length is {limit} tokens*{requested} tokens",
     "maximum context length of {limit} tokens",
     "maximum context length is {limit}",
-    // The message of Mistral.
+    // The message from Mistral.
     "prompt contains {requested} tokens*too large for model with {limit} maximum context length",
-    // The message of Together.
+    // The message from Together.
     "must be <= {limit}. given: {requested} `inputs` tokens and {requested} `max_new_tokens`",
     "`inputs` must have less than {limit} tokens. given: {requested}",
     "input ({requested} tokens) is longer than the model's context length ({limit} tokens)",
-    // The message of Google.
+    // The message from Google.
     "input token count ({requested}) exceeds the maximum number of tokens allowed ({limit})",
     "input token count exceeds the maximum number of tokens allowed {limit}",
     "input token count exceeds the maximum number of tokens allowed ({limit})",
     "input token count is {requested} but model only supports up to {limit}",
-    // The message of llama.cpp, and of LM Studio, which is built on it.
+    // The message from llama.cpp, and of LM Studio, which is built on it.
     "request ({requested} tokens) exceeds the available context size ({limit} tokens)",
     "keep the first {requested} tokens*loaded with context length of only {limit} tokens",
     "requested tokens ({requested}) exceed context window of {limit}",
-    // The message of vLLM.
+    // The message from vLLM.
     "(length {requested}) is longer than the maximum model length of {limit}",
-    // The message of xAI, Moonshot and GitHub.
+    // The message from xAI, Moonshot and GitHub.
     "maximum prompt length is {limit} but the request contains {requested} tokens",
     "exceeded model token limit: {limit} (requested: {requested})",
     "prompt token count of {requested} exceeds the limit of {limit}",
-    // The message of Cohere.
+    // The message from Cohere.
     "number of tokens in the prompt cannot exceed {limit} - received {requested}",
 ];
 

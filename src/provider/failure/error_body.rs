@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use crate::error::ContextLimits;
 use crate::sse::FrameReader;
 
-/// The maximum number of bytes shown of a message.
+/// The maximum number of bytes of a message that are shown.
 const MAX_MESSAGE_BYTES: usize = 500;
 
 /// The maximum number of bytes searched in a message. Gateways put their own text before the failed
@@ -21,7 +21,7 @@ const MAX_DEPTH: usize = 8;
 pub(super) struct ErrorBody {
     /// The human-readable message, in a single line.
     pub(super) message: String,
-    /// All human-readable text, in lower case, in which phrases are searched.
+    /// All human-readable text, in lower case, which is searched for phrases.
     pub(super) text: String,
     /// All machine-readable codes, in lower case: types, codes and reasons.
     pub(super) codes: Vec<String>,
@@ -246,9 +246,9 @@ impl ErrorBody {
     }
 }
 
-/// Returns the error data from a response with an error status whose body is nevertheless a stream
-/// of server-sent events. The result is the data of the event with type `error`, or else of the
-/// first event.
+/// Returns the error data from a response that has an error status although its body is a stream of
+/// server-sent events. The result is the data of the event with type `error`, or else of the first
+/// event.
 fn sse_error_data(body: &str) -> Option<String> {
     let begins = ["data:", "event:", "error:", "id:", "retry:", ":"];
     if !begins.iter().any(|field| body.trim_start().starts_with(field)) {
@@ -269,7 +269,7 @@ fn sse_error_data(body: &str) -> Option<String> {
     data
 }
 
-/// Returns the exception names in a message, which programs print before a colon.
+/// Returns the exception names in a message. Programs print an exception's name before a colon.
 fn exception_names(message: &str) -> impl Iterator<Item = &str> {
     let names = message.split(' ').filter_map(|word| word.strip_suffix(':'));
     let names = names.filter_map(|name| name.rsplit('.').next());

@@ -16,15 +16,15 @@ pub(super) const SPECIFIC_CODES: &[(ErrorKind, &[&str])] = &[
     (GenerationFailed, &["output_parse_failed"]),
     (Filtered, &["content_filter", "content_policy_violation", "responsibleaipolicyviolation"]),
     (Filtered, &["moderation_blocked", "flagged_input"]),
-    // A code of Alibaba.
+    // A code used by Alibaba.
     (Filtered, &["data_inspection_failed"]),
-    // A code of OpenAI, for a prompt that breaks the usage policy.
+    // A code used by OpenAI, for a prompt that breaks the usage policy.
     (Filtered, &["invalid_prompt"]),
     (Billing, &["insufficient_quota", "billing_error", "billing_hard_limit_reached"]),
     (Billing, &["billing_not_active", "billing_disabled", "credit_balance_too_low"]),
     (Billing, &["insufficient_credits", "insufficient_balance", "payment_required"]),
     (Billing, &["budget_exceeded"]),
-    // A code of Alibaba.
+    // A code used by Alibaba.
     (Billing, &["arrearage"]),
     (Auth, &["unsupported_country_region_territory", "authentication_error"]),
     (Auth, &["invalid_authentication_error", "invalid_api_key", "expired_api_key"]),

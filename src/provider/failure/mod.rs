@@ -1,4 +1,4 @@
-//! Converts errors that providers report to errors that a caller can act on.
+//! Converts the errors that providers report into errors that a caller can act on.
 
 mod classify;
 mod context_limits;
@@ -80,7 +80,7 @@ pub(super) fn embedded_error(text: &str, now: Option<SystemTime>) -> Error {
     add_error_details(error, &error_body, error_body.status, now)
 }
 
-/// Adds to an error the details from the error body that apply to the error's kind.
+/// Adds details from the error body to an error, but only details that apply to the error's kind.
 fn add_error_details(
     mut error: Error,
     error_body: &ErrorBody,

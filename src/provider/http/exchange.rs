@@ -35,8 +35,8 @@ pub(super) struct PreparedTurn<W> {
 }
 
 impl<W: Wire> PreparedTurn<W> {
-    /// Creates a source for the turn, which encodes and sends nothing before the first poll. Each
-    /// attempt at the request uses a new decoder.
+    /// Creates a source for the turn. The source encodes and sends nothing before the first poll.
+    /// Each attempt at the request uses a new decoder.
     pub(super) fn into_turn_source(self, request: Request) -> impl TurnSource + Send + 'static {
         let (policy, allowed) = (self.settings.retry_policy.clone(), request.retries.clone());
         let first = match allowed.is_new_connection_required() {

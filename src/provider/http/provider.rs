@@ -22,8 +22,8 @@ use crate::turn::TurnBuilder;
 /// [`Ollama`](crate::provider::Ollama) are `HttpProvider`s with the wires for these vendors. For a
 /// custom wire, see [`from_wire`](Self::from_wire).
 ///
-/// If no API key is set, requests are sent without a key. If the requests go to the vendor's own
-/// address, however, a turn without a key fails.
+/// If no API key is set, a turn fails if its request would go to the vendor's own address. Requests
+/// to other addresses are sent without a key.
 ///
 /// ```
 /// use turnstream::provider::Anthropic;
@@ -53,7 +53,7 @@ impl<W: Wire> HttpProvider<W> {
         Self { model, wire, settings }
     }
 
-    /// Returns the wire and the settings stored in it.
+    /// Returns the wire, which contains the settings specific to this wire.
     pub fn wire(&self) -> &W {
         &self.wire
     }
@@ -90,9 +90,9 @@ impl<W: Wire> HttpProvider<W> {
         Ok(self.update_target(|settings| settings.base_url = Some(url)))
     }
 
-    /// Sets the path below the base URL, for servers whose path differs from the vendor's path, for
-    /// example `/chat` or `/models/{model}:rawPredict`. `{model}` is replaced by the model's name,
-    /// percent-encoded except for `/`. The path may include a query.
+    /// Sets the path below the base URL, for example `/chat` or `/models/{model}:rawPredict`. Use
+    /// this method for servers whose path differs from the vendor's path. `{model}` is replaced by
+    /// the model's name, percent-encoded except for `/`. The path may include a query.
     pub fn with_path(self, path: impl Into<String>) -> Self {
         let path = path.into();
         self.update_target(|settings| settings.path = Some(path))
@@ -147,12 +147,12 @@ impl<W: Wire> HttpProvider<W> {
     /// Sets the maximum number of attempts at a request, 3 by default, and the delays between the
     /// attempts.
     ///
-    /// Failed connections and the statuses 408, 409, 429 and 5xx are retried, unless the server
-    /// reports in `x-should-retry` or in its message that a retry cannot succeed. A request is not
-    /// retried once the model's output has started. A delay that the server requests with
-    /// `retry-after` is observed up to [`Backoff::max_retry_after`]. If the server has closed an
-    /// idle connection, the connection is replaced immediately, without a delay. Before each delay,
-    /// a [`Retrying`](crate::TurnEvent::Retrying) event reports the delay.
+    /// A request is retried after a failed connection or the status 408, 409, 429 or 5xx, unless
+    /// the server reports in `x-should-retry` or in its message that a retry cannot succeed. A
+    /// request is not retried once the model's output has started. A delay that the server requests
+    /// with `retry-after` is observed up to [`Backoff::max_retry_after`]. If the server has closed
+    /// an idle connection, the connection is replaced immediately, without a delay. Before each
+    /// delay, a [`Retrying`](crate::TurnEvent::Retrying) event reports the delay.
     ///
     /// If this provider is wrapped in a [`Retry`](crate::provider::Retry) provider or a fallback
     /// provider, the wrapping provider handles failures in place of these retries.

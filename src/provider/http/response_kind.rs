@@ -59,8 +59,8 @@ pub(super) async fn stream_body<W: Wire>(
     })
 }
 
-/// Reads as much of the body of a response that is not a stream as arrives within the time limits.
-/// The body is optional for creating the error.
+/// Reads the body of a response that is not a stream, as far as the body arrives within the time
+/// limits. The error can also be created without the body.
 async fn read_error_text(answer: &mut Response, deadlines: &mut TurnDeadlines) -> String {
     let mut words = Vec::new();
     let _ = deadlines.await_within_limits(answer.read_error_body(&mut words)).await;

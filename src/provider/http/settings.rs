@@ -191,11 +191,12 @@ impl fmt::Debug for HttpSettings {
 }
 
 /// Returns whether a request is retried by default after an error, following the same rules as the
-/// vendors' SDKs. Failed connections and the statuses 408, 409, 429 and 5xx are retried, unless the
-/// body reports that the cause is permanent. The vendor's `x-should-retry` header takes precedence.
+/// vendors' SDKs. A request is retried after a failed connection or the status 408, 409, 429 or
+/// 5xx, unless the body reports that the cause is permanent. The vendor's `x-should-retry` header
+/// takes precedence.
 ///
-/// A request is not retried after a timeout in this crate, since the provider may still be
-/// processing the request, or after an incomplete turn.
+/// A request is not retried after an incomplete turn. A request is also not retried after one of
+/// this crate's own timeouts, because the provider may still be processing the request.
 pub(super) fn is_retryable_by_default(error: &Error) -> bool {
     use ErrorKind::{Connect, Overloaded, RateLimited, Server, Timeout, Unsupported};
     if let Some(is_retryable) = error.retryable_override() {

@@ -25,9 +25,9 @@ use crate::request::Request;
 /// and the two associated types are required. The example `own_wire` implements a wire for a
 /// fictional vendor, and `testing::provider_suite` (with the feature `testing`) tests a provider.
 ///
-/// If a method panics, the turn fails with an error. Exceptions are [`name`](Self::name),
-/// [`base_url`](Self::base_url), and [`path`](Self::path) for the provider's own model, which are
-/// called when a provider is built.
+/// If a method panics, the turn fails with an error. The exceptions are [`name`](Self::name),
+/// [`base_url`](Self::base_url), and [`path`](Self::path) for the provider's own model, because
+/// these methods are called when a provider is built.
 pub trait Wire: Clone + fmt::Debug + Send + Sync + 'static {
     /// The framing that splits the response body into frames: either a type from the module
     /// [`framing`](crate::framing) or your own type. The framing's media type is sent in the
@@ -72,7 +72,7 @@ pub trait Wire: Clone + fmt::Debug + Send + Sync + 'static {
         KeyHeader::Bearer
     }
 
-    /// Encodes the body of a request, which is sent as `application/json` and must request a
+    /// Encodes the body of a request. The body is sent as `application/json` and must request a
     /// streaming response. This method is called once per turn, at the first poll; retries send the
     /// same body.
     ///
@@ -97,9 +97,9 @@ pub trait Wire: Clone + fmt::Debug + Send + Sync + 'static {
     ///   [`unsupported_error`](crate::request::unsupported_error). [`EncodedRequest::from_json`]
     ///   merges `extra`.
     ///
-    /// The request's model is the one in `to`. Encoding must be deterministic, so that the same
-    /// request produces the same bytes. Two requests that start with the same items must start with
-    /// the same elements in the body, because vendors cache by prefix.
+    /// The name of the model to request is in `to`. Encoding must be deterministic, so that the
+    /// same request produces the same bytes. Two requests that start with the same items must have
+    /// bodies that start with the same elements, because vendors cache by prefix.
     ///
     /// # Errors
     ///
@@ -158,7 +158,7 @@ impl EncodedRequest {
 
     /// Adds a header that is sent with this body. If the user has set a header with the same name,
     /// the value is appended to the user's value after a comma. If [`Wire::headers`] contains a
-    /// header with the same name, the value is replaced.
+    /// header with the same name, that header's value is replaced.
     pub fn with_header(mut self, name: impl Into<Cow<'static, str>>, value: &str) -> Self {
         self.headers.push((name.into(), value.to_owned()));
         self

@@ -27,14 +27,14 @@ use masker::Masker;
 use pending_events::PendingEvents;
 use sink::RecordWriter;
 
-/// Records each turn from another provider. The recording of a turn contains the request, every
-/// event as it arrives, and the error if the turn fails. To replay a recording, use
+/// Wraps another provider and records each of its turns. The recording of a turn contains the
+/// request, every event as it arrives, and the error if the turn fails. To replay a recording, use
 /// [`Replay`](crate::provider::Replay).
 ///
 /// A recording is a JSON lines file whose first line contains the format version. Each line that
 /// belongs to a turn contains the turn's number, so that concurrent turns can share a file. If a
 /// turn is dropped, its end is not recorded. A request is stored without the items that it shares
-/// with the previous request, so a recording grows only by new items.
+/// with the previous request, so each request adds only its new items to the recording.
 ///
 /// API keys are not part of a request, so they are never recorded. To mask other secrets, use
 /// [`with_secret`](Self::with_secret).
@@ -104,9 +104,9 @@ impl Record {
         Self { provider: Arc::new(provider), masker: Arc::default(), writer: sink }
     }
 
-    /// Masks a secret in everything that is written, both in its literal form and as escaped inside
-    /// a JSON string. The secret is masked even if it arrives in several pieces. If a turn is cut
-    /// off after text that may be the start of the secret, that text is also masked.
+    /// Masks a secret in everything that is written, both in its literal form and in the form
+    /// escaped for a JSON string. The secret is masked even if it arrives in several pieces. If a
+    /// turn is cut off after text that may be the start of the secret, that text is also masked.
     ///
     /// White space around the secret is trimmed. A secret shorter than four bytes is ignored.
     pub fn with_secret(mut self, secret: impl AsRef<str>) -> Self {
@@ -149,7 +149,7 @@ impl fmt::Debug for Record {
     }
 }
 
-/// Records a turn as the turn is polled.
+/// Records a turn while the turn is polled.
 struct RecordingTurn {
     events: TurnStream,
     /// The writer of the turn, or `None` after a write failure.

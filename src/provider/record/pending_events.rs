@@ -10,7 +10,7 @@ use crate::turn::{Text, TurnEvent};
 #[derive(Default)]
 pub(super) struct PendingEvents {
     events: Vec<TurnEvent>,
-    /// For each open block whose text ends with what may be the start of a secret, the end of the
+    /// The open blocks whose text may end with the start of a secret, each with the end of its
     /// text.
     partial_secrets: Vec<(BlockId, String)>,
 }
@@ -58,8 +58,8 @@ impl PendingEvents {
         ready
     }
 
-    /// Returns all pending events when the turn does not continue. Text that may be the start of a
-    /// secret is masked.
+    /// Returns all pending events, once no more events will follow in the turn. Text that may be
+    /// the start of a secret is masked.
     pub(super) fn drain(&mut self, masker: &Masker) -> Vec<TurnEvent> {
         let mut events = std::mem::take(&mut self.events);
         let ends = std::mem::take(&mut self.partial_secrets);

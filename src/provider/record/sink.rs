@@ -17,7 +17,7 @@ struct WriterState {
     turn_count: u32,
     /// The number and the request of the most recently started turn.
     last_request: Option<(u32, RecordedRequest)>,
-    /// Whether a turn has already failed with the write failure.
+    /// Whether the write failure has already been reported by a turn that failed.
     is_failure_reported: bool,
 }
 

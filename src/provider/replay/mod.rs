@@ -42,8 +42,9 @@ pub(crate) use replayed_turn::{ReplayedEvent, ReplayedTurn, replay_event};
 ///   [`IncompleteTurn`](ErrorKind::IncompleteTurn) error.
 /// - A recorded error is replayed with all its details, but the only source that is restored is the
 ///   [`PartialTurn`](crate::turn::PartialTurn).
-/// - Text that was masked in the recording is replayed with the masks. Pass the same secrets to
-///   [`with_secret`](Self::with_secret), so that the secrets are also masked in the requests.
+/// - Text that was masked in the recording remains masked when it is replayed. Pass the same
+///   secrets to [`with_secret`](Self::with_secret), so that the secrets are also masked in the
+///   requests.
 ///
 /// Clones of a `Replay` share the recording, and each recorded turn is replayed only once.
 ///
@@ -106,8 +107,8 @@ impl Replay {
     ///
     /// # Errors
     ///
-    /// Returns the same errors as [`from_file`](Self::from_file), except for errors in reading the
-    /// file.
+    /// Returns the same errors as [`from_file`](Self::from_file), except for errors from reading
+    /// the file.
     pub fn from_text(text: &str) -> Result<Self, Error> {
         let tape = read_record::read_record(text)?;
         Ok(Self {

@@ -22,7 +22,8 @@ use crate::env::Random;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Backoff {
-    /// The maximum total number of times that the request is sent; 3 by default. 0 is treated as 1.
+    /// The maximum number of times that the request is sent, including the first time; 3 by
+    /// default. 0 is treated as 1.
     pub max_attempts: u32,
     /// The maximum delay before the second attempt; 500 ms by default.
     pub base_delay: Duration,
@@ -51,8 +52,8 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// Returns the maximum delay after `failed` failed attempts (1-based), unless the provider
-    /// requests a longer delay.
+    /// Returns the maximum delay after `failed` failed attempts, where `failed` is at least 1. If
+    /// the provider requests a longer delay, this maximum does not apply.
     pub fn max_delay_after(&self, failed: u32) -> Duration {
         let factor = if self.factor >= 1.0 { self.factor } else { 1.0 };
         let power = i32::try_from(failed.saturating_sub(1)).unwrap_or(i32::MAX);

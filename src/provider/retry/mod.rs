@@ -98,8 +98,9 @@ impl Retry {
         self
     }
 
-    /// Also retries a request after output was received. As soon as an attempt has failed, before
-    /// the delay, a [`Retracted`](crate::TurnEvent::Retracted) event retracts the attempt's output.
+    /// Also retries a request after output has been received. As soon as an attempt has failed,
+    /// before the delay, a [`Retracted`](crate::TurnEvent::Retracted) event retracts the attempt's
+    /// output.
     ///
     /// Without this setting, output is never retracted, and if an attempt fails after producing
     /// output, its error is returned without a retry.

@@ -15,8 +15,8 @@ pub(in crate::provider) struct RetryPolicy {
     pub(in crate::provider) backoff: Backoff,
     pub(in crate::provider) random: Arc<dyn Random>,
     pub(in crate::provider) retry_if: Arc<ErrorPredicate>,
-    /// Whether a turn is retried even if the failed attempt has produced output, which is then
-    /// first retracted.
+    /// Whether a turn is retried even if the failed attempt has produced output. The output is
+    /// retracted first.
     pub(in crate::provider) retracts: bool,
 }
 

@@ -5,8 +5,8 @@ use serde_json::Value;
 use super::subset::{Schema, is_structural};
 
 /// Merges two schemas into a single schema, which accepts a value only if both schemas accept the
-/// value. If both schemas contain the same annotation, the annotation in `first` is kept. The
-/// returned error is the keyword that cannot be merged.
+/// value. If both schemas contain the same annotation, the annotation in `first` is kept. If the
+/// schemas cannot be merged, the returned error is the keyword that prevents the merge.
 pub(super) fn merge_schemas(mut first: Schema, second: Schema) -> Result<Schema, String> {
     if forbids_properties_of(&first, &second) || forbids_properties_of(&second, &first) {
         return Err("additionalProperties".to_owned());

@@ -11,14 +11,14 @@ pub(super) type Schema = Map<String, Value>;
 pub(super) struct SchemaSubset {
     /// The name of the wire, for error messages.
     pub(super) wire: &'static str,
-    /// Returns whether the wire accepts a keyword that narrows or annotates values, with this
-    /// value. Keywords that the wire does not accept are moved into the description.
+    /// Returns whether the wire accepts this value for a keyword that narrows or annotates values.
+    /// Keywords that the wire does not accept are moved into the description.
     pub(super) keeps_keyword: fn(keyword: &str, value: &Value) -> bool,
     /// The forms of object schemas that the wire supports.
     pub(super) objects: ObjectForms,
     /// The values that the wire supports in an `enum`.
     pub(super) enum_values: EnumValues,
-    /// Whether the wire supports references.
+    /// The kinds of references that the wire supports.
     pub(super) references: ReferenceForms,
     /// The recursive references that the wire supports.
     pub(super) recursion: RecursionForms,
@@ -93,7 +93,7 @@ pub(super) enum KeywordKind {
     Annotation,
 }
 
-/// The keyword that describes an object's fields without their own schema.
+/// The keyword that describes the fields of an object that have no schema of their own.
 const ADDITIONAL_PROPERTIES: &str = "additionalProperties";
 
 impl KeywordKind {

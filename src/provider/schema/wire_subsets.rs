@@ -99,7 +99,7 @@ const OLLAMA_PARAMETERS: SchemaSubset = SchemaSubset {
 const STRING_FORMATS: &[&str] =
     &["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"];
 
-/// Rewrites the schema for a model's answer for strict mode on OpenAI's two wires.
+/// Rewrites the schema of a model's answer for strict mode on OpenAI's two wires.
 ///
 /// Optional properties become required. The model then always writes a property that has a
 /// `default`. Any other optional property may be null, which is how optional properties are
@@ -122,20 +122,20 @@ pub(in crate::provider) fn rewrite_json(
     })
 }
 
-/// Rewrites the schema for a model's answer for Anthropic's structured outputs.
+/// Rewrites the schema of a model's answer for Anthropic's structured outputs.
 pub(in crate::provider) fn to_anthropic_output_schema(
     schema: &Value,
 ) -> Result<Cow<'_, Value>, Error> {
     rewrite_for_subset(schema, &ANTHROPIC_OUTPUT)
 }
 
-/// Rewrites the schema for a tool or a model's answer for Gemini's fields `parametersJsonSchema`
+/// Rewrites the schema of a tool or of a model's answer for Gemini's fields `parametersJsonSchema`
 /// and `responseJsonSchema`.
 pub(in crate::provider) fn to_gemini_schema(schema: &Value) -> Result<Cow<'_, Value>, Error> {
     rewrite_for_subset(schema, &GEMINI)
 }
 
-/// Rewrites the schema for a tool's parameters for Ollama.
+/// Rewrites the schema of a tool's parameters for Ollama.
 pub(in crate::provider) fn to_ollama_parameters_schema(
     schema: &Value,
 ) -> Result<Cow<'_, Value>, Error> {

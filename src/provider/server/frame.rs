@@ -58,14 +58,14 @@ impl FrameFormat {
     pub(crate) const JSON_LINES: Self =
         Self { content_type: "application/x-ndjson", layout: Layout::JsonLines, line_end: "\n" };
 
-    /// The format for a single JSON array, as Gemini writes the array.
+    /// The format for a single JSON array, as Gemini sends it.
     pub(crate) const JSON_ARRAY: Self = Self {
         content_type: "application/json; charset=utf-8",
         layout: Layout::JsonArray,
         line_end: "\r\n",
     };
 
-    /// The format for server-sent events, as Gemini writes the events.
+    /// The format for server-sent events, as Gemini sends them.
     pub(crate) const GEMINI_EVENTS: Self =
         Self { content_type: "text/event-stream", line_end: "\r\n", ..Self::EVENTS };
 
@@ -79,7 +79,7 @@ impl FrameFormat {
         }
     }
 
-    /// Encodes a frame, which is the `n`th frame in its body, counted from 0.
+    /// Encodes the `n`th frame in a body, counted from 0.
     pub(crate) fn encode_frame(&self, frame: &ServerFrame, n: usize) -> String {
         match self.layout {
             Layout::Events => {
@@ -93,7 +93,7 @@ impl FrameFormat {
         }
     }
 
-    /// Returns whether the format allows other lines between frames, which an array does not.
+    /// Returns whether the format allows other lines between frames. Only an array does not.
     pub(crate) fn accepts_extra_lines(&self) -> bool {
         matches!(self.layout, Layout::Events | Layout::JsonLines)
     }
