@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde::{Serialize, Serializer};
 
 /// The wire format of Ollama's `/api/chat` endpoint, <https://docs.ollama.com/api/chat>, with the
-/// settings that are specific to this API. An option that is not set uses the default from the
-/// server and from the model's `Modelfile`.
+/// settings that are specific to this API. If an option is not set, the defaults of the server and
+/// of the model's `Modelfile` apply.
 ///
 /// ```
 /// use std::time::Duration;
@@ -50,8 +50,8 @@ pub enum Think {
 }
 
 impl Chat {
-    /// Sets the size, in tokens, of the context window with which the model is loaded. If the model is already loaded with another
-    /// size, the server reloads the model.
+    /// Sets the size, in tokens, of the context window with which the model is loaded. If the model
+    /// is already loaded with a different size, the server reloads the model.
     ///
     /// By default, the server chooses the size of the context window, often a few thousand tokens.
     /// The server removes the start of a longer prompt without reporting the truncation. With

@@ -3,9 +3,9 @@
 //!
 //! Ollama also serves the Chat Completions API, for which
 //! [`Dialect::OLLAMA`](crate::provider::openai_chat::Dialect::OLLAMA) is the predefined dialect.
-//! The native API has two settings that Chat Completions lacks. One setting is the size of the
-//! context window. If this size is not set, the server silently truncates a long prompt. The other
-//! setting is how long the model stays loaded.
+//! The native API has two settings that Chat Completions lacks: the size of the context window, and
+//! how long the model stays loaded. If the size of the context window is not set, the server
+//! silently truncates a long prompt.
 
 mod chat;
 mod decode;

@@ -11,8 +11,8 @@ use crate::request::Request;
 /// The base URL does not include `/api`, and defaults to `http://localhost:11434`. Ollama's cloud
 /// service at `https://ollama.com` requires an API key, which is sent as a bearer token.
 ///
-/// A model that is not in memory is loaded first, which may take several minutes. A request's time
-/// limits are set with [`Timeouts`](crate::http::Timeouts).
+/// If the model is not in memory, the server first loads the model, which may take several minutes.
+/// To set a request's time limits, use [`Timeouts`](crate::http::Timeouts).
 ///
 /// ```
 /// use std::time::Duration;

@@ -209,9 +209,9 @@ impl Dialect {
     };
 
     /// The dialect of LM Studio,
-    /// <https://lmstudio.ai/docs/developer/openai-compat/chat-completions>. LM Studio rejects every
-    /// other type of output format with the error "`response_format.type` must be `json_schema` or
-    /// `text`".
+    /// <https://lmstudio.ai/docs/developer/openai-compat/chat-completions>. LM Studio rejects all
+    /// output formats except `json_schema` and `text`, with the error "`response_format.type` must
+    /// be `json_schema` or `text`".
     pub const LM_STUDIO: Self = Self {
         name: "lm_studio",
         base_url: "http://localhost:1234/v1",

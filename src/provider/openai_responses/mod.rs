@@ -4,7 +4,8 @@
 //! is stored unchanged as provider-specific items, and sent back to the model that wrote the items.
 //! Every other item that is not text, reasoning or a function call is stored and sent back in the
 //! same way. Some items, such as `custom_tool_call` or `local_shell_call`, must be answered by the
-//! client. To answer an item, add a provider-specific item that contains the answer to the history.
+//! client. To answer such an item, add to the history a provider-specific item that contains the
+//! answer.
 
 mod decode;
 mod encode;

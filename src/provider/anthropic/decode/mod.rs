@@ -53,7 +53,7 @@ const MAX_OPEN_BLOCKS: usize = 256;
 /// ```
 #[derive(Debug, Default)]
 pub struct Decoder {
-    /// The requested model. The items' provider data is sent back only to this model.
+    /// The requested model. The provider data for the turn's items is sent back only to this model.
     model: String,
     message_id: Option<String>,
     token_counts: TokenCounts,

@@ -33,7 +33,7 @@ const MAX_FINISH_MESSAGE_CHARS: usize = 500;
 /// code. If more content follows, the turn stays open until the next `finishReason`.
 #[derive(Debug, Default)]
 pub struct Decoder {
-    /// The requested model. The items' provider data is sent back only to this model.
+    /// The requested model. The provider data for the turn's items is sent back only to this model.
     model: String,
     calls: Calls,
     token_counts: TokenCounts,

@@ -24,13 +24,13 @@ use crate::request::{Request, ToolSpec};
 /// Encodes the body of a request to the Gemini API. The body does not contain the model name, which
 /// is part of the URL.
 ///
-/// Consecutive items with the same role form one content, the API's unit for a message, so that the
-/// roles alternate. A turn's tool results are placed together, in the order of their calls. For
-/// Gemini 3 and later, files in tool results are sent inside the results. Files for earlier models
-/// and files specified by URL are sent after the results. A call without a signature receives a
-/// placeholder signature that Gemini 3 does not validate. An output schema's name has no effect.
-/// [`Options::cache`](crate::request::Options::cache) has no effect, because the provider caches
-/// automatically.
+/// A content is the API's unit for a message. Consecutive items with the same role form one
+/// content, so that the roles alternate. A turn's tool results are placed together, in the order of
+/// their calls. For Gemini 3 and later, files in tool results are sent inside the results. Files
+/// for earlier models and files specified by URL are sent after the results. A call without a
+/// signature receives a placeholder signature that Gemini 3 does not validate. An output schema's
+/// name has no effect. [`Options::cache`](crate::request::Options::cache) has no effect, because
+/// the provider caches automatically.
 ///
 /// # Errors
 ///

@@ -40,7 +40,7 @@ const LEGACY_CALL_INDEX: u64 = u64::MAX;
 /// provider-specific items of kind [`Other`](crate::item::ItemKind::Other).
 #[derive(Debug)]
 pub struct Decoder {
-    /// The requested model. The items' provider data is sent back only to this model.
+    /// The requested model. The provider data for the turn's items is sent back only to this model.
     model: String,
     /// The dialect's name, which is used as the provider name in provider data.
     provider_name: &'static str,

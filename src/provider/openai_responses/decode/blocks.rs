@@ -29,7 +29,7 @@ pub(super) struct Location<'a> {
 /// All output items in a response. An item's position in `slots` is the item's key in the turn.
 #[derive(Debug, Default)]
 pub(super) struct OutputItems {
-    /// The requested model. The items' provider data is sent back only to this model.
+    /// The requested model. The provider data for the turn's items is sent back only to this model.
     model: String,
     /// The names of the declared tools.
     pub(super) declared_tools: Vec<String>,

@@ -27,7 +27,7 @@ use crate::request::Request;
 /// a `developer` message at the end. The input before the volatile zone therefore remains a prefix
 /// of the next request's input.
 ///
-/// Reasoning and item ids are sent back only to the model that produced them, and only together. If
+/// Reasoning and item ids are sent back only together, and only to the model that produced them. If
 /// a reasoning item is missing, or would be the last item of its turn, the items linked to that
 /// reasoning item are sent without ids. Other models receive only the text and the calls.
 ///
