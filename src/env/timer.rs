@@ -52,7 +52,7 @@ pub(crate) fn instant_after(from: Instant, wait: Duration) -> Option<Instant> {
     (wait < FAR_FUTURE).then(|| from.checked_add(wait)).flatten()
 }
 
-/// The duration from which on a wait needs no timer.
+/// The duration from which no timer is needed for a wait.
 const FAR_FUTURE: Duration = Duration::from_hours(24 * 365);
 
 /// The maximum duration of an operation.

@@ -131,7 +131,7 @@ pub struct LogStats {
     pub cut_readers: u64,
 }
 
-/// The source of an error that is returned if another attempt at the run has been started.
+/// The source of the error that is returned if another attempt at the run has been started.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the run `{run}` has epoch {found}, not {epoch}")]
 pub struct StaleEpoch {
@@ -149,7 +149,7 @@ impl From<StaleEpoch> for Error {
     }
 }
 
-/// The source of an error that is returned if the run does not exist or has ended.
+/// The source of the error that is returned if the run does not exist or has ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no run `{run}` is running")]
 pub struct NotRunning {
@@ -163,9 +163,9 @@ impl From<NotRunning> for Error {
     }
 }
 
-/// The source of an error that is returned if a reader did not keep up, so that entries were
-/// removed before the reader had read them. A new reader can continue after [`last`](Self::last),
-/// the number of the last entry that was read; the new reader starts with a snapshot.
+/// The source of the error that is returned if a reader did not keep up and entries were removed
+/// before the reader had read them. A new reader can continue after [`last`](Self::last), the
+/// number of the last entry that was read; the new reader starts with a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the reader was too slow")]
 pub struct TooSlow {
@@ -179,9 +179,9 @@ impl From<TooSlow> for Error {
     }
 }
 
-/// The source of an error that is returned if the log or the inbox currently cannot be reached. The
-/// last write may or may not have succeeded. Sessions are not affected, because they are kept in a
-/// separate store.
+/// The source of the error that is returned if the log or the inbox currently cannot be reached.
+/// The last write may or may not have succeeded. Sessions are not affected, because they are kept
+/// in a separate store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the log of runs is unavailable")]
 pub struct LogUnavailable;
@@ -192,8 +192,9 @@ impl From<LogUnavailable> for Error {
     }
 }
 
-/// The source of an error that is returned if a run's process has died, or has not sent a heartbeat
-/// for too long. [`Session::resume`](crate::session::Session::resume) continues such a run's work.
+/// The source of the error that is returned if a run's process has died, or has not sent a
+/// heartbeat for too long. [`Session::resume`](crate::session::Session::resume) continues such a
+/// run's work.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the process of the run `{run}` is gone")]
 pub struct RunLost {

@@ -17,7 +17,8 @@ use crate::hub::{EventNumber, Snapshot};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum HubEvent {
-    /// The state so far, which replaces everything that the reader has yielded for this run before.
+    /// The current state, which replaces everything that the reader has already yielded for this
+    /// run.
     Snapshot {
         /// The event number after which to continue; `None` if the session has no active run, or if
         /// the number is unknown because the log is unavailable.

@@ -177,7 +177,7 @@ impl KeyState {
 
 /// The next run for a key, for a reader that reads all runs for the key.
 pub(super) enum NextRun {
-    /// The next run. It may already have ended, but its log still exists.
+    /// The next run, which may already have ended, but whose log still exists.
     Begun(Arc<RunPlace>),
     /// Several runs have started and ended, up to the run with this order number.
     Missed(u64),

@@ -11,7 +11,7 @@ pub enum SlowReaders {
     #[default]
     Cut,
     /// Whenever the log is full, the run waits for slow readers, but at most for this duration.
-    /// Readers that are still too slow are then cut off.
+    /// After this duration, readers that are still too slow are cut off.
     Wait(Duration),
 }
 
@@ -32,8 +32,9 @@ pub enum Unattended {
 #[non_exhaustive]
 pub enum LogOutage {
     /// The run continues without appending to the log. Once the log is available again, the first
-    /// entry written is a snapshot. If the run has ended by then, its end is also written, unless
-    /// the retention time for ended runs is over. New runs can also start during the outage.
+    /// entry written is a snapshot. If the run ended during the outage, the run's end is also
+    /// written, unless the retention time for ended runs is over. New runs can also start during
+    /// the outage.
     #[default]
     Continue,
     /// The run is not polled until the log is available again, so an interrupt takes effect only

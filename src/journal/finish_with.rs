@@ -17,8 +17,8 @@ use crate::journal::Journal;
 #[derive(Debug)]
 #[must_use = "streams do nothing unless polled"]
 pub struct FinishWith<T> {
-    /// The wrapped stream, or `None` after it has ended. It is dropped before the ending events are
-    /// created.
+    /// The wrapped stream, or `None` after the stream has ended. The stream is dropped before the
+    /// ending events are created.
     #[pin]
     events: Option<T>,
     journal: Journal,

@@ -115,13 +115,14 @@ pub type SendRequest = Box<dyn FnOnce(Request) -> TurnStream + Send>;
 /// # }
 /// ```
 pub trait World: fmt::Debug + Send + Sync {
-    /// Returns a nondeterministic value that is available without waiting, by calling `live`. If the world stored a
+    /// Calls `live` to obtain a nondeterministic value without waiting, and returns this value. If the world stored a
     /// value for this key in an earlier attempt, it returns the stored value instead and does not call `live`.
     ///
     /// [`EffectValue::empty`] stands for the default value, such as no id, no note or no limit.
     fn draw(&self, key: &EffectKey, live: &mut dyn FnMut() -> EffectValue) -> EffectValue;
 
-    /// Performs an effect, or drops the effect without polling it and returns the effect's stored value.
+    /// Performs an effect. If the world has a stored value for this key, it returns the stored value instead, and drops
+    /// the effect without polling it.
     ///
     /// [`EffectValue::empty`] stands for the default value, such as no change or no objection.
     fn step(&self, key: &EffectKey, effect: Effect) -> Effect;
