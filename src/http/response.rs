@@ -116,8 +116,7 @@ impl Response {
         exhausted_rate_limit(|name| self.header(name), self.received_at)
     }
 
-    /// Returns whether the provider asks for a retry, according to a header that Anthropic and
-    /// OpenAI send.
+    /// Returns whether the provider requests a retry in a header that Anthropic and OpenAI send.
     pub(crate) fn should_retry_header(&self) -> Option<bool> {
         self.header("x-should-retry")?.trim().parse().ok()
     }

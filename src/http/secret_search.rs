@@ -73,7 +73,7 @@ impl SecretPattern<'_> {
         if count == length {
             return Some(at..end);
         }
-        // A dot may belong to the key or to the elision mark.
+        // A dot may belong either to the key or to the elision mark.
         let dots =
             text[at..end].iter().rev().take_while(|byte| matches!(byte, b'.' | b'*')).count();
         if count >= MIN_SECRET_BYTES

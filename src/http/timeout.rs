@@ -7,8 +7,8 @@ use std::time::Duration;
 pub(crate) const DRAIN_TIMEOUT: Duration = Duration::from_millis(50);
 pub(crate) const MAX_DRAIN_BYTES: usize = 64 << 10;
 
-/// Limits how long a provider waits for the server in each phase of a request. The limits apply
-/// separately to each attempt at a request;
+/// Limits the time that a provider waits for the server in each phase of a request. The limits
+/// apply separately to each attempt at a request;
 /// [`Budget::with_time_limit`](crate::agent::Budget::with_time_limit) applies to a whole run. Set
 /// only the limits that differ from the default:
 ///
@@ -51,8 +51,8 @@ pub struct Timeouts {
     /// default. A ping restarts this timeout, but some vendors send no pings while the model
     /// reasons.
     pub idle: Duration,
-    /// The maximum time between two pieces of the model's output; 15 minutes by default. A ping
-    /// does not restart this timeout.
+    /// The maximum time between one piece of the model's output and the next; 15 minutes by
+    /// default. A ping does not restart this timeout.
     pub idle_output: Duration,
     /// The maximum time from sending the request to the end of the turn; [`NEVER`](Self::NEVER) by
     /// default.

@@ -143,7 +143,7 @@ impl Anthropic {
         Self::new(model).with_key_header(KeyHeader::Bearer).with_base_url(url)
     }
 
-    /// Creates a provider for a Claude model in Google Cloud's Vertex AI, below
+    /// Creates a provider for a Claude model in Google Cloud's Vertex AI. The base URL is
     /// `https://{location}-aiplatform.googleapis.com/v1/projects/{project}/locations/{location}/publishers/anthropic`.
     /// The location may also be `global`, `us` or `eu`.
     ///
@@ -164,7 +164,7 @@ impl Anthropic {
 }
 
 impl Gemini {
-    /// Creates a provider for a Gemini model in Google Cloud's Vertex AI, below
+    /// Creates a provider for a Gemini model in Google Cloud's Vertex AI. The base URL is
     /// `https://{location}-aiplatform.googleapis.com/v1/projects/{project}/locations/{location}/publishers/google`.
     /// The location may also be `global`, `us` or `eu`.
     ///

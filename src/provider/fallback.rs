@@ -34,8 +34,8 @@ use crate::turn::TurnBuilder;
 /// - [`model`](Provider::model) returns the first provider's model.
 /// - If a request names a model ([`Request::model`]), only the first provider uses that model; all
 ///   other providers use their own models.
-/// - Each provider's encoder calls [`handoff`](crate::provider::handoff()), which drops or
-///   downgrades history items that are bound to another model, for example by a signature.
+/// - Each provider's encoder drops or downgrades history items that are bound to another model, for
+///   example by a signature; see [`handoff`](crate::provider::handoff()).
 /// - If all providers fail, the last provider's error is returned. Its source is a
 ///   [`FallbackFailure`], which lists all errors.
 ///
@@ -171,7 +171,7 @@ impl TurnSource for FallbackTurn {
     }
 }
 
-/// The errors from all providers that a [`Fallback`] called for a request.
+/// The errors from all providers that a [`Fallback`] called for a single request.
 ///
 /// If more than one provider was called, a `FallbackFailure` is the source of the last provider's
 /// error. The next error in the source chain is the last provider's error with its original

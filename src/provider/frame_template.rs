@@ -1,4 +1,4 @@
-//! Decodes frames that differ from an earlier frame in only one string.
+//! Decodes a frame quickly if it differs from an earlier frame in only one string.
 //!
 //! Most frames of a stream repeat the previous frame, apart from the next piece of text. After a
 //! decoder has parsed a frame, a [`FrameTemplate`] keeps the frame's bytes. A later frame that
@@ -13,9 +13,9 @@
 //! - A JSON parser reads from left to right. After reading `before`, the parser is therefore in the
 //!   same state for both frames and expects the same kind of token.
 //! - A string literal is a single token. The literal ends at its first unescaped quote, and its
-//!   content does not affect how the rest is parsed. `other` is checked to be exactly one literal:
-//!   either the literal contains no quote, backslash or control character, or serde has parsed the
-//!   literal.
+//!   content does not affect how the rest is parsed. `other` must be exactly one literal, and this
+//!   is checked: either the literal contains no quote, backslash or control character, or serde has
+//!   parsed the literal.
 //! - Before `after`, the parser is in the same state for both frames, and parses `after` in the
 //!   same way.
 //!
@@ -167,7 +167,7 @@ impl<K: Copy> FrameTemplate<K> {
         }
         let (known, bytes) = (self.data.as_bytes(), data.as_bytes());
         let mut text = None;
-        // The positions in the template and in the frame up to which both have been compared.
+        // How far the template and the frame have been compared: a position in each.
         let (mut known_at, mut at) = (0, 0);
         for Hole { value, content } in &self.holes {
             let same = &known[known_at..value.start];

@@ -144,7 +144,7 @@ impl<W: Wire> HttpProvider<W> {
         self.update_settings(|settings| settings.timeouts = timeouts)
     }
 
-    /// Sets the maximum number of attempts at a request, 3 by default, and the delays between the
+    /// Sets the maximum number of attempts at a request (3 by default) and the delays between the
     /// attempts.
     ///
     /// A request is retried after a failed connection or the status 408, 409, 429 or 5xx, unless
@@ -155,7 +155,7 @@ impl<W: Wire> HttpProvider<W> {
     /// delay, a [`Retrying`](crate::TurnEvent::Retrying) event reports the delay.
     ///
     /// If this provider is wrapped in a [`Retry`](crate::provider::Retry) provider or a fallback
-    /// provider, the wrapping provider handles failures in place of these retries.
+    /// provider, the wrapping provider handles failures instead of these retries.
     pub fn with_backoff(self, backoff: Backoff) -> Self {
         self.update_settings(|settings| settings.retry_policy.backoff = backoff)
     }

@@ -18,7 +18,7 @@ use crate::request::{Request, Retries};
 use crate::stream::{TurnStream, seal};
 use crate::turn::TurnBuilder;
 
-/// Wraps a provider and retries a request after a transient error.
+/// Wraps a provider and retries requests that fail with a transient error.
 ///
 /// HTTP providers also retry on their own by default, but after fewer kinds of errors; [the
 /// guide](crate::guide::providers) has a table that compares both. `Retry` works with any provider.

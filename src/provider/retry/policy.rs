@@ -1,4 +1,4 @@
-//! Decides after which errors a turn is retried, and with which delay.
+//! Decides whether a turn is retried after an error, and after which delay.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,7 +9,8 @@ use crate::error::Error;
 use crate::provider::Backoff;
 use crate::provider::should_fall_back::ErrorPredicate;
 
-/// Specifies after which errors a turn is retried, how many times, and with which delays.
+/// Specifies the errors after which a turn is retried, the maximum number of attempts, and the
+/// delays.
 #[derive(Clone)]
 pub(in crate::provider) struct RetryPolicy {
     pub(in crate::provider) backoff: Backoff,

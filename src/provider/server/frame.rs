@@ -93,7 +93,8 @@ impl FrameFormat {
         }
     }
 
-    /// Returns whether the format allows other lines between frames. Only an array does not.
+    /// Returns whether the format allows other lines between frames. An array allows no other
+    /// lines.
     pub(crate) fn accepts_extra_lines(&self) -> bool {
         matches!(self.layout, Layout::Events | Layout::JsonLines)
     }
