@@ -7,18 +7,19 @@ use crate::context::{Compaction, Compactor, Truncator};
 use crate::error::Error;
 use crate::item::History;
 
-/// Shortens the reasoning and call arguments in old turns as a conversation grows, regardless of
-/// how full the context window is. See [`Agent::with_ageing`](crate::Agent::with_ageing).
+/// Shortens old turns' reasoning and call arguments as a conversation grows, regardless of how full
+/// the context window is. See [`Agent::with_ageing`](crate::Agent::with_ageing).
 ///
-/// A turn is old when a certain number of completed turns have followed it. Old turns are shortened
-/// in the same way as by [`Truncator`]: messages from the user and the assistant are kept, and so
-/// are tool results.
+/// A turn is old once a certain number of completed turns have followed it. A [`Truncator`]
+/// shortens the old turns: messages from the user and the assistant are kept, and so are tool
+/// results.
 ///
-/// Each change to an item invalidates the provider's prompt cache from that item on. Several turns
-/// are therefore shortened at once: a run emits a `rewritten` event only every few turns. Between
-/// these events, each request starts with the same bytes as the previous request.
+/// Each change to an item invalidates the provider's prompt cache from that item on. To avoid
+/// frequent invalidation, several turns are shortened at once, so a run emits a `rewritten` event
+/// only every few turns. Between these events, each request starts with the same bytes as the
+/// previous request.
 ///
-/// The result depends on the history alone. `Ageing` is also a [`Compactor`], so
+/// The result depends only on the history. `Ageing` is also a [`Compactor`], so
 /// [`Session::compact`](crate::session::Session::compact) can use it to shorten the old turns in an
 /// idle session.
 ///
@@ -54,15 +55,15 @@ pub struct Ageing {
 }
 
 impl Ageing {
-    /// Creates a rule that shortens a turn once at least `turns` completed turns have followed it,
-    /// and at the latest once twice as many have. The minimum is 1.
+    /// Creates an `Ageing` that shortens each turn after `turns` to `2 * turns` completed turns
+    /// have followed that turn. `turns` is at least 1.
     pub fn after_turns(turns: usize) -> Self {
         let turns = turns.max(1);
         Self { min_turn_age: turns, interval_turns: turns, truncator: Truncator::new() }
     }
 
     /// Sets the number of turns that are shortened at once; at least 1. The cached prefix of the
-    /// requests changes only once in that number of turns. The default is the number passed to
+    /// requests changes only once every `turns` turns. The default is the number passed to
     /// [`after_turns`](Self::after_turns).
     pub fn with_interval(mut self, turns: usize) -> Self {
         self.interval_turns = turns.max(1);
@@ -76,7 +77,7 @@ impl Ageing {
         self
     }
 
-    /// Returns the planned replacement of items, or `None` if no old turn would get shorter.
+    /// Plans which items to replace. Returns `None` if no old turn would become shorter.
     pub fn plan_compaction(&self, history: &History) -> Option<Compaction> {
         let turns = history.completed_turns();
         let old = turns.checked_sub(self.min_turn_age)? / self.interval_turns * self.interval_turns;

@@ -1,4 +1,4 @@
-//! A planned replacement of history items, and the check of whether the replacement is valid.
+//! A planned replacement of history items, and the check that the replacement is valid.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -11,7 +11,7 @@ use crate::item::{History, Item};
 use crate::turn::Turn;
 use crate::usage::Usage;
 
-/// A range of history items, and the items that replace the range.
+/// A range of history items, along with the items that replace that range.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Compaction {
@@ -21,7 +21,7 @@ pub struct Compaction {
     pub to: usize,
     /// The replacement items.
     pub items: Vec<Item>,
-    /// The number of tokens used to create the compaction, including discarded attempts.
+    /// The tokens used to create the compaction, including tokens for discarded attempts.
     pub usage: Usage,
     /// The model that wrote the replacement, if a model was called.
     pub model: Option<String>,
@@ -43,17 +43,18 @@ impl Compaction {
     ///
     /// # Errors
     ///
-    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error, after which the caller must
-    /// leave the history unchanged, if
+    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error in the following cases. The
+    /// caller must then leave the history unchanged.
     ///
-    /// - the range is outside the history,
-    /// - a [settled](History::is_settled) history would no longer be settled, for example because a
-    ///   call is removed but its result stays,
-    /// - pending calls could no longer be [resumed](crate::Agent::resume), for example because the
-    ///   end of their turn is removed,
-    /// - a new call has an id that the history already uses outside the range,
-    /// - the note from a [reactive](crate::context::mark_reactive_compaction) compaction would be
-    ///   removed. Without the note, the history would be compacted reactively again and again.
+    /// - The range is outside the history.
+    /// - A [settled](History::is_settled) history would no longer be settled, for example because a
+    ///   call is removed but the call's result stays.
+    /// - Pending calls could no longer be [resumed](crate::Agent::resume), for example because the
+    ///   end of the turn that contains the calls is removed.
+    /// - A new call's id is already used in the history outside the range.
+    /// - The note that marks a [reactive](crate::context::mark_reactive_compaction) compaction
+    ///   would be removed. Without the note, the history would be compacted reactively again and
+    ///   again.
     pub fn validate(&self, history: &History) -> Result<(), Error> {
         if self.from > self.to || self.to > history.len() {
             let (from, to, len) = (self.from, self.to, history.len());

@@ -7,23 +7,24 @@ use crate::context::compaction_record::{
 };
 use crate::item::{History, Item, ItemKind, Mark};
 
-/// The text of the note that follows the replaced items if no other item can carry the record.
+/// The text of the note that is added after the replaced items if no other item can carry the
+/// record.
 const COMPACTION_NOTE_TEXT: &str =
     "The conversation up to here was shortened to fit the context window.";
-/// Adds a note after the replaced items to mark a reactive compaction, that is, one made because a
-/// request did not fit. [`was_reactively_compacted`] looks for this note, which is also a
-/// [record](record_stale_usage).
+/// Adds a note after the replaced items to mark a reactive compaction, that is, a compaction made
+/// because a request did not fit the context window. [`was_reactively_compacted`] looks for this
+/// note. The note is also a [record](record_stale_usage).
 ///
-/// The note is a user item, which every wire accepts between any two turns. The note is never
-/// placed inside a turn or between a call and its result, because the range is widened to the next
-/// turn boundary.
+/// The note is a user item, which every wire format accepts between any two turns. The note is
+/// never placed inside a turn or between a call and its result, because the compaction's range is
+/// widened to the next turn boundary.
 pub fn mark_reactive_compaction(compaction: Compaction, history: &History) -> Compaction {
     append_compaction_note(compaction, history, REACTIVE_RECORD_KIND)
 }
 
 /// Adds a record that states how many completed turns follow the replaced items. The usage that
 /// providers reported for these turns no longer matches the history, so the token [`estimate`]
-/// ignores that usage.
+/// ignores the reported usage.
 ///
 /// [`estimate`]: crate::context::estimate_request_tokens()
 ///
@@ -47,8 +48,9 @@ pub fn record_stale_usage(mut compaction: Compaction, history: &History) -> Comp
     compaction
 }
 
-/// Adds the note from an earlier reactive compaction after the replacement items if the compaction
-/// would remove that note. Without the note, the history could be compacted reactively again.
+/// If the compaction would remove the note from an earlier reactive compaction, adds that note
+/// again after the replacement items. Without the note, the history could be compacted reactively
+/// again.
 pub(crate) fn preserve_reactive_note(compaction: Compaction, history: &History) -> Compaction {
     match drops_reactive_note(&compaction, history) {
         true => append_compaction_note(compaction, history, REACTIVE_RECORD_KIND),
@@ -87,7 +89,8 @@ fn is_turn_boundary(before: Option<&Item>, behind: Option<&Item>) -> bool {
     behind.as_tool_result().is_none() && (ends || is_outside(behind))
 }
 
-/// Returns whether the compaction would remove every reactive compaction's note from the history.
+/// Returns whether the compaction would remove from the history every note that marks a reactive
+/// compaction.
 fn drops_reactive_note(compaction: &Compaction, history: &History) -> bool {
     let is_replaced = |at: usize| (compaction.from..compaction.to).contains(&at);
     let kept = history.iter().enumerate().filter(|(at, _)| !is_replaced(*at));

@@ -1,5 +1,5 @@
 //! The record that a compaction leaves in a history. The record shows that the history was
-//! compacted, and for which turns the reported usage is stale.
+//! compacted and for which turns the reported usage is stale.
 
 use std::sync::Arc;
 
@@ -10,18 +10,19 @@ use crate::item::{History, Item, ItemKind, ProviderData};
 /// The provider name in a compaction record. No wire format has this name, so a record is never
 /// sent.
 const RECORD_PROVIDER: &str = "turnstream";
-/// The kind of record in a note that is left after a request did not fit the context window.
+/// The kind of record in the note that is added when a history is compacted because a request did
+/// not fit the context window.
 pub(super) const REACTIVE_RECORD_KIND: &str = "reactive";
 /// The kind of every compaction record other than the note from a reactive compaction.
 pub(super) const STALE_USAGE_RECORD_KIND: &str = "recorded";
 
-/// Returns whether the history contains the note from a
+/// Returns whether the history contains a note that marks a
 /// [reactive](crate::context::mark_reactive_compaction) compaction.
 pub fn was_reactively_compacted(history: &History) -> bool {
     history.has_compacted_items() && history.newest_first().any(is_reactive_note)
 }
 
-/// Returns the number of turns that were completed since the last compaction. Only the usage
+/// Returns the number of turns that have been completed since the last compaction. Only usage
 /// reported for these turns matches the history.
 ///
 /// Returns 0 if the history was compacted without a record.
@@ -45,8 +46,8 @@ pub(super) fn completed_turns<'a>(items: impl Iterator<Item = &'a Item>) -> usiz
     items.filter(|item| item.turn.is_some()).count()
 }
 
-/// Returns whether the item can carry a record. Data that a provider stored with the item must be
-/// kept.
+/// Returns whether the item can carry a record. An item with data from a provider cannot, because
+/// that data must be kept.
 pub(super) fn can_carry_record(item: &Item) -> bool {
     let is_own = |data: &Arc<ProviderData>| data.provider == RECORD_PROVIDER;
     let is_free = item.provider_data.as_ref().is_none_or(is_own) && !is_reactive_note(item);
@@ -70,7 +71,7 @@ pub(super) fn compaction_record(word: &str, stale_turns: usize) -> Arc<ProviderD
 }
 
 /// Returns the number of completed turns that followed this item when its record was created, or
-/// `None` if the item carries no record. A note without a number covers all turns.
+/// `None` if the item carries no record. A note without a number applies to all turns.
 fn recorded_stale_turns(item: &Item) -> Option<usize> {
     let data = item.provider_data.as_ref().filter(|data| data.provider == RECORD_PROVIDER)?;
     let value = data.value.to_value();
@@ -81,7 +82,7 @@ fn recorded_stale_turns(item: &Item) -> Option<usize> {
     Some(stale.unwrap_or(usize::MAX))
 }
 
-/// Returns whether the item is the note from a reactive compaction.
+/// Returns whether the item is a note that marks a reactive compaction.
 pub(super) fn is_reactive_note(item: &Item) -> bool {
     let Some(data) = &item.provider_data else { return false };
     item.compacted

@@ -1,4 +1,4 @@
-//! The trait that decides which items in a history to replace in order to shorten the history.
+//! A trait for choosing which items in a history to replace in order to shorten the history.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,24 +10,24 @@ use crate::error::Error;
 use crate::item::History;
 use crate::usage::Usage;
 
-/// Decides which items in a history to replace in order to shorten the history.
+/// A trait for choosing which items in a history to replace in order to shorten the history.
 ///
-/// An agent calls its compactor before each request that nearly fills the [context
+/// An agent calls its compactor before each request that would nearly fill the [context
 /// window](crate::context::Window). The compactor is also called if a provider rejects a request
-/// because the request does not fit, but only once in the lifetime of a history.
+/// because the request does not fit, but only once in a history's lifetime.
 pub trait Compactor: Send + Sync {
-    /// Returns the planned replacement of items, or `None` if the history cannot be shortened.
+    /// Plans which items to replace. Returns `None` if the history cannot be shortened.
     ///
-    /// The history is cheap to clone into the future, which must own everything it needs. Dropping
-    /// the future must cancel its work. An agent drops the future when the run is interrupted, or
-    /// when the future takes longer than
-    /// [`with_compactor_timeout`](crate::Agent::with_compactor_timeout) allows.
+    /// The returned future must own all of its data; the history is cheap to clone. Dropping the
+    /// future must cancel its work. An agent drops the future when the run is interrupted or when
+    /// the [timeout](crate::Agent::with_compactor_timeout) expires.
     fn compact(&self, history: &History) -> BoxFuture<'static, Result<Option<Compaction>, Error>>;
 
-    /// Falls back to `second` if this compactor fails or has nothing to replace.
+    /// Returns a compactor that falls back to `second` if this compactor fails or finds nothing to
+    /// replace.
     ///
     /// Before a request, an agent calls its compactor repeatedly, as long as the history is too
-    /// long and still gets shorter. `Truncator::new().or_else(summarizer)` therefore summarizes
+    /// long and each call shortens it. `Truncator::new().or_else(summarizer)` therefore summarizes
     /// only if the history is still too long after truncation.
     ///
     /// ```
@@ -106,9 +106,10 @@ where
 
 /// The compactor returned by the [`or_else`](Compactor::or_else) method.
 ///
-/// The second compactor is called when the first compactor returns `None` or fails. The usage of a
-/// failed first compactor is added to the second compactor's result. If the first compactor fails
-/// and the second one returns `None`, the result is the first compactor's error.
+/// The second compactor is called when the first compactor returns `None` or fails. If the first
+/// compactor fails, the tokens that it used are added to the second compactor's result. If the
+/// first compactor fails and the second one returns `None`, the result is the first compactor's
+/// error.
 #[derive(Clone, Debug)]
 pub struct OrElse<A, B> {
     first: A,

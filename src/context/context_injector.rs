@@ -1,4 +1,5 @@
-//! Adds selected context to a single request, up to a token cap, and records the selection.
+//! Adds selected context to a single request, up to a maximum number of tokens, and records the
+//! selection.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,19 +19,19 @@ pub struct ContextCandidate {
     pub source: String,
     /// The text for the model.
     pub text: String,
-    /// The reason why the text matters for this step. Candidates without a reason are rejected.
+    /// The reason why the text is relevant to this step. Candidates without a reason are rejected.
     pub why: String,
 }
 
-/// The candidates that were chosen for a request, and those that were rejected, with the reasons.
+/// The chosen and the rejected candidates for a request, each with a reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContextSelection {
     /// The chosen candidates, in the order in which the model reads them.
     pub chosen: Vec<SelectedCandidate>,
-    /// The rejected candidates, in the order in which they were given.
+    /// The rejected candidates, in the order in which they were offered.
     pub left_out: Vec<RejectedCandidate>,
     /// The number of tokens in all of the added text, including constraints and the summary of
-    /// earlier steps. Never larger than `cap`.
+    /// earlier steps. This number never exceeds `cap`.
     pub tokens: u64,
     /// The maximum number of tokens that may be added to the request.
     pub cap: u64,
@@ -41,7 +42,7 @@ pub struct ContextSelection {
 pub struct SelectedCandidate {
     /// The source of the candidate's text.
     pub source: String,
-    /// The reason why the text matters for this step, as given by the candidate.
+    /// The reason why the text is relevant to this step, copied from the candidate.
     pub why: String,
     /// The number of tokens that the candidate added to the request.
     pub tokens: u64,
@@ -50,17 +51,17 @@ pub struct SelectedCandidate {
 /// A candidate that was not chosen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RejectedCandidate {
-    /// The source of the candidate's text. If the constraints or the summary of earlier steps did
-    /// not fit, this is `constraints` or `steps`.
+    /// The source of the candidate's text. The source is `constraints` if the constraints did not
+    /// fit, and `steps` if the summary of earlier steps did not fit.
     pub source: String,
     /// The reason why the candidate was rejected.
     pub why: String,
 }
 
-/// The context for a request, with a record of how it was selected.
+/// The context for a request, along with a record of the selection.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InjectedContext {
-    /// The history that is sent, including the added text.
+    /// The history to send, including the added text.
     pub context: History,
     /// The record of the selection.
     pub selection: ContextSelection,
@@ -68,14 +69,14 @@ pub struct InjectedContext {
 
 /// Adds selected context to a request, up to a fixed maximum number of tokens.
 ///
-/// A function takes the history and returns candidates, the most important first. The injector goes
-/// through the candidates in this order and skips those that do not fit or have no reason. The
-/// chosen text is added after the history as a single user message: first the constraints, then the
-/// summary of earlier steps, then each candidate with its source and reason. The stored history is
-/// not changed.
+/// You provide a function that takes the history and returns candidates, the most important first.
+/// The injector goes through the candidates in this order and skips any candidate that does not fit
+/// or has no reason. The chosen text is added after the history as a single user message: first the
+/// constraints, then the summary of earlier steps, then each candidate with its source and reason.
+/// The stored history is not changed.
 ///
-/// As a [hook](crate::agent::hook::Hook), an injector adds context before each request. The same
-/// history and candidates always produce the same bytes.
+/// When used as a [hook](crate::agent::hook::Hook), an injector adds context to each request before
+/// the request is sent. The same history and candidates always produce the same bytes.
 ///
 /// ```
 /// use turnstream::context::{ContextCandidate, ContextInjector};
@@ -103,8 +104,8 @@ pub struct ContextInjector {
     max_tokens: u64,
     candidates_fn: Arc<HistoryFn<Vec<ContextCandidate>>>,
     constraints: String,
-    /// Summarizes the omitted turns. If this is `None`, the summary contains one line for each
-    /// call.
+    /// The function that summarizes the omitted turns. If this field is `None`, the summary
+    /// contains one line for each call.
     step_summary_fn: Option<Arc<HistoryFn<String>>>,
     max_turns: Option<usize>,
     counter: Arc<dyn CountTokens>,
@@ -116,8 +117,8 @@ type HistoryFn<T> = dyn Fn(&History) -> T + Send + Sync;
 type SelectionCallback = dyn Fn(&ContextSelection) + Send + Sync;
 
 impl ContextInjector {
-    /// Creates an injector that adds at most `cap` tokens, chosen from the candidates that
-    /// `candidates` returns for the history.
+    /// Creates an injector that adds text of at most `cap` tokens. The text is selected from the
+    /// candidates that the function `candidates` returns for the history.
     pub fn new(
         cap: u64,
         candidates: impl Fn(&History) -> Vec<ContextCandidate> + Send + Sync + 'static,
@@ -133,23 +134,23 @@ impl ContextInjector {
         }
     }
 
-    /// Sets the constraints, a text that is added before the summary and the candidates.
+    /// Sets the constraints, which are added as text before the summary and the candidates.
     pub fn with_constraints(mut self, text: impl Into<String>) -> Self {
         self.constraints = text.into();
         self
     }
 
-    /// Sends only the given number of newest turns (at least one), plus all system items and the
-    /// user's latest message. The omitted turns are replaced by a summary of their steps. By
+    /// Sets the number of newest turns to send; at least 1. All system items and the user's latest
+    /// message are also sent. A summary of the omitted turns' steps replaces these turns. By
     /// default, all turns are sent.
     pub fn with_max_turns(mut self, turns: usize) -> Self {
         self.max_turns = Some(turns.max(1));
         self
     }
 
-    /// Sets the function that summarizes the omitted turns from their items. By default, the
-    /// summary contains one line for each call: its name, its arguments, and the kind of its
-    /// result.
+    /// Sets the function that creates a summary from the items in the omitted turns. By default,
+    /// the summary contains one line for each call, with the tool's name, the arguments, and the
+    /// kind of result.
     pub fn with_step_summary(
         mut self,
         f: impl Fn(&History) -> String + Send + Sync + 'static,
@@ -158,21 +159,21 @@ impl ContextInjector {
         self
     }
 
-    /// Sets the counter for tokens; [`BytesDiv4`] by default.
+    /// Sets the token counter; [`BytesDiv4`] by default.
     pub fn with_counter(mut self, counter: impl CountTokens + 'static) -> Self {
         self.counter = Arc::new(counter);
         self
     }
 
     /// Sets a function that is called with each selection before the request is sent. The function
-    /// must be fast.
+    /// must be quick.
     pub fn on_selection(mut self, f: impl Fn(&ContextSelection) + Send + Sync + 'static) -> Self {
         self.on_selection = Some(Arc::new(f));
         self
     }
 
-    /// Returns the context to send for a history, and the record of the selection. This method does
-    /// not call the function set with [`on_selection`](Self::on_selection).
+    /// Returns the context to send for a history, along with a record of the selection. This method
+    /// does not call the function set with [`on_selection`](Self::on_selection).
     pub fn inject(&self, history: &History) -> InjectedContext {
         let mut context = history.clone();
         let mut earlier = String::new();
@@ -198,7 +199,8 @@ impl ContextInjector {
         InjectedContext { context, selection: choice.selection }
     }
 
-    /// Selects the context for a history, and calls the function that receives each selection.
+    /// Returns the context to send for a history, and passes the selection to the function set with
+    /// [`on_selection`](Self::on_selection).
     pub(crate) fn inject_and_report(&self, history: &History) -> History {
         let InjectedContext { context, selection } = self.inject(history);
         if let Some(callback) = &self.on_selection {
@@ -217,7 +219,7 @@ impl fmt::Debug for ContextInjector {
     }
 }
 
-/// Builds a selection and the text to add.
+/// Builds a selection, along with the text to add.
 struct SelectionBuilder<'a> {
     text: String,
     selection: ContextSelection,

@@ -1,9 +1,9 @@
 //! Counts the tokens in a text.
 
-/// Counts the tokens in a text. This trait is also implemented for closures.
+/// A trait for counting the tokens in a text. This trait is also implemented for closures.
 ///
-/// A counter must be fast, because it is called often, synchronously while a future or stream is
-/// polled, and with texts of any length.
+/// A counter must be fast: it is called often, with texts of any length, and runs synchronously
+/// while a future or stream is polled.
 ///
 /// ```
 /// use turnstream::context::{CountTokens, BytesDiv4};
@@ -23,13 +23,13 @@ impl<F: Fn(&str) -> u64 + Send + Sync> CountTokens for F {
     }
 }
 
-/// Estimates the number of tokens without a tokenizer, as a quarter of the number of bytes, rounded
+/// Estimates the number of tokens without a tokenizer: the number of bytes divided by 4, rounded
 /// up.
 ///
 /// The estimate is close for English ("1 token ~= 4 chars in English",
-/// <https://help.openai.com/en/articles/4936856>) and some tens of percent too low for code and
-/// JSON. A Chinese or Japanese character, which takes up three bytes, counts as three quarters of a
-/// token.
+/// <https://help.openai.com/en/articles/4936856>) but too low for code and JSON, by some tens of
+/// percent. A Chinese or Japanese character takes up three bytes, and therefore counts as 0.75
+/// tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BytesDiv4;
 

@@ -5,29 +5,31 @@ use crate::context::compaction_record::turns_since_compaction;
 use crate::item::{Content, History, Item, ItemKind, Part};
 use crate::request::Request;
 
-/// The assumed number of tokens for an image or a file. Anthropic counts this number of tokens for
-/// an image that is not scaled down ("tokens = (width px * height px)/750", at most about 1.15
-/// megapixels, <https://docs.anthropic.com/en/docs/build-with-claude/vision>). A long PDF uses more
-/// tokens.
+/// The assumed number of tokens for an image or a file. Anthropic counts at most about this number
+/// of tokens for an image that is not scaled down ("tokens = (width px * height px)/750", at most
+/// about 1.15 megapixels, <https://docs.anthropic.com/en/docs/build-with-claude/vision>). A long
+/// PDF uses more tokens.
 const TOKENS_PER_MEDIA: u64 = 1_600;
-/// The assumed number of tokens for the overhead of an item: its role, its ids, and the markup of
-/// the wire format.
+/// The assumed number of tokens for an item's overhead: the item's role and ids, and the wire
+/// format's markup.
 const TOKENS_PER_ITEM_OVERHEAD: u64 = 4;
 
 /// Estimates the number of tokens in a history. The estimate is the usage that the provider
-/// reported for the newest completed turn, plus a guess for the items after that turn.
+/// reported for the newest completed turn, plus an estimate for the items after that turn.
 ///
-/// A turn's usage covers its answer and everything that was sent before the turn, including the
-/// system prompt and the tools. The usage becomes stale when the history is shortened:
+/// A turn's usage covers the turn's answer and everything that was sent in the turn's request,
+/// including the system prompt and the tools. The usage becomes stale when the history is
+/// shortened:
 ///
-/// - A compaction by an agent leaves a [record](crate::context::record_stale_usage) of how many
-///   completed turns followed the compacted items; the usage reported for these turns is stale.
+/// - When an agent compacts a history, a [record](crate::context::record_stale_usage) states how
+///   many completed turns followed the compacted items. The usage reported for these turns is
+///   stale.
 /// - In a history that was compacted without a record, all usage is stale.
 ///
-/// Stale usage is derived from the items alone, so the estimate is the same for a history that was
-/// loaded from storage. If no usage is valid, the estimate is the result of [`count_tokens`] for
-/// all items, without the system prompt and the tools. The function [`estimate_request_tokens`]
-/// includes the system prompt and the tools.
+/// Whether usage is stale depends only on the items, so the estimate is the same for a history that
+/// was loaded from storage. If all usage is stale or missing, the estimate is the result of
+/// [`count_tokens`], which does not include the system prompt and the tools. To include them, use
+/// [`estimate_request_tokens`].
 ///
 /// ```
 /// use turnstream::context::{BytesDiv4, estimate_tokens};
@@ -49,23 +51,25 @@ pub fn estimate_tokens(history: &History, counter: &dyn CountTokens) -> u64 {
 }
 
 /// Estimates the number of tokens in a request. The request's context is estimated in the same way
-/// as by [`estimate_tokens`]. If no usage is valid, the guess includes the system prompt and the
-/// tools.
+/// as in [`estimate_tokens`]. If all usage is stale or missing, the estimate also includes the
+/// system prompt and the tools.
 pub fn estimate_request_tokens(request: &Request, counter: &dyn CountTokens) -> u64 {
     estimate_from_usage(&request.context, counter)
         .unwrap_or_else(|| count_request_tokens(request, counter))
 }
 
-/// Guesses the number of tokens in all items, ignoring the usage that providers have reported.
+/// Estimates the number of tokens in all items, ignoring the usage that providers have reported.
 ///
-/// Each item counts as the tokens of its text according to `counter`, plus 4 for its overhead; an
-/// image or a file counts as 1,600. Items marked as tombstones count as 0. Provider signatures are
-/// left out; provider-specific items are counted by their JSON.
+/// For each item, `counter` counts the tokens in the item's text, and 4 tokens are added for
+/// overhead. An image or a file counts as 1,600 tokens, and an item marked as a tombstone counts as
+/// 0. Provider signatures are ignored. For a provider-specific item, the tokens in the item's JSON
+/// are counted.
 pub fn count_tokens(history: &History, counter: &dyn CountTokens) -> u64 {
     saturating_sum(history.newest_first().map(|item| count_item_tokens(item, counter)))
 }
 
-/// Guesses the number of tokens in a request: its context, its system prompt and its tools.
+/// Estimates the number of tokens in a request, including the context, the system prompt and the
+/// tools, and ignoring the usage that providers have reported.
 pub(crate) fn count_request_tokens(request: &Request, counter: &dyn CountTokens) -> u64 {
     let system = [&request.system.stable, &request.system.volatile];
     // The model does not see deferred tools.
@@ -108,7 +112,8 @@ fn count_content_tokens(content: &Content, counter: &dyn CountTokens) -> u64 {
     }
 }
 
-/// Returns the newest valid usage, plus a guess for the items after that turn.
+/// Returns the newest valid usage, plus an estimate for the items after the turn with that usage.
+/// Returns `None` if no usage is valid.
 pub(super) fn estimate_from_usage(history: &History, counter: &dyn CountTokens) -> Option<u64> {
     let mut fresh = turns_since_compaction(history);
     let mut since = 0_u64;

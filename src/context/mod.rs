@@ -8,7 +8,7 @@
 //! | [`Ageing`] | shortens old reasoning and arguments as a conversation grows, even in a large window |
 //! | [`ContextInjector`] | adds selected context to one request, up to a cap, and records the reasons |
 //!
-//! Agents use these types: see [the guide](crate::guide::compaction). The types perform no I/O of
+//! Agents use these types; see [the guide](crate::guide::compaction). The types perform no I/O of
 //! their own and spawn no tasks.
 
 mod ageing;

@@ -16,8 +16,8 @@ const DEFAULT_HOOK_TIMEOUT: Duration = Duration::from_secs(30);
 /// Calls an agent's hooks, in order. Cheap to clone.
 ///
 /// For each [`Hook`] method, `Hooks` has a corresponding method, which is generated from the list
-/// of hook points. Dropping a future returned by such a method drops the hook's future. If there
-/// are no hooks, no future is boxed and no timer is created.
+/// of hook points. Dropping a future returned by such a method drops the hook's future. An empty
+/// `Hooks` neither boxes futures nor creates timers.
 #[derive(Clone)]
 pub(in crate::agent) struct Hooks {
     members: Arc<Vec<Arc<dyn Hook>>>,
