@@ -25,7 +25,7 @@ use crate::tool::{RunData, Verdict};
 /// The maximum number of times that the run is polled before other tasks get their turn.
 const MAX_EVENTS_PER_POLL: usize = 64;
 
-/// Performs or continues a durable run in a session, as a single attempt.
+/// A single attempt to perform or continue a durable run in a session.
 ///
 /// An engine's handler creates an attempt each time the engine calls the handler, and [drives](Self::drive) the
 /// attempt. The first attempt performs the run. If that attempt is lost, the next attempt receives the values that the
@@ -69,8 +69,8 @@ enum Start {
 }
 
 impl Attempt {
-    /// Creates an attempt at a run with new input, like [`Session::run`]. `entries` must contain all of the session's
-    /// entries.
+    /// Creates an attempt at a run with new input. This is the durable counterpart of [`Session::run`]. `entries` must
+    /// contain all of the session's entries.
     pub fn run(
         agent: &Agent,
         session: impl Into<String>,
@@ -80,8 +80,8 @@ impl Attempt {
         Self::new(agent, session.into(), entries, Start::Input(input.into()))
     }
 
-    /// Creates an attempt at a run that continues pending calls or an unfinished run, like [`Session::resume`].
-    /// `entries` must contain all of the session's entries.
+    /// Creates an attempt at a run that continues pending calls or an unfinished run. This is the durable counterpart
+    /// of [`Session::resume`]. `entries` must contain all of the session's entries.
     pub fn resume(
         agent: &Agent,
         session: impl Into<String>,
@@ -105,46 +105,45 @@ impl Attempt {
         }
     }
 
-    /// Passes data to the run's tools, like [`Run::with_data`](crate::Run::with_data).
+    /// Passes data to the run's tools; see [`Run::with_data`](crate::Run::with_data).
     pub fn with_data(mut self, data: RunData) -> Self {
         self.data = data;
         self
     }
 
-    /// Shows the run in a hub, under the session's id. The step that is being performed ends if the run is interrupted
-    /// through the hub or reaches a time limit. While the engine waits for verdicts or runs calls outside the run, only
-    /// a command in the engine's queue ends the run.
+    /// Makes the run visible in a hub, under the session's id. If the run is interrupted through the hub or reaches a
+    /// time limit, the current step ends. While the engine waits for verdicts or runs calls outside the run, only a
+    /// command in the engine's queue can end the run.
     ///
-    /// The progress of calls outside the run is shown only if the workers that [perform](ToolCallRequest::perform)
-    /// these calls also use the hub.
+    /// Progress from calls outside the run is shown only if the workers that [perform](ToolCallRequest::perform) these
+    /// calls also use the hub.
     ///
     /// `run_id` must be the same in each attempt, so that a later attempt replaces an earlier attempt in the hub's log.
-    /// Readers of a later attempt receive a snapshot of the recorded events, then the event
+    /// Readers of a later attempt first receive a snapshot of the recorded events, then the event
     /// [`Retracted`](crate::TurnEvent::Retracted) with the reason `attempt_lost`, and then the new events.
     pub fn with_hub(mut self, hub: &Hub, run_id: impl Into<String>) -> Self {
         self.hub = Some((hub.clone(), run_id.into()));
         self
     }
 
-    /// Calls `observer` with each event when the attempt publishes that event. The observer also receives events that
-    /// an earlier attempt may already have published.
+    /// Calls `observer` with each event that the attempt publishes. The observer also receives events that an earlier
+    /// attempt may already have published.
     pub fn inspect(mut self, observer: impl FnMut(&Event) + Send + 'static) -> Self {
         self.observer = Some(Box::new(observer));
         self
     }
 
-    /// Sets the generator for the attempt's name. The default is [`SystemIds`]. Each attempt must have a different
-    /// name.
+    /// Sets the id generator that creates the attempt's name. The default is [`SystemIds`]. Each attempt must have a
+    /// different name.
     pub fn with_ids(mut self, ids: impl Ids + 'static) -> Self {
         self.ids = Arc::new(ids);
         self
     }
 
-    /// Drives the run until it ends. If the returned future is dropped, all running work is dropped, and the attempt is
-    /// lost.
+    /// Drives the run to its end. Dropping the returned future cancels all work in progress, and the attempt is lost.
     ///
-    /// If the run failed, the outcome contains the [`error`](Outcome::error). Input that arrived too late is in
-    /// [`undelivered`](Outcome::undelivered), and returns to the engine's queue for the next run.
+    /// If the run failed, the outcome contains the [`error`](Outcome::error). Input that arrived too late for the run
+    /// is listed in [`undelivered`](Outcome::undelivered), and returns to the engine's queue for the next run.
     ///
     /// # Errors
     ///
@@ -217,7 +216,7 @@ struct Driver {
     bridge: Arc<Bridge>,
     store: MemoryStore,
     session: String,
-    /// The number of session entries that the engine has saved.
+    /// The number of session entries saved by the engine.
     saved: u64,
     run: RunStage,
     /// Describes the start of the run. `None` until the run has been created.

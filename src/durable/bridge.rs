@@ -19,12 +19,12 @@ use crate::session::Session;
 use crate::tool::{CallStart, CallsBegin, ProgressRedactor, Tool, Toolkit, Verdict};
 use crate::world::{EffectKey, EffectKind, LoopEnd};
 
-/// Holds the state that is shared by an attempt and the world of the attempt's run. One task polls both the attempt and
-/// the run.
+/// Holds the state shared by an attempt and the world of the attempt's run, which gives that run access to its
+/// environment. One task polls both the attempt and the run.
 ///
 /// Each step starts undecided, and the run pauses. If the engine polls the step's future, the step is performed. If the
 /// engine returns a value without polling the future, an earlier attempt has recorded the step. The run is polled only
-/// after this decision: the run takes the previous step's value, draws the nondeterministic values that it needs, and
+/// after this decision: the run takes the previous step's value, obtains the nondeterministic values that it needs, and
 /// requests its next effect.
 pub(super) struct Bridge {
     /// The unique name of this attempt.
@@ -50,8 +50,7 @@ struct BridgeState {
     /// The number of events that the run has yielded since the previous effect. While calls run, events are counted
     /// from the start of the first of the two steps for the calls.
     event_count: usize,
-    /// The nondeterministic values that the run has drawn since the previous effect, if the step is
-    /// performed.
+    /// The nondeterministic values that the run has obtained since the previous effect, if the step is performed.
     draws: Vec<DrawnValue>,
     key: Option<EffectKey>,
     /// The events that the effect has yielded, if the effect is performed.
@@ -76,7 +75,7 @@ enum Phase {
     Performed,
     Kept {
         record: StepRecord,
-        /// The number of recorded values that the run has already drawn.
+        /// The number of recorded values that the run has already obtained.
         drawn: usize,
     },
 }
@@ -101,7 +100,8 @@ struct CallBatch {
 pub(super) enum EffectEntry {
     /// The effect is performed.
     Perform,
-    /// The effect was recorded. The effect's value follows when the next step is performed or replayed.
+    /// The effect has already been recorded. The run receives the effect's value when the next step is performed or
+    /// replayed.
     Kept,
     /// The effect yielded these events before the loop was ended from outside.
     EndsAfter(Vec<Event>),
@@ -312,7 +312,7 @@ impl Bridge {
         Some(draw.value.clone())
     }
 
-    /// Records the value of an effect that was ready on the first poll as a drawn value.
+    /// Records the value of an effect that was ready on the first poll, together with the nondeterministic values.
     pub(super) fn keep_as_drawn(&self, kind: EffectKind, value: RawJson) {
         self.lock().draws.push(DrawnValue { kind, value });
     }
@@ -441,7 +441,8 @@ impl Bridge {
             if event.turn_complete().is_none() {
                 return;
             }
-            // An attempt that performed the turn has yielded all its other events before, but the end of the turn here.
+            // If this attempt performed the turn, it has already yielded all other events in the turn, and yields the
+            // end of the turn here.
             state.is_repeating = false;
         }
         state.event_count += 1;
@@ -453,8 +454,7 @@ impl Bridge {
         }
     }
 
-    /// Returns how an earlier attempt ended the loop from outside at this position, if the loop was
-    /// ended here.
+    /// Returns how the loop was ended from outside at this position in an earlier attempt, if it was ended here.
     pub(super) fn forced_end(&self) -> Option<LoopEnd> {
         let state = self.lock();
         let Phase::Kept { record, drawn } = &state.phase else { return None };
@@ -605,13 +605,13 @@ impl CallBatch {
     }
 }
 
-/// A value that the run draws.
+/// A nondeterministic value that the run obtains.
 enum KeptDraw {
     Value(RawJson),
     Perform,
 }
 
-/// Returns whether drawing a value removes it from the value's source.
+/// Returns whether obtaining a value removes the value from its source.
 fn is_taken_away(kind: EffectKind) -> bool {
     use EffectKind::{Notes, Reports, Said, Tombstones, Undelivered};
     matches!(kind, Said | Undelivered | Tombstones | Reports | Notes)

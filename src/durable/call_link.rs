@@ -1,4 +1,4 @@
-//! Connects a call that runs outside its run with the run that waits for the call.
+//! Connects a tool call that is performed outside its run to the waiting run.
 
 use std::collections::VecDeque;
 use std::task::{Context, Poll};
@@ -17,10 +17,10 @@ use crate::item::RawJson;
 /// waiting report is dropped.
 const MAX_WAITING: usize = 64;
 
-/// The maximum time that a completed call waits until its last progress has been sent.
+/// The maximum time that a completed call waits for its last progress to be sent.
 const FLUSH_LIMIT: Duration = Duration::from_secs(1);
 
-/// Sends a call's progress to the call's run and detects the end of the run, both through the hub.
+/// Uses the hub to send a call's progress to the call's run, and to detect the end of the run.
 ///
 /// The call does not depend on this link. If the hub cannot be reached, progress is lost and the call still runs to its
 /// end.
@@ -52,7 +52,7 @@ impl CallLink {
         }
     }
 
-    /// Queues progress, which is sent after all previously queued progress.
+    /// Queues progress to be sent after all previously queued progress.
     pub(super) fn push(&mut self, progress: RawJson) {
         if self.target.is_some() {
             if self.waiting.len() == MAX_WAITING {
@@ -62,8 +62,8 @@ impl CallLink {
         }
     }
 
-    /// Polls whether the run no longer waits for the call. Returns ready once the run has ended or has already given
-    /// the call a result.
+    /// Polls for the end of the run's wait for the call. Returns ready once the run has ended or has already given the
+    /// call a result.
     pub(super) fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let _ = self.poll_sent(cx);
         while let Some(reader) = &mut self.reader {

@@ -1,4 +1,4 @@
-//! The commands that wait for a run.
+//! Queues the commands that are waiting for a run.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -9,13 +9,13 @@ use crate::durable::engine::StoredCommand;
 use crate::error::Error;
 use crate::hub::{Command, NotRunning};
 
-/// Queues the commands to one session, and tracks the waiters to wake when a command arrives. An engine stores the
-/// queue.
+/// Queues the commands for a session, and tracks the waiters that must be woken when a command arrives. The engine
+/// stores this queue.
 ///
 /// If no run is active, input waits for the next run. A command that ends a run applies only to the active run.
 ///
-/// Each waiter has an id, which the engine uses to wake the waiter. Methods that wake waiters return the waiters' ids
-/// and remove these waiters from the queue.
+/// Each waiter has an id, which the engine uses to wake the waiter. Methods that return the ids of waiters to wake also
+/// remove these waiters from the queue.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CommandQueue {
@@ -30,12 +30,12 @@ pub struct CommandQueue {
     /// The ids of the timers that have expired since the last wait began.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     expired: Vec<String>,
-    /// The ids of the waiters that wait for an interrupt or the end of the run.
+    /// The ids of the waiters for an interrupt or the end of the run.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     stop_waiters: Vec<String>,
 }
 
-/// A run that waits for commands.
+/// A run that is waiting for commands.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommandWaiter {
     /// The id that the engine uses to wake the run.
@@ -47,11 +47,11 @@ pub struct CommandWaiter {
     pub timer: Option<String>,
 }
 
-/// Tells a waiter whether it has to wait.
+/// Indicates whether a waiter has to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WaitAnswer {
-    /// No command has arrived yet. The waiter will be woken.
+    /// No command or stop has arrived yet. The waiter has to wait, and will be woken later.
     Waiting,
     /// A command or a stop has already arrived. The waiter will not be woken.
     Ready,
@@ -60,7 +60,8 @@ pub enum WaitAnswer {
 }
 
 impl CommandQueue {
-    /// Adds a command, unless a command with the same id is already waiting. Returns the ids of the waiters to wake.
+    /// Adds a command, unless a command with the same id is already in the queue. Returns the ids of the waiters to
+    /// wake.
     ///
     /// # Errors
     ///
@@ -81,7 +82,7 @@ impl CommandQueue {
         Ok(woken)
     }
 
-    /// Takes all commands for `run`, which becomes the active run.
+    /// Takes all commands from the queue for `run`, and makes `run` the active run.
     pub fn take(&mut self, run: &str) -> Vec<StoredCommand> {
         if self.run.as_deref() != Some(run) {
             self.end_run();
@@ -124,8 +125,8 @@ impl CommandQueue {
         WaitAnswer::Waiting
     }
 
-    /// Ends `run`. The run's undelivered input, `put_back`, returns to the front of the queue for the next run. Returns
-    /// the ids of the waiters to wake.
+    /// Ends `run`, and returns the run's undelivered input, `put_back`, to the front of the queue for the next run.
+    /// Returns the ids of the waiters to wake.
     pub fn finish(&mut self, run: &str, put_back: Vec<StoredCommand>) -> Vec<String> {
         let mut woken = Vec::new();
         if self.run.as_deref() == Some(run) {
@@ -155,7 +156,7 @@ impl CommandQueue {
         self.run.as_deref()
     }
 
-    /// Iterates over the waiting commands.
+    /// Returns an iterator over the commands in the queue.
     pub fn commands(&self) -> impl Iterator<Item = &StoredCommand> {
         self.commands.iter()
     }

@@ -1,4 +1,4 @@
-//! One-way copies of sessions to a store.
+//! Copies sessions from an engine to a store.
 
 use crate::error::{Error, panic_to_error_async};
 use crate::session::{Conflict, Entry, Store};
@@ -6,7 +6,7 @@ use crate::session::{Conflict, Entry, Store};
 /// The maximum number of attempts to write a copy while other writers change the same copy.
 const MAX_ATTEMPTS: usize = 8;
 
-/// Copies an engine's session to a store. Returns the number of entries in the copy.
+/// Copies a session from an engine to a store, and returns the number of entries in the copy.
 ///
 /// A store can list and search sessions, but an engine cannot. The copy is one-way: only this function may write to the
 /// copy, and no run reads the copy.
@@ -14,10 +14,10 @@ const MAX_ATTEMPTS: usize = 8;
 /// `entries` must contain all of the session's entries. This function appends the entries that are missing from the
 /// copy. If the copy contains different entries, the session was removed and created again, so this function deletes
 /// the copy and writes a new one. If `entries` is empty, this function deletes the copy. If the copy already contains
-/// these entries and more, it is not changed, because it shows a later state of the session.
+/// all of `entries` and more, the copy reflects a later state of the session and is left unchanged.
 ///
-/// Concurrent calls for the same session are harmless, and so is dropping the future. However, if a session may be
-/// removed, its engine must create the session's copies one after the other, each from the entries at that time.
+/// Concurrent calls for the same session are safe, and so is dropping the returned future. However, if a session may be
+/// removed, its engine must make the copies one at a time, each from the session's entries at the time of the copy.
 ///
 /// ```
 /// use turnstream::Agent;

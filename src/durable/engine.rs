@@ -14,14 +14,14 @@ use crate::session::Entry;
 /// recorded yet.
 pub type StepFuture = BoxFuture<'static, RawJson>;
 
-/// Performs each step once and records the step's value. This trait is the part of an engine that
-/// runs single steps.
+/// A trait for performing each step once and recording the step's value. This trait is the part of an engine that
+/// performs individual steps.
 pub trait StepRunner: Send {
-    /// Performs a step by polling its future, and records the step's value before returning the value. If the value is
-    /// already recorded, the engine drops the future without polling it.
+    /// Performs a step by polling its future, and records the step's value before returning it. If the value is already
+    /// recorded, the engine drops the future without polling it.
     ///
     /// `name` identifies the step for people who inspect the engine's journal. The step's value is limited to 8 MiB.
-    /// Dropping the returned future drops the step, which may or may not have been recorded.
+    /// Dropping the returned future cancels the step, whose value may or may not have been recorded.
     ///
     /// # Errors
     ///
@@ -33,8 +33,8 @@ pub trait StepRunner: Send {
     ) -> BoxFuture<'a, Result<RawJson, Error>>;
 }
 
-/// The operations that a durable run requires from an engine. The engine performs each operation once and records its
-/// result.
+/// A trait for the operations that a durable run requires from an engine. The engine performs each operation once and
+/// records the operation's result.
 ///
 /// An engine value belongs to a single attempt at a run. The attempt calls one operation at a time and waits until that
 /// operation has completed. A later attempt calls the same operations in the same order with the same arguments, and
@@ -47,7 +47,7 @@ pub trait StepRunner: Send {
 /// [`MemoryEngine`](crate::durable::MemoryEngine) is an engine for tests. The package `turnstream-restate` contains an
 /// engine for Restate. `durable::suite` (feature `testing`) tests an engine.
 pub trait Engine: StepRunner {
-    /// Takes the waiting commands from the session's queue, in order of arrival. Each command is returned only once.
+    /// Takes all commands from the session's queue, in order of arrival. Each command is returned only once.
     fn take_commands(&mut self) -> BoxFuture<'_, Result<Vec<StoredCommand>, Error>>;
 
     /// Waits until `is_enough` returns `true` for the list of all commands that have arrived, or until `limit` has
@@ -77,10 +77,11 @@ pub trait Engine: StepRunner {
         Box::pin(async { Ok(results) })
     }
 
-    /// Appends entries to the session, which contains `from` entries so far.
+    /// Appends entries to the session, which currently contains `from` entries.
     fn save(&mut self, from: u64, entries: Vec<Entry>) -> BoxFuture<'_, Result<(), Error>>;
 
-    /// Ends the run. The commands in `put_back` have not reached the model and return to the front of the queue.
+    /// Ends the run, and returns the commands in `put_back`, which have not reached the model, to the front of the
+    /// session's queue.
     fn finish(&mut self, put_back: Vec<StoredCommand>) -> BoxFuture<'_, Result<(), Error>>;
 }
 
@@ -116,7 +117,8 @@ impl<'de> Deserialize<'de> for StoredCommand {
     }
 }
 
-/// Requests a tool call that *runs apart*: outside the steps of its run, possibly in another process.
+/// A request to perform a tool call outside the steps of its run, possibly in another process. Such a call is said to
+/// *run apart*.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolCallRequest {
     /// The id of the session to which the run belongs.
@@ -144,14 +146,14 @@ impl ToolCallRequest {
     }
 }
 
-/// The source of an error which means that the engine has lost the current attempt, and that the next attempt continues
-/// the run.
+/// The source of an error that reports that the engine has lost the current attempt. The next attempt continues the
+/// run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the attempt at the run was lost")]
 pub struct AttemptLost;
 
 impl AttemptLost {
-    /// Looks up an `AttemptLost` in the error's source chain.
+    /// Returns the `AttemptLost` in the error's source chain, if any.
     pub fn from_error(error: &Error) -> Option<&Self> {
         error.find_source()
     }

@@ -1,4 +1,4 @@
-//! An engine for tests that loses attempts.
+//! A test engine that loses attempts.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,7 +17,7 @@ use crate::item::{RawJson, ToolResult};
 use crate::lock::lock_ignoring_poison;
 use crate::session::Entry;
 
-/// Determines when attempts at a run are lost, for tests. Clones share the plan.
+/// A test plan that determines when attempts at a run are lost. Clones share the plan.
 ///
 /// Each [loss](Loss) ends one attempt: the first loss ends the first attempt, and so on. Attempts after the last
 /// planned loss are not lost. The plan also counts attempts and operations.
@@ -36,7 +36,7 @@ struct PlanInner {
 pub struct Loss {
     /// The number of the operation within the attempt, counted from 0.
     pub operation: usize,
-    /// The moment of the loss, relative to that operation.
+    /// The moment of the loss, relative to the operation.
     pub moment: LossMoment,
 }
 
@@ -59,8 +59,8 @@ impl LossPlan {
         Self::default()
     }
 
-    /// Creates a plan with the given losses, which end the first attempts, one attempt each, in the
-    /// given order.
+    /// Creates a plan with the given losses. The first loss ends the first attempt, the second loss ends the second
+    /// attempt, and so on.
     pub fn with_losses(losses: impl IntoIterator<Item = Loss>) -> Self {
         let losses: Vec<Loss> = losses.into_iter().collect();
         Self(Arc::new(PlanInner { losses: Mutex::new(losses), ..PlanInner::default() }))
@@ -87,7 +87,7 @@ impl LossPlan {
     }
 }
 
-/// Wraps an engine and loses the attempt when its [`LossPlan`] says so. The operation in which the loss occurs and all
+/// Wraps an engine, and loses the attempt as planned in a [`LossPlan`]. The operation in which the loss occurs and all
 /// later operations fail with [`AttemptLost`].
 pub struct FaultyEngine<E> {
     engine: E,

@@ -58,7 +58,7 @@ impl GivenVerdicts {
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if no pending call has exactly these arguments, and
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if no pending call equals `call`, including its arguments, and
     /// [`Conflict`](ErrorKind::Conflict) if the call already has a different verdict. In either case, no verdict is
     /// added.
     pub fn add(

@@ -1,4 +1,4 @@
-//! An engine in memory.
+//! An in-memory engine.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -21,8 +21,8 @@ use crate::lock::lock_ignoring_poison;
 use crate::session::Entry;
 use crate::tool::RunData;
 
-/// Records operations in memory, for tests. The recorded operations are kept as long as this engine, or the engine for
-/// another attempt at the same run, exists.
+/// A test engine that records operations in memory. The recorded operations are kept as long as this engine or an
+/// engine for another attempt at the same run exists.
 ///
 /// A memory engine is as strict as an engine on a server. If an attempt calls operations that differ from those in the
 /// previous attempt, the attempt fails with [`ReplayMismatch`](ErrorKind::ReplayMismatch).
@@ -80,14 +80,14 @@ impl MemoryEngine {
         }
     }
 
-    /// Runs calls with this agent's tools, outside the steps of the run, if a turn has several calls. Each of these
-    /// calls has its own journal.
+    /// If a turn contains several calls, runs these calls with this agent's tools, outside the steps of the run. Each
+    /// of these calls has its own journal.
     pub fn with_worker(mut self, agent: &Agent) -> Self {
         self.worker.agent = Some(agent.clone());
         self
     }
 
-    /// Sends the progress of the worker's calls through the hub that shows the run.
+    /// Sends progress from the worker's calls through `hub`, which must be the hub that shows the run.
     pub fn with_worker_hub(mut self, hub: &Hub) -> Self {
         self.worker.hub = Some(hub.clone());
         self
@@ -123,7 +123,7 @@ impl MemoryEngine {
         Ok(())
     }
 
-    /// Returns the commands that have not been taken by a run yet.
+    /// Returns the commands that no run has taken yet.
     pub fn queued(&self) -> Vec<StoredCommand> {
         self.session().queue.commands().cloned().collect()
     }

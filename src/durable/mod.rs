@@ -32,13 +32,13 @@
 //! | a model request, a hook that takes time, a compaction, a step in a loop body | the next attempt repeats it |
 //! | a call to an [idempotent] tool | the next attempt performs it again, under the same [key] |
 //! | any other call | the call is not started again; the model receives an interrupted result |
-//! | a sub-agent | like the call that started it; a tool made from an agent is idempotent only if you set that |
+//! | a sub-agent | is treated like the call that started it; a tool made from an agent is idempotent only if marked so |
 //! | a hook that returns immediately | may be called again until the next step is recorded |
 //! | a hook that only observes | is called in each attempt, even for recorded operations |
 //!
 //! A recorded operation is never performed again. A step includes the provider's retries and the request's deadlines. A
 //! time limit on the run starts again with each attempt, and the number of tokens used by a lost attempt is unknown.
-//! Each process that replays recorded turns charges their tokens to its [pool](crate::agent::Pool).
+//! Each process that replays recorded turns charges the tokens in these turns to its own [pool](crate::agent::Pool).
 //!
 //! # The steps of an attempt
 //!
@@ -94,8 +94,8 @@
 //! # An engine of your own
 //!
 //! To write your own engine, implement [`StepRunner`] and [`Engine`], and test both implementations with
-//! `durable::suite` (feature `testing`). A later attempt calls the same operations with the same bytes, so an engine
-//! may compare the arguments.
+//! `durable::suite` (feature `testing`). A later attempt calls the same operations with the same arguments, byte for
+//! byte, so an engine may compare the arguments.
 //!
 //! In addition to the steps in its runs, an engine stores the following data for each session:
 //!
@@ -104,7 +104,7 @@
 //! | [`SessionSegments`] | the entries, in small values of a key-value store |
 //! | [`SessionStatus`] | the number of entries, the state after the last run, and the active run |
 //! | [`CommandQueue`] | the commands that wait for a run, and the waiters for commands |
-//! | [`GivenVerdicts`] | the verdicts on pending calls so far |
+//! | [`GivenVerdicts`] | the verdicts given so far on pending calls |
 //!
 //! [`copy_session`] copies a session to a [`Store`](crate::session::Store), so that sessions can be
 //! listed and searched.

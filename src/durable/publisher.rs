@@ -24,7 +24,8 @@ use crate::item::{History, ToolCall};
 pub(super) struct Publisher {
     hub: Option<HubTarget>,
     observer: Option<EventObserver>,
-    /// The events before the first effect that this attempt performs. Earlier attempts may have published these events.
+    /// The events that precede the first effect performed by this attempt. Earlier attempts may have published these
+    /// events.
     replayed: Option<Vec<Event>>,
     /// Events that can be published now.
     ready: VecDeque<Event>,
@@ -36,13 +37,13 @@ pub(super) struct Publisher {
     started: Vec<String>,
 }
 
-/// The maximum number of progress reports, from calls that run outside the run, that can wait for the hub. Further
-/// reports are dropped.
+/// The maximum number of progress reports from calls outside the run that can be queued for the hub. Further reports
+/// are dropped.
 const MAX_WAITING_PROGRESS: usize = 256;
 
 pub(super) type EventObserver = Box<dyn FnMut(&Event) + Send>;
 
-/// The run's connection to a hub. At most one of the run's events is not yet in the hub's log.
+/// The run's connection to a hub. At any time, at most one of the run's events is on its way to the hub's log.
 struct HubTarget {
     hub: Hub,
     key: String,
@@ -63,7 +64,7 @@ pub(super) struct RunBegin {
 }
 
 impl Publisher {
-    /// Creates a publisher for a hub, with the run's key and id, and for an observer.
+    /// Creates a publisher that sends events to a hub, under the run's key and id, and to an observer.
     pub(super) fn new(hub: Option<(Hub, String, String)>, observer: Option<EventObserver>) -> Self {
         let hub = hub.map(|(hub, key, run_id)| HubTarget {
             hub,

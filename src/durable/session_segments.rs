@@ -57,7 +57,7 @@ pub struct SessionSegments {
     pieces: String,
 }
 
-/// A single write to the key-value store, which either sets or clears a key's value.
+/// A single write that sets or clears a value in the key-value store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentWrite {
     /// The key to write.
@@ -120,7 +120,8 @@ impl SessionSegments {
             .collect()
     }
 
-    /// Parses the entries from the values of all [keys](Self::keys), in the same order.
+    /// Parses the session's entries. `values` must contain the values of all [keys](Self::keys), in the same order as
+    /// the keys.
     ///
     /// # Errors
     ///

@@ -7,8 +7,8 @@ use crate::session::{Entry, SessionState};
 
 /// The status of a session on a durable engine.
 ///
-/// An engine writes the status when a run starts and when a run ends, so that programs can read it without loading the
-/// entries.
+/// An engine writes the status when a run starts and when a run ends, so that programs can read the status without
+/// loading the session's entries.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -30,8 +30,8 @@ impl SessionStatus {
         Self { version, state: SessionState::from_entries(entries), run }
     }
 
-    /// Returns the calls that need verdicts, including calls that already have a verdict. The list is empty while a run
-    /// is active, because that run answers the calls.
+    /// Returns the pending calls, including calls for which a verdict has already been given. The list is empty while a
+    /// run is active, because that run answers the calls.
     pub fn pending_calls(&self) -> &[PendingCall] {
         match &self.state {
             SessionState::Pending { calls } if self.run.is_none() => calls,

@@ -108,7 +108,7 @@ pub(super) struct EndedEarly {
 }
 
 impl StepResult {
-    /// Returns the name of the variant in JSON.
+    /// Returns the variant's name in JSON.
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Value(_) => "value",

@@ -29,7 +29,7 @@ struct Begin {
 }
 
 impl ToolCallRequest {
-    /// Performs the call with the agent's tool, in two steps. The first step records that the call starts. If an
+    /// Performs the call with the agent's tool, in two steps. The first step records the start of the call. If an
     /// attempt at the call is lost after the first step and the tool is not [idempotent](Tool::idempotent), the call is
     /// not started again and gets an interrupted result.
     ///
@@ -43,8 +43,8 @@ impl ToolCallRequest {
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](ErrorKind::Unsupported) if the agent does not have the tool, and all errors from the engine. If
-    /// the tool fails, no error is returned, because the call then has a result that reports the failure.
+    /// [`Unsupported`](ErrorKind::Unsupported) if the agent does not have the tool. Also returns the engine's errors.
+    /// If the tool fails, this method does not return an error; instead, it returns a result that reports the failure.
     pub async fn perform(
         self,
         agent: &Agent,

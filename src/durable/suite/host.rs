@@ -1,4 +1,4 @@
-//! The environment in which the suite performs its runs.
+//! The host on which the suite performs its runs.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -15,7 +15,7 @@ use crate::lock::lock_ignoring_poison;
 use crate::session::Entry;
 use crate::tool::Verdict;
 
-/// Performs the suite's runs on an engine, together with everything that drives the engine.
+/// A trait for performing the suite's runs. A host consists of an engine and everything that drives the engine.
 pub trait EngineHost: Send + Sync {
     /// Performs a run until it ends, with as many attempts as the run needs. [`SuiteRun::attempt`] must create each
     /// attempt, and [`SuiteRun::losses`] must wrap the engine that drives the attempt.
@@ -24,9 +24,9 @@ pub trait EngineHost: Send + Sync {
     /// Sends a command to a session.
     fn send(&self, session: &str, command: StoredCommand) -> BoxFuture<'static, Result<(), Error>>;
 
-    /// Returns whether the suite tests a loss at every moment within each operation, which takes a long time with an
-    /// engine on a server. If this method returns `false`, the suite tests a single moment for each operation, and the
-    /// moments alternate.
+    /// Returns whether the suite tests a loss at every moment within each operation. These tests take a long time with
+    /// an engine on a server. If this method returns `false`, the suite tests a single moment for each operation,
+    /// alternating between the moments.
     fn is_thorough(&self) -> bool {
         true
     }
@@ -40,7 +40,7 @@ pub trait EngineHost: Send + Sync {
 pub struct SuiteRun {
     /// The session's id.
     pub session: String,
-    /// The agent, which also performs the calls that run outside the run.
+    /// The agent for the run, which also performs the calls that run outside the run.
     pub agent: Agent,
     /// The plan that determines which attempts are lost.
     pub losses: LossPlan,
@@ -57,7 +57,8 @@ pub(super) enum SuiteStart {
 }
 
 impl SuiteRun {
-    /// Creates the next attempt at the run. `entries` must be the entries in the session when the run was requested.
+    /// Creates the next attempt at the run. `entries` must be the entries that the session contained when the run was
+    /// requested.
     pub fn attempt(&self, entries: Vec<Entry>) -> Attempt {
         let attempt = match self.start.clone() {
             SuiteStart::Input(input) => Attempt::run(&self.agent, &*self.session, entries, input),

@@ -22,10 +22,10 @@ mod scenario;
 
 pub use host::{EngineHost, MemoryHost, SuiteRun, SuiteRuns};
 
-/// Creates a module of tests, one for each check in the [suite](crate::durable::suite) for engines. The arguments are a
-/// name for the module and an async function that creates an [`EngineHost`](crate::durable::suite::EngineHost). The
-/// tests are marked with `#[tokio::test]`, so the crate that uses the macro needs tokio with the features `macros` and
-/// `rt`.
+/// Creates a module that contains one test for each check in the engine [suite](crate::durable::suite). The arguments
+/// are a name for the module and an async function that creates an [`EngineHost`](crate::durable::suite::EngineHost).
+/// The tests are marked with `#[tokio::test]`, so the crate that uses the macro needs tokio with the features `macros`
+/// and `rt`.
 ///
 /// ```
 /// use turnstream::durable::suite::MemoryHost;
@@ -113,20 +113,20 @@ macro_rules! durable_suite {
     };
 }
 
-/// Checks all claims, one after the other.
+/// Runs all checks, one after the other.
 ///
 /// # Panics
 ///
-/// Panics if a claim does not hold. The panic message names the location of the failure.
+/// Panics if a check fails. The panic message contains the location of the failure.
 pub async fn check_engine(host: &dyn EngineHost) {
     run_claims(host, None).await;
 }
 
-/// Checks the claim with this name.
+/// Runs the check with this name.
 ///
 /// # Panics
 ///
-/// Panics if the claim does not hold, or if no claim has this name.
+/// Panics if the check fails, or if no check has this name.
 pub async fn check_claim(host: &dyn EngineHost, name: &str) {
     run_claims(host, Some(name)).await;
 }
