@@ -118,10 +118,10 @@ impl Anthropic {
     /// The newest models bind each thinking block to everything before that block: the tools, the
     /// system prompt and the messages. Such a model rejects a request if anything before a thinking
     /// block has changed since the block was written, for example because of compaction. Requests
-    /// to Anthropic's own address that contain thinking blocks therefore set `drop_block`. With
-    /// `drop_block`, thinking blocks that no longer match their context are not shown to the model.
-    /// [`input_transformations`](crate::provider::anthropic::input_transformations) reports which
-    /// thinking blocks were dropped.
+    /// that contain thinking blocks therefore set `drop_block` if they are sent to Anthropic's own
+    /// address. With `drop_block`, thinking blocks that no longer match their context are not shown
+    /// to the model. [`input_transformations`](crate::provider::anthropic::input_transformations)
+    /// reports which thinking blocks were dropped.
     ///
     /// After this method is called, `drop_block` is not sent, and Anthropic rejects any request
     /// whose thinking blocks no longer match their context.

@@ -65,7 +65,7 @@ pub struct Dialect {
     pub system_position: SystemPosition,
     /// The supported types of non-text content.
     pub media_forms: MediaForms,
-    /// The value of `content` in an assistant message that only calls tools.
+    /// The value of `content` in an assistant message that contains only tool calls.
     pub empty_content: EmptyContent,
     /// Specifies which earlier reasoning is sent back to the model.
     pub reasoning_echo: ReasoningEcho,
@@ -210,7 +210,7 @@ pub enum MediaForms {
     FileUrls,
 }
 
-/// The value of `content` in an assistant message that only calls tools.
+/// The value of `content` in an assistant message that contains only tool calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EmptyContent {

@@ -75,9 +75,9 @@ use crate::request::{Request, ToolSpec};
 ///   because the API has no field for the name.
 /// - `seed`, `frequency_penalty`, `presence_penalty`, `metadata` and JSON without a schema are
 ///   [`Unsupported`](crate::ErrorKind::Unsupported).
-/// - Server tools are set in `extra`, as `tools` that replace all other tools. The container in
-///   which the code of server tools ran is sent again automatically, unless `extra` contains a
-///   `container`.
+/// - Server tools are set in `extra`, in a `tools` field that replaces all other tools. The
+///   container in which server tools ran code is sent again automatically, unless `extra` contains
+///   a `container`.
 ///
 /// # Errors
 ///
@@ -109,8 +109,8 @@ pub(super) enum PrefixMismatchBehavior {
     DropBlock,
 }
 
-/// Encodes a request body. Returns the body together with the beta feature that the body requires,
-/// if any.
+/// Encodes a request body. Returns the body and, if the body requires a beta feature, that
+/// feature's name.
 pub(super) fn encode_body(
     request: &Request,
     model: &str,

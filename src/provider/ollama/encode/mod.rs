@@ -37,7 +37,7 @@ use crate::request::{Request, ToolChoice, ToolSpec};
 /// - `parallel_tool_calls: Some(false)`
 /// - a reasoning budget
 /// - a `seed` of more than 53 bits
-/// - media other than images as base64 data
+/// - media other than base64-encoded images
 pub fn encode(request: &Request, model: &str, chat: &Chat) -> Result<Vec<u8>, Error> {
     request.validate()?;
     let options = &request.options;

@@ -35,8 +35,8 @@ const MISMATCH_MESSAGE: &str = "the provider corrected what it had streamed";
 /// [retracts](crate::turn::TurnEvent::Retracted) the turn, emits all of the turn's content again,
 /// and then completes the turn.
 ///
-/// The decoder ignores `sequence_number`. A connection cannot lose individual events, some gateways
-/// number events differently, and the final events repeat everything that a call requires.
+/// The decoder ignores `sequence_number`, because a connection cannot lose individual events, some
+/// gateways number events differently, and the final events repeat everything that a call requires.
 #[derive(Debug, Default)]
 pub struct Decoder {
     items: OutputItems,
