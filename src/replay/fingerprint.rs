@@ -36,6 +36,7 @@ pub(super) struct FingerprintTracker {
     last_request: Option<Request>,
     /// The fingerprints of the last request's parts other than its context.
     part_fingerprints: [Fingerprint; 4],
+    /// The fingerprints of the entries in the last request's context.
     context_fingerprints: Vec<Fingerprint>,
 }
 

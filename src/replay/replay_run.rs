@@ -25,10 +25,11 @@ use crate::usage::Usage;
 /// A replay sends no request, runs no tool and does not wait. The replay's state can be inspected
 /// between polls. [`play_until`](Self::play_until) replays up to a given step.
 ///
-/// If the recorded run failed, the replay yields `Finished`, followed by an `Err` that contains the
-/// run's error. If the replay differs from the recording, the stream ends at the first difference.
-/// The last item is then an `Err` of kind [`ReplayMismatch`](crate::ErrorKind::ReplayMismatch)
-/// whose source is a [`ReplayMismatch`](super::ReplayMismatch).
+/// If the recorded run failed, the replay ends in the same way: with `Finished`, followed by an
+/// `Err` that contains the run's error. If the replay differs from the recording, the stream ends
+/// at the first difference. The last item is then an `Err` of kind
+/// [`ReplayMismatch`](crate::ErrorKind::ReplayMismatch) whose source is a
+/// [`ReplayMismatch`](super::ReplayMismatch).
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! Decides which calls in a turn may run, and answers the other calls.
+//! Decides which of a turn's calls may run, and answers the other calls.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -14,14 +14,14 @@ use crate::tool::run::turn_calls::{
 };
 use crate::tool::{Permission, PermissionDecision, PreparedCall, Tool, Verdict};
 
-/// Decides whether each queued call runs: finds its tool, prepares its arguments, asks the policy,
-/// and waits for an approval.
+/// Decides whether each queued call runs. To decide, `Admission` finds the call's tool, prepares
+/// the arguments, asks the policy, and waits for an approval if necessary.
 pub(super) struct Admission {
     /// Calls that have not been checked yet, in call order, each with its index in the turn.
     queue: VecDeque<(usize, ToolCall)>,
     call_limit: CallLimit,
-    /// The call that the policy is deciding on. The request is boxed, since most policies decide
-    /// without waiting.
+    /// The request for the call that the policy is currently deciding on. The request is boxed,
+    /// since most policies decide without waiting.
     permission_request: Option<Box<PermissionRequest>>,
     /// Calls that are waiting for a verdict, in call order.
     awaiting_verdict: Vec<ReadyCall>,
@@ -33,7 +33,7 @@ pub(super) enum AdmissionStep {
     Allowed(ReadyCall),
     /// The call is answered without running.
     Answered(AnsweredCall),
-    /// An approval of the call is requested.
+    /// An approval is requested for the call.
     VerdictRequested(ToolEvent),
     /// A call made progress without an event.
     Progressed,
@@ -47,14 +47,14 @@ struct CallLimit {
     remaining: Option<u32>,
     /// The answer to calls that exceed the limit.
     refusal: Refusal,
-    /// The number of calls that were answered because they were over the limit.
+    /// The number of calls that were answered because they exceeded the limit.
     over_limit_count: usize,
-    /// Whether calls are held back while earlier calls that wait for a verdict may use up the
-    /// limit.
+    /// Whether calls are held back as long as earlier calls that are waiting for a verdict may use
+    /// up the limit.
     defers_calls: bool,
 }
 
-/// A call that the policy is deciding on.
+/// A request for the policy's decision on a call.
 struct PermissionRequest {
     ready_call: ReadyCall,
     permission: PolicyFuture<Result<Permission, Error>>,
@@ -73,8 +73,9 @@ impl Admission {
             CallLimit { remaining: Some(left), refusal, over_limit_count: 0, defers_calls: true };
     }
 
-    /// Checks the next call, if `places` has a slot for the call, or polls the policy's decision on
-    /// the current call. `places` is `None` while an admitted call waits for its slot.
+    /// Polls the policy's decision on the current call, if any. Otherwise, checks the next call if
+    /// `places` has a slot for this call. `places` is `None` while an admitted call waits for its
+    /// slot.
     pub(super) fn next(
         &mut self,
         calls: &mut TurnCalls,
@@ -134,7 +135,7 @@ impl Admission {
         }
     }
 
-    /// Takes the next call from the queue, if the call could start now or waits for a verdict
+    /// Takes the next call from the queue, if this call could start now or must wait for a verdict
     /// anyway.
     fn take_queued(
         &mut self,
@@ -203,8 +204,8 @@ impl Admission {
         Ok(call.map_or(AdmissionStep::Progressed, asked))
     }
 
-    /// Collects the verdicts on waiting calls: any number of calls that may run, then at most one
-    /// call that is answered.
+    /// Applies verdicts to waiting calls. The returned steps contain any number of calls that may
+    /// run, followed by at most one call that is answered.
     pub(super) fn take_verdicts(
         &mut self,
         calls: &mut TurnCalls,
@@ -257,19 +258,19 @@ impl Admission {
         self.call_limit.remaining = self.call_limit.remaining.map(|left| left.saturating_sub(1));
     }
 
-    /// Returns the answer to a call over the limit, and counts it.
+    /// Returns the answer to a call that exceeds the limit, and counts this call.
     pub(super) fn refuse_over_limit(&mut self) -> Refusal {
         self.call_limit.over_limit_count += 1;
         self.call_limit.refusal.clone()
     }
 
-    /// Returns the number of calls that were answered because they were over the limit.
+    /// Returns the number of calls that were answered because they exceeded the limit.
     pub(super) fn over_limit_count(&self) -> usize {
         self.call_limit.over_limit_count
     }
 
-    /// Returns whether a call is held back because calls that wait for a verdict may use up the
-    /// calls that remain within the limit.
+    /// Returns whether a call must be held back, because calls that are waiting for a verdict may
+    /// use up the rest of the limit.
     fn must_defer(&self, tool: &Tool) -> bool {
         let Some(left) =
             self.call_limit.remaining.filter(|left| self.call_limit.defers_calls && *left > 0)
@@ -295,8 +296,8 @@ impl Admission {
     }
 }
 
-/// Returns the tool of a call that resumes a suspended sub-agent. The policy and the limit are not
-/// applied again to such a call.
+/// Returns the tool for a call, if the call resumes a suspended sub-agent. The policy and the limit
+/// are not applied again to such a call.
 fn find_resumed(
     calls: &mut TurnCalls,
     call: &ToolCall,
@@ -313,8 +314,8 @@ fn find_resumed(
     Ok(tool.and_then(|tool| Some((tool.clone(), tool.prepare_resumed(&call.arguments)?))))
 }
 
-/// Returns a call that an earlier attempt admitted. The policy and the limit are not applied again
-/// to such a call.
+/// Admits a call if an earlier attempt already admitted the call. The policy and the limit are not
+/// applied again to such a call.
 fn find_admitted(calls: &TurnCalls, at: usize, call: &ToolCall) -> Option<AdmissionStep> {
     let call = calls.admitted.iter().find(|admitted| admitted.call_id == call.call_id)?.clone();
     let tool = calls.toolkit.get(&call.name).cloned();
@@ -323,7 +324,7 @@ fn find_admitted(calls: &TurnCalls, at: usize, call: &ToolCall) -> Option<Admiss
         (Some(tool), Some(prepared)) => {
             AdmissionStep::Allowed(ReadyCall { index: at, call, tool, prepared, is_resumed: false })
         }
-        // The call may have started with a tool that does not exist any more.
+        // The call may have started with a tool that no longer exists.
         (_, _) => {
             let refusal = (ResultKind::Interrupted, INTERRUPTED_MID_EXECUTION.to_owned());
             AdmissionStep::Answered(AnsweredCall::from_refusal(at, call, refusal))
@@ -331,8 +332,9 @@ fn find_admitted(calls: &TurnCalls, at: usize, call: &ToolCall) -> Option<Admiss
     })
 }
 
-/// Finds the tool for a call, if the turn, the toolkit and the arguments allow the call to run, and
-/// prepares the call. Repaired arguments replace the arguments of `call`.
+/// Finds the tool for a call and prepares the call, if the turn, the toolkit and the arguments
+/// allow the call to run. If the arguments are repaired, the repaired arguments replace those in
+/// `call`.
 fn validate_call(
     calls: &mut TurnCalls,
     at: usize,
@@ -365,8 +367,8 @@ fn validate_call(
     }))
 }
 
-/// Requests replacements for invalid arguments from the policy, and tries once to prepare the call
-/// with the replacement.
+/// Asks the policy to replace invalid arguments, and tries once to prepare the call with the
+/// replacement.
 fn repair_arguments(
     calls: &mut TurnCalls,
     tool: &Tool,
@@ -383,13 +385,13 @@ fn repair_arguments(
             *call = repaired;
             Ok(prepared)
         }
-        // The model reads the error in its own arguments, not in their replacement.
+        // The model receives the error in its own arguments, not the error in the replacement.
         Err(ArgsError::InvalidArguments(_)) => Err(ArgsError::InvalidArguments(why)),
         panicked => panicked,
     })
 }
 
-/// Returns whether the verdict decides the call. An approval does not decide an external call.
+/// Returns whether the verdict settles the call. An approval does not settle an external call.
 fn is_decisive_for(candidate: &ReadyCall, verdict: &Verdict) -> bool {
     match verdict {
         Verdict::Approve => !candidate.tool.is_external(),

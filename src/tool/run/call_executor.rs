@@ -1,4 +1,4 @@
-//! Executes admitted calls, from waiting for a slot to the result.
+//! Executes admitted calls, from the wait for a slot until the result.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,16 +14,16 @@ use crate::tool::run::policy_handle::{HeldSlot, PolicyFuture};
 use crate::tool::run::running_call::{CallUpdate, RunningCall};
 use crate::tool::run::turn_calls::{ReadyCall, TurnCalls};
 
-/// Runs each admitted call from the moment that it gets a slot until its result arrives.
+/// Runs each admitted call from the moment when the call receives a slot until its result arrives.
 pub(super) struct CallExecutor {
     /// Calls that start as soon as a slot is free, in call order.
     ready_calls: VecDeque<ReadyCall>,
-    /// The future for the policy's slot that the first ready call is waiting for, with the call's
-    /// index in the turn.
+    /// The index in the turn of the first ready call, and the future for the policy's slot that
+    /// this call is waiting for.
     pending_slot: Option<(usize, PolicyFuture<HeldSlot>)>,
     slots: ConcurrencySlots,
     running: SelectAll<RunningCall>,
-    /// The time at which the last event was emitted; `None` while no tool has a time limit.
+    /// The time when the last event was emitted, or `None` while no tool has a time limit.
     last_event_at: Option<Instant>,
     has_timeouts: bool,
 }
@@ -46,13 +46,13 @@ impl CallExecutor {
         self.ready_calls.insert(place, candidate);
     }
 
-    /// Returns the slots for calls that are not admitted yet, or `None` while an admitted call
-    /// waits for its slot.
+    /// Returns the slots that are free for calls that are not admitted yet, or `None` while an
+    /// admitted call is waiting for its slot.
     pub(super) fn free_slots(&self) -> Option<ConcurrencySlots> {
         self.ready_calls.is_empty().then_some(self.slots)
     }
 
-    /// Returns the next call to start, if there is a slot for it.
+    /// Returns the next call to start, if a slot is free for this call.
     pub(super) fn peek_next(&self) -> Option<&ReadyCall> {
         self.ready_calls.front().filter(|first| self.slots.has_slot_for(Some(&first.tool)))
     }
@@ -62,7 +62,7 @@ impl CallExecutor {
         self.ready_calls.pop_front()
     }
 
-    /// Starts the [next](Self::peek_next) call as soon as it gets its slot. If the returned update
+    /// Starts the [next](Self::peek_next) call once the call has its slot. If the returned update
     /// is an answer, the tool has not run.
     pub(super) fn start_next(
         &mut self,
@@ -114,7 +114,7 @@ impl CallExecutor {
         }))
     }
 
-    /// Returns the next update of the running calls, or `None` if no call is running.
+    /// Returns the next update from the running calls, or `None` if no call is running.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<CallUpdate>> {
         let update = ready!(self.running.poll_next_unpin(cx));
         if let Some(CallUpdate::Answered(_) | CallUpdate::Suspended { .. }) = update {
@@ -123,15 +123,15 @@ impl CallExecutor {
         Poll::Ready(update)
     }
 
-    /// Pauses the time limits after an event, so that the time until the consumer's next poll is
-    /// not counted.
+    /// Pauses all time limits after an event, so that the time until the consumer polls again does
+    /// not count.
     pub(super) fn pause_timeouts(&mut self) {
         if self.has_timeouts {
             self.last_event_at = Some(Instant::now());
         }
     }
 
-    /// Resumes the time limits when the consumer polls again.
+    /// Resumes all time limits when the consumer polls again.
     pub(super) fn resume_timeouts(&mut self) {
         if let Some(since) = self.last_event_at.take() {
             let pause = since.elapsed();

@@ -1,4 +1,4 @@
-//! A run's optional policy, whose panics are caught.
+//! A handle to a run's optional policy. The handle catches panics.
 
 use std::any::Any;
 use std::task::{Context, Poll};
@@ -10,12 +10,12 @@ use crate::error::{Error, ErrorKind, panic_to_error};
 use crate::item::{ToolCall, ToolResult};
 use crate::tool::ToolPolicy;
 
-/// A run's policy, if any. Without a policy, each method returns the default value of its return
-/// type. A panic in the policy becomes an error.
+/// Calls a run's policy, if any. Without a policy, each method of the handle returns the default
+/// value of its return type. A panic in the policy becomes an error.
 #[derive(Default)]
 pub(super) struct PolicyHandle(Option<Box<dyn ToolPolicy>>);
 
-/// A future from the policy. The inner future is dropped once it completes.
+/// A future that the policy returned. The inner future is dropped once it completes.
 pub(super) struct PolicyFuture<T>(Option<BoxFuture<'static, T>>);
 
 /// The concurrency slot that a call occupies while it runs.
@@ -50,7 +50,7 @@ impl PolicyHandle {
         }
     }
 
-    /// Calls the policy's `after_call`. If that method fails, the result is left unchanged.
+    /// Calls the policy's `after_call`. If `after_call` fails, the result is left unchanged.
     pub(super) fn after_call(
         &mut self,
         call: &ToolCall,

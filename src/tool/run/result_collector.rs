@@ -19,9 +19,9 @@ pub struct ToolRunOutcome {
     /// The results, in call order, with the same tool names as in the events.
     pub results: Vec<ToolResult>,
     /// The calls that are waiting for a verdict or an external result, in call order, with the
-    /// arguments that their tools would receive. A call whose sub-agent was suspended is not listed
-    /// itself. Instead, the calls that the sub-agent is waiting for are listed, each with the path
-    /// to that call.
+    /// arguments that their tools would receive. If a call's sub-agent was suspended, the call
+    /// itself is not listed. Instead, this list contains the calls that the sub-agent is waiting
+    /// for, each with the path to the call.
     pub pending: Vec<PendingCall>,
     /// The ids of the answered calls whose tools are [pollable](crate::Tool::pollable).
     pub pollable_call_ids: Vec<String>,
@@ -30,20 +30,19 @@ pub struct ToolRunOutcome {
     pub calls_over_limit: usize,
 }
 
-/// The results and suspensions so far, in the order of their events, with the indices of their
-/// calls.
+/// Collects results and suspensions in the order of their events, each with the index of its call.
 #[derive(Debug, Default)]
 pub(super) struct ResultCollector {
     results: Vec<(usize, ToolResult)>,
     /// The calls that stay open because their sub-agents are suspended: each call's index in the
     /// turn, its id, and the suspension.
     suspended_calls: Vec<(usize, String, Suspension)>,
-    /// The error with which the policy ended the run.
+    /// The error from the policy that ended the run, if any.
     error: Option<Error>,
 }
 
 impl ResultCollector {
-    /// Lets the policy and the toolkit change a result, stores the result, and returns the result's
+    /// Lets the policy and the toolkit change a result, then stores the result and returns its
     /// event.
     pub(super) fn emit_result(&mut self, calls: &mut TurnCalls, ended: AnsweredCall) -> ToolEvent {
         let AnsweredCall { index: at, call, mut result } = ended;
@@ -81,7 +80,7 @@ impl ResultCollector {
         self.error = looked.err().or(self.error.take());
     }
 
-    /// Stores a suspension, which leaves its call open, and returns the suspension's event.
+    /// Stores a suspension, leaving the suspended call open, and returns the suspension's event.
     pub(super) fn emit_suspended(
         &mut self,
         at: usize,
@@ -135,7 +134,7 @@ impl ResultCollector {
         pending.into_iter().flat_map(|(_, calls)| calls).collect()
     }
 
-    /// Builds the outcome. `told` reads the history to which the events were written.
+    /// Builds the outcome. `told` reads the history from the place where the events were written.
     pub(super) fn finish(
         mut self,
         calls: TurnCalls,
@@ -205,8 +204,8 @@ fn evidence_mut(result: &mut ToolResult) -> &mut [RawJson] {
     }
 }
 
-/// Limits the nesting depth of a value, even if a hook has set the value, because the value is
-/// serialised and parsed again.
+/// Limits a value's nesting depth, because the value is serialised and parsed again later. The
+/// limit also applies to a value that a hook has set.
 fn limit_json_depth(json: &mut RawJson) {
     *json = json.clone().limit_depth();
 }

@@ -18,28 +18,29 @@ use crate::tool::run::policy_handle::HeldSlot;
 use crate::tool::run::turn_calls::{AnsweredCall, ReadyCall, panic_message};
 use crate::tool::{PreparedCall, Suspension, ToolContext, ToolUpdate, UpdateStream};
 
-/// One running call: a stream of progress updates, then its end.
+/// Runs one call, as a stream of progress updates followed by the call's end.
 pub(super) struct RunningCall {
     index: usize,
     call: ToolCall,
     journal: Option<Arc<dyn CallJournal>>,
-    /// The prepared call and its context, until the journal allows the call to start.
+    /// The prepared call and its context. The field is `None` once the journal has allowed the call
+    /// to start.
     waiting: Option<(PreparedCall, ToolContext)>,
-    /// The stream of updates. `None` after the result has arrived, since the stream is dropped
-    /// before the result is emitted.
+    /// The stream of updates. The field is `None` after the result has arrived, since the stream is
+    /// dropped before the result is emitted.
     updates: Option<UpdateStream>,
     record: Arc<CallRecord>,
     limit: Option<TimeLimit>,
-    /// The deadline of the time limit, which is extended by the consumer's pauses. `None` until the
-    /// call is first polled.
+    /// The time limit's deadline, which is extended when the consumer pauses. The field is `None`
+    /// until the call is first polled.
     alarm: Option<Deadline>,
     /// Whether the deadline had passed when the call last returned an update.
     is_timed_out: bool,
-    /// The concurrency slot that the call occupies. `None` after the call has ended.
+    /// The concurrency slot that the call occupies. The field is `None` after the call has ended.
     slot: Option<HeldSlot>,
 }
 
-/// An update of a running call.
+/// An update from a running call.
 pub(super) enum CallUpdate {
     Event(ToolEvent),
     Answered(Box<AnsweredCall>),
@@ -47,8 +48,8 @@ pub(super) enum CallUpdate {
 }
 
 impl RunningCall {
-    /// Starts a call, which keeps its slot until it ends. No code in the tool's stream runs before
-    /// the first poll.
+    /// Starts a call. The call keeps its slot until it ends. No code in the tool's stream runs
+    /// before the first poll.
     ///
     /// # Errors
     ///
@@ -97,7 +98,7 @@ impl RunningCall {
         ToolEvent::Started { call_id, name }
     }
 
-    /// Extends the deadline by the length of a consumer's pause.
+    /// Extends the deadline by the length of the consumer's pause.
     pub(super) fn extend_deadline(&mut self, pause: Duration) {
         if let Some(alarm) = &mut self.alarm {
             alarm.extend(pause);
@@ -196,7 +197,8 @@ impl RunningCall {
         self.end(ResultKind::Timeout, text.into())
     }
 
-    /// Ends the call with an error, because its explicit limit needs a timer that is missing.
+    /// Ends the call with an error, because the call has an explicit time limit and no timer is
+    /// available.
     fn end_without_timer(&mut self) -> CallUpdate {
         let text = "Error: the tool has a time limit, which needs a tokio runtime with its time \
              enabled. What it began may have been done in part.";

@@ -1,4 +1,4 @@
-//! The saved outcome of a turn's calls, and its replay.
+//! Saves the outcome of a turn's calls, and replays a saved outcome.
 
 use std::mem;
 
@@ -28,17 +28,17 @@ pub struct SavedCalls {
     pub(super) error: Option<Error>,
 }
 
-/// Events that a run of calls emits instead of running tools.
+/// Events that a [`ToolRun`](crate::tool::ToolRun) emits instead of running tools.
 pub(super) struct ReplayedCalls {
     pub(super) events: BoxStream<'static, ToolEvent>,
-    /// The outcome after the events, whose own list of events is empty.
+    /// The saved outcome after the events. The outcome's own list of events is empty.
     pub(super) saved_calls: SavedCalls,
 }
 
 /// Collects a run's outcome, and passes the outcome to a function.
 pub(super) struct SaveCallback {
     saved: SavedCalls,
-    /// The token usage of sub-agents, for each call that runs a sub-agent.
+    /// The token usage of each call that runs a sub-agent.
     nested_usage: Vec<NestedUsage>,
     callback: Box<dyn FnOnce(SavedCalls) + Send>,
 }
@@ -89,7 +89,8 @@ impl SaveCallback {
     }
 }
 
-/// Returns the tokens that an event adds to the usage of its run and of its sub-agents.
+/// Returns the tokens that an event adds to the usage of the event's run, including the run's
+/// sub-agents.
 fn event_usage(event: &Event) -> Usage {
     match event.without_nesting() {
         Event::Turn(TurnEvent::TurnComplete { turn }) => turn.usage(),
@@ -106,9 +107,9 @@ struct NestedUsage {
 }
 
 impl NestedUsage {
-    /// Creates an event that contains everything that a fold reads from the events of an ended
-    /// sub-agent. The event contains the sub-agent's call id only if the call has a result.
-    /// Otherwise, a fold of the events would replace the sub-agent's history.
+    /// Creates an event that contains everything that a fold reads from an ended sub-agent's
+    /// events. The event contains the sub-agent's call id only if the call has a result. Otherwise,
+    /// a fold of the events would replace the sub-agent's history.
     fn into_event(self, has_result: bool) -> Event {
         let Self { mut call_id, name, usage } = self;
         if !has_result {

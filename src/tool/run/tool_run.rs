@@ -28,21 +28,22 @@ use crate::tool::run::turn_calls::{AnsweredCall, TurnCalls};
 use crate::tool::{RunData, ToolPolicy, Toolkit};
 use crate::turn::Turn;
 
-/// Reads the history to which the events so far were written.
+/// A function that reads the history from the place where the run's events were written.
 type HistorySource = Box<dyn FnOnce() -> History + Send>;
 
-/// Runs one turn's calls, and streams their events, with one result for each call.
+/// Runs one turn's calls, and streams the calls' events, including one result for each call.
 ///
 /// [`Toolkit::run`] and [`Toolkit::resume`] create a `ToolRun`. Dropping the run drops every
 /// running tool.
 ///
 /// Tools advance only while the run is polled, so tools pause when the consumer of the run pauses.
 /// The time between an event and the next poll does not count towards the tools'
-/// [timeouts](crate::Tool::with_timeout). Only a thread that a tool has started continues on its
-/// own; such a thread can check [`is_cancelled`](crate::tool::ToolContext::is_cancelled).
+/// [timeouts](crate::Tool::with_timeout). Only threads that a tool has started continue to run
+/// while the consumer pauses; such a thread can check
+/// [`is_cancelled`](crate::tool::ToolContext::is_cancelled).
 ///
-/// The stream ends when no call is running and the run is not waiting for a verdict. With a
-/// [`ToolPolicy`], some calls may not have a result by the end of the stream; the outcome lists
+/// The stream ends when no call is running and the run is not waiting for a verdict. If the run has
+/// a [`ToolPolicy`], some calls may still have no result when the stream ends. The outcome lists
 /// these calls as [`pending`](crate::tool::ToolRunOutcome::pending).
 #[must_use = "streams do nothing unless polled"]
 pub struct ToolRun {
@@ -53,12 +54,13 @@ pub struct ToolRun {
     executor: CallExecutor,
     /// The part that collects the calls' results.
     result_collector: ResultCollector,
-    /// The saved events that are emitted instead of running calls, with the calls that stay
-    /// pending; `None` in a run that runs its calls.
+    /// The saved events that are emitted instead of running calls, and the calls that stay pending.
+    /// The field is `None` if the run actually runs its calls.
     replayed: Option<Box<ReplayedCalls>>,
-    /// Reads the history from the place where the events were written, such as a journal.
+    /// Reads the history from the place where the run's events were written, for example from a
+    /// journal.
     history_source: Option<HistorySource>,
-    /// The callback that receives the saved calls when all calls have ended.
+    /// The callback that receives the saved calls once all calls have ended.
     save_callback: Option<Box<SaveCallback>>,
     /// The function that redacts the progress of calls that run elsewhere.
     #[cfg(feature = "durable")]
@@ -71,13 +73,13 @@ pub struct ToolRun {
 pub(crate) type ProgressRedactor =
     Arc<dyn Fn(&ToolCall, &mut RawJson) -> Result<(), Error> + Send + Sync>;
 
-/// The stage of a run of calls.
+/// The stage that a `ToolRun` is in.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RunStage {
     /// The run waits until the journal reports whether the calls run.
     AwaitsBegin,
     Running,
-    /// The calls have ended, and the journal has not stored their results yet.
+    /// The calls have ended, but the journal has not stored their results yet.
     AwaitsKept,
     Over,
 }
@@ -85,10 +87,10 @@ enum RunStage {
 impl Toolkit {
     /// Runs the calls in a turn that follows `history`.
     ///
-    /// Every call gets exactly one result, since a call that may not run is answered without
-    /// running. Only a [`ToolPolicy`](crate::tool::ToolPolicy) may leave calls pending. Calls run
-    /// concurrently within the toolkit's limits, and their events are emitted as they happen.
-    /// [`ToolRun::then_next`] returns the results in call order.
+    /// Every call receives exactly one result: a call that is not allowed to run is answered
+    /// without running. Only a [`ToolPolicy`](crate::tool::ToolPolicy) can leave calls pending.
+    /// Calls run concurrently within the toolkit's limits, and their events are emitted as they
+    /// happen. [`ToolRun::then_next`] returns the results in call order.
     ///
     /// Nothing runs before the first poll, and dropping the run drops every running tool.
     pub fn run(&self, history: &History, turn: &Arc<Turn>) -> ToolRun {
@@ -97,12 +99,12 @@ impl Toolkit {
         ToolRun::new(TurnCalls::new(self, history, Arc::clone(turn)), queue)
     }
 
-    /// Runs only those calls in the last turn of `history` that have no result.
+    /// Runs the calls in the last turn of `history` that have no result yet.
     ///
     /// The calls are checked again, as in [`run`](Self::run): their ids must be unique, their tools
     /// must exist, and their arguments must be valid. The outcome's
-    /// [`history`](crate::tool::ToolRunOutcome::history) is `history` with the results of these
-    /// calls added.
+    /// [`history`](crate::tool::ToolRunOutcome::history) consists of `history` and the results of
+    /// these calls.
     ///
     /// # Errors
     ///
@@ -161,8 +163,8 @@ impl ToolRun {
 
     /// Sets a policy that decides which calls run.
     ///
-    /// Without a policy, every call gets a result: a call that needs an approval is denied, since
-    /// the approval could never arrive, and a call to an [external](crate::Tool::external) tool is
+    /// Without a policy, every call receives a result. A call that needs an approval is denied,
+    /// since no approval could ever arrive. A call to an [external](crate::Tool::external) tool is
     /// skipped.
     ///
     /// If the policy returns an error or panics, all running calls are dropped and the stream ends;
@@ -173,22 +175,24 @@ impl ToolRun {
         self
     }
 
-    /// Passes data to the tools, as [`Run::with_data`](crate::Run::with_data) does.
+    /// Passes data to the run's tools. See [`Run::with_data`](crate::Run::with_data).
     pub fn with_data(mut self, data: RunData) -> Self {
         self.turn_calls.run_data = data;
         self
     }
 
     /// Answers each call with a result of the given kind and text, without running any call. If the
-    /// turn itself does not allow calls to run, the turn's own answer takes precedence.
+    /// turn itself does not allow its calls to run, the calls receive the result for that case
+    /// instead.
     pub fn with_refusal(mut self, kind: ResultKind, why: impl Into<String>) -> Self {
         self.turn_calls.refusal = Some((kind, why.into()));
         self
     }
 
     /// Limits the number of calls that start. The first `calls` calls start, in call order, and the
-    /// other calls are answered with a result of the given kind and text. Calls that are denied or
-    /// cannot run do not count towards the limit, nor do [external](crate::Tool::external) calls.
+    /// other calls are answered with a result of the given kind and text. Calls that are denied,
+    /// calls that cannot run, and [external](crate::Tool::external) calls do not count towards the
+    /// limit.
     pub fn with_call_limit(mut self, calls: u32, kind: ResultKind, why: impl Into<String>) -> Self {
         self.admission.set_call_limit(calls, (kind, why.into()));
         self
@@ -200,8 +204,8 @@ impl ToolRun {
         self
     }
 
-    /// Sets a function that reads the final history from the place where the events are written,
-    /// such as a journal.
+    /// Sets a function that reads the final history from the place where the run's events are
+    /// written, for example from a journal.
     pub(crate) fn with_history_source(
         mut self,
         history: impl FnOnce() -> History + Send + 'static,
@@ -243,15 +247,15 @@ impl ToolRun {
         self.turn_calls.turn.tool_calls()
     }
 
-    /// Emits the saved events for the same calls, without their progress, instead of running tools
-    /// or calling the policy.
+    /// Emits the events that were saved for the same calls, instead of running tools or calling the
+    /// policy. The saved events do not include progress.
     pub fn with_saved_calls(mut self, kept: SavedCalls) -> Self {
         self.replayed = Some(Box::new(kept.into()));
         self
     }
 
-    /// Emits the given events instead of running tools or calling the policy. The calls in
-    /// `pending` that belong to this turn are left without a result.
+    /// Emits the given events instead of running tools or calling the policy. Those calls in
+    /// `pending` that belong to this turn stay without a result.
     pub(crate) fn with_replayed_events(
         mut self,
         events: impl Stream<Item = ToolEvent> + Send + 'static,
@@ -264,8 +268,8 @@ impl ToolRun {
         self
     }
 
-    /// Sets a function that receives the saved calls during the poll in which the last call ends.
-    /// If the run is dropped before the last call ends, the function is not called.
+    /// Sets a function that receives the turn's saved calls. The function is called during the poll
+    /// in which the last call ends, and is not called if the run is dropped earlier.
     pub fn on_complete(mut self, keep: impl FnOnce(SavedCalls) + Send + 'static) -> Self {
         self.save_callback = Some(Box::new(SaveCallback::new(keep)));
         self
@@ -274,9 +278,10 @@ impl ToolRun {
     /// Forwards the tools' events, and then continues with the state that `next` creates from the
     /// history. The history passed to `next` contains the turn and every result, in call order.
     ///
-    /// Dropping the steps drops every running tool. If a [`ToolPolicy`](crate::tool::ToolPolicy)
-    /// ends the run with an error, the error is the last step. Calls that the policy leaves pending
-    /// have no result in the history; [`finish`](Self::finish) returns the pending calls.
+    /// Dropping the returned steps drops every running tool. If a
+    /// [`ToolPolicy`](crate::tool::ToolPolicy) ends the run with an error, the error is the last
+    /// step. Calls that the policy leaves pending have no result in the history;
+    /// [`finish`](Self::finish) returns the pending calls.
     ///
     /// ```
     /// # use turnstream::{History, Item, tool::Toolkit};
@@ -297,8 +302,8 @@ impl ToolRun {
     /// receives the results and the history, which contains the turn and every result in call
     /// order.
     ///
-    /// `then_steps` is like [`then_next`](Self::then_next), for callers that may also stop the
-    /// loop.
+    /// Use `then_steps` instead of [`then_next`](Self::then_next) if the loop may also stop at this
+    /// step.
     pub fn then_steps<S, F>(self, then: F) -> Steps<'static, S>
     where
         S: Send + 'static,
@@ -321,10 +326,11 @@ impl ToolRun {
         })
     }
 
-    /// Returns the history, the results and the pending calls, after the stream has ended.
+    /// Returns the history, the results and the pending calls. Call `finish` after the stream has
+    /// ended.
     ///
-    /// If the stream has not ended, all running calls are dropped, and the outcome contains no
-    /// results for the dropped calls.
+    /// If the stream has not ended yet, all running calls are dropped, and the outcome contains no
+    /// results for these calls.
     ///
     /// ```
     /// # use futures::StreamExt;
@@ -342,7 +348,8 @@ impl ToolRun {
     ///
     /// # Errors
     ///
-    /// Returns the error with which the [`ToolPolicy`](crate::tool::ToolPolicy) ended the run.
+    /// Returns the error if the [`ToolPolicy`](crate::tool::ToolPolicy) ended the run with an
+    /// error.
     pub fn finish(self) -> Result<ToolRunOutcome, Error> {
         let (pending, limited) = (self.pending(), self.calls_over_limit());
         self.result_collector.finish(self.turn_calls, self.history_source, pending, limited)
@@ -397,7 +404,7 @@ impl ToolRun {
         })
     }
 
-    /// Processes an admission step, and returns the step's event, if any.
+    /// Processes an admission step, and returns the event for the step, if any.
     fn handle_admission(&mut self, admitted: AdmissionStep) -> Option<ToolEvent> {
         match admitted {
             AdmissionStep::Allowed(candidate) => {
@@ -430,7 +437,7 @@ impl ToolRun {
         Ok(said.map(|said| self.emit_update(said)))
     }
 
-    /// Turns an update of a running call into an event.
+    /// Converts an update from a running call into an event.
     fn emit_update(&mut self, said: CallUpdate) -> ToolEvent {
         match said {
             CallUpdate::Event(event) => {
@@ -515,7 +522,7 @@ impl Stream for ToolRun {
         }
         this.executor.resume_timeouts();
         let item = match this.result_collector.error() {
-            // The previous poll returned the result that came with the error.
+            // The previous poll already returned the result whose policy call failed.
             Some(_) => Poll::Ready(None),
             None => this.try_poll(cx).unwrap_or_else(|error| {
                 this.result_collector.set_error(Err(error));

@@ -1,4 +1,4 @@
-//! The calls in one turn, and the states of one call.
+//! The calls in one turn, and the states that a call can be in.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use crate::tool::run::policy_handle::PolicyHandle;
 use crate::tool::{PreparedCall, RunData, Tool, Toolkit};
 use crate::turn::Turn;
 
-/// The maximum length, in bytes, of the arguments in an error message. The model already has its
-/// arguments in its context.
+/// The maximum length, in bytes, of the text that an error message repeats from the arguments. The
+/// model's context already contains the arguments.
 const MAX_ARGS_ERROR_BYTES: usize = 2 << 10;
 
 /// The maximum length of an unknown tool's name in its result, in bytes.
@@ -28,7 +28,7 @@ pub(super) struct TurnCalls {
     pub(super) turn: Arc<Turn>,
     /// Whether the run resumes calls, so that the turn is already in the history.
     pub(super) is_resumed: bool,
-    /// The answer to each call if no call of the turn may run.
+    /// The answer to each call, if none of the turn's calls may run.
     pub(super) refusal: Option<Refusal>,
     pub(super) denies_sub_agents: bool,
     /// The data that is passed to the run's tools.
@@ -41,7 +41,7 @@ pub(super) struct TurnCalls {
     pub(super) admitted: Vec<ToolCall>,
 }
 
-/// A call that may run, with its tool and the prepared arguments.
+/// A call that may run, together with its tool and its prepared arguments.
 pub(super) struct ReadyCall {
     /// The index of the call in its turn.
     pub(super) index: usize,
@@ -84,7 +84,8 @@ impl TurnCalls {
         }
     }
 
-    /// Returns the tool of a call, unless the turn, the toolkit or the run does not allow the call.
+    /// Returns a call's tool if the turn, the toolkit and the run all allow the call, or otherwise
+    /// the answer to the call.
     pub(super) fn find_tool(&self, at: usize, call: &ToolCall) -> Result<Tool, Refusal> {
         if let Some(veto) = self.turn.calls().veto() {
             return Err((veto.result_kind, veto.message.to_owned()));
@@ -123,8 +124,8 @@ impl TurnCalls {
         }
     }
 
-    /// Checks whether a call may run in a dry run. An `Err` is the answer to a call that does
-    /// not run.
+    /// Checks whether a call may run in a dry run. If the call may not run, the `Err` contains the
+    /// answer to the call.
     pub(super) fn check_dry_run(&self, tool: &Tool, call: &ToolCall) -> Result<(), Refusal> {
         if self.toolkit.is_dry_run() && !tool.supports_dry_run() {
             let name = &call.name;
@@ -152,7 +153,7 @@ impl ReadyCall {
 }
 
 impl ArgsError {
-    /// Returns the answer to a call with these arguments.
+    /// Returns the answer to a call whose arguments are invalid for this reason.
     pub(super) fn into_refusal(self, call: &ToolCall) -> Refusal {
         match self {
             Self::InvalidArguments(why) => {
@@ -168,7 +169,7 @@ impl ArgsError {
     }
 }
 
-/// Prepares a call, if its arguments are a JSON object that is valid for the tool.
+/// Prepares a call if the call's arguments are a JSON object that is valid for the tool.
 pub(super) fn prepare_call(tool: &Tool, call: &ToolCall) -> Result<PreparedCall, ArgsError> {
     let arguments = call.arguments_or_empty_object();
     if let Err(error) = validate_json(&call.arguments) {
