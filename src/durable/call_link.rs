@@ -62,8 +62,8 @@ impl CallLink {
         }
     }
 
-    /// Polls for the end of the run's wait for the call. Returns ready once the run has ended or has already given the
-    /// call a result.
+    /// Polls whether the run has stopped waiting for the call. Returns ready once the run has ended or has already
+    /// given the call a result.
     pub(super) fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let _ = self.poll_sent(cx);
         while let Some(reader) = &mut self.reader {

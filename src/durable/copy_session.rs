@@ -17,7 +17,8 @@ const MAX_ATTEMPTS: usize = 8;
 /// all of `entries` and more, the copy reflects a later state of the session and is left unchanged.
 ///
 /// Concurrent calls for the same session are safe, and so is dropping the returned future. However, if a session may be
-/// removed, its engine must make the copies one at a time, each from the session's entries at the time of the copy.
+/// removed, the session's engine must make the copies one at a time, each from the session's entries at the time of the
+/// copy.
 ///
 /// ```
 /// use turnstream::Agent;

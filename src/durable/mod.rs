@@ -32,7 +32,7 @@
 //! | a model request, a hook that takes time, a compaction, a step in a loop body | the next attempt repeats it |
 //! | a call to an [idempotent] tool | the next attempt performs it again, under the same [key] |
 //! | any other call | the call is not started again; the model receives an interrupted result |
-//! | a sub-agent | is treated like the call that started it; a tool made from an agent is idempotent only if marked so |
+//! | a sub-agent | treated like the call that started it; a tool made from an agent is idempotent only if marked so |
 //! | a hook that returns immediately | may be called again until the next step is recorded |
 //! | a hook that only observes | is called in each attempt, even for recorded operations |
 //!

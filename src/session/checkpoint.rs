@@ -14,8 +14,8 @@ use crate::usage::Usage;
 
 impl Session {
     /// Replaces a range of the history with the replacement that the compactor proposes. Returns
-    /// the number of tokens that the compactor used (zero if it did not call a model), or `None` if
-    /// the replacement would not make the history shorter.
+    /// the number of tokens that the compactor used (zero if no model was called), or `None` if the
+    /// replacement would not make the history shorter.
     ///
     /// The replaced items stay in the store (see [`entries`](Self::entries)), and their call ids
     /// stay reserved. As in an agent's run, a [record](crate::context::record_stale_usage) of the
@@ -158,8 +158,8 @@ impl Session {
             .map(drop)
     }
 
-    /// Creates another session from the first `at` entries of this session. No entries are copied.
-    /// To fork at the latest entry, pass the current [`version`](Self::version).
+    /// Creates another session that starts with the first `at` entries of this session. No entries
+    /// are copied. To fork at the latest entry, pass the current [`version`](Self::version).
     ///
     /// The fork has its own id, so the idempotency keys for its tool calls differ from those in
     /// this session. Calls that are open at the fork point belong to this session. In the fork,
@@ -188,14 +188,14 @@ impl Session {
         Ok(fork)
     }
 
-    /// Creates another session from the entries before the user's latest prompt, for example to
-    /// rephrase the prompt after a refusal. Some providers refuse again as long as the refused
-    /// prompt is in the context.
+    /// Creates another session that starts with the entries before the user's latest prompt. Use
+    /// this method, for example, to rephrase the prompt after a refusal. Some providers refuse
+    /// again as long as the refused prompt is in the context.
     ///
     /// This method calls [`fork_at`](Self::fork_at) at the prompt that
-    /// [`History::before_last_prompt`] would find. The prompt is searched for in the session's
-    /// entries, so the fork restores items that were compacted after the prompt. A session without
-    /// a prompt is forked at its latest entry.
+    /// [`History::before_last_prompt`] would find. The method searches the session's entries for
+    /// the prompt, so the fork restores items that were compacted after the prompt. A session
+    /// without a prompt is forked at its latest entry.
     ///
     /// [`History::before_last_prompt`]: crate::History::before_last_prompt
     ///

@@ -1,4 +1,4 @@
-//! Checks that all stores share, and the errors for these checks.
+//! The checks that all stores share, and the errors that these checks return.
 
 use std::error::Error as StdError;
 use std::fmt::Display;
@@ -46,7 +46,7 @@ pub(super) fn ensure_session_absent(new: &str, version: Option<u64>) -> Result<(
     }
 }
 
-/// Rejects the deletion of a session that has forks, which share its entries.
+/// Rejects the deletion of a session that has forks, because the forks share the session's entries.
 pub(super) fn ensure_has_no_forks(id: &str, fork: Option<impl Display>) -> Result<(), Error> {
     match fork {
         Some(fork) => {
@@ -66,7 +66,7 @@ pub(super) fn store_error(
     Error::new(ErrorKind::Store, format!("{what}: {source}")).with_source(source)
 }
 
-/// Creates the error for stored data that no store would write.
+/// Creates the error for corrupt data, that is, data that no store would write.
 pub(super) fn corrupt_data_error(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::Store, message)
 }

@@ -37,15 +37,15 @@ pub enum Entry {
         /// The replacement items.
         items: Vec<Item>,
     },
-    /// A run ended with calls that wait for a verdict or an external result. None of these calls
-    /// has started, unless the call's tool is [idempotent](crate::Tool::idempotent) and an earlier
-    /// crash left the call open.
+    /// A run ended while calls were waiting for a verdict or an external result. None of these
+    /// calls has started, unless the call's tool is [idempotent](crate::Tool::idempotent) and an
+    /// earlier crash left the call open.
     Pending {
-        /// The pending calls, with the arguments that they would run with. A call from a sub-agent
-        /// includes the path to that call.
+        /// The pending calls. Each call contains the arguments with which it would run. A call from
+        /// a sub-agent also includes the path to that call.
         calls: Vec<PendingCall>,
     },
-    /// A sub-agent that was started by an open call was suspended.
+    /// A sub-agent was suspended. An open call had started this sub-agent.
     Nested {
         /// The id of the call that started the sub-agent.
         call_id: String,
@@ -57,7 +57,7 @@ pub enum Entry {
     ///
     /// When the session is loaded, results after this entry are placed after the results before
     /// this entry, regardless of the order of their calls. For this reason, an entry of this kind
-    /// is also written between the results of calls that simply continue.
+    /// is also written between the results of calls that continue without an interruption.
     Resumed,
     /// An item was added, for example a message or a result. The results for a turn are stored in
     /// the order in which they arrived, and are loaded in the order of their calls.

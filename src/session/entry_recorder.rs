@@ -133,8 +133,7 @@ impl EntryRecorder {
         entries
     }
 
-    /// Records the first result of an open call and ignores all other results, like the journal's
-    /// fold.
+    /// Like the journal's fold, records an open call's first result and ignores all other results.
     fn record_result(&mut self, result: &ToolResult, entries: &mut Vec<Entry>) {
         let is_it = |call: &CallName| call.call_id == result.call_id;
         if let Some(CallName { name, .. }) = self.open_calls.take_first_unanswered(is_it) {

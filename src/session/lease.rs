@@ -10,8 +10,8 @@ use futures::future::{BoxFuture, Shared};
 
 use crate::error::{Error, ErrorKind};
 
-/// The right to run a session, which only one run can hold at a time. Clones share the lease, and
-/// dropping the last clone releases the lease.
+/// Represents the exclusive right to run a session. Only one run can hold the lease at a time.
+/// Clones share the lease, and dropping the last clone releases the lease.
 ///
 /// [`Session::run`](crate::session::Session::run) and [`resume`](crate::session::Session::resume)
 /// take the lease with [`Store::lease`](crate::session::Store::lease) before they read the entries,
@@ -76,12 +76,12 @@ impl fmt::Debug for Lease {
     }
 }
 
-/// The source of an error of kind [`Conflict`](ErrorKind::Conflict), which means that another run,
-/// in this process or another process, holds the session's lease. The failed call wrote nothing and
-/// started nothing.
+/// The source of a [`Conflict`](ErrorKind::Conflict) error that is returned if another run, in this
+/// process or another process, holds the session's lease. The failed call wrote nothing and started
+/// nothing.
 ///
-/// The other run changes the session and its [`state`](crate::session::Session::state), so call
-/// [`Session::reload`](crate::session::Session::reload) and try again later.
+/// The other run changes the session and its [`state`](crate::session::Session::state). Before you
+/// try again later, call [`Session::reload`](crate::session::Session::reload).
 ///
 /// ```
 /// use turnstream::Agent;
@@ -108,7 +108,7 @@ pub struct AlreadyLeased {
 }
 
 impl AlreadyLeased {
-    /// Looks up an `AlreadyLeased` in the error's source chain.
+    /// Returns the `AlreadyLeased` in the error's source chain, if any.
     pub fn from_error(error: &Error) -> Option<&Self> {
         error.find_source()
     }
@@ -120,8 +120,8 @@ impl From<AlreadyLeased> for Error {
     }
 }
 
-/// The source of an error of kind [`Conflict`](ErrorKind::Conflict), which means that the run has
-/// lost its session's lease.
+/// The source of a [`Conflict`](ErrorKind::Conflict) error that is returned if the run has lost its
+/// session's lease.
 ///
 /// When the lease is lost, the run is dropped: its tools are cancelled, and no results are written
 /// for its open calls. The session may continue in another process.
@@ -137,7 +137,7 @@ pub struct LeaseLost {
 }
 
 impl LeaseLost {
-    /// Looks up a `LeaseLost` in the error's source chain.
+    /// Returns the `LeaseLost` in the error's source chain, if any.
     pub fn from_error(error: &Error) -> Option<&Self> {
         error.find_source()
     }

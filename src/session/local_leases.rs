@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::lock::lock_ignoring_poison;
 use crate::session::{AlreadyLeased, Lease, LeaseLost};
 
-/// Tracks the leases on a store's sessions that this process holds. Clones share the leases.
+/// Tracks the leases that this process holds on a store's sessions. Clones share the leases.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LocalLeases(Arc<Mutex<LeaseTable>>);
 

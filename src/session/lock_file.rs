@@ -1,4 +1,4 @@
-//! Session leases as locks on files.
+//! Implements session leases as file locks.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
@@ -43,9 +43,9 @@ impl LockFile {
     ///
     /// # Errors
     ///
-    /// Returns an error with [`AlreadyLeased`] as its source if the file is already locked, by this
-    /// process or another process. Also returns an error if the file is not a lock file; the file
-    /// is then left unchanged.
+    /// Returns an error with [`AlreadyLeased`] as its source if this process or another process has
+    /// already locked the file. Also returns an error if the file is not a lock file; the file is
+    /// then left unchanged.
     pub(super) fn lock(
         path: PathBuf,
         id: &str,

@@ -1,4 +1,4 @@
-//! A store in memory.
+//! An in-memory store.
 
 use std::collections::HashMap;
 use std::fmt;

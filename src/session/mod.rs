@@ -2,14 +2,14 @@
 //!
 //! A session is an ordered list of [`Entry`]s in a [`Store`]. The list only grows: compacted items
 //! stay in the list, and their replacement is appended. A session's version is the number of its
-//! entries. Each append names the version that it expects to follow, so two writers cannot
-//! interleave.
+//! entries. Each append names the version that it expects to follow, so the appends of two writers
+//! cannot interleave.
 //!
-//! A [`Session`] is a handle to such a list. [`Session::run`] starts a run, [`Session::resume`]
-//! continues interrupted work, and [`Session::fork_at`] creates a new session from the first
-//! entries of an existing session. [`persist_to`](PersistExt::persist_to) writes the events from a
-//! hand-written agent loop. The [guide](crate::guide::sessions) describes which data is durable at
-//! which point.
+//! A [`Session`] is a handle to such a list of entries. [`Session::run`] starts a run,
+//! [`Session::resume`] continues interrupted work, and [`Session::fork_at`] creates a new session
+//! from the first entries of an existing session. [`persist_to`](PersistExt::persist_to) writes the
+//! events from a hand-written agent loop. The [guide](crate::guide::sessions) describes which data
+//! is durable at which point.
 
 mod blocking_store;
 mod checkpoint;

@@ -15,8 +15,7 @@ use crate::session::entry_recorder::EntryRecorder;
 use crate::session::restore::EntryFold;
 use crate::session::{Lease, LeaseLost, Session};
 
-/// Adds the method [`persist_to`](Self::persist_to) to streams of events, from an agent or from a
-/// hand-written loop.
+/// Adds the method [`persist_to`](Self::persist_to) to event streams from an agent or a hand-written loop.
 pub trait PersistExt: Stream<Item = Result<Event, Error>> + Sized {
     /// Writes the effect of each event to `session` before the event is yielded.
     ///
@@ -35,8 +34,8 @@ pub trait PersistExt: Stream<Item = Result<Event, Error>> + Sized {
     /// # Errors
     ///
     /// If the store fails or another process has written to the session, the wrapped stream is dropped synchronously,
-    /// and the error is the last item, without a preceding `Finished` event. Errors from the wrapped stream are passed
-    /// on after the received part of an open turn has been written.
+    /// and the error is the last item, without a preceding `Finished` event. If the wrapped stream yields an error, the
+    /// part of an open turn that has been received is written before the error is yielded.
     ///
     /// ```
     /// use futures::TryStreamExt;

@@ -11,9 +11,9 @@ use crate::session::Entry;
 /// must be the session's id.
 ///
 /// The result is the history that the run's journal contained, without the turn that was still
-/// open. Results are in call order, and rewrites are applied. The call ids of compacted items stay
-/// reserved. Inconsistent entries, such as a second result for a call, are kept unchanged;
-/// [`settled`](History::settled) repairs the history.
+/// open. Results are placed in the order of their calls, and rewrites are applied. The call ids of
+/// compacted items stay reserved. Inconsistent entries, such as a second result for a call, are
+/// kept unchanged; [`settled`](History::settled) repairs the history.
 ///
 /// ```
 /// use turnstream::Item;
@@ -31,7 +31,7 @@ pub fn restore_history(
     restored.history()
 }
 
-/// The state of a session, derived from its entries: whether the session is idle, waits for
+/// The state of a session, as determined by the session's entries. A session is idle, waits for
 /// verdicts, or has unfinished work.
 ///
 /// In JSON, a session state is an object with a `type`: `idle`, `pending` with a list of `calls`,
@@ -39,16 +39,17 @@ pub fn restore_history(
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum SessionState {
-    /// The session is waiting for nothing, because it is empty or because the model has answered.
+    /// The session is not waiting for anything, because it is empty or because the model has
+    /// answered.
     #[default]
     Idle,
-    /// A run ended with calls that wait for a verdict or an external result. None of these calls
-    /// has started, unless the call's tool is [idempotent](crate::Tool::idempotent) and an earlier
-    /// crash left the call open. Pass the verdicts to
+    /// A run ended while calls were waiting for a verdict or an external result. None of these
+    /// calls has started, unless the call's tool is [idempotent](crate::Tool::idempotent) and an
+    /// earlier crash left the call open. Pass the verdicts to
     /// [`Session::resume`](crate::session::Session::resume).
     Pending {
-        /// The pending calls, with the arguments that they would run with. A call from a sub-agent
-        /// includes the path to that call.
+        /// The pending calls. Each call contains the arguments with which it would run. A call from
+        /// a sub-agent also includes the path to that call.
         calls: Vec<PendingCall>,
     },
     /// A run was interrupted, or ended before the model answered.
@@ -59,8 +60,8 @@ pub enum SessionState {
 }
 
 impl SessionState {
-    /// Returns the state of a session from its entries. `entries` must contain all of the session's
-    /// entries.
+    /// Determines a session's state from the session's entries. `entries` must contain all of the
+    /// session's entries.
     ///
     /// ```
     /// use turnstream::Item;

@@ -11,7 +11,7 @@ use crate::session::{Lease, Session, SessionRun, SessionState};
 use crate::tool::{Tool, Verdict};
 
 impl Session {
-    /// Starts a run with new input, like [`Agent::run_from`], and writes the run's events to the
+    /// Starts a run with new input, as [`Agent::run_from`] does, and writes the run's events to the
     /// session.
     ///
     /// Calls that a crash left open are settled first, and their results are durable before the run
@@ -24,15 +24,16 @@ impl Session {
     /// session was [forked](Self::fork_at) get an interrupted result too, because these calls
     /// belong to the original session.
     ///
-    /// This method takes the session's [lease](Lease) first, and the run keeps the lease. This
-    /// ensures that the calls that are settled here are not running anywhere else.
+    /// This method first takes the session's [lease](Lease), which the run then keeps. As a result,
+    /// the calls that are settled here cannot be running anywhere else.
     ///
     /// # Errors
     ///
     /// [`Conflict`](ErrorKind::Conflict) if another process has written to the session in the
     /// meantime. [`Conflict`](ErrorKind::Conflict), with
     /// [`AlreadyLeased`](crate::session::AlreadyLeased) as its source, if another run holds the
-    /// lease. [`Store`](ErrorKind::Store) if the store fails. After an error, nothing is run.
+    /// lease. [`Store`](ErrorKind::Store) if the store fails. If this method returns an error, no
+    /// run is started.
     pub async fn run(&self, agent: &Agent, input: impl Into<Input>) -> Result<SessionRun, Error> {
         let lease = self.lease().await?;
         let (version, restored) = self.current_fold().await?;
@@ -45,13 +46,12 @@ impl Session {
         self.continue_run(agent, lease, version, restored, reruns, input.into()).await
     }
 
-    /// Continues a session without new input, from calls that are pending or open, or from a user
-    /// message that the model has not answered yet.
+    /// Continues a session without new input. The run starts with the session's pending or open
+    /// calls, or with a user message that the model has not answered yet.
     ///
     /// [Pending](SessionState::Pending) calls run with their verdicts, as in [`Agent::resume`].
-    /// Before the first pending call starts, an entry is durably stored which records that the
-    /// pending calls may have started. This ensures that a call that is not idempotent never starts
-    /// twice.
+    /// Before the first pending call starts, an entry is stored durably to record that the pending
+    /// calls may have started. This ensures that a call that is not idempotent never starts twice.
     ///
     /// Calls that a crash left [open](SessionState::Unfinished) do not need a verdict. If an open
     /// call's tool is [idempotent](Tool::idempotent), the call is executed again with the same
@@ -60,7 +60,7 @@ impl Session {
     /// call becomes the call's result, and any other verdict applies to a call that is executed
     /// again. Once all open calls have results, the model is called.
     ///
-    /// This method takes the session's [lease](Lease), like [`run`](Self::run).
+    /// Like [`run`](Self::run), this method takes the session's [lease](Lease).
     ///
     /// ```
     /// use serde_json::json;
@@ -98,8 +98,8 @@ impl Session {
     /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the session has nothing to continue, if a
     /// verdict is for a call that is not open, or if two verdicts are for the same call. If calls
     /// are pending, the errors from [`Agent::resume`] also apply. [`Store`](ErrorKind::Store) and
-    /// [`Conflict`](ErrorKind::Conflict) in the same cases as for [`run`](Self::run). After an
-    /// error, nothing is run.
+    /// [`Conflict`](ErrorKind::Conflict) in the same cases as for [`run`](Self::run). If this
+    /// method returns an error, no run is started.
     pub async fn resume(
         &self,
         agent: &Agent,

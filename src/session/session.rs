@@ -16,7 +16,7 @@ use crate::session::{Conflict, Entry, Lease, SessionState, Store};
 /// A conversation that is written to a store as it takes place. Clones of a session share the same
 /// state.
 ///
-/// All methods that return a session's data return only durable data. [`run`](Self::run) starts a
+/// Methods that return the session's data return only durable data. [`run`](Self::run) starts a
 /// run, [`resume`](Self::resume) continues interrupted work, and
 /// [`persist_to`](crate::session::PersistExt::persist_to) writes the events from a hand-written
 /// agent loop.
@@ -29,8 +29,8 @@ use crate::session::{Conflict, Entry, Lease, SessionState, Store};
 /// first is active, in the same process or another process, the second run fails with an error
 /// whose source is [`AlreadyLeased`](crate::session::AlreadyLeased). The lease is released after
 /// the run's last event, or when the run is dropped. Hand-written loops and
-/// [checkpoints](Self::checkpoint) do not take a lease. If two of them write concurrently, the
-/// second append fails with a [`Conflict`].
+/// [checkpoints](Self::checkpoint) do not take a lease. If two such writers append concurrently,
+/// the second append fails with a [`Conflict`].
 ///
 /// ```
 /// use turnstream::Agent;
@@ -147,7 +147,7 @@ impl Session {
     }
 
     /// Returns whether the session is idle, pending or unfinished. During a run, this method
-    /// returns the state that the session would be in if the run were dropped now.
+    /// returns the state that the session would have if the run were dropped now.
     pub fn state(&self) -> SessionState {
         self.lock_cache().fold.session_state()
     }

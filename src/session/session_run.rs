@@ -18,7 +18,8 @@ use crate::session::persist_to::PersistTo;
 use crate::session::restore::EntryFold;
 use crate::session::{Lease, Session};
 
-/// Runs an agent in a session, as a stream of events. Each event is yielded once it is durable.
+/// Runs an agent in a session, and yields the run's events as a stream. Each event is stored
+/// durably before it is yielded.
 ///
 /// A session run is a [`Run`] whose events are written to the store before they are yielded. If the
 /// store fails, or if another process has written to the session, the run is dropped synchronously,
@@ -28,10 +29,10 @@ use crate::session::{Lease, Session};
 /// A session run holds the session's [lease](Lease) until it has yielded
 /// [`Finished`](Event::Finished) or an error, or until it is dropped. If the lease is lost before
 /// the run ends, the run is dropped, and the last item is an error whose source is
-/// [`LeaseLost`](crate::session::LeaseLost). The loss is detected at the next append at the latest,
-/// or earlier if the store detects the loss.
+/// [`LeaseLost`](crate::session::LeaseLost). The loss is detected when the store reports it, or at
+/// the next append at the latest.
 ///
-/// The first events report the calls that were given an interrupted result before the run started.
+/// The first events report the calls that received an interrupted result before the run started.
 /// The results of these calls are in the run's initial [history](RunHandle::history), which is the
 /// starting point for a fold over the run's events. However, these results are not among the new
 /// items in the run's outcome.
@@ -89,14 +90,14 @@ impl SessionRun {
         self
     }
 
-    /// Drives the run until it ends. Dropping the future cancels the run. An interactive run waits
-    /// for verdicts only as long as another handle exists that can give verdicts, as with
-    /// [`Run::outcome`].
+    /// Drives the run to its end. Dropping the returned future cancels the run. As with
+    /// [`Run::outcome`], an interactive run waits for verdicts only as long as another handle
+    /// exists that can give verdicts.
     ///
     /// # Errors
     ///
-    /// Returns the store's errors. If the run itself fails, the error is contained in the run's
-    /// outcome, and [`into_result`](Outcome::into_result) returns the error.
+    /// Returns the store's errors. If the run itself fails, the outcome contains the error, and
+    /// [`into_result`](Outcome::into_result) returns the error.
     pub async fn outcome(mut self) -> Result<Outcome, Error> {
         self.handle.require_external_handle();
         loop {
@@ -118,7 +119,7 @@ impl SessionRun {
     }
 }
 
-/// Lets the run's owner control the run through its [`RunHandle`].
+/// Lets the run's owner control the run through the run's [`RunHandle`].
 impl Deref for SessionRun {
     type Target = RunHandle;
 

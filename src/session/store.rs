@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, ErrorKind};
 use crate::session::{Entry, Lease};
 
-/// Stores sessions.
+/// A trait for storing sessions.
 ///
 /// A session is identified by an id, which can be any non-empty string. The entries of a session
 /// are numbered from 0, and the session's version is the number of its entries. Two appends to a
@@ -24,7 +24,7 @@ use crate::session::{Entry, Lease};
 ///
 /// With the feature `testing`, `session::suite` checks whether a store fulfills this contract.
 pub trait Store: Send + Sync {
-    /// Appends entries to a session that has `expected` entries so far, and returns the new
+    /// Appends entries to a session that currently contains `expected` entries, and returns the new
     /// version. A session that does not exist has version 0, and the first append to a session
     /// creates the session. An append without entries writes nothing.
     ///
@@ -41,10 +41,9 @@ pub trait Store: Send + Sync {
         entries: Vec<Entry>,
     ) -> BoxFuture<'a, Result<u64, Error>>;
 
-    /// Appends entries like [`append`](Self::append), but under a lease. The append fails if
-    /// another lease on the session has been acquired in the meantime. The check and the write are
-    /// a single atomic step, so every successful append was written before the next lease was
-    /// acquired.
+    /// Like [`append`](Self::append), appends entries, but fails if another lease on the session
+    /// has been taken since `lease` was taken. The check and the write are a single atomic step, so
+    /// every successful append was written before the next lease was taken.
     ///
     /// The default implementation ignores the lease and calls [`append`](Self::append).
     ///
@@ -84,8 +83,8 @@ pub trait Store: Send + Sync {
         ready(Ok(Lease::unguarded())).boxed()
     }
 
-    /// Returns a session's entries, starting with entry number `from` and including inherited
-    /// entries. Returns `None` if the session does not exist.
+    /// Returns a session's entries from entry number `from` onward, including inherited entries.
+    /// Returns `None` if the session does not exist.
     ///
     /// # Errors
     ///
@@ -104,9 +103,9 @@ pub trait Store: Send + Sync {
     fn list(&self) -> BoxFuture<'_, Result<Vec<SessionInfo>, Error>>;
 
     /// Returns one page of the [session list](Self::list), with at most `limit` sessions. The page
-    /// starts after the session `after`, or at the start of the list if `after` is `None`. A
-    /// session that is written while a caller reads one page after another moves to the front of
-    /// the list, so later pages do not contain that session.
+    /// starts after the session `after`, or at the start of the list if `after` is `None`. If a
+    /// session is written while a caller reads one page after another, the session moves to the
+    /// front of the list, so later pages do not contain it.
     ///
     /// The default implementation reads the whole list.
     ///
@@ -129,7 +128,7 @@ pub trait Store: Send + Sync {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`list`](Self::list).
+    /// Returns the errors that [`list`](Self::list) returns.
     fn list_page<'a>(
         &'a self,
         after: Option<&'a SessionInfo>,
@@ -145,8 +144,8 @@ pub trait Store: Send + Sync {
         self.list().map(move |listed| listed.map(page)).boxed()
     }
 
-    /// Creates the session `new` from the first `at` entries of the session `id`. No entry is
-    /// copied, and later appends to either session do not affect the other session.
+    /// Creates the session `new`, which starts with the first `at` entries of the session `id`. No
+    /// entry is copied, and later appends to either session do not affect the other session.
     /// [`list`](Self::list) reports the origin of a fork. A [`Session`](crate::session::Session)
     /// uses the origin to find open calls that belong to the original session.
     ///
@@ -157,9 +156,9 @@ pub trait Store: Send + Sync {
     /// fewer than `at` entries. [`Store`](ErrorKind::Store) if the fork cannot be written.
     fn fork<'a>(&'a self, id: &'a str, at: u64, new: &'a str) -> BoxFuture<'a, Result<(), Error>>;
 
-    /// Deletes a session with all its entries. Returns whether the session existed.
+    /// Deletes a session and all of its entries. Returns whether the session existed.
     ///
-    /// If another process has the session open, that process's next append fails with a
+    /// If the session is open in another process, that process's next append fails with a
     /// [`Conflict`]. The id of the deleted session can be used again. This method does not take a
     /// lease, so an active run of the session ends with that conflict. Unreadable sessions can also
     /// be deleted. If the future is dropped, the session may or may not be deleted.
@@ -180,8 +179,9 @@ pub trait Store: Send + Sync {
     ///
     /// A session is kept if one of its forks is kept, if it is written in the meantime, or if it
     /// cannot be read. Leases are ignored, so an active run that has not written anything since the
-    /// given time loses its session. Each session is deleted as [`delete`](Self::delete) would
-    /// delete it. If the future is dropped, some of the sessions may already be deleted.
+    /// given time loses its session. Each session is deleted in the same way as
+    /// [`delete`](Self::delete) would delete it. If the future is dropped, some of the sessions may
+    /// already be deleted.
     ///
     /// ```
     /// use std::time::{Duration, SystemTime};
@@ -200,7 +200,7 @@ pub trait Store: Send + Sync {
     /// # Errors
     ///
     /// [`Store`](ErrorKind::Store) if a session cannot be deleted, and
-    /// [`Unsupported`](ErrorKind::Unsupported) as for [`delete`](Self::delete).
+    /// [`Unsupported`](ErrorKind::Unsupported) in the same case as for [`delete`](Self::delete).
     fn prune(&self, before: SystemTime) -> BoxFuture<'_, Result<Vec<String>, Error>> {
         let _ = before;
         ready(Err(removal_unsupported_error())).boxed()
@@ -275,8 +275,8 @@ pub struct SessionInfo {
     pub id: String,
     /// The number of entries in the session, including inherited entries.
     pub version: u64,
-    /// The original session, and the version at which this session was forked from it. `None` if
-    /// this session is not a fork.
+    /// The original session, and the number of entries that this session inherits from the original
+    /// session. `None` if this session is not a fork.
     pub origin: Option<ForkOrigin>,
     /// The time of the last write to the session, with at least millisecond precision. Sessions are
     /// listed and pruned by this time.
@@ -300,8 +300,8 @@ pub struct ForkOrigin {
     pub at: u64,
 }
 
-/// The source of an error of kind [`Conflict`](ErrorKind::Conflict), which means that another
-/// writer has appended to the session.
+/// The source of a [`Conflict`](ErrorKind::Conflict) error that is returned if another writer has
+/// appended to the session.
 ///
 /// ```
 /// use futures::executor::block_on;
@@ -329,7 +329,7 @@ pub struct Conflict {
 }
 
 impl Conflict {
-    /// Looks up a `Conflict` in the error's source chain.
+    /// Returns the `Conflict` in the error's source chain, if any.
     pub fn from_error(error: &Error) -> Option<&Self> {
         error.find_source()
     }

@@ -1,4 +1,4 @@
-//! Runs blocking work on a thread.
+//! Runs blocking work on a dedicated thread.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, mpsc};

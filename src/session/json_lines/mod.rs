@@ -37,10 +37,10 @@ use session_files::{Location, SessionFiles};
 ///
 /// # Damage
 ///
-/// The first line of an append contains the total length of its entries in bytes, `bytes`, and a
-/// checksum of these bytes, `crc32`. The last field in the header and in the first line of each
-/// append is `file_crc32`, a checksum of everything in the file before that field. Both checksums
-/// are CRC-32 values as in zlib, written as hexadecimal digits.
+/// The first line of an append contains two fields about the append's entries: `bytes`, their total
+/// length in bytes, and `crc32`, a checksum of these bytes. The last field in the header and in the
+/// first line of each append is `file_crc32`, a checksum of everything in the file before that
+/// field. Both checksums are CRC-32 values as in zlib, written as hexadecimal digits.
 ///
 /// If the last append in a file is shorter than its declared length, the store assumes that a crash
 /// cut off the append before it was acknowledged. Such an append is not read, and the next append
@@ -49,11 +49,11 @@ use session_files::{Location, SessionFiles};
 /// single changed byte, makes reads and writes fail. The error names the file and the line, and the
 /// file is left unchanged.
 ///
-/// As a result, data can be lost without an error only if the damage looks like such a crash: if
-/// the file was shortened later, within its last append or by whole appends at its end, or if lines
-/// were removed from the last append. After a power failure, some file systems leave NUL bytes in
-/// place of the end of an append. Such NUL bytes cause an error, and [`salvage`](Self::salvage)
-/// reads the rest of the file.
+/// As a result, data can be lost without an error only if the damage looks like such a crash. This
+/// is the case if the file was shortened later, either within its last append or by whole appends
+/// at its end, or if lines were removed from its last append. After a power failure, some file
+/// systems leave NUL bytes in place of the end of an append. Such NUL bytes cause an error, and
+/// [`salvage`](Self::salvage) reads the rest of the file.
 ///
 /// Files from earlier versions of this crate have no checksums. Such files can be read, even with
 /// CRLF line endings and with NUL bytes at the end. The next append to such a file includes
@@ -62,8 +62,9 @@ use session_files::{Location, SessionFiles};
 /// with checksums, because it would add appends without checksums, which later cause errors.
 ///
 /// [`salvage`](Self::salvage) reads the intact part of a damaged session and reports which entries
-/// are lost. A session cannot be deleted if another file has a damaged header that may refer to
-/// that session as its original. The error names the damaged file, which can be deleted first.
+/// are lost. A session cannot be deleted if another file contains a damaged header that may refer
+/// to this session as the original of a fork. The error names the damaged file, which can be
+/// deleted first.
 ///
 /// On Unix, files and folders are created with the modes 0600 and 0700. Existing files and folders
 /// keep their modes.
@@ -81,10 +82,10 @@ use session_files::{Location, SessionFiles};
 /// # The worker thread
 ///
 /// The store reads and writes files on its own thread, which all clones share. The thread starts
-/// with the first call and processes one operation at a time. Dropping the future of an append
-/// after it was polled does not cancel the append; the append is still written completely or
-/// rejected. Dropping the last clone blocks until all submitted operations are done, even in async
-/// contexts. This takes milliseconds, and at most five seconds.
+/// with the first call and processes one operation at a time. Once an append's future has been
+/// polled, dropping the future does not cancel the append; the append is still written completely
+/// or rejected. Dropping the last clone blocks until all submitted operations are done, even in
+/// async contexts. This usually takes milliseconds, and never more than five seconds.
 ///
 /// ```
 /// use turnstream::Item;
@@ -113,9 +114,9 @@ pub struct JsonLinesStore {
 impl JsonLinesStore {
     /// Opens a store in the given folder, and creates the folder if it does not exist. Other files
     /// in the folder are not changed. A session id can be any non-empty string: in file names,
-    /// bytes that a file system may not support are written as `%` and two digits, and long ids are
-    /// shortened. A relative path is resolved against the current directory at the time of this
-    /// call.
+    /// bytes that a file system may not support are written as `%` and two hexadecimal digits, and
+    /// long ids are shortened. A relative path is resolved against the current directory at the
+    /// time of this call.
     ///
     /// # Errors
     ///

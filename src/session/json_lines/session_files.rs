@@ -39,7 +39,7 @@ pub(super) struct SessionFiles {
     cached_files: HashMap<PathBuf, CachedFile>,
 }
 
-/// Where a store's sessions are located.
+/// The location of a store's sessions.
 pub(super) enum Location {
     /// All session files in a folder.
     Folder(PathBuf),

@@ -1,4 +1,4 @@
-//! Errors of the database.
+//! Database errors.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -9,8 +9,8 @@ use tokio_postgres::Error as Postgres;
 
 use crate::error::{Error, ErrorKind};
 
-/// The database error that caused an error of kind [`Store`](ErrorKind::Store) from a
-/// [`PostgresStore`](crate::session::PostgresStore), available as that error's source.
+/// A database error, which is the source of a [`Store`](ErrorKind::Store) error from a
+/// [`PostgresStore`](crate::session::PostgresStore).
 ///
 /// A `PostgresError` is cheap to clone. Neither the error nor its sources contain the password.
 ///
@@ -65,12 +65,12 @@ pub enum PostgresErrorKind {
 }
 
 impl PostgresError {
-    /// Looks up a `PostgresError` in the error's source chain.
+    /// Returns the `PostgresError` in the error's source chain, if any.
     pub fn from_error(error: &Error) -> Option<&Self> {
         error.find_source()
     }
 
-    /// Returns the kind of the error.
+    /// Returns the error's kind.
     pub fn kind(&self) -> PostgresErrorKind {
         self.kind
     }

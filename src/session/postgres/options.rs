@@ -11,8 +11,8 @@ const LONGEST_TIME: Duration = Duration::from_millis(i32::MAX as u64);
 /// The maximum size of the connection pool, which exceeds the number that a server can support.
 const MAX_POOL_SIZE: usize = 10_000;
 
-/// Configures the connection of a [`PostgresStore`](crate::session::PostgresStore). Start with
-/// `PostgresOptions::new(url)`, change settings, and call [`connect`](Self::connect).
+/// Configures how a [`PostgresStore`](crate::session::PostgresStore) connects to its database.
+/// Start with `PostgresOptions::new(url)`, change settings, and call [`connect`](Self::connect).
 ///
 /// ```no_run
 /// # // It needs a server.
@@ -49,11 +49,11 @@ impl PostgresOptions {
     /// `%2F`, `%40`, `%23`, `%25` and `%3A`.
     ///
     /// If the string lists several hosts (`postgres://a,b/app?target_session_attrs=read-write`),
-    /// they are tried in order, so after a failover, the store connects to the server that accepts
-    /// writes. `sslmode` can be `disable`, `prefer` (the default), `require`, `verify-ca` or
-    /// `verify-full`. `sslrootcert` can be the path to a file of PEM certificates, or `system`.
-    /// Without `sslrootcert`, the `verify-…` modes trust the platform's certificates. Environment
-    /// variables and password files are not read.
+    /// the store tries the hosts in order. As a result, after a failover, the store connects to the
+    /// server that accepts writes. `sslmode` can be `disable`, `prefer` (the default), `require`,
+    /// `verify-ca` or `verify-full`. `sslrootcert` can be the path to a file of PEM certificates,
+    /// or `system`. Without `sslrootcert`, the `verify-…` modes trust the platform's certificates.
+    /// Environment variables and password files are not read.
     pub fn new(connection_string: impl Into<String>) -> Self {
         Self {
             connection_string: connection_string.into(),
@@ -84,8 +84,8 @@ impl PostgresOptions {
     }
 
     /// Sets how long a call is retried if no server can be reached or a connection breaks. The
-    /// default is 30 seconds, and the maximum is 24 days. Choose a limit longer than the duration
-    /// of a failover.
+    /// default is 30 seconds, and the maximum is 24 days. Choose a limit that is longer than a
+    /// failover takes.
     ///
     /// The first attempt at a call waits up to 5 seconds for a connection, even if the retry limit
     /// is shorter.
@@ -101,15 +101,15 @@ impl PostgresOptions {
         self
     }
 
-    /// Sets how long a lease is kept if its owner stops without closing the connection (because the
-    /// process is suspended or the machine fails), from 1 second to 24 days. The default is 15
-    /// seconds.
+    /// Sets the lease time, from 1 second to 24 days. The default is 15 seconds. The lease time
+    /// determines how long a lease is kept if its owner stops without closing the connection,
+    /// because the process is suspended or the machine fails.
     ///
     /// The store uses the connection for leases three times during each lease time. If the runtime
     /// is blocked for the whole lease time, all leases are lost, because they share this
-    /// connection. If a session's row is locked, for example while a long session is deleted,
-    /// taking the session's lease waits for at most a quarter of the lease time and then fails with
-    /// an error of kind [`Timeout`](crate::session::PostgresErrorKind::Timeout).
+    /// connection. If a session's row is locked, for example while a long session is deleted, a
+    /// call that takes the session's lease waits for at most a quarter of the lease time. The call
+    /// then fails with an error of kind [`Timeout`](crate::session::PostgresErrorKind::Timeout).
     pub fn with_lease_time(mut self, lease_time: Duration) -> Self {
         self.lease_time = lease_time.clamp(Duration::from_secs(1), LONGEST_TIME);
         self
@@ -128,7 +128,7 @@ impl PostgresOptions {
     }
 }
 
-/// Formats the options without the connection string, because it may contain a password.
+/// Formats the options without the connection string, because the string may contain a password.
 impl fmt::Debug for PostgresOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PostgresOptions")

@@ -47,16 +47,16 @@ use crate::session::{Entry, Lease, SessionInfo, Store};
 /// # Durability
 ///
 /// Once the future of an append completes, the append has been committed and is on the server's disk. The store's
-/// connections set `synchronous_commit` to `on`, unless it is set to `remote_write` or `remote_apply` for the server,
-/// the database or the role. If the server crashes during an append, nothing of that append is written. After a
+/// connections set `synchronous_commit` to `on`, unless this setting is `remote_write` or `remote_apply` for the
+/// server, the database or the role. If the server crashes during an append, nothing of that append is written. After a
 /// failover to an asynchronous standby, appends that were not yet replicated are lost. The next append to such a
 /// session fails with a [`Conflict`](crate::session::Conflict).
 ///
 /// If a connection breaks, calls are retried on another connection, for 30 seconds by
 /// [default](PostgresOptions::with_retry_limit). Each append has a random id, which the store uses to determine whether
-/// an attempt without a response was written. As a result, no append is written twice. If the retry limit is reached
-/// before the store can determine this, it is unknown whether the append was written, and the error message says so. If
-/// the future of an append is dropped after its first poll, the append may or may not be written, but is never written
+/// an attempt without a response was written. As a result, no append is written twice. If the store reaches the retry
+/// limit before it can determine this, the error message says that it is unknown whether the append was written. If the
+/// future of an append is dropped after its first poll, the append may or may not be written, but is never written
 /// partially.
 ///
 /// # Leases
@@ -65,12 +65,12 @@ use crate::session::{Entry, Lease, SessionInfo, Store};
 /// that this store runs. If a process ends, its leases are released immediately. If a process is suspended, or its
 /// machine fails, its leases are released after the [lease time](PostgresOptions::with_lease_time), which is 15 seconds
 /// by default. If the connection that holds the leases is lost, all of these leases are lost for good; taking the next
-/// lease opens another connection. All epochs come from a single sequence, so they increase even if a session is
-/// deleted and created again, and they have gaps.
+/// lease opens another connection. All epochs come from a single sequence. As a result, a session's epochs increase
+/// even if the session is deleted and created again, and the epochs have gaps.
 ///
 /// If a server stops accepting writes, for example after a failover, the store detects this within a third of the lease
-/// time, and the leases are lost. Deleting and pruning ignore leases, so both can remove a session while it is running.
-/// The next append to a removed session fails with a [`Conflict`](crate::session::Conflict).
+/// time, and the leases are lost. Deleting and pruning ignore leases, so both can remove a session while a run is
+/// active. The next append to a removed session fails with a [`Conflict`](crate::session::Conflict).
 ///
 /// A connection pooler between the store and the server must use session pooling. With transaction
 /// pooling (`PgBouncer` in the mode `transaction`), leases do not protect sessions, and followers
@@ -104,8 +104,9 @@ use crate::session::{Entry, Lease, SessionInfo, Store};
 ///
 /// The store's futures must be polled on a tokio runtime with I/O and time enabled. Each connection is driven by a task
 /// on the runtime of the call that opened the connection. One more task manages the store's leases, and another manages
-/// its followers. If that runtime ends, the leases are lost, and the next call, or the next poll of a follower, opens
-/// new connections. Encrypted connections use rustls; `sslmode` and `sslrootcert` mean the same as in libpq.
+/// its followers. If the runtime of these tasks ends, the leases are lost, and the next call, or the next poll of a
+/// follower, opens new connections. Encrypted connections use rustls; `sslmode` and `sslrootcert` mean the same as in
+/// libpq.
 // NOTE: tests/postgres/schema.rs lists the same privileges.
 #[derive(Clone)]
 pub struct PostgresStore {
@@ -129,8 +130,8 @@ impl PostgresStore {
         PostgresOptions::new(connection_string).connect().await
     }
 
-    /// Returns an SQL script that creates the tables in a schema, to be run by a role with the privilege to create
-    /// tables. After the script has been run, [`connect`](Self::connect) needs only the
+    /// Returns an SQL script that creates the tables in a schema. The role that runs the script needs the privilege to
+    /// create tables. After the script has been run, [`connect`](Self::connect) needs only the
     /// [privileges](Self#tables-and-privileges) to use the tables. The script is for databases that do not contain the
     /// tables yet.
     ///
@@ -141,14 +142,15 @@ impl PostgresStore {
         Ok(schema::migrations_sql(&schema::quote_identifier(schema)?))
     }
 
-    /// Returns a stream of a session's versions, regardless of which process writes to the session. The stream first
-    /// yields the current version (0 if the session does not exist), and then each later version. If several versions
-    /// arrive at the same time, only the latest is yielded. Use [`load`](Store::load) to read the entries.
+    /// Returns a stream of a session's versions. The stream reports writes from all processes. The stream first yields
+    /// the current version (0 if the session does not exist), and then each later version. If several versions arrive
+    /// at the same time, only the latest is yielded. Use [`load`](Store::load) to read the entries.
     ///
     /// All stores that write to the database must be connected [with
     /// notifications](PostgresOptions::with_notifications). After a session is deleted, its version is 0. The stream
-    /// never ends; while no server can be reached, the stream waits. All followers of this store share one connection,
-    /// which is driven by a task. The first poll starts this task, and the task ends when the last stream is dropped.
+    /// never ends; while no server can be reached, the stream waits. All followers of this store share one connection.
+    /// A task drives this connection; the first poll starts the task, and the task ends when the last stream is
+    /// dropped.
     ///
     /// ```no_run
     /// # // It needs a server.

@@ -38,15 +38,15 @@ use session_tables::SessionTables;
 /// current file, as if the store had been opened again. If a session has a different version in the
 /// new file, an append to that session fails with a [`Conflict`](crate::session::Conflict). A
 /// missing file is created only when a session's first entry is written. The file also counts as
-/// replaced if its `-wal` or `-shm` file was removed, or if another file was copied over it between
-/// two calls while no other connection was open. The store detects such a copy by the file's length
-/// and modification time.
+/// replaced if its `-wal` or `-shm` file was removed, or if another file was copied over the file
+/// between two calls while no other connection was open. The store uses the file's length and
+/// modification time to detect such a copy.
 ///
 /// On Unix, the file is created with mode 0600, and SQLite uses the file's mode for the files that
 /// it creates next to the database. An existing file keeps its mode.
 ///
-/// Any number of processes can use the same file; they wait for each other for at most ten seconds.
-/// As with every SQLite file, all these processes must run on the same machine.
+/// Any number of processes can use the same file. A process waits for another process for at most
+/// ten seconds. As with every SQLite file, all these processes must run on the same machine.
 ///
 /// The [lease](Lease) on a session is a lock on a file in the folder `{file}.locks` next to the
 /// database. The lock file exists while a run holds the lease. The operating system releases the
@@ -58,10 +58,11 @@ use session_tables::SessionTables;
 /// # The worker thread
 ///
 /// The store accesses the database on its own thread, which all clones share. The thread starts
-/// with the first call and processes one operation at a time. Dropping the future of an append
-/// after it was polled does not cancel the append; the append is still written completely or
-/// rejected. Dropping the last clone blocks until all submitted operations are done and the
-/// database is closed, even in async contexts. This takes milliseconds, and at most five seconds.
+/// with the first call and processes one operation at a time. Once an append's future has been
+/// polled, dropping the future does not cancel the append; the append is still written completely
+/// or rejected. Dropping the last clone blocks until all submitted operations are done and the
+/// database is closed, even in async contexts. This usually takes milliseconds, and never more than
+/// five seconds.
 ///
 /// ```
 /// use turnstream::Item;
@@ -97,7 +98,7 @@ impl SqliteStore {
         Database::open(path.as_ref()).map(Self::from_database)
     }
 
-    /// Creates a store with a database in memory. The database is dropped with the last clone of
+    /// Creates a store with an in-memory database. The database is dropped with the last clone of
     /// the store.
     ///
     /// # Errors
@@ -116,7 +117,7 @@ impl SqliteStore {
         Self { sessions: Worker::new("turnstream-sqlite", sessions) }
     }
 
-    /// Reads the readable entries of a session, and reports which entries are lost. Returns `None`
+    /// Reads all readable entries in a session, and reports which entries are lost. Returns `None`
     /// if the session does not exist. Nothing is written to the database.
     ///
     /// SQLite has no checksums, so a change to an entry's text is not detected if the result is

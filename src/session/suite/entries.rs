@@ -18,7 +18,7 @@ pub fn text_entry(text: &str) -> Entry {
     Item::user(text).into()
 }
 
-/// Creates entries with user messages. The text of each message is one of these numbers.
+/// Creates one entry for each number. Each entry contains a user message whose text is the number.
 pub fn numbered_entries(numbers: Range<u64>) -> Vec<Entry> {
     numbers.map(|n| text_entry(&n.to_string())).collect()
 }

@@ -1,4 +1,4 @@
-//! Tests for implementers that check whether a store fulfills the contract of [`Store`].
+//! Tests that check whether an implementation of [`Store`] fulfills the trait's contract.
 //!
 //! [`check_store`] runs all checks on stores that a function creates, and panics if a check fails.
 //! Each created store must be empty. [`session_suite!`](crate::session_suite) creates one test for
@@ -41,7 +41,8 @@ use crate::session::{AlreadyLeased, Conflict, Entry, ForkOrigin, Lease, LeaseLos
 
 pub use entries::{entries_of_every_kind, numbered_entries, text_entry};
 
-/// Creates a module of tests, one for each check in the store [suite](crate::session::suite).
+/// Creates a module that contains one test for each check in the store
+/// [suite](crate::session::suite).
 ///
 /// The arguments are the name of the module and a function that creates an empty store. The tests
 /// are marked with `#[tokio::test]`, so the crate that uses this macro needs tokio with the
@@ -135,16 +136,16 @@ macro_rules! session_suite {
     };
 }
 
-/// Checks all claims, one after the other.
+/// Runs all checks, one after the other.
 ///
 /// # Panics
 ///
-/// Panics if a claim fails. The panic message names the location of the failure.
+/// Panics if a check fails. The panic message contains the location of the failure.
 pub async fn check_store<S: Store + 'static>(make: impl Fn() -> S) {
     run_claims(make, None).await;
 }
 
-/// Runs the check with this name, which is also the name of its test.
+/// Runs the check with this name. The check's test has the same name.
 ///
 /// # Panics
 ///
