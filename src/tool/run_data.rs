@@ -42,9 +42,9 @@ impl RunData {
         Self::default()
     }
 
-    /// Adds a value, replacing any existing value of the same type. If the value is itself a
-    /// `RunData`, all of its values are added. A tool that starts a run can therefore pass its [own
-    /// data](crate::tool::ToolContext::run_data) to that run. Mark such a tool as
+    /// Adds a value, replacing any existing value of the same type. If `value` is itself a
+    /// `RunData`, all values that it contains are added. A tool that starts a run can therefore
+    /// pass its [own data](crate::tool::ToolContext::run_data) to that run. Mark such a tool as
     /// [`running_sub_agents`](crate::Tool::running_sub_agents).
     pub fn insert<T: Any + Send + Sync>(mut self, value: T) -> Self {
         let values = Arc::make_mut(&mut self.0);

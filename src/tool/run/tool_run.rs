@@ -522,7 +522,7 @@ impl Stream for ToolRun {
         }
         this.executor.resume_timeouts();
         let item = match this.result_collector.error() {
-            // The previous poll already returned the result whose policy call failed.
+            // The previous poll already returned the result that arrived together with the error.
             Some(_) => Poll::Ready(None),
             None => this.try_poll(cx).unwrap_or_else(|error| {
                 this.result_collector.set_error(Err(error));

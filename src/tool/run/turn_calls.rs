@@ -9,8 +9,8 @@ use crate::tool::run::policy_handle::PolicyHandle;
 use crate::tool::{PreparedCall, RunData, Tool, Toolkit};
 use crate::turn::Turn;
 
-/// The maximum length, in bytes, of the text that an error message repeats from the arguments. The
-/// model's context already contains the arguments.
+/// The maximum length, in bytes, of the reason in an error about invalid arguments. The reason may
+/// repeat the arguments, which the model's context already contains.
 const MAX_ARGS_ERROR_BYTES: usize = 2 << 10;
 
 /// The maximum length of an unknown tool's name in its result, in bytes.
