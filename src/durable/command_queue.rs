@@ -115,8 +115,8 @@ impl CommandQueue {
         Some(waiter.id)
     }
 
-    /// Adds a waiter that waits for an interrupt or the end of the active run. Returns [`Ready`](WaitAnswer::Ready) if
-    /// an interrupt is already queued or no run is active.
+    /// Adds a waiter for an interrupt or the end of the active run. Returns [`Ready`](WaitAnswer::Ready) if an
+    /// interrupt is already queued or no run is active.
     pub fn wait_for_stop(&mut self, id: String) -> WaitAnswer {
         if self.run.is_none() || self.commands.iter().any(is_interrupt) {
             return WaitAnswer::Ready;
@@ -161,8 +161,7 @@ impl CommandQueue {
         self.commands.iter()
     }
 
-    /// Ends the active run. The caller must still wake the waiters that wait for an interrupt or
-    /// the end of the run.
+    /// Ends the active run. The caller must still wake the waiters for an interrupt or the end of the run.
     fn end_run(&mut self) {
         self.run = None;
         self.commands.retain(is_input);

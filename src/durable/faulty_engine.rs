@@ -34,7 +34,7 @@ struct PlanInner {
 /// The point at which an attempt is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loss {
-    /// The number of the operation within the attempt, counted from 0.
+    /// The index of the operation within the attempt, counted from 0.
     pub operation: usize,
     /// The moment of the loss, relative to the operation.
     pub moment: LossMoment,

@@ -86,8 +86,7 @@ impl SessionSegments {
         HEAD_KEY
     }
 
-    /// Reads the head, the value that lists all other values. If `head` is `None`, the session is
-    /// empty.
+    /// Opens a session from the head, the value that lists all other values. If `head` is `None`, the session is empty.
     ///
     /// # Errors
     ///

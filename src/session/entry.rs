@@ -25,7 +25,7 @@ use crate::item::{History, Item, PendingCall, RawJson};
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Entry {
-    /// The items `from..to` of the history were replaced. The entries for the replaced items stay
+    /// The items `from..to` in the history were replaced. The entries for the replaced items stay
     /// in the store.
     Rewritten {
         /// The reason for the rewrite.

@@ -54,8 +54,8 @@ pub struct Damage {
     pub reason: String,
     /// The number of entries that were lost in the damaged part. `None` if this number is unknown.
     pub lost_entries: Option<u64>,
-    /// The entries that can still be parsed in the damaged part. Suspect entries may differ from the entries that were
-    /// originally written.
+    /// The parseable entries in the damaged part. Suspect entries may differ from the entries that were originally
+    /// written.
     pub suspect_entries: Vec<Entry>,
 }
 

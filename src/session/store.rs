@@ -41,9 +41,9 @@ pub trait Store: Send + Sync {
         entries: Vec<Entry>,
     ) -> BoxFuture<'a, Result<u64, Error>>;
 
-    /// Like [`append`](Self::append), appends entries, but fails if another lease on the session
-    /// has been taken since `lease` was taken. The check and the write are a single atomic step, so
-    /// every successful append was written before the next lease was taken.
+    /// Like [`append`](Self::append), but fails if another lease on the session has been taken
+    /// since `lease` was taken. The check and the write are a single atomic step, so every
+    /// successful append was written before the next lease was taken.
     ///
     /// The default implementation ignores the lease and calls [`append`](Self::append).
     ///
@@ -63,12 +63,12 @@ pub trait Store: Send + Sync {
         self.append(id, expected, entries)
     }
 
-    /// Takes the [lease](Lease) on a session, which need not exist yet. If another run holds the
-    /// lease, this method fails without waiting. The lease ends when its last clone is dropped, or
-    /// when the process that took the lease ends or its machine fails.
+    /// Takes a session's [lease](Lease). The session need not exist yet. If another run holds the
+    /// lease, this method fails without waiting. The lease ends when its last clone is dropped,
+    /// when the process that took the lease ends, or when the machine of that process fails.
     ///
-    /// If the future is dropped, the lease may or may not have been taken. A lease that was taken
-    /// is then released again.
+    /// If the returned future is dropped and the lease has already been taken, the lease is
+    /// released again.
     ///
     /// The default implementation returns leases that [do not exclude other
     /// runs](Lease::unguarded).
@@ -105,7 +105,7 @@ pub trait Store: Send + Sync {
     /// Returns one page of the [session list](Self::list), with at most `limit` sessions. The page
     /// starts after the session `after`, or at the start of the list if `after` is `None`. If a
     /// session is written while a caller reads one page after another, the session moves to the
-    /// front of the list, so later pages do not contain it.
+    /// front of the list, so later pages do not contain that session.
     ///
     /// The default implementation reads the whole list.
     ///
@@ -179,9 +179,9 @@ pub trait Store: Send + Sync {
     ///
     /// A session is kept if one of its forks is kept, if it is written in the meantime, or if it
     /// cannot be read. Leases are ignored, so an active run that has not written anything since the
-    /// given time loses its session. Each session is deleted in the same way as
-    /// [`delete`](Self::delete) would delete it. If the future is dropped, some of the sessions may
-    /// already be deleted.
+    /// given time loses its session. Each session is deleted as if by a call to
+    /// [`delete`](Self::delete). If the future is dropped, some of the sessions may already be
+    /// deleted.
     ///
     /// ```
     /// use std::time::{Duration, SystemTime};
@@ -278,8 +278,8 @@ pub struct SessionInfo {
     /// The original session, and the number of entries that this session inherits from the original
     /// session. `None` if this session is not a fork.
     pub origin: Option<ForkOrigin>,
-    /// The time of the last write to the session, with at least millisecond precision. Sessions are
-    /// listed and pruned by this time.
+    /// The time of the last write to the session, with at least millisecond precision. This time
+    /// determines the order of the session list, and which sessions are pruned.
     pub updated_at: SystemTime,
 }
 

@@ -53,8 +53,7 @@ impl<'a> LockedFile<'a> {
         Self::open_with_timeout(LOCK_TIMEOUT, path, what_for)
     }
 
-    /// Like [`open`](Self::open), opens and locks a file, but fails if another process holds the
-    /// lock.
+    /// Like [`open`](Self::open), but fails if another process holds the lock.
     pub(super) fn try_open(path: &'a Path, what_for: OpenMode) -> Result<Option<Self>, Error> {
         Self::open_with_timeout(Duration::ZERO, path, what_for)
     }

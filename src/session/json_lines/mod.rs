@@ -59,7 +59,8 @@ use session_files::{Location, SessionFiles};
 /// CRLF line endings and with NUL bytes at the end. The next append to such a file includes
 /// checksums, and from then on the whole file is checked. Until the next append, changes to the
 /// text of such a file are not detected. An earlier version of this crate must not write to a file
-/// with checksums, because it would add appends without checksums, which later cause errors.
+/// with checksums. Such a version would add appends without checksums, and these appends later
+/// cause errors.
 ///
 /// [`salvage`](Self::salvage) reads the intact part of a damaged session and reports which entries
 /// are lost. A session cannot be deleted if another file contains a damaged header that may refer

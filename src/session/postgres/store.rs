@@ -55,8 +55,8 @@ use crate::session::{Entry, Lease, SessionInfo, Store};
 /// If a connection breaks, calls are retried on another connection, for 30 seconds by
 /// [default](PostgresOptions::with_retry_limit). Each append has a random id, which the store uses to determine whether
 /// an attempt without a response was written. As a result, no append is written twice. If the store reaches the retry
-/// limit before it can determine this, the error message says that it is unknown whether the append was written. If the
-/// future of an append is dropped after its first poll, the append may or may not be written, but is never written
+/// limit before it can determine whether the append was written, the error message says that the outcome is unknown. If
+/// the future of an append is dropped after its first poll, the append may or may not be written, but is never written
 /// partially.
 ///
 /// # Leases
