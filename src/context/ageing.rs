@@ -55,8 +55,8 @@ pub struct Ageing {
 }
 
 impl Ageing {
-    /// Creates an `Ageing` that shortens each turn after `turns` to `2 * turns` completed turns
-    /// have followed that turn. `turns` is at least 1.
+    /// Creates an `Ageing` that never shortens a turn before `turns` completed turns have followed
+    /// it, and by default shortens it by the time `2 * turns` have followed. `turns` is at least 1.
     pub fn after_turns(turns: usize) -> Self {
         let turns = turns.max(1);
         Self { min_turn_age: turns, interval_turns: turns, truncator: Truncator::new() }

@@ -8,8 +8,8 @@ use crate::usage::Usage;
 
 /// An error that carries the token usage of a compaction that failed after calling a model.
 ///
-/// A `CompactionFailure` is attached as the source of the compaction's error, and the error's
-/// original source follows in the source chain. An agent adds the usage to the run's usage.
+/// A `CompactionFailure` is attached as the source of the compaction's error, and the original
+/// error follows in the source chain. An agent adds the usage to the run's usage.
 ///
 /// ```
 /// use turnstream::context::CompactionFailure;

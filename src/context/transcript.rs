@@ -1,11 +1,12 @@
-//! A conversation as plain text, for a model that reads the conversation but does not continue it.
+//! Formats a conversation as plain text for a model that reads the conversation but does not
+//! continue it.
 
 use std::fmt::Write;
 
 use crate::item::{Content, Item, ItemKind, Part, truncate_middle};
 
-/// Formats the messages, calls and results, and limits each result and each call's arguments to
-/// `max_bytes` bytes. Reasoning and provider-specific items are left out.
+/// Formats the messages, calls and results as text. Each result and each call's arguments are
+/// limited to `max_bytes` bytes, and reasoning and provider-specific items are left out.
 pub(super) fn format_transcript<'a>(
     items: impl IntoIterator<Item = &'a Item>,
     max_bytes: usize,
@@ -36,8 +37,8 @@ pub(super) fn format_transcript<'a>(
     text
 }
 
-/// Returns one line for each call, oldest first: its name, its arguments, and the kind of its
-/// result.
+/// Returns one line for each call, oldest first, with the tool's name, the arguments, and the kind
+/// of result.
 pub(super) fn call_summary(items: &[&Item]) -> String {
     let mut text = String::new();
     let live = || items.iter().filter(|item| !item.tombstone);

@@ -1,4 +1,4 @@
-//! The compactor that shortens old turns by fixed rules, without calling a model.
+//! A compactor that shortens old turns by fixed rules, without calling a model.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -14,10 +14,11 @@ use crate::item::{
     Content, History, Item, ItemKind, Mark, Media, MediaSource, Part, ToolCall, ToolResult,
 };
 
-/// The factor by which results in the newest turns may be longer than results in old turns.
+/// The factor by which the length limit for results in the newest turns exceeds the limit for
+/// results in old turns.
 const NEW_TURN_RESULT_LIMIT_FACTOR: usize = 8;
 
-/// The minimum number of bytes in a prefix. A shorter prefix would carry no information.
+/// The minimum number of bytes in a prefix. A shorter prefix would not be informative.
 const MIN_PREFIX_BYTES: usize = 16;
 
 /// Shortens a history by fixed rules, without calling a model.
@@ -25,19 +26,19 @@ const MIN_PREFIX_BYTES: usize = 16;
 /// All messages from the user and the assistant are kept, and so is every call with its result. The
 /// newest four turns also keep their reasoning and arguments. In all older turns,
 ///
-/// - reasoning is cut to its first 200 bytes; signed reasoning, which must not be changed, is
+/// - reasoning is truncated to its first 200 bytes; signed reasoning, which must not be changed, is
 ///   removed,
-/// - long call arguments keep their fields, but only a prefix of each long value.
+/// - long call arguments keep all of their fields, but long values are truncated to a prefix.
 ///
 /// By default, results are kept whole. With [`with_max_result_bytes`](Self::with_max_result_bytes),
-/// results are truncated to their head and tail, and images and files in results are removed. That
-/// limit also applies to the newest turns, multiplied by eight. If a turn contains
-/// provider-specific items, such as a call that the provider itself ran, the turn's items,
-/// reasoning and arguments are all kept, because the provider may reject such items if the
-/// reasoning or the arguments were changed.
+/// results are truncated to their head and tail, and images and files in results are removed. In
+/// the newest turns, the limit is eight times as high. If a turn contains provider-specific items,
+/// such as a call that the provider itself ran, these items and the turn's reasoning and arguments
+/// are all kept. The provider may reject such items after a change to the reasoning or the
+/// arguments.
 ///
-/// Changed items are marked `compacted`; items that already have this mark are not changed again.
-/// [`Ageing`] shortens turns in the same way, even if the context window is not nearly full.
+/// Changed items are marked `compacted`, and items with this mark are not changed again. [`Ageing`]
+/// uses a truncator even if the context window is not nearly full.
 ///
 /// [`Ageing`]: crate::context::Ageing
 ///
@@ -91,25 +92,26 @@ impl Default for Truncator {
 }
 
 impl Truncator {
-    /// Creates a truncator with the default limits: four new turns, 200 bytes for reasoning, and
-    /// 1,024 bytes for arguments.
+    /// Creates a truncator with the default limits: four turns count as new, and in old turns,
+    /// reasoning is limited to 200 bytes and each call's arguments to 1,024 bytes.
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Sets the number of completed turns that count as new; 4 by default, at least 1, because the
-    /// newest turn's reasoning belongs with its calls.
+    /// newest turn's reasoning belongs with the turn's calls.
     pub fn with_keep_turns(mut self, turns: usize) -> Self {
         self.keep_turns = turns;
         self
     }
 
-    /// Truncates the results in old turns to `bytes` bytes, and the results in the newest turns to
+    /// Truncates each result in old turns to `bytes` bytes, and each result in the newest turns to
     /// eight times as many. By default, results are kept whole.
     ///
-    /// A context window most often fills up because of a single huge result, and the model has only
-    /// just requested the newest result. [`Toolkit::with_max_result_bytes`] limits results before
-    /// they enter the history.
+    /// The limit in the newest turns is higher because the model has only just requested those
+    /// results. They are still limited, because a single huge result is the most common reason why
+    /// a context window fills up. [`Toolkit::with_max_result_bytes`] limits results before they
+    /// enter the history.
     ///
     /// [`Toolkit::with_max_result_bytes`]: crate::Toolkit::with_max_result_bytes
     pub fn with_max_result_bytes(mut self, bytes: usize) -> Self {
@@ -117,25 +119,25 @@ impl Truncator {
         self
     }
 
-    /// Sets the maximum number of bytes in a call's arguments in old turns; 1,024 by default.
-    /// Longer arguments are replaced by an object with the same fields and a prefix of each long
-    /// value. If even that object is too long, the arguments are replaced by an object with their
-    /// length and a prefix.
+    /// Sets the maximum number of bytes in each call's arguments in old turns; 1,024 by default.
+    /// Longer arguments are replaced by an object with the same fields, in which long values are
+    /// truncated to a prefix. If that object is still too long, the arguments are replaced by an
+    /// object that contains only their length and a prefix.
     pub fn with_max_arguments_bytes(mut self, bytes: usize) -> Self {
         self.max_arguments_bytes = bytes;
         self
     }
 
     /// Sets the maximum number of bytes in an old turn's reasoning; 200 by default. Longer
-    /// reasoning is cut to a prefix; if the maximum is 0, all reasoning in old turns is removed.
-    /// Signed reasoning is always removed, because providers reject signed reasoning that was
-    /// changed.
+    /// reasoning is truncated to a prefix; if the maximum is 0, all reasoning in old turns is
+    /// removed. Signed reasoning is always removed from old turns, because providers reject signed
+    /// reasoning after a change.
     pub fn with_max_reasoning_bytes(mut self, bytes: usize) -> Self {
         self.max_reasoning_bytes = bytes;
         self
     }
 
-    /// Returns the planned replacement of items, or `None` if no item would get shorter.
+    /// Plans which items to replace. Returns `None` if no item would become shorter.
     pub fn plan_compaction(&self, history: &History) -> Option<Compaction> {
         let items: Vec<&Item> = history.iter().collect();
         let old = self.old_item_count(&items);
@@ -158,8 +160,7 @@ impl Truncator {
         Some(Compaction::new(from, to, items))
     }
 
-    /// Returns the number of items that belong to old turns, up to the last result of the newest
-    /// old turn.
+    /// Returns the number of items in old turns, up to the last result in the newest old turn.
     fn old_item_count(&self, items: &[&Item]) -> usize {
         let mut ends = items.iter().enumerate().rev().filter(|(_, item)| item.turn.is_some());
         let Some((end, _)) = ends.nth(self.keep_turns.max(1)) else { return 0 };
@@ -298,8 +299,8 @@ fn truncated_prefix(text: &str, max: usize) -> String {
     }
 }
 
-/// Shortens arguments that are longer than `max` bytes to a smaller object. Returns `None` if the
-/// arguments are within the limit or would not get shorter.
+/// If the arguments are longer than `max` bytes, returns a smaller object. Returns `None` if the
+/// arguments are within the limit or would not become shorter.
 ///
 /// The object is written by hand, so that its bytes do not depend on the features of `serde_json`.
 fn shorten_arguments(call: &ToolCall, max: usize) -> Option<String> {
@@ -330,8 +331,8 @@ fn shorten_arguments(call: &ToolCall, max: usize) -> Option<String> {
     (arguments.len() < len).then_some(arguments)
 }
 
-/// Returns the JSON value, or a string with the value's prefix if the value is longer than `max`
-/// bytes.
+/// Returns the JSON value unchanged, or a string that contains a prefix of the value if the value
+/// is longer than `max` bytes.
 fn shorten_json_value(value: &RawValue, max: usize) -> String {
     let raw = value.get();
     if raw.len() <= max {

@@ -3,15 +3,15 @@
 use crate::item::{Item, ItemKind};
 
 /// Returns the index at which the newest `turns` turns start, or 0 if the history has fewer turns.
-/// The user messages directly before a turn belong to that turn.
+/// User messages directly before a turn belong to that turn.
 ///
 /// The index is never between a call and its result: results follow the turn of their calls.
 pub(super) fn start_of_newest_turns(items: &[&Item], turns: usize) -> usize {
     turn_starts_newest_first(items).nth(turns.saturating_sub(1)).unwrap_or(0)
 }
 
-/// Returns the index at which each turn starts, newest first, as defined by
-/// [`start_of_newest_turns`].
+/// Returns the index at which each turn starts, newest first. [`start_of_newest_turns`] defines
+/// where a turn starts.
 pub(super) fn turn_starts_newest_first<'a>(items: &'a [&Item]) -> impl Iterator<Item = usize> + 'a {
     let mut starts = Vec::new();
     let mut before: Option<&Item> = None;
@@ -44,15 +44,15 @@ pub(super) fn is_system_item(item: &Item) -> bool {
     matches!(item.kind, ItemKind::System { .. })
 }
 
-/// The items to keep from a range that is removed: the system items, and the user's latest message
-/// if the range contains it.
+/// The items to keep from a range that is otherwise removed: the system items, and the user's
+/// latest message if that message is in the range.
 pub(super) struct KeptItems {
     pub(super) instructions: Vec<Item>,
     pub(super) prompt: Vec<Item>,
 }
 
 impl KeptItems {
-    /// Collects the items to keep from those before `cut`.
+    /// Collects the items to keep from the items before the index `cut`.
     pub(super) fn new(items: &[&Item], cut: usize) -> Self {
         let (old, new) = items.split_at(cut.min(items.len()));
         let owned = |items: Vec<&Item>| items.into_iter().cloned().collect();

@@ -10,10 +10,10 @@ use crate::request::{Options, Request};
 /// The size of a model's context window, and the threshold at which the window counts as nearly
 /// full. Cheap to clone.
 ///
-/// The threshold is 80% of the window by default. The threshold is lower if the longest answer that
-/// the options allow would not fit after the request, because some providers reject such a request.
-/// The remaining 20% leave room for an answer of unlimited length, for errors in the estimate, and
-/// for tool results that arrive before the next check.
+/// By default, the threshold is 80% of the window. The remaining 20% leave room for an answer
+/// without a length limit, for errors in the estimate, and for tool results that arrive before the
+/// next check. If the longest answer that the options allow would not fit after the request, the
+/// threshold is lower, because some providers reject such a request.
 ///
 /// ```
 /// use turnstream::context::Window;
@@ -32,7 +32,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// Creates a window of `tokens` tokens in total, for the request and its answer together.
+    /// Creates a window of `tokens` tokens, shared by the request and the answer.
     pub fn new(tokens: u64) -> Self {
         Self { tokens, threshold_percent: 80, counter: Arc::new(BytesDiv4) }
     }
@@ -43,7 +43,8 @@ impl Window {
         self
     }
 
-    /// Sets the counter for text whose tokens no provider has counted; [`BytesDiv4`] by default.
+    /// Sets the token counter for text for which no provider has reported a token count;
+    /// [`BytesDiv4`] by default.
     pub fn with_counter(mut self, counter: impl CountTokens + 'static) -> Self {
         self.counter = Arc::new(counter);
         self
@@ -74,13 +75,13 @@ impl Window {
         estimate_request_tokens(request, &*self.counter)
     }
 
-    /// Estimates the number of tokens in a request, or returns `None` if no usage reported by a
-    /// provider applies.
+    /// Estimates the number of tokens in a request from the usage that providers have reported.
+    /// Returns `None` if none of the reported usage is valid.
     pub(crate) fn estimate_from_usage(&self, request: &Request) -> Option<u64> {
         estimate_from_usage(&request.context, &*self.counter)
     }
 
-    /// Estimates the number of tokens in a request with the window's counter alone, ignoring the
+    /// Estimates the number of tokens in a request using only the window's counter, ignoring the
     /// usage that providers have reported.
     pub fn count_request_tokens(&self, request: &Request) -> u64 {
         count_request_tokens(request, &*self.counter)

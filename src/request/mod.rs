@@ -16,7 +16,7 @@ pub use retries::Retries;
 use crate::error::{Error, ErrorKind};
 use crate::item::{History, RawJson};
 
-/// A request to a model, with everything that a provider needs in order to send the request.
+/// A request to a model. Contains everything that a provider needs to send the request.
 ///
 /// ```
 /// use turnstream::{History, Item, Request, env::SystemIds};
@@ -28,7 +28,7 @@ use crate::item::{History, RawJson};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// The full history. The ids of new tool calls are checked against this history.
+    /// The full history. A new tool call's id must not be in use in this history.
     pub history: History,
     /// The items to send; by default, the whole history. Encoders settle the items first.
     pub context: History,
@@ -38,14 +38,15 @@ pub struct Request {
     pub tools: Arc<[ToolSpec]>,
     /// The model to use instead of the provider's own [`model`](crate::Provider::model).
     pub model: Option<String>,
-    /// Options for the model's answer: limits, sampling, reasoning and output format.
+    /// The options for the model's answer: limits, sampling, reasoning and output format.
     pub options: Options,
-    /// Whether the provider may send the request again when it fails. This setting is not part of a
-    /// recording.
+    /// Whether the provider may send the request again after a failure. This setting is not
+    /// included in recordings.
     pub retries: Retries,
-    /// The maximum total number of bytes of text, reasoning and call arguments in the turn. `None`
-    /// stands for the [`TurnBuilder`](crate::turn::TurnBuilder) default of 64 MiB. An agent sets
-    /// this limit from its [`Limits`](crate::agent::Limits). The limit is not part of a recording.
+    /// The maximum total number of bytes of text, reasoning and call arguments in the turn. If the
+    /// value is `None`, the [`TurnBuilder`](crate::turn::TurnBuilder) default of 64 MiB applies. An
+    /// agent sets this limit from its [`Limits`](crate::agent::Limits). The limit is not included
+    /// in recordings.
     pub max_turn_bytes: Option<usize>,
 }
 
@@ -62,8 +63,8 @@ pub struct System {
 /// A tool's declaration as sent to the model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolSpec {
-    /// The name of the tool: at most 64 letters, digits, `_` and `-`, a format that every provider
-    /// accepts.
+    /// The name of the tool. All providers accept a name of at most 64 characters that contains
+    /// only letters, digits, `_` and `-`.
     pub name: String,
     /// A description of the tool, for the model.
     pub description: String,
@@ -78,7 +79,7 @@ pub struct ToolSpec {
 }
 
 impl ToolSpec {
-    /// Creates a spec. The schema can be a `serde_json::Value` or already serialized JSON.
+    /// Creates a tool spec. The schema can be a `serde_json::Value` or serialized JSON.
     ///
     /// ```
     /// use serde_json::json;
@@ -101,7 +102,7 @@ impl ToolSpec {
         Self { name, description, parameters: parameters.into(), deferred: false }
     }
 
-    /// Sets whether the model sees the tool only after a search for it; see [`deferred`](Self::deferred).
+    /// Sets whether the model sees the tool only after searching for it; see [`deferred`](Self::deferred).
     pub fn with_deferred(mut self, deferred: bool) -> Self {
         self.deferred = deferred;
         self
@@ -109,7 +110,7 @@ impl ToolSpec {
 }
 
 impl Request {
-    /// Creates a request with the given history, and with defaults for everything else.
+    /// Creates a request with the given history and with default values for all other fields.
     pub fn new(history: History) -> Self {
         Self {
             context: history.clone(),
@@ -136,7 +137,7 @@ impl Request {
         self
     }
 
-    /// Sets whether the provider may send the request again when the request fails.
+    /// Sets whether the provider may send the request again after a failure.
     pub fn with_retries(mut self, retries: Retries) -> Self {
         self.retries = retries;
         self
@@ -148,8 +149,8 @@ impl Request {
         self
     }
 
-    /// Returns an error if the request is invalid in every wire format, that is, if two tools have
-    /// the same name.
+    /// Returns an error if two tools have the same name, which makes a request invalid in every
+    /// wire format.
     pub(crate) fn validate(&self) -> Result<(), Error> {
         ensure_distinct_names(&self.tools)
     }

@@ -8,12 +8,12 @@ use serde_json::{Map, Value};
 use crate::error::{Error, ErrorKind};
 use crate::item::RawJson;
 
-/// Options for a model's answer: limits, sampling, reasoning and output format.
+/// The options for a model's answer: limits, sampling, reasoning and output format.
 ///
-/// The provider chooses the values of fields that are not set. An option that a wire format cannot
-/// express causes an [`Unsupported`](crate::ErrorKind::Unsupported) error whose
+/// The provider chooses the values of options that are not set. If a wire format cannot express an
+/// option, the request fails with an [`Unsupported`](crate::ErrorKind::Unsupported) error whose
 /// [`parameter`](crate::Error::parameter) names the field, unless the field's docs say that the
-/// option has no effect in such a format. Options without a field in this struct can be set with
+/// option has no effect in such a format. To set options that have no field in this struct, use
 /// [`extra`](Self::extra).
 ///
 /// ```
@@ -30,29 +30,32 @@ use crate::item::RawJson;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Options {
-    /// The maximum number of output tokens. If a wire format requires a maximum, there is a
-    /// default.
+    /// The maximum number of output tokens. If a wire format requires a maximum and this field is
+    /// not set, a default is sent.
     ///
-    /// If a turn uses all of these tokens and contains a tool call whose arguments are invalid
-    /// JSON, the turn counts as truncated, whatever stop reason the server reports. See
+    /// If a turn uses the maximum number of output tokens and contains a tool call whose arguments
+    /// are invalid JSON, the turn is treated as truncated, regardless of the stop reason that the
+    /// server reports. See
     /// [`TurnBuilder::with_max_output_tokens`](crate::turn::TurnBuilder::with_max_output_tokens).
     pub max_output_tokens: Option<u32>,
-    /// The sampling temperature, from 0 (always the likeliest token) to 1 or 2, depending on the
-    /// provider.
+    /// The sampling temperature. The minimum is 0, at which the model always chooses the likeliest
+    /// token. The maximum is 1 or 2, depending on the provider.
     #[serde(deserialize_with = "deserialize_number")]
     pub temperature: Option<f32>,
-    /// The threshold of nucleus sampling, from 0 to 1. The model samples from the likeliest tokens
+    /// The threshold for nucleus sampling, from 0 to 1. The model samples from the likeliest tokens
     /// whose probabilities add up to this value.
     #[serde(deserialize_with = "deserialize_number")]
     pub top_p: Option<f32>,
-    /// The number of the likeliest tokens from which the model samples.
+    /// The number of tokens to sample from: the model samples only from this many of the likeliest
+    /// tokens.
     pub top_k: Option<u32>,
     /// A seed that makes sampling repeatable, as far as the provider supports this.
     pub seed: Option<u64>,
-    /// The penalty for tokens according to how often they have appeared, from -2 to 2.
+    /// The penalty for repeated tokens, from -2 to 2. The penalty increases with each time a token
+    /// has appeared.
     #[serde(deserialize_with = "deserialize_number")]
     pub frequency_penalty: Option<f32>,
-    /// The penalty for tokens that have appeared at least once, from -2 to 2.
+    /// The penalty, from -2 to 2, for tokens that have already appeared at least once.
     #[serde(deserialize_with = "deserialize_number")]
     pub presence_penalty: Option<f32>,
     /// Strings at which the model stops. The answer ends before the first stop sequence that
@@ -60,38 +63,38 @@ pub struct Options {
     pub stop_sequences: Vec<String>,
     /// Whether the model may, must or must not call tools.
     pub tool_choice: ToolChoice,
-    /// Whether a single turn may contain several tool calls; `Some(false)` requests at most one.
+    /// Whether a single turn may contain several tool calls; `Some(false)` allows at most one call.
     pub parallel_tool_calls: Option<bool>,
-    /// How much the model reasons before it answers. If this field is set, the text of the
-    /// reasoning is also requested from providers that show it.
+    /// How much the model reasons before answering. If this field is set, the reasoning text is
+    /// also requested from providers that can return that text.
     pub reasoning: Option<Reasoning>,
     /// The format of the answer. A schema is rewritten for the wire format. If a schema cannot be
-    /// rewritten, the error's [`parameter`](crate::Error::parameter) is the location in the schema,
-    /// for example `#/properties/tags`.
+    /// rewritten, an error is returned whose [`parameter`](crate::Error::parameter) is the location
+    /// of the problem in the schema, for example `#/properties/tags`.
     pub output: Output,
-    /// How long the provider may cache the prefix of the request for later requests. This option
-    /// has no effect if the provider caches automatically.
+    /// How long the provider may cache the request's prefix for later requests. This option has no
+    /// effect if the provider caches automatically.
     pub cache: Cache,
-    /// An opaque id for the end user that does not reveal the person's identity. Providers use the
-    /// id for abuse checks.
+    /// An opaque id for the end user, which must not reveal the user's identity. Providers use this
+    /// id to detect abuse.
     pub user: Option<String>,
     /// Key-value pairs that providers store with the request, if they store requests.
     pub metadata: BTreeMap<String, String>,
     /// Additional fields that are merged unchanged into the request body, after all other fields.
-    /// Objects are merged field by field; any other value replaces the one in the body.
+    /// Objects are merged field by field; any other value replaces the value in the body.
     pub extra: Map<String, Value>,
 }
 
-/// Deserializes a number from its text. With the feature `serde_json/arbitrary_precision`, a number
-/// inside an internally tagged enum is deserialized from text.
+/// Deserializes a number from its text. If the feature `serde_json/arbitrary_precision` is enabled,
+/// serde deserializes a number inside an internally tagged enum from text.
 fn deserialize_number<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f32>, D::Error> {
     RawJson::deserialize(from)?.deserialize_as().map_err(de::Error::custom)
 }
 
 impl Options {
-    /// Fills in the options that are not set with those from `defaults`. A field with its default
-    /// value counts as not set. The entries of `metadata` and `extra` are merged; for a key that is
-    /// in both, the entry from `self` is used.
+    /// Returns these options, with each option that is not set taken from `defaults`. A field that
+    /// contains its default value counts as not set. The entries in `metadata` and `extra` are
+    /// merged. If both maps contain a key, the entry from `self` is used.
     ///
     /// ```
     /// use turnstream::request::Options;
@@ -129,9 +132,9 @@ impl Options {
         }
     }
 
-    /// Returns an error if any option is set that is not in `known`, a list of field names such as
-    /// `temperature`. Encoders use this method to reject options that their wire format cannot
-    /// express.
+    /// Returns an error if any option other than those in `known` is set. `known` is a list of
+    /// field names such as `temperature`. Encoders use this method to reject options that their
+    /// wire format cannot express.
     ///
     /// The options [`cache`](Self::cache) and [`extra`](Self::extra) are never rejected;
     /// `parallel_tool_calls` is rejected only if it is `Some(false)`.
@@ -193,8 +196,8 @@ impl Options {
     }
 }
 
-/// Creates an [`Unsupported`](ErrorKind::Unsupported) error for an option or content that a wire
-/// format cannot express. The error's [`parameter`](Error::parameter) is `option`.
+/// Creates an [`Unsupported`](ErrorKind::Unsupported) error for an option, or for content, that a
+/// wire format cannot express. The error's [`parameter`](Error::parameter) is `option`.
 pub fn unsupported_error(wire: &str, option: &str) -> Error {
     let message = format!("the {wire} wire cannot express `{option}`");
     Error::new(ErrorKind::Unsupported, message).with_parameter(option)
@@ -208,7 +211,7 @@ pub enum ToolChoice {
     /// The model decides whether to call tools.
     #[default]
     Auto,
-    /// The model must not call tools. The tools stay declared in the request.
+    /// The model must not call tools. The request still declares the tools.
     None,
     /// The model must call at least one tool.
     Required,
@@ -216,7 +219,7 @@ pub enum ToolChoice {
     Tool(String),
 }
 
-/// Whether and how much a model reasons before it answers.
+/// Whether and how much a model reasons before answering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -225,11 +228,11 @@ pub enum Reasoning {
     Off,
     /// The model reasons with this effort.
     Effort(Effort),
-    /// The model reasons with at most this number of tokens.
+    /// The model reasons, using at most this number of tokens.
     Budget(u32),
 }
 
-/// The amount of effort that a model puts into reasoning, in ascending order.
+/// The amount of effort that a model puts into reasoning. The variants are in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -262,8 +265,8 @@ pub enum Output {
 }
 
 impl Output {
-    /// Creates the output format for a JSON value that [`Turn::parse`](crate::turn::Turn::parse)
-    /// deserializes into `T`.
+    /// Creates the output format for an answer that [`Turn::parse`](crate::turn::Turn::parse) can
+    /// deserialize into `T`.
     #[cfg(feature = "schemars")]
     pub fn for_type<T: schemars::JsonSchema>() -> Self {
         Self::Schema(OutputSchema::for_type::<T>())
@@ -272,15 +275,16 @@ impl Output {
 
 /// A JSON Schema that the answer must match.
 ///
-/// Each wire format accepts only a subset of JSON Schema. Ranges, lengths and formats that it does
-/// not support are moved into the schema's description, as a hint for the model. An answer
-/// therefore has to be validated even if the provider guarantees the format. A schema that a wire
-/// format cannot express at all, such as maps with arbitrary keys in some formats, causes an
-/// [`Unsupported`](crate::ErrorKind::Unsupported) error.
+/// Each wire format accepts only a subset of JSON Schema. Unsupported ranges, lengths and formats
+/// are moved into the schema's description as a hint for the model. Answers therefore have to be
+/// validated even if the provider guarantees the format. If a wire format cannot express a schema
+/// at all, the request fails with an [`Unsupported`](crate::ErrorKind::Unsupported) error. For
+/// example, some formats cannot express maps with arbitrary keys.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OutputSchema {
-    /// The schema's name, for the model: at most 64 letters, digits, `_` and `-`. The name has no
-    /// effect in wire formats that have no field for it.
+    /// The schema's name, which is sent to the model. The name may contain at most 64 characters:
+    /// letters, digits, `_` and `-`. The name has no effect in wire formats without a field for a
+    /// schema name.
     pub name: String,
     /// The JSON Schema that the answer must match.
     pub schema: Value,
@@ -288,11 +292,11 @@ pub struct OutputSchema {
 
 #[cfg(feature = "schemars")]
 impl OutputSchema {
-    /// Creates the schema for a type. The schema gets the name of the type.
+    /// Creates the schema for a type. The schema is named after the type.
     ///
-    /// Most wires require the root of the schema to be a struct, so an enum must be wrapped in a
-    /// struct field. The model may omit a field that has `#[serde(default)]`, except in wire
-    /// formats without optional fields, where the model always writes such a field.
+    /// Most wire formats require the schema's root to be an object, so an enum must be wrapped in a
+    /// struct field. The model may omit a field with `#[serde(default)]`. In wire formats without
+    /// optional fields, however, the model always writes such a field.
     ///
     /// ```
     /// use turnstream::request::OutputSchema;
@@ -310,8 +314,8 @@ impl OutputSchema {
     pub fn for_type<T: schemars::JsonSchema>() -> Self {
         let mut schema = schemars::schema_for!(T).to_value();
         if let Some(schema) = schema.as_object_mut() {
-            // These fields are meant for people and for JSON Schema tools, and would only cost
-            // tokens.
+            // These fields are intended for people and for JSON Schema tools. For a model, they
+            // would only cost tokens.
             schema.shift_remove("$schema");
             schema.shift_remove("title");
         }
@@ -327,7 +331,7 @@ impl OutputSchema {
     }
 }
 
-/// How long the provider may cache the prefix of a request. Caching makes later requests cheaper.
+/// How long the provider may cache a request's prefix. Caching makes later requests cheaper.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

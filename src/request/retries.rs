@@ -1,20 +1,21 @@
-//! Controls which layer sends a request again when it fails.
+//! Controls which layer sends a request again after a failure.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::error::Error;
 
-/// Controls whether the provider that receives a request may send the request again when it fails.
+/// Controls whether the provider that receives a request may send the request again after a
+/// failure.
 ///
-/// Only the outermost layer retries. A provider that retries, or that falls back to a second
-/// provider, tells the providers that it wraps not to retry the errors that it handles itself.
+/// Only the outermost layer retries. If a provider retries requests or falls back to a second
+/// provider, it tells its wrapped providers not to retry errors that it handles itself.
 /// [`Retry`](crate::provider::Retry), [`Fallback`](crate::provider::Fallback) and
 /// [`Agent::with_fallback`](crate::Agent::with_fallback) change the setting in this way. If your
-/// own provider wraps another one, it should pass the request on unchanged.
+/// own provider wraps another provider, your provider should pass this setting on unchanged.
 ///
-/// This setting affects how a request is sent, not its content. It is therefore not part of a
-/// recording, and any two `Retries` values compare as equal.
+/// This setting affects how a request is sent, not its content. The setting is therefore not
+/// included in recordings, and any two `Retries` values compare as equal.
 ///
 /// ```
 /// use turnstream::request::Retries;
@@ -30,10 +31,10 @@ use crate::error::Error;
 #[derive(Clone, Default)]
 pub struct Retries {
     handled_errors: HandledErrors,
-    /// Decides for which errors the provider may immediately replace a connection that was closed
-    /// while idle, even if the caller handles every error.
+    /// The predicate that decides after which errors the provider may immediately replace a
+    /// connection that was closed while idle, even if the caller handles every error.
     reconnect_predicate: Option<Arc<ErrorPredicate>>,
-    /// Whether the previous attempt's connection was closed while idle.
+    /// Whether the connection used for the previous attempt was closed while idle.
     is_new_connection_required: bool,
 }
 
@@ -57,9 +58,9 @@ impl Retries {
         Self { handled_errors: HandledErrors::All, ..Self::default() }
     }
 
-    /// Also excludes errors for which `handled` returns true from retries. The provider returns
-    /// such errors at once, because the caller has a better way to handle them than to wait and
-    /// retry.
+    /// Prevents retries after errors for which `handled` returns true, in addition to earlier
+    /// exceptions. The provider returns such errors at once, because the caller can handle them
+    /// better than by waiting and retrying.
     pub fn with_exception(self, handled: impl Fn(&Error) -> bool + Send + Sync + 'static) -> Self {
         let handled = match self.handled_errors {
             HandledErrors::None => HandledErrors::Matching(Arc::new(handled)),
@@ -71,8 +72,8 @@ impl Retries {
         Self { handled_errors: handled, ..self }
     }
 
-    /// Also lets the provider replace a connection that was closed while idle, without a delay, if
-    /// `allows` returns true for the error.
+    /// Also allows the provider to replace, without a delay, a connection that was closed while
+    /// idle, if `allows` returns true for the error.
     pub(crate) fn with_reconnect_if(mut self, allows: Arc<ErrorPredicate>) -> Self {
         self.reconnect_predicate = Some(allows);
         self
@@ -88,13 +89,13 @@ impl Retries {
         }
     }
 
-    /// Marks the request as being sent again because its connection was closed.
+    /// Marks the request as being sent again because the previous connection was closed.
     pub(crate) fn requires_new_connection(mut self) -> Self {
         self.is_new_connection_required = true;
         self
     }
 
-    /// Returns whether the request must not use a connection that was used before.
+    /// Returns whether the request must not reuse an existing connection.
     #[cfg(feature = "http")]
     pub(crate) fn is_new_connection_required(&self) -> bool {
         self.is_new_connection_required
@@ -109,7 +110,7 @@ impl Retries {
         }
     }
 
-    /// Returns whether the request is sent only once, whatever the error.
+    /// Returns whether the request is sent only once, regardless of the error.
     pub fn is_none(&self) -> bool {
         matches!(self.handled_errors, HandledErrors::All)
     }
