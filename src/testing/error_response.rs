@@ -33,7 +33,7 @@ pub(super) fn error_response(wire: Wire, error: &Error) -> StreamResponse {
     response
 }
 
-/// Creates the response for a script that the server cannot express in the wire format.
+/// Creates the response for a scripted answer that the wire format cannot express.
 pub(super) fn server_error(wire: Wire, what: &str) -> StreamResponse {
     error_response(wire, &Error::new(ErrorKind::Server, what).with_status(500))
 }

@@ -7,8 +7,8 @@ use crate::error::Error;
 /// A fault to inject into an [`Answer`](crate::testing::Answer).
 ///
 /// Several faults can be combined, in any order. Faults that change the content are applied first,
-/// then faults that change the framing, and then faults that affect the transport. All randomness
-/// comes from a seed.
+/// then faults that change the framing, and then faults that affect the transport. Random values
+/// are generated from a seed.
 ///
 /// ```
 /// use turnstream::testing::{FaultPosition, Answer, Fault, Wire};
@@ -20,40 +20,41 @@ use crate::error::Error;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Fault {
-    /// Closes the connection without the HTTP end of the body.
+    /// Closes the connection without sending HTTP's end marker for the body.
     Cut(FaultPosition),
-    /// Ends the body as if it were complete, so that the transport reports no error.
+    /// Ends the body as if the body were complete, so the transport reports no error.
     EndEarly(FaultPosition),
-    /// Stops sending, and keeps the connection open until the client closes it.
+    /// Stops sending, but keeps the connection open until the client closes it.
     Stall(FaultPosition),
     /// Resets the connection. The client may lose bytes that it has not read yet.
     Reset(FaultPosition),
-    /// Sends an error in the stream, in the wire's own format, and then ends the body. This fault
-    /// has no effect on an answer that is not a stream.
+    /// Sends an error in the stream, in the wire format's own form, and then ends the body. This
+    /// fault has no effect on an answer that is not a stream.
     Error(FaultPosition, Error),
-    /// Ends the body before the terminal marker. Everything after the marker is missing, too.
+    /// Ends the body before the terminal marker. Neither the marker nor anything after it is sent.
     NoTerminalMarker,
     /// Ends the body before the marker that follows the terminal marker (`[DONE]`, `message_stop`).
-    /// This fault has no effect on Responses, Gemini and Ollama, where the terminal marker comes
-    /// last.
+    /// This fault has no effect on the Responses, Gemini and Ollama wires, where nothing follows
+    /// the terminal marker.
     NoDoneMarker,
     /// Sends noise before every event.
     InsertNoise(Noise),
-    /// Ends all lines with this line ending instead of the wire's own line endings.
+    /// Uses this line ending for all lines instead of the wire format's own line endings.
     LineEnds(LineEnd),
     /// Leaves out the blank line that ends the last event.
     NoFinalBlankLine,
-    /// Compresses the body with gzip and sends the matching header, although the client did not
+    /// Compresses the body with gzip and sends the matching header, even though the client did not
     /// request compression.
     Gzip,
-    /// Sends the bytes in chunks of this size, regardless of frames. A size of 0 counts as 1.
+    /// Sends the bytes in chunks of this size, regardless of frame boundaries. A size of 0 counts
+    /// as 1.
     FixedSizeChunks(usize),
     /// Sends the bytes in chunks of 1 to `max_len` bytes. The same seed results in the same chunk
     /// sizes.
     RandomSizeChunks {
         /// The seed for the random sizes.
         seed: u64,
-        /// The maximum size of a chunk in bytes. A size of 0 counts as 1.
+        /// The maximum chunk size in bytes. A size of 0 counts as 1.
         max_len: usize,
     },
     /// Waits for this duration, measured by tokio's clock, before each chunk.
@@ -65,10 +66,10 @@ pub enum Fault {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FaultPosition {
-    /// After this number of bytes of the body as it is sent.
+    /// After this number of body bytes. Bytes are counted in the form in which they are sent.
     Bytes(usize),
     /// After this number of events. [`Noise`] does not count as an event. An answer that is not a
-    /// stream has no events.
+    /// stream contains no events.
     Events(usize),
 }
 
@@ -76,21 +77,22 @@ pub enum FaultPosition {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Noise {
-    /// Comments like those that gateways send to keep a connection open. On wires that use JSON
-    /// lines, empty lines are sent instead.
+    /// Comments similar to the comments that gateways send to keep a connection open. On wires that
+    /// use JSON lines, empty lines are sent instead.
     Comments,
-    /// The wire's own keep-alive: `ping` on Anthropic, `keepalive` on Responses, an empty line on
-    /// Ollama, and a comment on all other wires. Ollama has no comments.
+    /// The wire format's own keep-alive: `ping` on Anthropic, `keepalive` on Responses, an empty
+    /// line on Ollama, which does not support comments, and a comment on all other wires.
     Pings,
-    /// Events of an unknown type. On the Chat Completions, Gemini and Ollama wires, whose events
-    /// have no types, chunks without choices, candidates or a message are sent instead.
+    /// Events of an unknown type. Events have no types on the Chat Completions, Gemini and Ollama
+    /// wires. On these wires, the server instead sends chunks without choices, candidates or a
+    /// message.
     UnknownEvents,
     /// Blank lines between the events.
     BlankLines,
 }
 
-/// A line ending. An event stream may use any of the three line endings. `Cr` has no effect on JSON
-/// lines.
+/// A line ending. An event stream may use any of the three line endings. `Cr` has no effect on
+/// wires that use JSON lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LineEnd {

@@ -7,10 +7,10 @@ use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-/// The message for a write error, which cannot happen because writing to memory does not fail.
+/// The message for a write error. Writing to memory never fails, so this error cannot occur.
 const WRITE_INVARIANT: &str = "a vector takes all that is written to it";
 
-/// Compresses a body while the body is sent.
+/// Compresses a body while it is being sent.
 #[derive(Debug)]
 pub(super) struct Gzip(GzEncoder<Vec<u8>>);
 

@@ -1,4 +1,4 @@
-//! Encodes a response's steps as frames, and injects the response's faults.
+//! Encodes a response's steps as frames, and injects faults into the frames.
 
 use std::time::Duration;
 
@@ -62,7 +62,7 @@ pub(super) fn inject(body: ResponseBody, faults: &[Fault], wire: Wire) -> Vec<Bo
 }
 
 /// Returns the position at which a fault interrupts a body, and the part to send at that position.
-/// Returns `None` for an error in the stream, since such an error is an event.
+/// Returns `None` for an error in the stream, because such an error is an event.
 fn fault_position(fault: &Fault) -> Option<(FaultPosition, Option<BodyPart>)> {
     match fault {
         Fault::Cut(after) => Some((*after, Some(BodyPart::Cut))),
@@ -105,8 +105,8 @@ fn inject_frame_faults(
     for fault in faults {
         match fault {
             Fault::Error(after, error) => {
-                // An error follows a complete event, which is the event that contains the byte at
-                // the position.
+                // An error is sent after a complete event: the event that contains the byte at this
+                // position.
                 let n = match after {
                     FaultPosition::Events(n) => *n,
                     FaultPosition::Bytes(n) => count_events_within(&steps, *n, format),

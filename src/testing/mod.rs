@@ -1,10 +1,10 @@
 //! Provides loopback servers that stand in for a provider in tests and examples.
 //!
-//! [`ModelServer`] sends scripted answers in the providers' real wire formats, so that tests cover
-//! HTTP, frames and decoding. An [`Answer`] is the response to one request, and a [`Fault`] is an
+//! [`ModelServer`] sends scripted answers in the providers' real wire formats, so tests also cover
+//! HTTP, framing and decoding. An [`Answer`] is the response to one request, and a [`Fault`] is an
 //! error that happens on the way to the client. [`lint`] checks requests as strictly as a vendor
-//! does, and [`http`] contains the underlying HTTP server. [`provider_suite`] contains tests for
-//! authors of a provider. [`mcp`] contains a server that offers tools instead of a model.
+//! does, and [`http`] contains the underlying HTTP server. [`provider_suite`] contains contract
+//! tests for authors of providers. [`mcp`] contains a server that offers tools instead of a model.
 //!
 //! The following server works with every wire format, and injects faults into its scripted answers:
 //!

@@ -13,18 +13,19 @@ use crate::testing::http::{HttpRequest, HttpResponse, LoopbackServer};
 use crate::testing::signatures::Signatures;
 use crate::testing::{Answer, ReceivedRequest, Wire};
 
-/// A server on 127.0.0.1 that supports the providers' wire formats and gets its answers from a
-/// function.
+/// A server on 127.0.0.1 that speaks the providers' wire formats and sends the answers that a
+/// function returns.
 ///
-/// [`start`](Self::start) serves all wires. The path of a request selects the wire, so that a
-/// single test can cover every wire. Each of the other constructors serves a single wire. The
-/// function returns an [`Answer`] or a value that converts into one, such as a
-/// [`Reply`](crate::provider::Reply) or a string.
+/// [`start`](Self::start) serves all wires. A request's path selects the wire, so a single test can
+/// cover every wire. Each of the other constructors serves a single wire. The function returns an
+/// [`Answer`], or a value that converts into an answer, such as a [`Reply`](crate::provider::Reply)
+/// or a string.
 ///
 /// The server is strict. If the vendor would reject a request with status 400, the server rejects
-/// it in the vendor's format without calling the function; see [`lint`](crate::testing::lint). The
-/// server also rejects a request with a signature that it did not issue, or with a signature whose
-/// text has changed. [`lenient`](Self::lenient) disables these checks.
+/// the request in the vendor's format without calling the function; see
+/// [`lint`](crate::testing::lint). The server also rejects a request if the request contains a
+/// signature that the server did not issue, or a signature whose text has changed.
+/// [`lenient`](Self::lenient) disables these checks.
 ///
 /// The server records every request. Dropping the server closes all connections.
 ///
@@ -69,7 +70,7 @@ impl ModelServer {
     /// `/v1/chat/completions`, `/v1/responses`, `/v1beta/models/{model}:streamGenerateContent` and
     /// `/api/chat`, with any prefix.
     ///
-    /// The function `script` receives each request after it is parsed.
+    /// Each parsed request is passed to the function `script`.
     ///
     /// # Errors
     ///
@@ -77,7 +78,7 @@ impl ModelServer {
     ///
     /// # Panics
     ///
-    /// Panics if called outside a tokio runtime, or if the I/O or time driver of the runtime is not
+    /// Panics if called outside a tokio runtime, or if the runtime's I/O or time driver is not
     /// enabled.
     pub async fn start<A: Into<Answer>>(
         script: impl Fn(&ReceivedRequest) -> A + Send + Sync + 'static,
@@ -98,8 +99,8 @@ impl ModelServer {
         self
     }
 
-    /// Returns the base URL for a provider that uses any of the served wires, without a trailing
-    /// slash. The URL also works with `/v1` or any other path appended.
+    /// Returns the server's base URL, without a trailing slash. The URL works for providers that
+    /// use any of the served wires, also with `/v1` or any other path appended.
     pub fn url(&self) -> String {
         self.server.url()
     }
@@ -112,7 +113,7 @@ impl ModelServer {
     }
 
     /// Returns the violations in all requests that were rejected as invalid. A test can use this
-    /// method to detect a rejection even if its agent recovers from the rejection.
+    /// method to detect a rejected request even if the agent recovers from the rejection.
     pub fn violations(&self) -> Vec<String> {
         lock_ignoring_poison(&self.state.violations).clone()
     }
@@ -139,7 +140,8 @@ macro_rules! servers_of_one_wire {
         impl ModelServer {$(
             #[doc = concat!("Starts a server that speaks ", $what)]
             ///
-            /// The function receives each request's body, and the number of earlier requests.
+            /// The function `script` receives each request's body, and the number of earlier
+            /// requests.
             ///
             /// # Errors
             ///

@@ -13,7 +13,7 @@ pub struct ReceivedRequest {
     pub index: usize,
     /// The wire format that the request uses.
     pub wire: Wire,
-    /// The requested model's name.
+    /// The name of the requested model.
     pub model: String,
     /// The request's body, as JSON.
     pub body: Value,
@@ -22,8 +22,7 @@ pub struct ReceivedRequest {
 }
 
 impl ReceivedRequest {
-    /// Parses a request that arrived on a wire. An `Err` contains the reason why the request is
-    /// invalid.
+    /// Parses a request in a wire format. An `Err` contains the reason why the request is invalid.
     pub(super) fn parse(wire: Wire, http: HttpRequest) -> Result<Self, String> {
         let body: Value = match serde_json::from_slice(&http.body) {
             Ok(body @ Value::Object(_)) => body,

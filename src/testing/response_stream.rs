@@ -20,13 +20,13 @@ pub(super) enum ResponseBody {
     Raw(Bytes),
 }
 
-/// A step in a stream, which either sends bytes or does something else.
+/// A step in a stream: either bytes to send, or another action.
 #[derive(Debug)]
 pub(super) enum BodyStep {
     Frame(ServerFrame),
     /// Bytes that have no meaning for the client.
     Noise(Bytes),
-    /// A wait, or the end of the body.
+    /// A wait or the end of the body.
     Part(BodyPart),
 }
 

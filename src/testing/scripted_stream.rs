@@ -9,7 +9,7 @@ use crate::testing::response_stream::{BodyStep, count_frames};
 use crate::testing::signatures::{Signatures, sign_text};
 use crate::usage::Usage;
 
-/// The creation time of every answer, in seconds since 1970. The time is constant, so that the same
+/// The creation time of every answer, in seconds since 1970. The time is constant so that the same
 /// script always produces the same bytes.
 const CREATED_AT: u64 = 1_700_000_000;
 

@@ -1,5 +1,5 @@
-//! Issues signatures for a scripted model's reasoning, and recognizes them when a request sends
-//! them back.
+//! Issues signatures for a scripted model's reasoning, and recognizes these signatures when a
+//! request sends them back.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,8 +9,8 @@ use crate::provider::server::IssuedItem;
 /// The prefix of every generated signature, which is `scripted:` encoded as base64.
 pub(super) const SIGNATURE_PREFIX: &str = "c2NyaXB0ZWQ6";
 
-/// Returns a signature for a text. The signature is valid base64, like vendors' signatures. The
-/// signature depends only on the text, so that other servers also accept it.
+/// Returns a signature for a text. As with vendors' signatures, the signature is valid base64. The
+/// signature depends only on the text, so other test servers would issue the same signature.
 pub(super) fn sign_text(content: &str) -> String {
     // Sixteen hexadecimal digits are also valid base 64.
     format!("{SIGNATURE_PREFIX}{:016x}", fnv1a_64(content.bytes()))

@@ -1,4 +1,4 @@
-//! The supported wires, and the data that a test server needs for each of them.
+//! The supported wires, and the data that a test server needs for each wire.
 
 use std::fmt;
 
@@ -29,14 +29,14 @@ pub enum Wire {
 pub(super) struct WireProfile {
     /// The server side of the wire.
     pub(super) server_wire: &'static ServerWire,
-    /// A function that returns the objections that the vendor would have to the body of a request
-    /// to a model.
+    /// A function that returns the errors that the vendor would report for a request's body. The
+    /// first argument is the model.
     pub(super) lint: fn(&str, &Value) -> Vec<String>,
-    /// A function that returns the objections that the vendor would have to a request's signatures.
+    /// A function that returns the errors that the vendor would report for a request's signatures.
     pub(super) check_signatures: fn(&Signatures, &Value) -> Vec<String>,
     /// The name of a header that every request must contain.
     pub(super) required_header: Option<&'static str>,
-    /// A frame of an unknown type, given as its name and its data.
+    /// The name and the data for a frame of an unknown type.
     pub(super) unknown_event: (Option<&'static str>, &'static str),
 }
 
@@ -45,12 +45,12 @@ impl Wire {
     pub const ALL: [Self; 5] =
         [Self::Anthropic, Self::OpenAiChat, Self::OpenAiResponses, Self::Gemini, Self::Ollama];
 
-    /// Returns the wire format's name, as used in provider data.
+    /// Returns the wire format's name in the form used in provider data.
     pub fn as_str(self) -> &'static str {
         self.server_wire().name
     }
 
-    /// Returns the wire that a path belongs to. The path may have any prefix.
+    /// Returns the wire for a path. The path may have any prefix.
     pub(super) fn from_path(path: &str) -> Option<Self> {
         let (path, _query) = path.split_once('?').unwrap_or((path, ""));
         Self::ALL.into_iter().find(|wire| path.ends_with(wire.server_wire().path_suffix))

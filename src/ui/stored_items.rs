@@ -1,4 +1,4 @@
-//! Collects the items of a session to show. Compacted items are included, and void items are left
+//! Collects the items to show for a session. Compacted items are included, and void items are left
 //! out.
 
 use crate::event::RewriteReason;

@@ -1,4 +1,4 @@
-//! A response body whose chunks are created while the body is sent.
+//! A response body whose chunks are created while the body is being sent.
 
 use std::fmt;
 use std::io;
@@ -13,11 +13,11 @@ use crate::lock::lock_ignoring_poison;
 /// A stream of bytes that [`BodyPart::Stream`] sends chunk by chunk.
 ///
 /// The connection polls the stream whenever it can write to the client. When the client closes the
-/// connection, the stream is dropped, which cancels any future inside the stream. An `Err` cuts the
-/// connection.
+/// connection, the stream is dropped, and any future inside the stream is cancelled. An `Err` item
+/// closes the connection without the final chunk.
 ///
-/// The stream can be sent only once. Clones share the stream, so if it is used in a second
-/// response, that part of the response is empty.
+/// The stream can be sent only once. Clones share the stream. If a second response uses the stream,
+/// that part of the second response is empty.
 ///
 /// [`BodyPart::Stream`]: crate::testing::http::BodyPart::Stream
 #[derive(Clone)]

@@ -27,7 +27,7 @@ pub(super) type Handler = dyn Fn(HttpRequest) -> HttpResponse + Send + Sync;
 /// The number of bytes to read from the socket at once.
 const READ_BUFFER_BYTES: usize = 8 * 1024;
 
-/// The maximum time that a client may take to notice that its connection is closed.
+/// The maximum time to wait for a client to notice that its connection is closed.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Serves a connection until either side closes it.
@@ -115,7 +115,7 @@ fn call_handler(handler: &Handler, request: HttpRequest) -> HttpResponse {
     })
 }
 
-/// How the sending of a response ended.
+/// The outcome of sending a response.
 enum WriteOutcome {
     Complete,
     Cut,
@@ -132,8 +132,8 @@ async fn respond(
 ) -> WriteOutcome {
     let (mut reader, mut writer) = stream.split();
     tokio::select! {
-        // Writes have priority. A client that closes its sending side, but still reads, then gets
-        // at least everything that can be sent without waiting.
+        // Writes have priority. If a client closes its sending side but still reads, the client
+        // then receives at least everything that can be sent without waiting.
         biased;
         sent = write_response(&mut writer, response, framing) => sent.unwrap_or(WriteOutcome::ClientClosed),
         () = wait_for_client_close(&mut reader, received) => WriteOutcome::ClientClosed,
@@ -198,14 +198,15 @@ async fn wait_for_client_close(reader: &mut ReadHalf<'_>, received: &mut BytesMu
             Ok(_) => {}
         }
     }
-    // Further bytes stay in the socket, and a close after these bytes cannot be detected.
+    // Further bytes stay in the socket. If the client closes the connection after these bytes, the
+    // close cannot be detected.
     pending::<()>().await;
 }
 
-/// Closes the connection in a way that lets the client read everything that was sent.
+/// Closes the connection so that the client can still read everything that was sent.
 ///
 /// Dropping a socket that has unread bytes resets the connection, and a reset may arrive before the
-/// response. Therefore, the remaining bytes are read first, with a time limit.
+/// response. Therefore, this function first reads the remaining bytes, with a time limit.
 async fn close_connection(mut stream: TcpStream) {
     let farewell = async {
         stream.shutdown().await?;

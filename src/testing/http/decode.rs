@@ -15,8 +15,8 @@ const MAX_HEADERS: usize = 128;
 /// The maximum length of a request body in bytes.
 pub(super) const MAX_BODY_BYTES: usize = 64 * 1024 * 1024;
 
-/// The reason why the received bytes are not a supported request. A bad request ends the
-/// connection.
+/// The reason why the received bytes are not a supported request. After a bad request, the
+/// connection is closed.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct BadRequest(pub(super) &'static str);
 
@@ -25,18 +25,18 @@ pub(super) struct BadRequest(pub(super) &'static str);
 pub(super) enum Decoded {
     /// The request is not complete, so more bytes are needed.
     NeedsBytes,
-    /// The client waits for `100 Continue` before it sends the body. `NeedsContinue` is returned
-    /// only once per request.
+    /// The client waits for `100 Continue` before sending the body. The decoder returns
+    /// `NeedsContinue` only once per request.
     NeedsContinue,
     /// A complete request. The buffer may already contain the next request.
     Request(HttpRequest),
 }
 
-/// Decodes requests from one connection's bytes, one after the other.
+/// Decodes the requests in one connection's bytes, one after another.
 #[derive(Debug)]
 pub(super) struct Decoder {
-    /// The bytes that were received but not decoded yet. The socket's reader appends bytes to this
-    /// buffer.
+    /// The bytes that have been received but not decoded yet. The socket's reader appends bytes to
+    /// this buffer.
     pub(super) buffer: BytesMut,
     expects: Expects,
     /// The request that is being decoded.
@@ -64,7 +64,8 @@ impl Decoder {
         }
     }
 
-    /// Returns whether the connection may end at the current position without truncating a request.
+    /// Returns whether the connection could end at the current position without truncating a
+    /// request.
     pub(super) fn is_between_requests(&self) -> bool {
         self.expects == Expects::Head && self.buffer.is_empty()
     }
@@ -150,8 +151,8 @@ impl Decoder {
         Ok(Some(()))
     }
 
-    /// Returns the parsed value if it is complete. Returns an error if an incomplete head exceeds
-    /// its limit.
+    /// Returns the parsed value if parsing is complete. Returns an error if an incomplete head
+    /// exceeds its size limit.
     fn parsed_if_complete<T>(&self, parsed: httparse::Status<T>) -> Result<Option<T>, BadRequest> {
         match parsed {
             httparse::Status::Complete(whole) => Ok(Some(whole)),
@@ -220,8 +221,9 @@ fn body_framing(request: &HttpRequest) -> Result<Expects, BadRequest> {
     }
 }
 
-/// Parses a number that consists only of digits. Unlike `parse`, it does not accept a sign. A
-/// number that overflows becomes the largest number, which exceeds every limit.
+/// Parses a number that consists only of digits. Unlike `parse`, this function does not accept a
+/// sign. If the number is too large for the type, the type's largest value is returned, which
+/// exceeds every limit.
 fn parse_length(digits: &str) -> Option<usize> {
     let lawful = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
     lawful.then(|| digits.parse().unwrap_or(usize::MAX))

@@ -1,9 +1,9 @@
 //! A loopback HTTP/1.1 server that can inject network faults.
 //!
 //! A [`LoopbackServer`] passes each request to a closure and sends the [`HttpResponse`] that the
-//! closure returns. A response consists of bytes and of network faults between them. The bytes of
-//! each [`BodyPart::Bytes`] are sent as one HTTP chunk. The server listens only on 127.0.0.1,
-//! supports neither TLS nor HTTP/2, and needs no network except the loopback device.
+//! closure returns. A response consists of bytes, and of network faults between the bytes. Each
+//! [`BodyPart::Bytes`] is sent as one HTTP chunk. The server listens only on 127.0.0.1, so the
+//! loopback device is the only network that it needs. TLS and HTTP/2 are not supported.
 //!
 //! ```
 //! use bytes::Bytes;

@@ -1,4 +1,4 @@
-//! Records a server's requests and counts for a test.
+//! Records a server's requests and connection counts for a test.
 
 use std::sync::Mutex;
 use std::sync::atomic::AtomicUsize;

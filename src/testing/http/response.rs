@@ -7,25 +7,25 @@ use bytes::Bytes;
 use crate::testing::http::body_stream::BodyStream;
 use crate::testing::http::request::HttpRequest;
 
-/// The response that the server sends, including any faults that happen while it is sent.
+/// A response that the server sends, including any faults during sending.
 ///
-/// The head is sent immediately, unless the first part is [`BodyPart::Silence`]. The parts of the
-/// body follow in order. After the last part, the server sends the final chunk and keeps the
-/// connection open for the next request.
+/// The head is sent immediately, unless the first part is [`BodyPart::Silence`]. The body parts
+/// follow in order. After the last part, the server sends the final chunk, and keeps the connection
+/// open for the next request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpResponse {
     /// The HTTP status code, such as 200.
     pub status: u16,
     /// The response's headers, which are sent unchanged.
     ///
-    /// The server decides how the body is framed. It leaves out the headers `content-length` and
-    /// `transfer-encoding`, so you can pass all headers from a recorded response. The header
+    /// The server decides how the body is framed, and leaves out the headers `content-length` and
+    /// `transfer-encoding`. You can therefore pass all headers from a recorded response. The header
     /// `connection` has an effect only if its value is `close`.
     pub headers: Vec<(String, String)>,
-    /// The parts of the body, which follow the head. The body is always sent in chunks.
+    /// The parts of the body. The body is sent after the head, always in chunks.
     ///
     /// If HTTP does not allow a body (in a response to `HEAD`, or with status 204 or 304), the
-    /// bytes are left out, and only the other parts have an effect.
+    /// bytes are left out. The other parts still have an effect.
     pub body: Vec<BodyPart>,
 }
 
@@ -41,8 +41,9 @@ pub enum BodyPart {
     Stream(BodyStream),
     /// Waits until the client closes the connection or the server is dropped.
     Hang,
-    /// Waits like [`Hang`](Self::Hang). If `Silence` is the first part, the head is also withheld,
-    /// so that the client receives nothing at all.
+    /// Waits until the client closes the connection or the server is dropped, as with
+    /// [`Hang`](Self::Hang). If `Silence` is the first part, the head is not sent either, so the
+    /// client receives nothing at all.
     Silence,
     /// Closes the connection immediately, without the final chunk.
     Cut,
@@ -51,7 +52,7 @@ pub enum BodyPart {
 }
 
 impl HttpResponse {
-    /// Creates a response with a plain text body that consists of one part.
+    /// Creates a response with a plain-text body, which consists of one part.
     pub fn text(status: u16, text: impl Into<String>) -> Self {
         Self {
             status,
@@ -61,7 +62,7 @@ impl HttpResponse {
     }
 }
 
-/// How a response is framed on the wire, in addition to the handler's response.
+/// The properties of a response on the wire that the handler does not determine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Framing {
     pub(super) body: BodyFraming,

@@ -15,14 +15,14 @@ use crate::testing::http::request::HttpRequest;
 use crate::testing::http::request_log::RequestLog;
 use crate::testing::http::response::HttpResponse;
 
-/// How long to wait before accepting again when the system has no free socket.
+/// The time to wait before accepting connections again when the system has no free socket.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(10);
 
-/// An HTTP/1.1 server on a free port of 127.0.0.1. The server runs until the value is dropped.
+/// An HTTP/1.1 server on a free port of 127.0.0.1. The server runs until it is dropped.
 ///
 /// The server spawns one task that accepts connections, and one task per connection. Dropping the
-/// server aborts all its tasks. Responses then stop immediately, and the sockets close as soon as
-/// the runtime drops the tasks. Responses that are interrupted because the server was dropped do
+/// server aborts all its tasks. Responses then stop immediately, and the sockets are closed as soon
+/// as the runtime drops the tasks. If dropping the server interrupts a response, the response does
 /// not count as [closed early](Self::closed_early_count).
 ///
 /// For an example, see the [module](crate::testing::http).
@@ -30,8 +30,8 @@ const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(10);
 pub struct LoopbackServer {
     address: SocketAddr,
     log: Arc<RequestLog>,
-    /// The task that accepts connections. This task owns the connections' tasks, which are aborted
-    /// together with it.
+    /// The task that accepts connections. This task owns the connections' tasks, so aborting this
+    /// task also aborts the connections' tasks.
     accept_task: AbortHandle,
 }
 
@@ -40,9 +40,9 @@ impl LoopbackServer {
     ///
     /// The handler is called once a request is complete, including its body. The handler runs on
     /// the connection's task and should not block. If the handler panics, the client receives a
-    /// response with status 500 and the panic's message, and the server continues. A message never
-    /// reaches the handler if it is not an HTTP/1.1 request, or if its head exceeds 64 KiB or its
-    /// body exceeds 64 MiB. In these cases, the client receives a response with status 400, and the
+    /// response with status 500 and the panic's message, and the server continues. If a message is
+    /// not an HTTP/1.1 request, or if its head exceeds 64 KiB or its body exceeds 64 MiB, the
+    /// handler is not called. Instead, the client receives a response with status 400, and the
     /// connection is closed.
     ///
     /// # Errors
@@ -51,7 +51,7 @@ impl LoopbackServer {
     ///
     /// # Panics
     ///
-    /// Panics if called outside a tokio runtime, or if the I/O or time driver of the runtime is not
+    /// Panics if called outside a tokio runtime, or if the runtime's I/O or time driver is not
     /// enabled.
     pub async fn start(
         handler: impl Fn(HttpRequest) -> HttpResponse + Send + Sync + 'static,
@@ -80,11 +80,10 @@ impl LoopbackServer {
         lock_ignoring_poison(&self.log.requests).clone()
     }
 
-    /// Returns the number of responses for which the client disconnected before the end of the
-    /// response was sent.
+    /// Returns the number of responses that were interrupted because the client disconnected.
     ///
     /// A client counts as disconnected if it closes the connection or its sending side, or if
-    /// writing to the client fails. Responses that end by [`Cut`] or [`Reset`] are not counted.
+    /// writing to the client fails. Responses that end with [`Cut`] or [`Reset`] are not counted.
     ///
     /// [`Cut`]: crate::testing::http::BodyPart::Cut
     /// [`Reset`]: crate::testing::http::BodyPart::Reset
@@ -92,9 +91,8 @@ impl LoopbackServer {
         *self.log.closed_early_count.borrow()
     }
 
-    /// Waits until [`closed_early_count`](Self::closed_early_count) is above zero. The method
-    /// returns immediately if a client has already disconnected, and does not wait for further
-    /// clients.
+    /// Waits until [`closed_early_count`](Self::closed_early_count) is above zero. If the count is
+    /// already above zero, this method returns immediately.
     ///
     /// After dropping a client, a test can await this method instead of sleeping. Dropping the
     /// returned future only stops waiting.

@@ -9,7 +9,7 @@ use super::violations::{
 };
 use crate::testing::signatures::Signatures;
 
-/// Returns the objections that Anthropic would have to a request's body.
+/// Returns the errors that Anthropic would report for a request's body.
 ///
 /// The check is slightly stricter than the vendor's, because it also rejects consecutive messages
 /// with the same role. The vendor merges such messages, but some compatible servers reject them.
@@ -187,7 +187,7 @@ fn check_message(
     }
 }
 
-/// Checks that a block is in a message with the right role.
+/// Checks that the role of a block's message is right for the block.
 fn check_block_role(block: &Value, role: &str, place: &str, bad: &mut Violations) {
     let kind = text(&block["type"]);
     let owner = match kind {
@@ -243,7 +243,8 @@ fn check_block(block: &Value, place: &str, bad: &mut Violations) {
             check_required(block["source"].is_object(), &format!("{place}.source"), bad);
         }
         "" => bad.push(format_args!("{place}.type: Field required")),
-        // The vendor has many block types of its own, which are sent back unchanged.
+        // The vendor has many block types of its own. Blocks of these types are sent back
+        // unchanged.
         _ => {}
     }
 }
@@ -377,7 +378,7 @@ fn is_thinking(block: &Value) -> bool {
     matches!(text(&block["type"]), "thinking" | "redacted_thinking")
 }
 
-/// Returns the objections that the vendor would have to the signatures in a request.
+/// Returns the errors that the vendor would report for the signatures in a request.
 pub(in crate::testing) fn check_signatures(known: &Signatures, body: &Value) -> Vec<String> {
     let mut bad = Vec::new();
     for (at, index, block) in nested_elements(&body["messages"], "content") {

@@ -9,12 +9,12 @@ use super::violations::{
 use crate::provider::gemini::server::signed_call_text;
 use crate::testing::signatures::Signatures;
 
-/// The placeholders that Gemini accepts instead of a signature, for calls that Gemini did not
-/// write, <https://ai.google.dev/gemini-api/docs/thought-signatures>.
+/// The placeholders that Gemini accepts in place of a signature, for calls that were not produced
+/// by Gemini, <https://ai.google.dev/gemini-api/docs/thought-signatures>.
 const PLACEHOLDER_SIGNATURES: [&str; 2] =
     ["skip_thought_signature_validator", "context_engineering_is_the_way_to_go"];
 
-/// Returns the objections that Gemini would have to a request's body.
+/// Returns the errors that Gemini would report for a request's body.
 ///
 /// Field names are accepted in both forms that the API allows, such as `functionCall` and
 /// `function_call`.
@@ -35,9 +35,9 @@ pub(in crate::testing) fn gemini(body: &Value) -> Vec<String> {
     bad.into_list()
 }
 
-/// Returns the objections that a third-generation model would have to a request's body. In addition
-/// to the objections from [`gemini`], such a model objects if the first call of a step after the
-/// last user message has no thought signature,
+/// Returns the errors that a third-generation model would report for a request's body. In addition
+/// to the errors from [`gemini`], such a model reports an error for each step after the last user
+/// message whose first call has no thought signature,
 /// <https://ai.google.dev/gemini-api/docs/thought-signatures>.
 pub(in crate::testing) fn gemini_3(body: &Value) -> Vec<String> {
     let mut bad = gemini(body);
@@ -263,7 +263,7 @@ fn content_role(content: &Value) -> &str {
     }
 }
 
-/// Returns an object's field, by either form of the field's name.
+/// Returns an object's field. The field's name may have either form.
 fn either_case<'a>(value: &'a Value, camel: &str) -> &'a Value {
     let mut snake = String::new();
     for c in camel.chars() {
@@ -285,7 +285,7 @@ fn to_camel_case(name: &str) -> String {
     })
 }
 
-/// Returns the objections that the vendor would have to the signatures in a request.
+/// Returns the errors that the vendor would report for the signatures in a request.
 pub(in crate::testing) fn check_signatures(known: &Signatures, body: &Value) -> Vec<String> {
     let mut bad = Vec::new();
     for (at, index, part) in nested_elements(&body["contents"], "parts") {

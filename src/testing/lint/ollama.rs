@@ -8,7 +8,7 @@ use super::call_pairs::check_pairs;
 use super::options::check_fields_absent;
 use super::violations::{Violations, as_list, has_text, is_given, repeated_values, text};
 
-/// Returns the objections that Ollama would have to the body of a request to `/api/chat`.
+/// Returns the errors for the body of a request to `/api/chat`.
 pub(in crate::testing) fn ollama(body: &Value) -> Vec<String> {
     let mut bad = Violations::default();
     check_options(body, &mut bad);

@@ -80,7 +80,8 @@ pub(super) fn check_tools(body: &Value, field: Option<&str>, bad: &mut Violation
     }
 }
 
-/// Checks a schema that must be of type `object`. In the error, `of` names the schema's owner.
+/// Checks a schema that must have the type `object`. The error uses `of` as the name of the
+/// schema's owner.
 fn check_object_schema(schema: &Value, of: &str, bad: &mut Violations) {
     bad.require(schema["type"] == "object").or_push(format_args!(
         "Invalid schema for {of}: schema must be a JSON Schema of 'type: \"object\"', got 'type: \
@@ -114,7 +115,8 @@ pub(super) fn check_output_schema(format: &Value, place: &str, bad: &mut Violati
     }
 }
 
-/// Checks the rule "Output must mention JSON", with which the vendor prevents endless whitespace.
+/// Checks the rule "Output must mention JSON". The vendor uses this rule to prevent endless
+/// whitespace.
 pub(super) fn check_mentions_json(input: &Value, place: &str, bad: &mut Violations) {
     bad.require(input.to_string().to_ascii_lowercase().contains("json")).or_push(format_args!(
         "'{place}' must contain the word 'json' in some form, to use 'json_object' as the format \
@@ -146,8 +148,8 @@ pub(super) fn check_text(part: &Value, place: &str, bad: &mut Violations) {
 }
 
 /// Checks a call's name and arguments. The arguments must be a JSON object, encoded as a string.
-/// The vendor accepts any string as the arguments, but compatible servers that insert the arguments
-/// into a template do not.
+/// The vendor itself accepts any string as the arguments, but some compatible servers insert the
+/// arguments into a template and accept only an object.
 pub(super) fn check_call(call: &Value, place: &str, bad: &mut Violations) {
     check_name(text(&call["name"]), &format!("{place}.name"), bad);
     let arguments = &call["arguments"];

@@ -14,7 +14,7 @@ use super::violations::{
 };
 use crate::testing::signatures::Signatures;
 
-/// Returns the objections that `OpenAI` would have to the body of a Chat Completions request.
+/// Returns the errors that `OpenAI` would report for the body of a Chat Completions request.
 pub(in crate::testing) fn openai_chat(body: &Value) -> Vec<String> {
     let mut bad = Violations::default();
     check_options(body, &mut bad);
@@ -143,14 +143,14 @@ fn check_part(part: &Value, role: &str, place: &str, bad: &mut Violations) {
     }
 }
 
-/// Returns the objections that the vendor would have to the signatures in a request.
+/// Returns the errors that the vendor would report for the signatures in a request.
 pub(in crate::testing) fn check_signatures(known: &Signatures, body: &Value) -> Vec<String> {
     let mut bad = Vec::new();
     for (at, index, detail) in nested_elements(&body["messages"], "reasoning_details") {
         let holds = match (&detail["data"], &detail["signature"]) {
             (Value::String(data), _) => known.is_issued_for(data, ""),
-            // The signature may be sent back without its text, as the server streamed the
-            // signature.
+            // The signature may be sent back without its text, because the server also streamed it
+            // without the text.
             (_, Value::String(signature)) => match detail["text"].as_str() {
                 Some(signed) => known.is_issued_for(signature, signed),
                 None => known.was_issued(signature),

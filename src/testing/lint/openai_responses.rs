@@ -13,7 +13,7 @@ use super::options::{check_at_least, check_foreign_fields};
 use super::violations::{Violations, as_list, has_text, is_given, repeated_values, text};
 use crate::testing::signatures::{SIGNATURE_PREFIX, Signatures};
 
-/// Returns the objections that `OpenAI` would have to the body of a Responses request.
+/// Returns the errors that `OpenAI` would report for the body of a Responses request.
 pub(in crate::testing) fn openai_responses(body: &Value) -> Vec<String> {
     let mut bad = Violations::default();
     check_options(body, &mut bad);
@@ -102,7 +102,7 @@ fn check_item(item: &Value, body: &Value, at: usize, bad: &mut Violations) {
         }
         "item_reference" => kept(false, bad),
         "" => check_required(false, &format!("{place}.type"), bad),
-        // The vendor has many item types of its own, which are sent back unchanged.
+        // The vendor has many item types of its own. Items of these types are sent back unchanged.
         _ => {}
     }
 }
@@ -187,7 +187,7 @@ fn check_reasoning_items(items: &[Value], bad: &mut Violations) {
     }
 }
 
-/// Returns the objections that the vendor would have to the signatures in a request.
+/// Returns the errors that the vendor would report for the signatures in a request.
 pub(in crate::testing) fn check_signatures(known: &Signatures, body: &Value) -> Vec<String> {
     let mut bad = Vec::new();
     let items = as_list(&body["input"]);

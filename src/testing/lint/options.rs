@@ -1,4 +1,5 @@
-//! Checks that numbers are in range, and that a request has no fields that belong to another wire.
+//! Checks that numbers are in range, and that a request does not contain fields that belong to
+//! another wire.
 
 use serde_json::Value;
 
@@ -36,8 +37,8 @@ pub(super) fn check_at_least(body: &Value, field: &str, least: u64, bad: &mut Vi
     }
 }
 
-/// Reports fields that a wire does not support. This check knows only fields from other wires,
-/// since vendors add new fields faster than a list can be updated.
+/// Reports fields that a wire does not support. Only fields from other wires are reported, because
+/// vendors add new fields faster than a list of known fields can be updated.
 pub(super) fn check_fields_absent(body: &Value, fields: &[&str], bad: &mut Violations) {
     for field in fields {
         bad.require(!is_given(body, field)).or_push(format_args!("Unknown parameter: '{field}'."));

@@ -1,13 +1,14 @@
-//! Checks a request on any wire.
+//! Checks a request in any wire format.
 
 use serde_json::Value;
 
 use crate::testing::Wire;
 
-/// Checks the body of a request to `model` in the same way as the wire's vendor.
+/// Checks the body of a request to `model`, and returns the errors that the wire's vendor would
+/// report.
 ///
-/// The model matters only on Gemini's wire, where third-generation models require a thought
-/// signature on the first call of each step.
+/// `model` has an effect only on Gemini's wire, where third-generation models require a thought
+/// signature on the first call in each step.
 pub fn request(wire: Wire, model: &str, body: &Value) -> Vec<String> {
     (wire.profile().lint)(model, body)
 }

@@ -31,7 +31,7 @@ pub(super) fn check_strict_schema(schema: &Value, place: &str, bad: &mut Violati
 }
 
 /// Checks that a schema is a Gemini `Schema`, <https://ai.google.dev/api/caching#Schema>. An
-/// unknown field is an error, as everywhere in Gemini's API.
+/// unknown field is reported as an error, because Gemini's API rejects unknown fields everywhere.
 pub(super) fn check_gemini_schema(schema: &Value, place: &str, bad: &mut Violations) {
     const KNOWN_KEYWORDS: &[&[&str]] = &[
         &["type", "format", "title", "description", "nullable", "enum", "example", "default"],
@@ -64,7 +64,7 @@ pub(super) fn check_gemini_schema(schema: &Value, place: &str, bad: &mut Violati
     }
 }
 
-/// Reports a field that Gemini's `Schema` does not have.
+/// Reports a field that is not part of Gemini's `Schema`.
 pub(super) fn push_unknown_field(field: &str, place: &str, bad: &mut Violations) {
     bad.push(format_args!(
         "Invalid JSON payload received. Unknown name \"{field}\"{place}: Cannot find field."

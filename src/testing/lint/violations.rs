@@ -13,8 +13,8 @@ impl Violations {
         self.0.push(what.to_string());
     }
 
-    /// Adds a violation unless a condition holds, as in `bad.require(holds).or_push("the
-    /// violation")`.
+    /// Adds a violation unless a condition holds. Usage:
+    /// `bad.require(holds).or_push("the violation")`.
     pub(super) fn require(&mut self, holds: bool) -> Condition<'_> {
         Condition(if holds { None } else { Some(self) })
     }
@@ -41,8 +41,8 @@ pub(super) fn as_list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Takes the elements of a list, and returns the elements of the list in each element's field
-/// `field`, together with the indices in both lists.
+/// Returns the elements of nested lists: for each element of `value`, the elements of the list in
+/// its field `field`, together with the indices in both lists.
 pub(super) fn nested_elements<'a>(
     values: &'a Value,
     field: &'a str,
@@ -53,7 +53,7 @@ pub(super) fn nested_elements<'a>(
     as_list(values).iter().enumerate().flat_map(of)
 }
 
-/// Returns a string's text, or an empty string for any other value.
+/// Returns a JSON string's content, or an empty string for any other value.
 pub(super) fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }

@@ -4,11 +4,11 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
-/// The answer of a tool on an [`McpServer`](crate::testing::mcp::McpServer): either a result or a
+/// The answer from a tool on an [`McpServer`](crate::testing::mcp::McpServer): either a result or a
 /// JSON-RPC error.
 ///
-/// A string converts into an answer. A `Result` also converts into one, if its error is
-/// an answer and its success value converts into an answer.
+/// A string converts into an answer. A `Result` also converts into an answer if its error is an
+/// answer and its success value converts into an answer.
 ///
 /// ```
 /// use turnstream::testing::mcp::McpAnswer;
@@ -28,12 +28,12 @@ pub(super) enum Outcome {
         message: String,
         data: Option<Value>,
     },
-    /// The client must first answer a question and then repeat the request. Only the modern era
-    /// uses this answer.
+    /// A question. The client must answer the question and then repeat the request. Only the modern
+    /// era uses this variant.
     InputRequired {
         key: String,
         request: Value,
-        /// The client's answers to earlier questions in the call.
+        /// The client's answers to the call's earlier questions.
         answered: Map<String, Value>,
     },
 }
@@ -76,7 +76,7 @@ impl McpAnswer {
         self.with_data("audio", mime_type, bytes.as_ref())
     }
 
-    /// Adds a link to a resource to the content.
+    /// Adds a resource link to the content.
     pub fn with_resource_link(self, uri: &str, name: &str) -> Self {
         self.with_block(json!({ "type": "resource_link", "uri": uri, "name": name }))
     }
@@ -87,8 +87,8 @@ impl McpAnswer {
         self.with_block(json!({ "type": "resource", "resource": resource }))
     }
 
-    /// Adds a block unchanged, even if it is invalid. If the answer is a JSON-RPC error, this
-    /// method has no effect.
+    /// Adds a content block unchanged, even if the block is invalid. If the answer is a JSON-RPC
+    /// error, this method has no effect.
     pub fn with_block(mut self, block: Value) -> Self {
         if let Outcome::Result(result) = &mut self.0
             && let Some(Value::Array(content)) = result.get_mut("content")
@@ -103,8 +103,9 @@ impl McpAnswer {
         self.with_field("structuredContent", content)
     }
 
-    /// Sets a field in the result, or sets the `data` of a JSON-RPC error. Use this method for
-    /// fields that have no method of their own, such as `_meta`, or for invalid content.
+    /// Sets a field in the result or, if the answer is a JSON-RPC error, sets the error's `data`.
+    /// Use this method for fields that have no method of their own, such as `_meta`, or to create
+    /// invalid content.
     pub fn with_field(mut self, name: &str, value: impl Into<Value>) -> Self {
         match &mut self.0 {
             Outcome::Result(result) => drop(result.insert(name.to_owned(), value.into())),
@@ -133,8 +134,8 @@ impl From<String> for McpAnswer {
 }
 
 impl<A: Into<McpAnswer>> From<Result<A, McpAnswer>> for McpAnswer {
-    /// Returns the answer from either variant of the `Result`, so that a handler can use `?` on
-    /// [`McpCall::ask`](crate::testing::mcp::McpCall::ask).
+    /// Returns the answer from either variant of the `Result`. With this conversion, a handler can
+    /// use `?` on [`McpCall::ask`](crate::testing::mcp::McpCall::ask).
     fn from(result: Result<A, McpAnswer>) -> Self {
         result.map_or_else(|answer| answer, Into::into)
     }

@@ -1,4 +1,4 @@
-//! A call, as passed to a tool's handler.
+//! A call that is passed to a tool's handler.
 
 use std::sync::Arc;
 
@@ -15,8 +15,8 @@ use crate::testing::mcp::peer::Peer;
 /// input from the client.
 ///
 /// The handler's future is dropped when the client cancels the call. To cancel a call, the client
-/// sends `notifications/cancelled`, or, in the modern era over HTTP, closes the response. The call
-/// is cheap to clone.
+/// sends `notifications/cancelled` or, in the modern era over HTTP, closes the response. An
+/// `McpCall` is cheap to clone.
 #[derive(Clone, Debug)]
 pub struct McpCall {
     pub(super) protocol: Protocol,
@@ -28,7 +28,7 @@ pub struct McpCall {
 }
 
 impl McpCall {
-    /// Reports progress, if the client sent a `progressToken` to request progress.
+    /// Reports progress if the client requested progress by sending a `progressToken`.
     pub async fn progress(&self, progress: f64, total: Option<f64>, message: Option<&str>) {
         let Some(token) = self.meta().get("progressToken") else {
             return;
@@ -43,7 +43,7 @@ impl McpCall {
         self.notify("notifications/progress", params).await;
     }
 
-    /// Sends a notification unchanged, even if it is invalid.
+    /// Sends a notification unchanged, even if the notification is invalid.
     pub async fn notify(&self, method: &str, params: Value) {
         self.send(notification(method, &params)).await;
     }
@@ -54,14 +54,15 @@ impl McpCall {
     /// `key` identifies the question within the call.
     ///
     /// In the legacy era, `ask` sends a request and waits for the response. In the modern era, a
-    /// call cannot wait, and the `Err` contains an answer that the handler must return. The client
-    /// then repeats the call with the result, which runs the handler again from the start.
+    /// call cannot wait for a response, so `ask` returns an `Err` that contains the question. The
+    /// handler must return this `Err` value as its answer. The client then repeats the call with
+    /// the result of the question, and the handler runs again from the start.
     ///
     /// # Errors
     ///
-    /// Returns the answer that the handler must return. The answer is either the question itself
-    /// (in the modern era), or an error if the client rejects the question or has not declared the
-    /// required capability.
+    /// Returns an answer that the handler must return. In the modern era, this answer is the
+    /// question itself. If the client rejects the question or has not declared the required
+    /// capability, the answer is an error.
     pub async fn ask(&self, key: &str, method: &str, params: Value) -> Result<Value, McpAnswer> {
         let capability = method.split('/').next().unwrap_or_default();
         match self.protocol {
@@ -120,12 +121,12 @@ impl McpCall {
         self.ask(key, "elicitation/create", params).await
     }
 
-    /// Returns the request's `_meta`, or null if it has none.
+    /// Returns the request's `_meta`, or null if the request has no `_meta`.
     pub fn meta(&self) -> &Value {
         self.request.params.get("_meta").unwrap_or(&Value::Null)
     }
 
-    /// Returns whether the call belongs to the modern era.
+    /// Returns whether the client made the call in the protocol's modern era.
     pub fn is_modern(&self) -> bool {
         self.protocol == Protocol::Modern
     }

@@ -17,7 +17,7 @@ pub(super) const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
 const CAPABILITIES_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
 const SERVER_INFO_KEY: &str = "io.modelcontextprotocol/serverInfo";
 
-/// How the server reacts to a request.
+/// The server's reaction to a request.
 #[derive(Debug)]
 pub(super) enum Reaction {
     /// The server sends this answer to the request.
@@ -25,13 +25,13 @@ pub(super) enum Reaction {
     /// The request is never answered.
     Silence,
     Call(PreparedCall),
-    /// A subscription, which lasts until the client cancels it.
+    /// The server opens a subscription, which lasts until the client cancels it.
     Listen {
         wants_tools: bool,
     },
 }
 
-/// A call that is ready to run.
+/// A call that is ready to be run.
 #[derive(Debug)]
 pub(super) struct PreparedCall {
     pub(super) tool: McpTool,
@@ -127,7 +127,8 @@ fn react_legacy(state: &State, peer: &Peer, request: &Request) -> Reaction {
     match request.method.as_str() {
         "initialize" => initialize(state, peer, request),
         "ping" => Reaction::Answer(request.result(&json!({}))),
-        // A client may probe with this method, and old servers react to it in different ways.
+        // A client may send this method as a probe. Old servers react to the probe in different
+        // ways.
         "server/discover" => match state.era() {
             McpEra::LegacySilentOnDiscover => Reaction::Silence,
             _ => unknown_method(request),

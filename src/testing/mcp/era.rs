@@ -7,7 +7,7 @@ pub(super) const MODERN_VERSIONS: &[&str] = &["2026-07-28"];
 pub(super) const LEGACY_VERSIONS: &[&str] =
     &["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
 
-/// The eras of the protocol that an [`McpServer`](crate::testing::mcp::McpServer) supports.
+/// Determines which eras of the protocol an [`McpServer`](crate::testing::mcp::McpServer) supports.
 ///
 /// The modern era (2026-07-28) has no sessions, and a client may start with `server/discover`. The
 /// legacy era (2025-11-25 and earlier) starts with `initialize`.
@@ -20,10 +20,11 @@ pub enum McpEra {
     /// Only the modern era. The server rejects the method `initialize` and lists the supported
     /// versions.
     Modern,
-    /// Only the legacy era. The server rejects the method `server/discover`, either because it is
-    /// unknown or because the session is missing.
+    /// Only the legacy era. The server rejects the method `server/discover`, either because the
+    /// method is unknown or because the session is missing.
     Legacy,
-    /// Only the legacy era, as in some old servers that never answer `server/discover`.
+    /// Only the legacy era. The server never answers `server/discover`, which is how some old
+    /// servers behave.
     LegacySilentOnDiscover,
 }
 

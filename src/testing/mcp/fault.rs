@@ -1,4 +1,4 @@
-//! Describes the faults that a server can have.
+//! Describes the faults that can be added to a server.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -8,7 +8,8 @@ use crate::error::{Error, ErrorKind};
 /// A way in which an [`McpServer`](crate::testing::mcp::McpServer) misbehaves. A server can have
 /// several faults.
 ///
-/// A fault can be parsed from its name, followed by a number for the faults that take one:
+/// A fault can be parsed from its name. For a fault that takes a number, the name is followed by
+/// `:` and the number:
 ///
 /// ```
 /// use turnstream::testing::mcp::McpFault;
@@ -20,9 +21,10 @@ use crate::error::{Error, ErrorKind};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum McpFault {
-    /// Puts one tool and a next cursor on every page of the tool list (`endless-list`).
+    /// Returns a tool list that never ends: every page contains one tool and a cursor for the next
+    /// page (`endless-list`).
     EndlessList,
-    /// Adds this number of tools to the list, on one page unless a page size is set
+    /// Adds this number of tools to the list. Unless a page size is set, all tools are on one page
     /// (`many-tools:N`, 100,000 by default).
     ManyTools(usize),
     /// Lists a tool with a schema of at least this number of bytes (`large-schema:N`, 2 MiB by
@@ -34,47 +36,48 @@ pub enum McpFault {
     /// Lists tools with these names: empty, long, containing special characters, duplicate, or
     /// equal once special characters are replaced (`bad-names`).
     BadNames,
-    /// Returns a different tool list each time the tools are listed (`changing-list`).
+    /// Returns a different list each time a client lists the tools (`changing-list`).
     ChangingList,
     /// Sends progress for a call every millisecond and never ends the call. The call's handler does
     /// not run (`endless-progress`).
     EndlessProgress,
     /// Answers a call with this number of bytes, without ending the line or event (`long-line:N`,
-    /// 100 MiB by default). The bytes are never all in memory.
+    /// 100 MiB by default). The server never holds all bytes in memory.
     LongLine(u64),
     /// Answers a call with a valid result that contains a text of this number of bytes
-    /// (`large-result:N`, 50 MiB by default). The bytes are never all in memory. The result has no
-    /// `structuredContent`, which a tool with an output schema would need.
+    /// (`large-result:N`, 50 MiB by default). The server never holds all bytes in memory. The
+    /// result contains no `structuredContent`, so it is not valid for a tool that has an output
+    /// schema.
     LargeResult(u64),
     /// Never answers any message (`silent`).
     Silent,
     /// Answers only `server/discover` and `initialize` (`silent-after-discover`).
     SilentAfterDiscover,
-    /// Sends answers with an id that no request had (`wrong-ids`).
+    /// Sends answers whose ids match no request (`wrong-ids`).
     WrongIds,
     /// Sends every answer twice (`answers-twice`).
     AnswersTwice,
     /// Sends lines that are not JSON before each answer (`noise`).
     Noise,
-    /// Sends bytes that are not text before each answer (`binary-noise`).
+    /// Sends bytes that are not valid text before each answer (`binary-noise`).
     BinaryNoise,
-    /// Closes the connection when the message with this number, starting at 1, arrives. The message
-    /// is not answered (`dies-at:N`, 1 by default). Over HTTP, messages are counted across all
-    /// connections, and later messages are cut off too.
+    /// Closes the connection when the message with this number arrives, counting from 1. The
+    /// message is not answered (`dies-at:N`, 1 by default). Over HTTP, messages are counted across
+    /// all connections, and the connections of later messages are closed too.
     DiesAt(u64),
-    /// Never reads any input (`never-reads`). Over HTTP, this fault is the same as
-    /// [`Silent`](Self::Silent), since a request must be read before its type is known.
+    /// Never reads any input (`never-reads`). Over HTTP, this fault has the same effect as
+    /// [`Silent`](Self::Silent), because the server must read a request to determine its type.
     NeverReads,
-    /// Sends every byte separately, after this delay, measured by tokio's clock (`slow-drip:N`, in
-    /// milliseconds, 10 by default).
+    /// Sends each byte separately, after this delay (`slow-drip:N`, in milliseconds, 10 by
+    /// default). The delay is measured by tokio's clock.
     SlowDrip(Duration),
-    /// Sends requests to the client before each answer. The requests are not part of any call
+    /// Sends requests to the client before each answer. These requests are not part of any call
     /// (`unsolicited-requests`).
     UnsolicitedRequests,
 }
 
 impl McpFault {
-    /// The fault names that [`FromStr`] accepts, without numbers.
+    /// The fault names that [`FromStr`] accepts, without any numbers.
     pub const NAMES: &[&str] = &[
         "endless-list",
         "many-tools",
@@ -101,7 +104,8 @@ impl McpFault {
 impl FromStr for McpFault {
     type Err = Error;
 
-    /// Parses a fault's name, followed by `:` and a number for the faults that take one.
+    /// Parses a fault from its name. For a fault that takes a number, the name may be followed by
+    /// `:` and the number.
     fn from_str(text: &str) -> Result<Self, Error> {
         let invalid = |what: &str| Error::new(ErrorKind::InvalidRequest, format!("{what}: {text}"));
         let (name, number) = match text.split_once(':') {

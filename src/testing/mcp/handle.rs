@@ -1,4 +1,4 @@
-//! A handle with which tests observe and change a running server.
+//! A handle that tests use to observe and change a running server.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,22 +18,22 @@ impl McpServerHandle {
         self.0.log.received()
     }
 
-    /// Returns the methods of the messages received so far. Responses are left out, since they have
-    /// no method.
+    /// Returns the methods of the messages received so far. Responses are left out, because a
+    /// response has no method.
     pub fn methods(&self) -> Vec<String> {
         let received = self.received();
         let methods = received.iter().map(McpReceived::method);
         methods.filter(|method| !method.is_empty()).map(str::to_owned).collect()
     }
 
-    /// Returns the protocol violations by clients, each described in one sentence.
+    /// Returns a one-sentence description of each protocol violation by a client.
     pub fn violations(&self) -> Vec<String> {
         self.0.log.violations()
     }
 
-    /// Waits until the closure returns true for the log. If the closure already returns true, the
-    /// method returns immediately. The closure is called after each change to the log, and must not
-    /// use the handle.
+    /// Waits until `reached` returns `true` for the received messages. If `reached` already returns
+    /// `true` for the current log, this method returns immediately. `reached` is called after each
+    /// change to the log, and must not use the handle.
     ///
     /// A test can await this method instead of sleeping.
     pub async fn wait_until(&self, reached: impl FnMut(&[McpReceived]) -> bool) {
@@ -46,8 +46,8 @@ impl McpServerHandle {
         self.0.set_tools(tools.into_iter().collect());
     }
 
-    /// Ends all legacy-era sessions over HTTP, as if the server had restarted. The next request in
-    /// each session receives status 404.
+    /// Ends all legacy-era HTTP sessions, as if the server had restarted. The next request in each
+    /// session receives a response with status 404.
     pub fn expire_sessions(&self) {
         self.0.close_all_sessions();
     }

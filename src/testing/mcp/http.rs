@@ -32,12 +32,12 @@ use crate::testing::mcp::state::State;
 /// The endpoint's path.
 const PATH: &str = "/mcp";
 
-/// The maximum number of messages that are queued for the client. A call that sends more messages
-/// waits.
+/// The maximum number of messages that can be queued for the client. When the queue is full, a call
+/// that sends a message waits.
 const OUT_CAPACITY: usize = 16;
 
-/// A scripted MCP server on a free port of 127.0.0.1. The server runs until the value is dropped,
-/// which closes all connections and drops all handlers.
+/// A scripted MCP server on a free port of 127.0.0.1. The server runs until it is dropped. Dropping
+/// the server closes all connections and drops all handlers.
 ///
 /// To create an `McpHttpServer`, call
 /// [`McpServer::start_http`](crate::testing::mcp::McpServer::start_http).
@@ -58,7 +58,7 @@ impl McpHttpServer {
         format!("{}{PATH}", self.server.url())
     }
 
-    /// Returns a handle that can read the log and change the tools.
+    /// Returns a handle for reading the log and changing the tools.
     pub fn handle(&self) -> McpServerHandle {
         McpServerHandle(Arc::clone(&self.state))
     }
@@ -196,8 +196,8 @@ impl Endpoint {
         response
     }
 
-    /// Returns the session that a request belongs to, or opens a session. The modern era has no
-    /// sessions, so the returned peer belongs only to this request.
+    /// Returns a request's session, or opens a session. The modern era has no sessions, so the peer
+    /// that is returned for a modern request belongs only to that request.
     fn peer_of(
         &self,
         http: &HttpRequest,
@@ -219,8 +219,8 @@ impl Endpoint {
                     Ok((peer, Some(id)))
                 }
                 None => {
-                    // A client may probe with this method, and old servers reject the probe in this
-                    // way.
+                    // A client may send this method as a probe. Old servers reject the probe in
+                    // this way.
                     if request.method != "server/discover" {
                         let violation = format!("`{}` came without a session", request.method);
                         self.state.log.record_violation(violation);

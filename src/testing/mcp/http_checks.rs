@@ -9,7 +9,7 @@ use crate::testing::mcp::dispatch::VERSION_KEY;
 use crate::testing::mcp::message::Request;
 use crate::testing::mcp::state::State;
 
-/// Returns whether the request has either no `Origin` or a local `Origin`.
+/// Returns whether the request's `Origin` header is local or missing.
 pub(super) fn is_origin_local(request: &HttpRequest) -> bool {
     let Some(origin) = request.header("origin") else {
         return true;

@@ -49,7 +49,8 @@ pub(super) fn page(
     Ok(result)
 }
 
-/// Returns whether calls to this tool are answered because a fault added the tool to the list.
+/// Returns whether a fault added this tool to the list. If so, the server answers calls to the
+/// tool.
 pub(super) fn is_tool_of_fault(faults: &[McpFault], name: &str) -> bool {
     (faults.contains(&McpFault::EndlessList) && name.starts_with("endless_"))
         || (faults.contains(&McpFault::ChangingList) && name.starts_with("changing_"))
@@ -70,8 +71,8 @@ fn endless_page(cursor: Option<&str>, mut tools: Vec<Value>) -> Result<Value, St
     Ok(json!({ "tools": tools, "nextCursor": write_cursor(number + 1) }))
 }
 
-/// Returns a cursor that does not look like a number, with characters that clients must send back
-/// unchanged.
+/// Returns a cursor that does not look like a number. The cursor contains characters that clients
+/// must send back unchanged.
 fn write_cursor(start: usize) -> String {
     format!("from {start} +/=")
 }
@@ -110,7 +111,7 @@ fn with_schema(name: &str, schema: Option<Value>) -> Map<String, Value> {
 }
 
 fn bad_schemas() -> Vec<Map<String, Value>> {
-    // The address is reserved for documentation by RFC 5737.
+    // RFC 5737 reserves this address for documentation.
     let remote = json!({
         "type": "object",
         "properties": { "a": { "$ref": "http://192.0.2.1/schema.json" } },

@@ -3,13 +3,14 @@
 use serde_json::Value;
 use tokio::sync::watch;
 
-/// A message that the server received, with the state of the request if the message is one.
+/// A message that the server received. If the message is a request, the request's state is
+/// included.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct McpReceived {
-    /// The message as the client sent it. A line that is not JSON is recorded as a string.
+    /// The unchanged message from the client. A line that is not JSON is recorded as a string.
     pub message: Value,
-    /// The message's headers, with lower-case names. The list is empty over stdio.
+    /// The HTTP headers of the message, with lower-case names. Over stdio, the list is empty.
     pub headers: Vec<(String, String)>,
     /// The request's state, or `None` if the message is a notification, a response, or a message
     /// that could not be parsed.
@@ -35,18 +36,18 @@ impl McpReceived {
         self.message.get("method").and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// Returns the message's parameters, or null if it has none.
+    /// Returns the message's parameters, or null if the message has no parameters.
     pub fn params(&self) -> &Value {
         self.message.get("params").unwrap_or(&Value::Null)
     }
 
-    /// Returns the first value of the header with this name. Case is ignored.
+    /// Returns the first value of the header with this name. The name's case is ignored.
     pub fn header(&self, name: &str) -> Option<&str> {
         let mut headers = self.headers.iter();
         headers.find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }
 
-    /// Returns whether this message is a `tools/call` for the tool `name`.
+    /// Returns whether this message is a `tools/call` request for the tool `name`.
     pub fn is_call(&self, name: &str) -> bool {
         self.method() == "tools/call" && self.params().get("name").is_some_and(|n| n == name)
     }

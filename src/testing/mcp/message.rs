@@ -7,7 +7,7 @@ pub(super) const INVALID_REQUEST: i64 = -32600;
 pub(super) const METHOD_NOT_FOUND: i64 = -32601;
 pub(super) const INVALID_PARAMS: i64 = -32602;
 pub(super) const INTERNAL_ERROR: i64 = -32603;
-/// The first code in the JSON-RPC range for server errors. The server uses it for a missing
+/// The first code in the JSON-RPC range for server errors. The server uses this code for a missing
 /// session, an unacceptable request, and similar errors.
 pub(super) const SERVER_ERROR: i64 = -32000;
 pub(super) const HEADER_MISMATCH: i64 = -32020;
@@ -22,7 +22,8 @@ pub(super) enum Message {
         method: String,
         params: Map<String, Value>,
     },
-    /// The response to a request from the server: either the request's result or its error.
+    /// The response to a request from the server. The response contains either a result or an
+    /// error.
     Response {
         id: Value,
         outcome: Result<Value, Value>,

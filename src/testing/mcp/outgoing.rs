@@ -12,17 +12,17 @@ pub(super) enum Outgoing {
     Message(Value),
     /// Bytes that are sent as one message, even if they are invalid.
     Raw(Bytes),
-    /// A message with long padding in the middle. The whole message is never in memory.
+    /// A message with long padding in the middle. The whole message is never held in memory.
     Padded {
         before: String,
         padding: u64,
         after: String,
-        /// Whether the message is terminated, so that another message can follow.
+        /// Whether the message has an end, so that another message can follow.
         ends: bool,
     },
 }
 
-/// How messages are delimited.
+/// The way in which messages are delimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MessageFraming {
     /// Each message is a line.

@@ -11,11 +11,12 @@ use tokio::sync::{oneshot, watch};
 
 use crate::lock::lock_ignoring_poison;
 
-/// A client, for the duration of its connection or session. No lock is held across an await.
+/// A connected client, for as long as its connection or session lasts. No lock is held across an
+/// await.
 #[derive(Debug, Default)]
 pub(super) struct Peer {
-    /// The protocol version that `initialize` negotiated. The value is `None` before the
-    /// negotiation, and in the modern era.
+    /// The protocol version that `initialize` negotiated. The version is `None` before the
+    /// negotiation, and always in the modern era.
     version: Mutex<Option<String>>,
     capabilities: Mutex<Map<String, Value>>,
     is_initialized: AtomicBool,
@@ -64,20 +65,19 @@ impl Peer {
         receiver
     }
 
-    /// Passes a response from the client to the request that is waiting for it. Returns false if no
-    /// request is waiting for the response.
+    /// Passes a response from the client to the request that is waiting for the response. Returns
+    /// `false` if no request is waiting.
     pub(super) fn take_response(&self, id: &Value, outcome: Result<Value, Value>) -> bool {
         let waiting = id.as_str().and_then(|id| lock_ignoring_poison(&self.pending).remove(id));
         let Some(waiting) = waiting else {
             return false;
         };
-        // A cancelled call does not wait for the response any more, but the client may still send
-        // the response.
+        // A cancelled call has stopped waiting for the response, but the client may still send it.
         let _ = waiting.send(outcome);
         true
     }
 
-    /// Registers a request from the client. Returns false if the request's id is already in use.
+    /// Registers a request from the client. Returns `false` if the request's id is already in use.
     pub(super) fn add_running(&self, id: &Value, abort: AbortHandle) -> bool {
         let mut running = lock_ignoring_poison(&self.running);
         if running.contains_key(&id.to_string()) {
@@ -104,7 +104,7 @@ impl Peer {
         for (_, abort) in lock_ignoring_poison(&self.running).drain() {
             abort.abort();
         }
-        // Calls that wait for the client are notified that the client is gone.
+        // Notifies calls that wait for the client that the client is gone.
         lock_ignoring_poison(&self.pending).clear();
         self.is_closed.send_replace(true);
     }

@@ -45,7 +45,7 @@ impl State {
             || (self.has_fault(McpFault::SilentAfterDiscover) && !is_first)
     }
 
-    /// Returns the delay before each byte, if a fault sets one.
+    /// Returns the delay before each byte, if a fault sets a delay.
     pub(super) fn drip(&self) -> Option<Duration> {
         self.faults().into_iter().find_map(|fault| match fault {
             McpFault::SlowDrip(wait) => Some(wait),

@@ -149,7 +149,7 @@ impl RunningRequest {
         }
     }
 
-    /// Returns a result message that contains a text of `padding` bytes.
+    /// Returns a result message that contains a `padding`-byte text.
     fn padded(&self, padding: u64, ends: bool) -> Outgoing {
         const MARK: &str = "<padding>";
         let result = json!({ "content": [{ "type": "text", "text": MARK }] });

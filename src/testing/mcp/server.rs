@@ -19,9 +19,9 @@ use crate::testing::mcp::tool::McpTool;
 /// A scripted MCP server, for tests and examples.
 ///
 /// The server supports both eras of the protocol, over a pair of streams ([`serve`](Self::serve))
-/// or over HTTP on the loopback device ([`start_http`](Self::start_http)). The server is strict: a
-/// message that violates the protocol is recorded in [`violations`](McpServerHandle::violations),
-/// and is rejected if the protocol requires this. An [`McpFault`] makes the server misbehave.
+/// or over HTTP on the loopback device ([`start_http`](Self::start_http)). The server is strict: it
+/// records protocol violations in [`violations`](McpServerHandle::violations), and rejects an
+/// invalid message if the protocol requires this. An [`McpFault`] makes the server misbehave.
 ///
 /// Clones share the tools, the settings and the log.
 ///
@@ -32,7 +32,7 @@ pub struct McpServer {
 }
 
 impl McpServer {
-    /// Creates a server without tools that supports both eras.
+    /// Creates a server that has no tools and supports both eras.
     pub fn new() -> Self {
         Self::default()
     }
@@ -42,7 +42,7 @@ impl McpServer {
         self.with(|settings| settings.era = era)
     }
 
-    /// Sets the instructions that the server sends when a client discovers or initializes it.
+    /// Sets the instructions that the server sends in answer to `server/discover` or `initialize`.
     pub fn with_instructions(self, instructions: impl Into<String>) -> Self {
         self.with(|settings| settings.instructions = Some(instructions.into()))
     }
@@ -86,8 +86,8 @@ impl McpServer {
         self.with(|settings| settings.prompts.push(prompt))
     }
 
-    /// Sets the number of entries on each page of a list. 0 counts as 1. By default, a list has
-    /// only one page.
+    /// Sets the number of entries on each page of a list. A value of 0 counts as 1. By default,
+    /// each list has only one page.
     pub fn with_page_size(self, entries: usize) -> Self {
         self.with(|settings| settings.page_size = Some(entries))
     }
@@ -97,14 +97,14 @@ impl McpServer {
         self.with(|settings| settings.faults.push(fault))
     }
 
-    /// Rejects HTTP requests that do not have this header with this value. Rejected requests get
-    /// the status 401. Over stdio, this method has no effect.
+    /// Rejects HTTP requests unless they contain this header with this value. Rejected requests
+    /// receive a response with status 401. Over stdio, this method has no effect.
     pub fn with_required_header(self, name: &str, value: &str) -> Self {
         let header = (name.to_owned(), value.to_owned());
         self.with(|settings| settings.required_headers.push(header))
     }
 
-    /// Returns a handle that can read the log and change the tools, even while the server runs.
+    /// Returns a handle for reading the log and changing the tools, even while the server runs.
     pub fn handle(&self) -> McpServerHandle {
         McpServerHandle(Arc::clone(&self.state))
     }
@@ -112,8 +112,8 @@ impl McpServer {
     /// Serves one client over a pair of streams, such as stdin and stdout, or the halves of
     /// [`tokio::io::duplex`]. The returned future completes when the reader ends.
     ///
-    /// This method does not spawn tasks. Handlers that are still running when the reader ends are
-    /// dropped, and dropping the future drops everything.
+    /// This method does not spawn tasks. When the reader ends, handlers that are still running are
+    /// dropped. Dropping the returned future drops the streams and all handlers.
     ///
     /// # Errors
     ///
@@ -130,7 +130,7 @@ impl McpServer {
     ///
     /// # Panics
     ///
-    /// Panics if called outside a tokio runtime, or if the I/O or time driver of the runtime is not
+    /// Panics if called outside a tokio runtime, or if the runtime's I/O or time driver is not
     /// enabled.
     pub async fn start_http(self) -> io::Result<McpHttpServer> {
         McpHttpServer::start(self.state).await

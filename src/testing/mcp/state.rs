@@ -26,7 +26,7 @@ pub(super) struct State {
     listing_count: AtomicU64,
     /// The number of messages received over HTTP so far.
     http_message_count: AtomicU64,
-    /// The questions that were sent as results, keyed by their `requestState`.
+    /// The questions that were sent as results, keyed by `requestState`.
     questions: Mutex<HashMap<String, Question>>,
     /// The legacy-era sessions over HTTP.
     sessions: Mutex<HashMap<String, Arc<Peer>>>,
@@ -45,13 +45,13 @@ pub(super) struct Settings {
     pub(super) required_headers: Vec<(String, String)>,
 }
 
-/// A question that the client must answer, with the call that it belongs to.
+/// A question that the client must answer, and the call that the question belongs to.
 #[derive(Clone, Debug)]
 pub(super) struct Question {
     pub(super) tool: String,
     pub(super) arguments: Value,
     pub(super) key: String,
-    /// The client's answers to earlier questions in the call.
+    /// The client's answers to the call's earlier questions.
     pub(super) answered: Map<String, Value>,
 }
 
@@ -72,7 +72,7 @@ impl State {
         self.settings().faults.contains(&fault)
     }
 
-    /// Returns the tool with this name, or the first one if several tools have it.
+    /// Returns the tool with this name. If several tools have the name, returns the first of them.
     pub(super) fn tool(&self, name: &str) -> Option<McpTool> {
         self.settings().tools.iter().find(|tool| tool.name() == name).cloned()
     }
@@ -99,7 +99,7 @@ impl State {
     /// Stores a question, and returns the `requestState` to send with it.
     pub(super) fn add_question(&self, question: Question) -> String {
         let mut questions = lock_ignoring_poison(&self.questions);
-        // The `requestState` has characters that a client might trim, escape or re-encode by
+        // The `requestState` contains characters that a client might trim, escape or re-encode by
         // mistake.
         let state = format!(" state {}/+=\"é\\ ", questions.len());
         questions.insert(state.clone(), question);
@@ -122,7 +122,7 @@ impl State {
         lock_ignoring_poison(&self.sessions).get(id).cloned()
     }
 
-    /// Ends a session and its calls. Returns false if the id is unknown.
+    /// Ends a session and its calls. Returns `false` if the id is unknown.
     pub(super) fn close_session(&self, id: &str) -> bool {
         let closed = lock_ignoring_poison(&self.sessions).remove(id);
         closed.inspect(|peer| peer.close()).is_some()

@@ -22,8 +22,8 @@ use crate::testing::mcp::peer::Peer;
 use crate::testing::mcp::run::RunningRequest;
 use crate::testing::mcp::state::State;
 
-/// The maximum number of messages that are queued for the client. A call that sends more messages
-/// waits.
+/// The maximum number of messages that can be queued for the client. When the queue is full, a call
+/// that sends a message waits.
 const OUT_CAPACITY: usize = 16;
 
 /// Serves a client until the reader ends. Answers that are ready when the reader ends are still
@@ -83,7 +83,7 @@ impl Connection {
         }
     }
 
-    /// Returns the notification that the tools have changed, for a legacy-era client.
+    /// Sends a legacy-era client the notification that the tools have changed.
     fn notify_of_tools(&self) -> Option<BoxFuture<'static, ()>> {
         let message = notification("notifications/tools/list_changed", &json!({}));
         self.peer.is_initialized().then(|| self.send(message))

@@ -12,8 +12,8 @@ use crate::testing::mcp::call::McpCall;
 
 type Handler = dyn Fn(Value, McpCall) -> BoxFuture<'static, McpAnswer> + Send + Sync;
 
-/// A tool on an [`McpServer`](crate::testing::mcp::McpServer). The tool is cheap to clone, except
-/// for its schema.
+/// A tool on an [`McpServer`](crate::testing::mcp::McpServer). Cloning a tool is cheap, except that
+/// its schema is copied.
 ///
 /// ```
 /// use serde_json::json;
@@ -70,7 +70,8 @@ impl McpTool {
         self.with_field("outputSchema", schema)
     }
 
-    /// Sets a field in the tool's entry in the tool list, even if this makes the entry invalid.
+    /// Sets a field in the tool's entry in the tool list, even if the new value makes the entry
+    /// invalid.
     pub fn with_field(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.listed.insert(name.to_owned(), value.into());
         self

@@ -20,9 +20,9 @@ use crate::testing::provider_suite::subject::Subject;
 use crate::turn::{PartialTurn, TurnEvent};
 
 /// Checks that an answer with an error status becomes an error with that status. The status 401
-/// must become an error of the kind [`Auth`](ErrorKind::Auth), and 429 of the kind
-/// [`RateLimited`](ErrorKind::RateLimited). Requests may be retried after 429, 500 and 503, but not
-/// after 400, 401 and 404.
+/// must become an error of the kind [`Auth`](ErrorKind::Auth), and the status 429 an error of the
+/// kind [`RateLimited`](ErrorKind::RateLimited). Requests may be retried after 429, 500 and 503,
+/// but not after 400, 401 and 404.
 pub(super) async fn an_error_status_is_an_error_of_that_status<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -48,8 +48,8 @@ pub(super) async fn an_error_status_is_an_error_of_that_status<S: Subject>(
     Ok(())
 }
 
-/// Checks that the error contains the number of seconds from `retry-after`, and that a provider
-/// that retries waits at least this number of seconds.
+/// Checks that the error contains the number of seconds from `retry-after`, and that the provider,
+/// if it retries, waits for at least this number of seconds.
 pub(super) async fn the_time_to_wait_is_the_servers<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -78,8 +78,8 @@ pub(super) async fn the_time_to_wait_is_the_servers<S: Subject>(
     }
 }
 
-/// Checks that a request whose [`retries`](crate::Request::retries) setting forbids retries is sent
-/// only once.
+/// Checks that a request is sent only once if its [`retries`](crate::Request::retries) setting
+/// forbids retries.
 pub(super) async fn a_request_that_forbids_retries_is_sent_once<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -92,8 +92,8 @@ pub(super) async fn a_request_that_forbids_retries_is_sent_once<S: Subject>(
     read.expect_error("an answer with status 503").map(drop)
 }
 
-/// Checks that an error that the server reports within its answer becomes an error, not the end of
-/// a turn. The error must contain the earlier content as its [`PartialTurn`].
+/// Checks that if the server reports an error within its answer, the turn fails with an error
+/// instead of ending normally. The error must contain the earlier content as its [`PartialTurn`].
 pub(super) async fn an_error_within_the_stream_is_an_error<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {

@@ -12,10 +12,10 @@ use crate::testing::provider_suite::server::{SuiteServer, bytes_part, stream_res
 use crate::testing::provider_suite::subject::Subject;
 use crate::turn::PartialTurn;
 
-/// Checks that an answer that is cut off before its end becomes an
-/// [`IncompleteTurn`](ErrorKind::IncompleteTurn) error with a [`PartialTurn`] that contains the
-/// content so far. The answer is cut off at many positions, with and without a proper close of the
-/// connection. An answer that is cut off after its end must be complete.
+/// Checks that if an answer is cut off before its end, the turn fails with an
+/// [`IncompleteTurn`](ErrorKind::IncompleteTurn) error whose [`PartialTurn`] contains the content
+/// so far. The answer is cut off at many positions, with and without a proper close of the
+/// connection. If an answer is cut off after its end, the turn must be complete.
 pub(super) async fn an_answer_that_breaks_off_is_an_error_with_what_was_said<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -44,7 +44,7 @@ pub(super) async fn an_answer_that_breaks_off_is_an_error_with_what_was_said<S: 
 }
 
 /// Checks a turn whose answer was cut off. If `is_open` is true, the server sent all content but
-/// not the end; otherwise, it may have sent the end, too.
+/// not the end. Otherwise, the server may have sent the end too.
 fn check(read: ReadTurn, is_open: bool) -> Result<(), UnmetClaim> {
     let received = read.text();
     let error = match read.end {

@@ -1,10 +1,9 @@
-//! Contract tests for any provider that communicates with a server, for authors of a
-//! [`Provider`](crate::provider::Provider) or of a [wire](crate::provider::HttpProvider).
+//! Contract tests for providers that communicate with a server. The tests are for authors who implement a
+//! [`Provider`](crate::provider::Provider) or a [wire format](crate::provider::HttpProvider).
 //!
-//! A [`Subject`] creates the provider and writes its server's answers. The suite consists of
-//! claims, each of which is one requirement that the suite checks with a server on the loopback
-//! device. [`check`] checks all claims, and [`provider_suite!`](crate::provider_suite) creates a
-//! test for each claim, named after the claim.
+//! A [`Subject`] creates the provider and writes its server's answers. The suite consists of checks, called claims in
+//! the API. Each check tests one requirement, using a server on the loopback device. [`check`] runs all checks, and
+//! [`provider_suite!`](crate::provider_suite) creates a test for each check, named after the check.
 //!
 //! ```
 //! # #[cfg(feature = "http")] {
@@ -47,10 +46,10 @@
 //! # }
 //! ```
 //!
-//! The suite needs a tokio runtime that has I/O and time enabled and whose clock is not paused. No
-//! check waits for time to pass. A check that waits for an event fails if the event does not happen
-//! within ten seconds. The suite does not check how far a provider reads ahead of its consumer,
-//! because reading ahead cannot be distinguished from buffering in the sockets.
+//! The suite needs a tokio runtime with I/O and time enabled. The runtime's clock must not be paused. No check waits
+//! for time to pass. If a check waits for an event that does not happen within ten seconds, the check fails. The suite
+//! does not check how far a provider reads ahead of its consumer, because reading ahead cannot be distinguished from
+//! buffering in the sockets.
 
 mod report;
 mod subject;
@@ -79,8 +78,7 @@ use self::{
     response_claims::*,
 };
 
-/// Creates a module that contains a test for each claim in the
-/// [suite](crate::testing::provider_suite) of provider tests.
+/// Creates a module that contains a test for each check in the [provider test suite](crate::testing::provider_suite).
 ///
 /// The macro takes a name for the module and an expression that creates a
 /// [`Subject`](crate::testing::provider_suite::Subject). The tests are `#[tokio::test]` functions,
@@ -150,14 +148,14 @@ macro_rules! provider_suite {
     };
 }
 
-/// Checks all claims, one after another.
+/// Runs all checks, one after another.
 ///
-/// The function does not panic if a claim fails; see [`Report::assert`].
+/// This function does not panic if a check fails. To panic in this case, call [`Report::assert`].
 pub async fn check<S: Subject>(subject: &S) -> Report {
     run_claim(subject, None).await
 }
 
-/// Checks a single claim, given the name of its test. An unknown name counts as a failure.
+/// Runs the single check whose test has the name `claim`. An unknown name counts as a failure.
 pub async fn check_claim<S: Subject>(subject: &S, claim: &str) -> Report {
     let mut report = run_claim(subject, Some(claim)).await;
     if report.is_empty() {

@@ -10,14 +10,14 @@ use crate::testing::provider_suite::subject::Subject;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum UnmetClaim {
-    /// The check was skipped, for the reason in this string.
+    /// The check was skipped. The string contains the reason.
     Skipped(String),
     /// The check failed. The string describes the expected and the actual behaviour.
     Failed(String),
 }
 
-/// The result of each check, in the order in which the checks ran. The `Display` output has one
-/// line per check.
+/// Contains the result of each check, in the order in which the checks ran. The `Display` output
+/// contains one line per check.
 #[derive(Clone, Debug, Default)]
 #[must_use = "a claim that failed is only in here"]
 pub struct Report {
@@ -63,13 +63,13 @@ impl Report {
         self.claim_results.is_empty()
     }
 
-    /// Adds a failure for a claim name that is not in the suite.
+    /// Adds a failure for a name that is not the name of any check in the suite.
     pub(super) fn fail_unknown_claim(&mut self, name: &str) {
         let why = format!("no claim has this name: `{name}`");
         self.claim_results.push(("check_claim", Err(UnmetClaim::Failed(why))));
     }
 
-    /// Checks a claim and adds the result. If the provider panics, the check fails.
+    /// Runs a check and adds its result. If the provider panics, the check fails.
     pub(super) async fn run_check<S: Subject>(
         &mut self,
         subject: &S,

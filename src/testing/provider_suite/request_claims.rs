@@ -22,7 +22,7 @@ use crate::testing::provider_suite::server::{
 };
 use crate::testing::provider_suite::subject::Subject;
 
-/// Checks that a turn that was created but not polled sends no request.
+/// Checks that no request is sent for a turn that was created but not polled.
 pub(super) async fn nothing_is_sent_before_the_first_poll<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -97,8 +97,8 @@ pub(super) async fn the_next_request_begins_with_the_one_before<S: Subject>(
     }
 }
 
-/// Checks that `after` equals `before` except for additional elements at the ends of arrays. An
-/// `Err` contains the place of the first other difference.
+/// Checks that `after` equals `before`, except that arrays in `after` may contain additional
+/// elements at the end. An `Err` contains the location of the first other difference.
 fn check_extends(before: &Value, after: &Value, place: &str) -> Result<(), String> {
     match (before, after) {
         (Value::Object(before), Value::Object(after)) => {
@@ -115,7 +115,8 @@ fn check_extends(before: &Value, after: &Value, place: &str) -> Result<(), Strin
     }
 }
 
-/// Checks that a call without a result gets an interrupted result when the history is sent.
+/// Checks that when the history is sent, an interrupted result is added for a call without a
+/// result.
 pub(super) async fn an_open_call_is_answered_before_it_is_sent<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -129,8 +130,8 @@ pub(super) async fn an_open_call_is_answered_before_it_is_sent<S: Subject>(
     })
 }
 
-/// Checks that a request that names a model is sent to the named model, not to the provider's
-/// default model.
+/// Checks that if a request names a model, the request is sent to that model instead of the
+/// provider's default model.
 pub(super) async fn the_model_that_a_request_names_is_asked<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -145,8 +146,8 @@ pub(super) async fn the_model_that_a_request_names_is_asked<S: Subject>(
     })
 }
 
-/// Checks that a turn that is dropped after any number of polls closes its connection, and that
-/// nothing is sent after the turn is dropped.
+/// Checks that dropping a turn, after any number of polls, closes the turn's connection, and that
+/// nothing is sent afterwards.
 pub(super) async fn a_dropped_turn_closes_its_connection<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {

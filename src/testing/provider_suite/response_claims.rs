@@ -1,4 +1,4 @@
-//! Checks an answer's content, and the turn that represents the answer.
+//! Checks that a turn correctly represents the server's answer.
 
 use futures::StreamExt;
 use serde_json::Value;
@@ -54,7 +54,7 @@ fn rich_response_body<S: Subject>(subject: &S) -> Result<Vec<u8>, UnmetClaim> {
         .unwrap_or_else(|| response_body_or_skip(subject, "text", &[stop_piece()]))
 }
 
-/// Returns the content of items, without any items that only their provider reads.
+/// Returns the items' content, without items that only their provider reads.
 fn item_kinds(items: &[Item]) -> Vec<&ItemKind> {
     items.iter().map(|item| &item.kind).filter(|kind| !matches!(kind, ItemKind::Other)).collect()
 }
@@ -94,7 +94,8 @@ pub(super) async fn text_arrives_while_the_server_still_sends<S: Subject>(
     }
 }
 
-/// Checks that the folded events of a turn equal its items and its usage, except for provider data.
+/// Checks that folding a turn's events results in the turn's items and usage, except for provider
+/// data.
 pub(super) async fn a_turn_is_the_sum_of_its_events<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -145,8 +146,8 @@ pub(super) async fn reasoning_is_not_text<S: Subject>(subject: &S) -> Result<(),
     ensure_that(turn.text() == "Done.", || format!("the text is {:?}", turn.text()))
 }
 
-/// Checks that the turn is the same whether its bytes arrive one by one, in small chunks, or in two
-/// parts. The two parts are split at many different positions.
+/// Checks that the turn is the same whether the answer's bytes arrive one by one, in small chunks,
+/// or in two parts. For two parts, the bytes are split at many different positions.
 pub(super) async fn a_turn_does_not_depend_on_how_its_bytes_are_cut<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -175,8 +176,8 @@ pub(super) async fn a_turn_does_not_depend_on_how_its_bytes_are_cut<S: Subject>(
     Ok(())
 }
 
-/// Checks that a call has its name and its arguments, and, if the wire supports ids, the server's
-/// id.
+/// Checks that a call contains the name and the arguments that the server sent and, if the wire
+/// supports ids, the server's id.
 pub(super) async fn a_call_comes_whole<S: Subject>(subject: &S) -> Result<(), UnmetClaim> {
     let body = response_body_or_skip(
         subject,

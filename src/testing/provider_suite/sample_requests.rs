@@ -1,4 +1,4 @@
-//! The suite's requests, and helpers to read the turns that answer them.
+//! The suite's requests, and helpers for reading the turns that answer these requests.
 
 use std::sync::{Arc, Mutex};
 
@@ -24,7 +24,7 @@ use crate::turn::{Turn, TurnEvent};
 
 /// The user's message in every request.
 pub(super) const USER_TEXT: &str = "suite-user-4711";
-/// A value that calls contain in their arguments.
+/// A value in each call's arguments.
 pub(super) const ARGUMENT_VALUE: &str = "suite-argument-0815";
 /// The result of each call.
 pub(super) const RESULT_TEXT: &str = "suite-result-1234";
@@ -73,7 +73,7 @@ pub(super) fn tool_calls_stop_piece() -> Piece {
     Piece::Stop(StopReason::ToolCalls)
 }
 
-/// Returns the body of an answer, or skips the claim if the wire cannot express the answer.
+/// Returns an answer's body, or skips the check if the wire cannot express the answer.
 pub(super) fn response_body_or_skip<S: Subject>(
     subject: &S,
     what: &str,
@@ -83,8 +83,8 @@ pub(super) fn response_body_or_skip<S: Subject>(
     subject.response_body(pieces).ok_or_else(skipped)
 }
 
-/// Returns an answer that consists of these pieces, or skips the claim if the wire cannot express
-/// it.
+/// Returns an answer that consists of these pieces, or skips the check if the wire cannot express
+/// the answer.
 pub(super) fn response_of_pieces<S: Subject>(
     subject: &S,
     what: &str,
@@ -111,12 +111,12 @@ pub(super) fn tool_call_response<S: Subject>(subject: &S) -> Result<HttpResponse
 pub(super) struct ReadTurn {
     /// All of the turn's events, without a final `TurnComplete`.
     pub(super) events: Vec<TurnEvent>,
-    /// The complete turn, or the error with which the turn ended.
+    /// The complete turn, or the error that ended the turn.
     pub(super) end: Result<Arc<Turn>, Error>,
 }
 
 impl ReadTurn {
-    /// Returns the turn, or a failure if it is not complete.
+    /// Returns the turn, or a failure if the turn is not complete.
     pub(super) fn turn(self) -> Result<Arc<Turn>, UnmetClaim> {
         self.end.map_err(|error| {
             UnmetClaim::Failed(format!(
@@ -126,7 +126,7 @@ impl ReadTurn {
         })
     }
 
-    /// Returns the turn's error, or a failure if the turn has no error.
+    /// Returns the turn's error, or a failure if the turn did not end with an error.
     pub(super) fn expect_error(self, what: &str) -> Result<Error, UnmetClaim> {
         match self.end {
             Err(error) => Ok(error),
@@ -176,7 +176,7 @@ pub(super) async fn send_and_read<S: Subject>(
     read_turn(server.provider(subject).stream_turn(request_about(sample_history()))).await
 }
 
-/// Returns the turn that results from an answer that consists of these pieces.
+/// Sends an answer that consists of these pieces, and returns the resulting turn.
 pub(super) async fn read_turn_of_pieces<S: Subject>(
     subject: &S,
     what: &str,

@@ -1,4 +1,4 @@
-//! The server that the provider under test sends its requests to.
+//! The server that receives requests from the provider under test.
 
 use std::future::Future;
 use std::io;
@@ -17,7 +17,7 @@ use crate::testing::provider_suite::subject::Subject;
 /// The API key that every provider in the suite uses.
 pub(super) const API_KEY: &str = "suite-key-5b1f0c9d2e7a4836";
 
-/// The time limit for an event that a claim waits for.
+/// The time limit for an event that a check waits for.
 const CLAIM_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The path of the requests that the suite itself sends.
@@ -51,7 +51,7 @@ impl SuiteServer {
         self.0.requests().into_iter().filter(|request| request.path != PROBE_PATH).collect()
     }
 
-    /// Returns the body of the provider's request with the index `n`, starting at 0, as text.
+    /// Returns the body of the provider's `n`th request as a string. Requests are counted from 0.
     pub(super) fn request_body(&self, n: usize) -> Result<String, UnmetClaim> {
         let requests = self.requests();
         let request = requests.get(n);
@@ -61,8 +61,8 @@ impl SuiteServer {
         Ok(String::from_utf8_lossy(&request.body).into_owned())
     }
 
-    /// Waits until the server has received everything that was sent so far. To do so, the suite
-    /// sends a request of its own and waits for the answer.
+    /// Waits until the server has received everything that was sent so far. For this purpose, the
+    /// suite sends its own request and waits for the answer.
     pub(super) async fn wait_for_requests(&self) -> Result<(), UnmetClaim> {
         let probe = async {
             let mut stream = TcpStream::connect(self.0.url().trim_start_matches("http://")).await?;

@@ -6,35 +6,35 @@ use serde_json::json;
 
 use crate::provider::{Piece, Provider};
 
-/// Creates the provider under test, and the bytes that its server answers with.
+/// A trait for creating the provider under test, and the bytes of its server's answers.
 ///
-/// The suite sends requests with the provider, and a server on the loopback device answers with
-/// these bytes, split and truncated as each check requires. For an example, see the
-/// [module](crate::testing::provider_suite).
+/// The suite sends requests through the provider. A server on the loopback device answers with the
+/// bytes from this trait, and splits and truncates the bytes as each check requires. For an
+/// example, see the [module](crate::testing::provider_suite).
 pub trait Subject {
     /// The provider's type, for example an [`HttpProvider`](crate::provider::HttpProvider) that
     /// uses a custom wire.
     type Provider: Provider + fmt::Debug + 'static;
 
     /// Creates a provider that sends its requests to `url`, such as `http://127.0.0.1:4711`, and
-    /// authenticates with `key`. A provider that needs no key ignores `key`.
+    /// authenticates with `key`. If the provider needs no key, ignore `key`.
     ///
-    /// The provider may retry requests. The suite sends requests that forbid retries, except to
-    /// test retries.
+    /// The provider may retry requests. Except when testing retries, the suite sends requests that
+    /// forbid retries.
     fn provider(&self, url: &str, key: &str) -> Self::Provider;
 
     /// Returns the body of an answer that consists of these pieces, in this order. Returns `None`
-    /// if the wire cannot express a piece, or the order of the pieces.
+    /// if the wire cannot express one of the pieces or their order.
     ///
-    /// Each piece of text or reasoning, and each call, consists of one or more frames. If the last
-    /// piece is not a [`Piece::Stop`], write the answer up to the point where it would be cut off.
-    /// Such an answer has no stop reason, no end marker, and nothing else that tells the provider
-    /// that the turn is complete. If the wire has no field for a call's id, write the call without
-    /// the id.
+    /// Write each piece of text or reasoning, and each call, as one or more frames. If the last
+    /// piece is not a [`Piece::Stop`], write the answer as if the connection had been cut off after
+    /// the last piece. Such an answer contains no stop reason, no end marker, and nothing else that
+    /// tells the provider that the turn is complete. If the wire has no field for a call's id,
+    /// write the call without the id.
     fn response_body(&self, pieces: &[Piece]) -> Option<Vec<u8>>;
 
-    /// Returns the frame with which the server reports an error after it has sent a part of its
-    /// answer. Returns `None`, the default, if the wire has no such frame.
+    /// Returns the frame that the server uses to report an error after sending a part of its
+    /// answer. Returns `None` if the wire has no such frame. The default is `None`.
     fn stream_error_frame(&self, message: &str) -> Option<Vec<u8>> {
         let _ = message;
         None
@@ -47,15 +47,15 @@ pub trait Subject {
         json!({ "error": { "message": message } }).to_string().into_bytes()
     }
 
-    /// Returns the media type of a streamed answer. The default is `text/event-stream`.
+    /// Returns the media type for streamed answers. The default is `text/event-stream`.
     #[expect(clippy::unnecessary_literal_bound, reason = "a subject may have it as a setting")]
     fn media_type(&self) -> &str {
         "text/event-stream"
     }
 
-    /// Returns the reason why a claim does not apply to this provider. `claim` is the name of the
-    /// claim's function. If there is a reason, the claim is skipped, and the report contains the
-    /// reason. By default, every claim applies.
+    /// Returns the reason why a check does not apply to this provider, or `None` if the check
+    /// applies. `claim` is the name of the check's function. If a reason is returned, the check is
+    /// skipped, and the report contains the reason. By default, every check applies.
     fn exemption_reason(&self, claim: &str) -> Option<String> {
         let _ = claim;
         None

@@ -468,8 +468,8 @@ impl AgUiEncoder {
         write_data(out, &AgUiEvent::MessagesSnapshot { messages });
     }
 
-    /// Removes void messages. Void messages are found by their content, because a history does not
-    /// contain message ids.
+    /// Removes void messages. A history does not contain message ids, so a message is found by its
+    /// content or its call ids.
     fn remove_tombstones(&mut self, items: &[Item]) {
         for item in items.iter().filter(|item| item.tombstone) {
             match &item.kind {

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | a turn | a step `turn-{n}`, and one assistant message with all the turn's text and calls |
 //! | reasoning | a separate message with an id derived from the turn's message id |
-//! | a call and its result | `TOOL_CALL_*`; for a failed call, `kind` in the result's `metadata` is the failure's kind |
+//! | a call and its result | `TOOL_CALL_*`; a failed result's `metadata` contains `kind`, the kind of failure |
 //! | a tool's progress | an activity `tool_progress` |
 //! | a sub-agent | `SUBAGENT_*`; its events contain `subagentRunId`, and its call ids begin with its parents' |
 //! | a retracted turn, a rewritten history | answers to the removed calls, then `MESSAGES_SNAPSHOT` |
