@@ -13,7 +13,7 @@ use crate::testing::http::{HttpRequest, HttpResponse, LoopbackServer};
 use crate::testing::signatures::Signatures;
 use crate::testing::{Answer, ReceivedRequest, Wire};
 
-/// A server on 127.0.0.1 that speaks the providers' wire formats and sends the answers that a
+/// A server on 127.0.0.1 that supports the providers' wire formats and sends the answers that a
 /// function returns.
 ///
 /// [`start`](Self::start) serves all wires. A request's path selects the wire, so a single test can

@@ -10,7 +10,7 @@ use crate::provider::server::IssuedItem;
 pub(super) const SIGNATURE_PREFIX: &str = "c2NyaXB0ZWQ6";
 
 /// Returns a signature for a text. As with vendors' signatures, the signature is valid base64. The
-/// signature depends only on the text, so other test servers would issue the same signature.
+/// signature depends only on the text, so other test servers also accept the signature.
 pub(super) fn sign_text(content: &str) -> String {
     // Sixteen hexadecimal digits are also valid base 64.
     format!("{SIGNATURE_PREFIX}{:016x}", fnv1a_64(content.bytes()))

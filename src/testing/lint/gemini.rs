@@ -36,8 +36,8 @@ pub(in crate::testing) fn gemini(body: &Value) -> Vec<String> {
 }
 
 /// Returns the errors that a third-generation model would report for a request's body. In addition
-/// to the errors from [`gemini`], such a model reports an error for each step after the last user
-/// message whose first call has no thought signature,
+/// to the errors from [`gemini`], such a model reports an error if, after the last user message,
+/// the first call in a step has no thought signature,
 /// <https://ai.google.dev/gemini-api/docs/thought-signatures>.
 pub(in crate::testing) fn gemini_3(body: &Value) -> Vec<String> {
     let mut bad = gemini(body);

@@ -8,8 +8,8 @@ use crate::error::{Error, ErrorKind};
 /// A way in which an [`McpServer`](crate::testing::mcp::McpServer) misbehaves. A server can have
 /// several faults.
 ///
-/// A fault can be parsed from its name. For a fault that takes a number, the name is followed by
-/// `:` and the number:
+/// A fault can be parsed from its name. For a fault that takes a number, the name may be followed
+/// by `:` and the number:
 ///
 /// ```
 /// use turnstream::testing::mcp::McpFault;

@@ -83,7 +83,8 @@ impl Connection {
         }
     }
 
-    /// Sends a legacy-era client the notification that the tools have changed.
+    /// Returns a future that notifies the client that the tools have changed. Returns `None` unless
+    /// the client is an initialized legacy-era client.
     fn notify_of_tools(&self) -> Option<BoxFuture<'static, ()>> {
         let message = notification("notifications/tools/list_changed", &json!({}));
         self.peer.is_initialized().then(|| self.send(message))

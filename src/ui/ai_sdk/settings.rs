@@ -92,8 +92,8 @@ impl AiSdk {
         self
     }
 
-    /// Sets how long no data may be sent before a comment is sent. The default is 15 seconds.
-    /// `None` disables comments. Comments require a tokio runtime with timers.
+    /// Sets the time without data after which a comment is sent. The default is 15 seconds. `None`
+    /// disables comments. Comments require a tokio runtime with timers.
     pub fn with_keep_alive(mut self, every: impl Into<Option<Duration>>) -> Self {
         self.keep_alive = every.into();
         self
