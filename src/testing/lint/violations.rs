@@ -41,7 +41,7 @@ pub(super) fn as_list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Returns the elements of nested lists: for each element of `value`, the elements of the list in
+/// Returns the elements of nested lists: for each element of `values`, the elements of the list in
 /// its field `field`, together with the indices in both lists.
 pub(super) fn nested_elements<'a>(
     values: &'a Value,
