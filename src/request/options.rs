@@ -51,8 +51,8 @@ pub struct Options {
     pub top_k: Option<u32>,
     /// A seed that makes sampling repeatable, as far as the provider supports this.
     pub seed: Option<u64>,
-    /// The penalty for repeated tokens, from -2 to 2. The penalty increases with each time a token
-    /// has appeared.
+    /// The penalty for repeated tokens, from -2 to 2. The penalty grows with the number of times
+    /// that a token has already appeared.
     #[serde(deserialize_with = "deserialize_number")]
     pub frequency_penalty: Option<f32>,
     /// The penalty, from -2 to 2, for tokens that have already appeared at least once.

@@ -12,7 +12,7 @@ use crate::error::Error;
 /// provider, it tells its wrapped providers not to retry errors that it handles itself.
 /// [`Retry`](crate::provider::Retry), [`Fallback`](crate::provider::Fallback) and
 /// [`Agent::with_fallback`](crate::Agent::with_fallback) change the setting in this way. If your
-/// own provider wraps another provider, your provider should pass this setting on unchanged.
+/// own provider wraps another provider, your provider should pass the request on unchanged.
 ///
 /// This setting affects how a request is sent, not its content. The setting is therefore not
 /// included in recordings, and any two `Retries` values compare as equal.

@@ -1,4 +1,4 @@
-//! The active iteration of a loop, shared by all forms of the loop.
+//! A loop's active iteration. All kinds of loops use this code.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -8,7 +8,7 @@ use pin_project::pin_project;
 
 use crate::stream::{IntoStep, Step};
 
-/// The number of consecutive bodies that may end without an item before the loop yields to the
+/// The maximum number of consecutive bodies that end without an item before the loop yields to the
 /// executor.
 const MAX_EMPTY_BODIES: u32 = 128;
 
@@ -20,7 +20,7 @@ pub enum LoopEndReason {
     Stop,
     /// The body yielded [`Step::StopWith`].
     StopWith,
-    /// The body ended without a `Next`, `Stop` or `StopWith`.
+    /// The body ended without yielding a `Next`, `Stop` or `StopWith`.
     NoDecision,
     /// The body yielded an error.
     Failed,
@@ -30,11 +30,12 @@ pub enum LoopEndReason {
     InputEnded,
 }
 
-/// Observes each state from which a body is built, and the end of the loop.
+/// A trait for observing each state from which a loop body is built, as well as the end of the
+/// loop.
 pub trait LoopObserver<S> {
     /// Observes the state from which a body is about to be built.
     fn observe_state(&mut self, state: &S);
-    /// Observes the end of the loop, with the final state, if any.
+    /// Observes the end of the loop. `state` is the final state, if any.
     fn observe_end(&mut self, ended: LoopEndReason, state: Option<S>);
 }
 
@@ -46,15 +47,17 @@ impl<S> LoopObserver<S> for () {
     fn observe_end(&mut self, _: LoopEndReason, _: Option<S>) {}
 }
 
-/// Holds the active body, the state from which the next body is built, or the reason why the loop
-/// ended. At most one of the three is set.
+/// Contains the active body, the state for the next body, or the reason why the loop ended. At most
+/// one of these three is set.
 #[pin_project]
 #[derive(Debug)]
 pub(super) struct Iteration<B, S, O> {
-    /// The active body. `None` before the first body, between two bodies, and after the end.
+    /// The active body. This field is `None` before the first body, between two bodies, and after
+    /// the end of the loop.
     #[pin]
     body: Option<B>,
-    /// The state for the next body, before the first body and between two bodies.
+    /// The state for the next body. This field is set only before the first body and between two
+    /// bodies.
     next: Option<S>,
     end_reason: Option<LoopEndReason>,
     empty_bodies: u32,
@@ -85,8 +88,9 @@ impl<B, S, O> Iteration<B, S, O> {
         &self.observer
     }
 
-    /// Returns whether [`MAX_EMPTY_BODIES`] consecutive bodies ended without an item, so that the
-    /// loop should yield to the executor. Returning `true` resets the count of these bodies.
+    /// Returns whether [`MAX_EMPTY_BODIES`] consecutive bodies ended without an item, which means
+    /// that the loop should yield to the executor. When this method returns `true`, the count of
+    /// these bodies is reset.
     pub(super) fn should_yield(self: Pin<&mut Self>) -> bool {
         let this = self.project();
         let due = *this.empty_bodies >= MAX_EMPTY_BODIES;
@@ -98,8 +102,7 @@ impl<B, S, O> Iteration<B, S, O> {
 }
 
 impl<B, S, O: LoopObserver<S>> Iteration<B, S, O> {
-    /// Builds the next body, if there is a state to build it from. A panic in `make` ends the loop
-    /// and propagates.
+    /// Builds the next body if a state is set. A panic in `make` ends the loop and propagates.
     pub(super) fn start_body(self: Pin<&mut Self>, make: impl FnOnce(S) -> B) {
         let mut guard = EndOnPanic { iteration: self, armed: true };
         let mut this = guard.iteration.as_mut().project();
@@ -111,8 +114,8 @@ impl<B, S, O: LoopObserver<S>> Iteration<B, S, O> {
         guard.armed = false;
     }
 
-    /// Drops the active body and starts again with a new state. A panic while the body is dropped
-    /// ends the loop and propagates.
+    /// Drops the active body and restarts the loop with a new state. A panic while the body is
+    /// being dropped ends the loop and propagates.
     pub(super) fn restart(self: Pin<&mut Self>, state: S) {
         let mut guard = EndOnPanic { iteration: self, armed: true };
         let mut this = guard.iteration.as_mut().project();
@@ -123,7 +126,7 @@ impl<B, S, O: LoopObserver<S>> Iteration<B, S, O> {
         guard.armed = false;
     }
 
-    /// Ends the loop from outside the body. The state for the next body, if any, becomes the final
+    /// Ends the loop from outside a body. The state for the next body, if any, becomes the final
     /// state.
     pub(super) fn end_with(self: Pin<&mut Self>, ended: LoopEndReason) {
         let this = self.project();
@@ -133,7 +136,7 @@ impl<B, S, O: LoopObserver<S>> Iteration<B, S, O> {
 
     /// Polls the active body for an item.
     ///
-    /// `Ready(None)` means that the body ended and was dropped. Unless the loop ended too, the
+    /// `Ready(None)` means that the body ended and was dropped. Unless the loop also ended, the
     /// state for the next body is set.
     #[inline]
     pub(super) fn poll_item(
@@ -183,14 +186,14 @@ impl<B, S, O: LoopObserver<S>> Iteration<B, S, O> {
     }
 }
 
-/// Drops the body. The function is not inlined, so that the stack frame has no space for a second
-/// body while a body is polled. The body may itself poll a loop.
+/// Drops the body. This function is not inlined: while a body is polled, and perhaps polls a loop
+/// itself, the stack frame should not contain space for a second body.
 #[inline(never)]
 fn drop_body<B>(mut body: Pin<&mut Option<B>>) {
     body.set(None);
 }
 
-/// Drops the body and ends the loop if user code panics, including code in a `Drop`.
+/// Drops the body and ends the loop if user code panics, including code in a `Drop` implementation.
 struct EndOnPanic<'a, B, S, O: LoopObserver<S>> {
     iteration: Pin<&'a mut Iteration<B, S, O>>,
     armed: bool,

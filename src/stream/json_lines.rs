@@ -1,4 +1,4 @@
-//! Parses a turn that consists of JSON lines, each as soon as the line is complete.
+//! Parses a turn that consists of JSON lines. Each line is parsed as soon as the line is complete.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -18,15 +18,14 @@ use crate::turn::{ParseError, PartialTurn, Text, Turn, TurnEvent};
 /// The default maximum length of a line, in bytes.
 const DEFAULT_MAX_LINE_BYTES: usize = 1024 * 1024;
 
-/// A parsed line from a turn's text, or a notice that all lines so far are void.
+/// A line from a turn's text, or a notice that all lines so far are void.
 #[derive(Clone, Debug, PartialEq)]
 pub enum JsonLine<T> {
     /// A line that was successfully parsed.
     Object(T),
     /// A line that cannot be parsed. Later lines are still parsed.
     Invalid(LineError),
-    /// The turn is starting again, so all lines so far are void, and lines are counted from 1
-    /// again.
+    /// The turn is starting again. All lines so far are void, and line numbers start at 1 again.
     Retracted,
 }
 
@@ -35,8 +34,8 @@ pub enum JsonLine<T> {
 pub struct LineError {
     /// The line number within the turn, starting at 1.
     pub line: usize,
-    /// The reason why the line cannot be parsed. The `text` in the error is the line itself, and
-    /// the line number in the error is always 1.
+    /// The reason why the line cannot be parsed. The error's `text` field contains the line itself,
+    /// and the line number in the error is always 1.
     pub error: ParseError,
 }
 
@@ -60,7 +59,7 @@ pub struct JsonLines<S, T> {
     #[pin]
     events: Option<S>,
     line_parser: LineParser,
-    /// The complete turn, until its last line has been parsed.
+    /// The complete turn. Cleared once the turn's last line has been parsed.
     completed_turn: Option<Arc<Turn>>,
     object_type: PhantomData<fn() -> T>,
 }
@@ -76,8 +75,8 @@ impl<S, T> JsonLines<S, T> {
         }
     }
 
-    /// Sets the maximum length of a line in bytes; 1 MiB by default. A longer line is discarded and
-    /// yielded as [`TooLong`](ParseError::TooLong).
+    /// Sets the maximum length of a line in bytes; 1 MiB by default. A longer line is discarded,
+    /// and a [`TooLong`](ParseError::TooLong) error is yielded in its place.
     pub fn with_max_line_bytes(mut self, bytes: usize) -> Self {
         self.line_parser.max_line_bytes = bytes;
         self
@@ -146,15 +145,16 @@ impl<S, T> fmt::Debug for JsonLines<S, T> {
     }
 }
 
-/// Splits pieces of text into lines and parses the lines. A line that is contained in a single
-/// piece is not copied.
+/// Splits pieces of text into lines, and parses the lines. A line that lies within a single piece
+/// is not copied.
 #[derive(Default)]
 struct LineParser {
-    /// The piece that is being split, and the byte offset at which its unread part starts.
+    /// The piece that is being split, and the byte offset at which the piece's unread part starts.
     current_piece: Option<(Text, usize)>,
     /// The start of the current line, from earlier pieces.
     partial_line: String,
-    /// Whether to discard the rest of the current line, which is too long and was already reported.
+    /// Whether to discard the rest of the current line because the line is too long and was already
+    /// reported.
     is_skipping: bool,
     /// The number of complete lines so far.
     line_number: usize,
@@ -174,8 +174,8 @@ impl LineParser {
     fn next<T: DeserializeOwned>(&mut self) -> Option<JsonLine<T>> {
         while let Some((piece, at)) = self.current_piece.take() {
             let rest = piece.get(at..).unwrap_or_default();
-            // Only a line feed ends a line: JSON strings may contain the other line separators of
-            // Unicode.
+            // Only a line feed ends a line, because JSON strings may contain Unicode's other line
+            // separators.
             let Some((chunk, _)) =
                 memchr(b'\n', rest.as_bytes()).and_then(|n| rest.split_at_checked(n))
             else {
@@ -217,7 +217,7 @@ impl LineParser {
         None
     }
 
-    /// Returns the last line, if it does not end with a line feed.
+    /// Returns the text's last line if that line does not end with a line feed.
     fn take_last_line<T: DeserializeOwned>(&mut self) -> Option<JsonLine<T>> {
         let begun = std::mem::take(&mut self.partial_line);
         self.line_number += 1;

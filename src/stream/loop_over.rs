@@ -1,4 +1,4 @@
-//! A loop over the items of an input, which passes a state from item to item.
+//! A loop over the items in an input stream that passes a state from item to item.
 
 use std::fmt;
 use std::pin::Pin;
@@ -11,12 +11,12 @@ use pin_project::pin_project;
 use crate::stream::iteration::{Iteration, LoopObserver};
 use crate::stream::{IntoStep, LoopEndReason};
 
-/// Runs `body` once for each item of `input`, with the state that the previous iteration returned.
+/// Runs `body` once for each item in `input`, passing along the state from the previous iteration.
 ///
 /// `loop_over` is like `scan`, but each input item yields a stream of items. `Next(state)` ends the
-/// body and passes the state to the iteration for the next input item. The loop ends after a
-/// `Stop`, a `StopWith` or an error, or if a body ends without any of these steps. An input item is
-/// pulled only when the consumer polls and no body is active.
+/// body and passes `state` to the iteration for the next input item. The loop ends after a `Stop`,
+/// a `StopWith` or an error, or if a body ends without a `Next`. An input item is pulled only when
+/// the consumer polls while no body is active.
 ///
 /// Dropping the stream drops the active body and the input.
 ///
@@ -39,9 +39,9 @@ where
     LoopOver { input, make_body: body, iteration: Iteration::new(state, LastState(None)) }
 }
 
-/// Provides [`loop_over`] as a method on the input stream.
+/// An extension trait that provides [`loop_over`] as a method on streams.
 pub trait LoopOverExt: Stream + Sized {
-    /// Runs `body` once for each item, with the state that the previous iteration returned; see
+    /// Runs `body` once for each item, passing along the state from the previous iteration; see
     /// [`loop_over`].
     fn loop_over<S, B, F>(self, state: S, body: F) -> LoopOver<Self, F, B, S>
     where
@@ -66,7 +66,7 @@ pub struct LoopOver<I, F, B, S> {
     iteration: Iteration<B, S, LastState<S>>,
 }
 
-/// The final state, if the loop ended with a state.
+/// The final state, if the loop ended with one.
 struct LastState<S>(Option<S>);
 
 impl<S> LoopObserver<S> for LastState<S> {
@@ -80,14 +80,14 @@ impl<S> LoopObserver<S> for LastState<S> {
 }
 
 impl<I, F, B, S> LoopOver<I, F, B, S> {
-    /// Returns the reason why the loop ended, or `None` while the loop runs.
+    /// Returns the reason why the loop ended, or `None` while the loop is running.
     pub fn end_reason(&self) -> Option<LoopEndReason> {
         self.iteration.end_reason()
     }
 
-    /// Returns the state between two input items, and the final state after the input ended or a
-    /// body yielded [`Step::StopWith`](crate::stream::Step::StopWith). Returns `None` while a body
-    /// is active.
+    /// Returns the current state between two input items, or the final state after the input has
+    /// ended or a body has yielded [`Step::StopWith`](crate::stream::Step::StopWith). Returns
+    /// `None` while a body is active.
     pub fn state(&self) -> Option<&S> {
         self.iteration.next().or(self.iteration.observer().0.as_ref())
     }
@@ -122,7 +122,7 @@ where
     B: Stream,
     B::Item: IntoStep<State = S>,
 {
-    /// Pulls input items and builds bodies until a body yields an item.
+    /// Pulls input items and builds a body for each one, until a body yields an item.
     // NOTE: this method is like `LoopStream::run_next_body`, but for the input.
     #[cold]
     fn run_next_body(

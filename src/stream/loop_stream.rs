@@ -1,4 +1,4 @@
-//! The basic loop over a state.
+//! The basic loop, which passes a state from one iteration to the next.
 
 use std::fmt;
 use std::pin::Pin;
@@ -12,19 +12,20 @@ use crate::stream::iteration::{Iteration, LoopObserver};
 use crate::stream::{IntoStep, LoopEndReason};
 
 /// Builds a body from the state, streams the body's items, and repeats with the state from the
-/// body's last step, until a step ends the loop.
+/// body's last step until a step ends the loop.
 ///
 /// `loop_stream` is like `unfold`, but each state yields a stream of items instead of a single
-/// item. `body` is a closure from a state to a stream of [`Step`](crate::stream::Step)s, or of
-/// `Result`s of steps. An `Err` is yielded to the consumer and ends the loop. A body that must
-/// first await a future can be written as `async move { … }.flatten_stream()`.
+/// item. `body` is a closure that takes a state and returns a stream of
+/// [`Step`](crate::stream::Step)s or of `Result`s that contain steps. An `Err` is yielded to the
+/// consumer and ends the loop. If a body must first await a future, write it as `async move { …
+/// }.flatten_stream()`.
 ///
 /// - The next body is built only when the consumer polls for an item, after the previous body has
 ///   been dropped.
-/// - Dropping the stream drops the active body, once.
-/// - The loop runs in constant stack space and never allocates or boxes, for any number of
-///   iterations. After many consecutive bodies without an item, the loop yields to the executor.
-/// - A body that ends without a `Next`, `Stop` or `StopWith` ends the loop, too.
+/// - Dropping the stream drops the active body exactly once.
+/// - The loop runs in constant stack space and never allocates, regardless of the number of
+///   iterations. After many consecutive bodies that yield no item, the loop yields to the executor.
+/// - A body that ends without a `Next`, `Stop` or `StopWith` also ends the loop.
 ///   [`end_reason`](LoopStream::end_reason) returns the reason why the loop ended.
 /// - A panic in the body propagates to the caller. The body is dropped, and later polls of the
 ///   stream return `None`.
@@ -72,7 +73,7 @@ impl<F, B, S, O> LoopStream<F, B, S, O> {
         self.project().iteration.restart(state);
     }
 
-    /// Returns the reason why the loop ended, or `None` while the loop runs.
+    /// Returns the reason why the loop ended, or `None` while the loop is running.
     pub fn end_reason(&self) -> Option<LoopEndReason> {
         self.iteration.end_reason()
     }
@@ -107,8 +108,8 @@ where
     B::Item: IntoStep<State = S>,
     O: LoopObserver<S>,
 {
-    /// Builds bodies until a body yields an item. Kept out of `poll_next`, so that an item of the
-    /// active body costs no more than in a hand-written loop.
+    /// Builds bodies until a body yields an item. This code is kept out of `poll_next`, so that an
+    /// item from the active body costs no more than in a hand-written loop.
     #[cold]
     fn run_next_body(
         self: Pin<&mut Self>,

@@ -1,4 +1,4 @@
-//! A loop whose state can be read from outside.
+//! A loop whose state can be read from outside the loop.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -9,11 +9,12 @@ use crate::lock::lock_ignoring_poison;
 use crate::stream::iteration::LoopObserver;
 use crate::stream::{IntoStep, LoopEndReason, LoopStream};
 
-/// Creates a loop like [`loop_stream`](crate::stream::loop_stream), and also returns a cell from
-/// which the state can be read.
+/// Creates a loop in the same way as [`loop_stream`](crate::stream::loop_stream), and also returns
+/// a cell from which the loop's state can be read.
 ///
-/// The cell contains the state from which the active body was built and, at the end, the final
-/// state from [`Step::StopWith`](crate::stream::Step::StopWith). The cell outlives the stream.
+/// The cell contains the state from which the active body was built. If the loop ends with
+/// [`Step::StopWith`](crate::stream::Step::StopWith), the cell then contains the final state. The
+/// cell may outlive the stream.
 ///
 /// ```
 /// use futures::{StreamExt, executor::block_on, stream};
@@ -43,7 +44,7 @@ where
 /// The stream returned by the [`loop_with_state`] function.
 pub type LoopWithState<F, B, S> = LoopStream<F, B, S, StateCell<S>>;
 
-/// Reads the current state of a loop. Clones of the cell refer to the same loop.
+/// Gives access to a loop's current state. Clones of the cell refer to the same loop.
 pub struct StateCell<S>(Arc<Mutex<CellContents<S>>>);
 
 struct CellContents<S> {
@@ -57,8 +58,8 @@ impl<S: Clone> StateCell<S> {
         self.with_contents(|seen| seen.state.clone())
     }
 
-    /// Returns the reason why the loop ended. Returns `None` while the loop is running, or if its
-    /// stream was dropped early.
+    /// Returns the reason why the loop ended. Returns `None` while the loop is running, or if the
+    /// stream was dropped before the loop ended.
     pub fn end_reason(&self) -> Option<LoopEndReason> {
         self.with_contents(|seen| seen.end_reason)
     }

@@ -1,4 +1,5 @@
-//! Loops over your own state, and adapters that connect a streaming turn to the loop's next step.
+//! Loops that pass your own state from one iteration to the next, and adapters that connect a
+//! streaming turn to the loop's next step.
 //!
 //! The functions in this module spawn no tasks and keep no queues. The next loop body is built when
 //! the consumer polls for the next item, and dropping a stream synchronously drops everything that
@@ -33,21 +34,21 @@ pub use text_deltas::TextDeltas;
 use crate::error::Error;
 use crate::turn::{Turn, TurnBuilder, TurnEvent};
 
-/// Provides methods on all streams of turn events.
+/// An extension trait with methods for all streams of turn events.
 pub trait TurnStreamExt: Stream<Item = Result<TurnEvent, Error>> {
-    /// Forwards every event from a turn as a [`Step::Value`], then calls `then` with the finished
-    /// turn to decide how the loop continues. `then` runs when the consumer polls again after
-    /// [`TurnComplete`](TurnEvent::TurnComplete); the upstream is dropped before `then` runs. The
-    /// [`Steps`] that `then` returns follow the turn's events.
+    /// Forwards every event from a turn as a [`Step::Value`], and then calls `then` with the
+    /// finished turn to decide how the loop continues. The call happens when the consumer polls
+    /// again after [`TurnComplete`](TurnEvent::TurnComplete), and this stream of events is dropped
+    /// before the call. The turn's events are followed by the [`Steps`] that `then` returns.
     ///
-    /// If a turn ends without `TurnComplete`, the stream yields an error of kind
-    /// [`IncompleteTurn`](crate::ErrorKind::IncompleteTurn). The error carries the partial turn if
-    /// the upstream was sealed, as every provider's stream is. A panic in `then`, or in its steps,
-    /// is caught and becomes an error of kind [`Panic`](crate::ErrorKind::Panic). After an error,
-    /// the stream yields `None`.
+    /// If a turn ends without `TurnComplete`, the returned stream yields an
+    /// [`IncompleteTurn`](crate::ErrorKind::IncompleteTurn) error. The error carries the partial
+    /// turn if the stream of events was [sealed](Self::seal), as streams from providers are. A
+    /// panic in `then`, or in the steps that it returns, is caught and yielded as a
+    /// [`Panic`](crate::ErrorKind::Panic) error. After an error, the returned stream yields `None`.
     ///
-    /// Dropping the stream drops the upstream, the future from `then` or the steps from `then`,
-    /// whichever is active.
+    /// Dropping the returned stream drops the part that is active: the stream of events, the future
+    /// from `then`, or the steps.
     ///
     /// ```
     /// use futures::TryStreamExt;
@@ -93,7 +94,7 @@ pub trait TurnStreamExt: Stream<Item = Result<TurnEvent, Error>> {
     }
 
     /// Yields only errors and the pieces of the turn's text. All other events are dropped,
-    /// including refusals and the notice that the turn was retracted, which voids the text so far.
+    /// including refusals. The `Retracted` event, which voids the text so far, is also dropped.
     ///
     /// ```
     /// use futures::TryStreamExt;
@@ -118,19 +119,20 @@ pub trait TurnStreamExt: Stream<Item = Result<TurnEvent, Error>> {
         TextDeltas::new(self)
     }
 
-    /// Parses each line of the turn's text as JSON into a `T` as soon as the line is complete.
-    /// Other events are dropped, but errors are passed on.
+    /// Parses each line in the turn's text as JSON into a `T` as soon as the line is complete.
+    /// Events without text are dropped, but errors are passed on.
     ///
     /// A line that cannot be parsed is yielded as [`JsonLine::Invalid`], and parsing continues with
-    /// the next line. An `Err` therefore always ends the stream. The `Err` is either an error from
-    /// the upstream, or reports that the lines may be incomplete because the model refused or was
-    /// cut off. In the latter case, the error's source is a
-    /// [`ParseError`](crate::turn::ParseError). A [`JsonLine::Retracted`] voids every line before
-    /// it; the lines of the retry are counted from 1 again.
+    /// the next line. An `Err`, in contrast, always ends the stream. The `Err` is either an error
+    /// from the stream of events, or reports that the lines may be incomplete because the model
+    /// refused or was cut off. In the latter case, the error's source is a
+    /// [`ParseError`](crate::turn::ParseError). A [`JsonLine::Retracted`] voids every earlier line.
+    /// In the retry, line numbers start at 1 again.
     ///
     /// Only a line feed ends a line; the last line does not need one. Empty lines and lines that
     /// start with three backticks are skipped. Only the current line is buffered. To also get the
-    /// turn, observe the events upstream, for example with `inspect_ok` of `TryStreamExt`.
+    /// turn, observe the events before calling this method, for example with
+    /// `TryStreamExt::inspect_ok`.
     ///
     /// ```
     /// use futures::TryStreamExt;
@@ -166,12 +168,14 @@ pub trait TurnStreamExt: Stream<Item = Result<TurnEvent, Error>> {
         JsonLines::new(self)
     }
 
-    /// Drives the turn to its end and returns the turn. Dropping the future drops the stream.
+    /// Drives the turn to its end and returns the finished turn. Dropping the returned future drops
+    /// the stream.
     ///
     /// # Errors
     ///
-    /// Returns the stream's errors, and [`IncompleteTurn`](crate::ErrorKind::IncompleteTurn) if the
-    /// stream ends without `TurnComplete`.
+    /// Returns any error from the stream, or an
+    /// [`IncompleteTurn`](crate::ErrorKind::IncompleteTurn) error if the stream ends without
+    /// `TurnComplete`.
     fn into_turn(self) -> IntoTurn<Self>
     where
         Self: Sized,

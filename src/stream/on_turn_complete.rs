@@ -21,7 +21,7 @@ use crate::turn::{PartialTurn, Turn, TurnEvent};
 pub struct OnTurnComplete<'a, T, Then, Fut, S> {
     #[pin]
     stage: Stage<'a, T, Fut, S>,
-    /// The closure for the next step, or `None` after the turn is complete.
+    /// The closure that decides the next step, or `None` once the closure has been called.
     then: Option<Then>,
 }
 

@@ -1,4 +1,4 @@
-//! Enforces the contract of a stream of turn events.
+//! Enforces the contract for streams of turn events.
 
 use std::fmt;
 use std::pin::Pin;
@@ -12,14 +12,14 @@ use crate::item::History;
 use crate::request::Request;
 use crate::turn::{TurnBuilder, TurnEvent};
 
-/// The result of polling a [`TurnSource`] once.
+/// The result of polling a [`TurnSource`].
 ///
 /// `Ready(Some(Ok(())))` means that an event was, or may have been, pushed into the builder.
 /// `Ready(None)` means that the source has ended.
 pub type TurnPoll = Poll<Option<Result<(), Error>>>;
 
-/// A source from which a turn can be read: a stream of turn events, or a driver that decodes a wire
-/// format.
+/// A trait for sources from which a turn can be read: a stream of turn events, or a driver that
+/// decodes a wire format.
 pub trait TurnSource {
     /// Pushes the next piece of the turn into `turn`.
     ///
@@ -41,8 +41,8 @@ impl From<&History> for TurnBuilder {
     }
 }
 
-/// Creates a builder for the turn that follows the request's history, with the request's limits for
-/// bytes and output tokens.
+/// Creates a builder for the turn that follows the request's history. The builder uses the
+/// request's limits on bytes and output tokens.
 impl From<&Request> for TurnBuilder {
     fn from(request: &Request) -> Self {
         let turn = Self::for_history(&request.history)
@@ -55,18 +55,18 @@ impl From<&Request> for TurnBuilder {
 }
 
 /// Creates a stream of a turn's events from `source`; the turn answers a [`Request`] or follows a
-/// [`History`]. For any source, the stream keeps this contract:
+/// [`History`]. Regardless of the source, the stream satisfies this contract:
 ///
 /// - Call ids are unique within the history and the turn; [`TurnBuilder`](crate::turn::TurnBuilder)
 ///   describes how duplicate ids are changed.
 /// - `TurnComplete` is yielded exactly once, as the last event. The source is dropped before
 ///   `TurnComplete` is yielded.
-/// - An error of kind [`IncompleteTurn`](crate::ErrorKind::IncompleteTurn), which carries the
-///   partial turn, is yielded only if the source ends without a complete turn.
+/// - An [`IncompleteTurn`](crate::ErrorKind::IncompleteTurn) error is yielded only if the source
+///   ends without a complete turn. The error carries the partial turn.
 /// - All other errors also carry the partial turn, unless the partial turn is empty.
-/// - A turn that is too large ends with an error of kind [`TooLarge`](crate::ErrorKind::TooLarge);
-///   see [`Request::max_turn_bytes`]. If only a history is given, the builder's default limit
-///   applies.
+/// - A turn that is too large ends with a [`TooLarge`](crate::ErrorKind::TooLarge) error; see
+///   [`Request::max_turn_bytes`]. If the turn follows a history rather than a request, the
+///   builder's default limit applies.
 /// - After the last event or an error, every poll returns `None`.
 ///
 /// Dropping the stream drops the source.
@@ -79,12 +79,12 @@ pub fn seal(
 
 #[pin_project]
 struct Sealed<T> {
-    /// The source, or `None` once the source has ended; the source is dropped before the last event
+    /// The source, or `None` once the source has ended. The source is dropped before the last event
     /// is yielded.
     #[pin]
     source: Option<T>,
     turn: TurnBuilder,
-    /// The error that is yielded after the events that came before it.
+    /// The error to yield once all earlier events have been yielded.
     pending_error: Option<Error>,
 }
 
@@ -138,9 +138,9 @@ impl<T: TurnSource + Send> LimitTurn for Sealed<T> {
     }
 }
 
-/// A boxed stream of a turn's events that keeps the contract described at [`seal`].
+/// A boxed stream of a turn's events that satisfies the contract described at [`seal`].
 ///
-/// Dropping the stream cancels the turn, so that the connection is closed and no work continues.
+/// Dropping the stream cancels the turn: the connection is closed, and all work stops.
 #[must_use = "streams do nothing unless polled"]
 pub struct TurnStream(Pin<Box<dyn LimitTurn>>);
 

@@ -1,13 +1,13 @@
-//! The items that a loop's body yields.
+//! The items that a loop body yields.
 
 use std::future::{Ready, ready};
 
 use futures::stream::{Once, once};
 
-/// An item that a loop's body yields.
+/// An item that a loop body yields.
 ///
 /// A `Next`, `Stop` or `StopWith` ends the iteration. The body is then dropped, so any items that
-/// it would have yielded later are lost.
+/// the body would have yielded later are lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Step<A, S> {
     /// A value that the loop yields to the consumer.
@@ -20,7 +20,8 @@ pub enum Step<A, S> {
     StopWith(S),
 }
 
-/// The item types that a loop's body may yield: a [`Step`], or a `Result` of a step.
+/// A trait for the items that a loop body may yield: a [`Step`], or a `Result` that contains a
+/// step.
 ///
 /// An `Err` is yielded to the consumer and ends the loop.
 pub trait IntoStep {
@@ -32,7 +33,7 @@ pub trait IntoStep {
     type Item;
 
     /// Converts the item into a step. An `Err` contains the last item that the loop yields before
-    /// it ends.
+    /// ending.
     fn into_step(self) -> Result<Step<Self::Value, Self::State>, Self::Item>;
 
     /// Wraps a value as an item of the loop's stream.

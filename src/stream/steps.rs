@@ -39,7 +39,7 @@ impl<'a, S: Send + 'a> Steps<'a, S> {
         Self::from_step(Step::StopWith(state))
     }
 
-    /// Adds `events` before the existing steps, to be yielded to the consumer first.
+    /// Adds `events` before the existing steps, so that the consumer receives the events first.
     pub fn preceded_by(self, events: impl IntoIterator<Item = Event, IntoIter: Send + 'a>) -> Self {
         let values = stream::iter(events).map(|event| Ok(Step::Value(event)));
         Self::new(values.chain(self))
