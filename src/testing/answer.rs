@@ -11,8 +11,8 @@ use crate::testing::response_stream::{BodyStep, ResponseBody, StreamResponse};
 use crate::testing::signatures::Signatures;
 use crate::testing::{ReceivedRequest, Wire, error_response, scripted_stream};
 
-/// The answer that a [`ModelServer`](crate::testing::ModelServer) sends to one request. An answer contains a turn, an
-/// error or a raw body, and any faults to inject.
+/// The answer that a [`ModelServer`](crate::testing::ModelServer) sends to one request. An answer
+/// contains a turn, an error or a raw body, and any faults to inject.
 ///
 /// A [`Reply`] or a `&str` converts into an answer. An [`Error`] converts into an error response in
 /// the vendor's format, with the error's status and `retry-after`.
@@ -60,9 +60,9 @@ enum ResponseContent {
 impl Answer {
     /// Creates an answer that contains a turn from the model.
     ///
-    /// If the reply starts with an error that has a status, the answer is an error response. Any other error is sent in
-    /// the stream. If the wire format cannot express a part of the reply, the server responds with status 500 and a
-    /// message that names this part.
+    /// If the reply starts with an error that has a status, the answer is an error response. Any
+    /// other error is sent in the stream. If the wire format cannot express a part of the reply,
+    /// the server responds with status 500 and a message that names this part.
     pub fn reply(reply: impl Into<Reply>) -> Self {
         let moves = reply.into();
         match moves.initial_error() {
@@ -79,8 +79,8 @@ impl Answer {
         Self::from_content(ResponseContent::Error(error_response::error_for_status(status)))
     }
 
-    /// Creates an answer that contains an HTML page. The page resembles an error page from a gateway in front of the
-    /// provider.
+    /// Creates an answer that contains an HTML page. The page resembles an error page from a
+    /// gateway in front of the provider.
     pub fn html_page(status: u16) -> Self {
         let page =
             format!("<html>\r\n<head><title>{status}</title></head>\r\n<body></body></html>\r\n");
@@ -110,8 +110,8 @@ impl Answer {
         self
     }
 
-    /// Adds a header. The header is sent unchanged, and replaces any default header with the same name, such as
-    /// `content-type`.
+    /// Adds a header. The header is sent unchanged, and replaces any default header with the same
+    /// name, such as `content-type`.
     pub fn with_header(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));
         self
@@ -123,9 +123,9 @@ impl Answer {
         self
     }
 
-    /// Returns the bytes of the answer's body in this wire format. If a fault interrupts the body, returns only the
-    /// bytes before the interruption. Use the returned bytes to test a decoder, or to find out at how many positions
-    /// the body can be cut.
+    /// Returns the bytes of the answer's body in this wire format. If a fault interrupts the body,
+    /// returns only the bytes before the interruption. Use the returned bytes to test a decoder, or
+    /// to find out at how many positions the body can be cut.
     ///
     /// ```
     /// use turnstream::testing::{Answer, Wire};

@@ -1,9 +1,11 @@
-//! Contract tests for providers that communicate with a server. The tests are for authors who implement a
-//! [`Provider`](crate::provider::Provider) or a [wire format](crate::provider::HttpProvider).
+//! Contract tests for providers that communicate with a server. The tests are for authors who
+//! implement a [`Provider`](crate::provider::Provider) or a [wire
+//! format](crate::provider::HttpProvider).
 //!
-//! A [`Subject`] creates the provider and writes its server's answers. The suite consists of checks, called claims in
-//! the API. Each check tests one requirement, using a server on the loopback device. [`check`] runs all checks, and
-//! [`provider_suite!`](crate::provider_suite) creates a test for each check, named after the check.
+//! A [`Subject`] creates the provider and writes its server's answers. The suite consists of
+//! checks, called claims in the API. Each check tests one requirement, using a server on the
+//! loopback device. [`check`] runs all checks, and [`provider_suite!`](crate::provider_suite)
+//! creates a test for each check, named after the check.
 //!
 //! ```
 //! # #[cfg(feature = "http")] {
@@ -46,10 +48,10 @@
 //! # }
 //! ```
 //!
-//! The suite needs a tokio runtime with I/O and time enabled. The runtime's clock must not be paused. No check waits
-//! for time to pass. If a check waits for an event that does not happen within ten seconds, the check fails. The suite
-//! does not check how far a provider reads ahead of its consumer, because reading ahead cannot be distinguished from
-//! buffering in the sockets.
+//! The suite needs a tokio runtime with I/O and time enabled. The runtime's clock must not be
+//! paused. No check waits for time to pass. If a check waits for an event that does not happen
+//! within ten seconds, the check fails. The suite does not check how far a provider reads ahead of
+//! its consumer, because reading ahead cannot be distinguished from buffering in the sockets.
 
 mod report;
 mod subject;
@@ -78,7 +80,8 @@ use self::{
     response_claims::*,
 };
 
-/// Creates a module that contains a test for each check in the [provider test suite](crate::testing::provider_suite).
+/// Creates a module that contains a test for each check in the [provider test
+/// suite](crate::testing::provider_suite).
 ///
 /// The macro takes a name for the module and an expression that creates a
 /// [`Subject`](crate::testing::provider_suite::Subject). The tests are `#[tokio::test]` functions,

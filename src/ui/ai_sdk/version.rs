@@ -11,7 +11,8 @@
 /// | steering input | `data-steer` | `data-steer` | `steering-message` |
 /// | an interrupted run | ends with `abort` | with `abort` and `other` | with `abort` and `interrupted` |
 ///
-/// Clients reject the whole stream if it contains an unknown chunk. Version 7 clients also accept the chunks for V6.
+/// Clients reject the whole stream if it contains an unknown chunk. Version 7 clients also accept
+/// the chunks for V6.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Version {
