@@ -1,4 +1,4 @@
-//! The text in a delta event.
+//! The type for the text in a delta event.
 
 use std::fmt;
 use std::ops::Deref;
@@ -8,8 +8,8 @@ use smol_str::SmolStr;
 
 /// A short piece of text that is cheap to create and to clone.
 ///
-/// Up to 23 bytes, the size of most tokens, are stored inline without an allocation. The
-/// representation is private and may change. Access the text as a `&str`.
+/// A text of up to 23 bytes, which is enough for most tokens, is stored inline without an
+/// allocation. The representation is private and may change; access the text as a `&str`.
 #[derive(Clone)]
 pub struct Text(SmolStr);
 

@@ -11,36 +11,36 @@ use crate::usage::Usage;
 /// An event from a turn. The last event of a complete turn is always `TurnComplete`.
 ///
 /// The turn can be assembled from the other events, except for provider data and provider-specific
-/// items. Deltas with the same `index` belong to the same item. Items are ordered by their first
-/// events.
+/// items. Deltas with the same `index` belong to the same item. Items are in the order of their
+/// first events.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum TurnEvent {
     /// A piece of the model's text.
     TextDelta {
-        /// The index of the text item that the piece belongs to.
+        /// The index of the text item to which the piece belongs.
         index: u32,
         /// The piece of text.
         text: Text,
     },
     /// A piece of the model's reasoning.
     ReasoningDelta {
-        /// The index of the reasoning item that the piece belongs to.
+        /// The index of the reasoning item to which the piece belongs.
         index: u32,
         /// The piece of reasoning.
         text: Text,
-        /// Whether the piece belongs to the reasoning itself or to a summary of the reasoning.
+        /// Whether the piece is part of the reasoning itself or of a summary.
         kind: ReasoningKind,
     },
     /// A piece of a refusal, which becomes text in the finished turn.
     RefusalDelta {
-        /// The index of the text item that the piece belongs to.
+        /// The index of the text item to which the piece belongs.
         index: u32,
         /// The piece of the refusal.
         text: Text,
     },
-    /// The model starts a tool call.
+    /// The model has started a tool call.
     ToolCallStart {
         /// The id of the call, which is unique within the history.
         call_id: String,
@@ -49,13 +49,13 @@ pub enum TurnEvent {
     },
     /// A piece of a tool call's arguments, as raw JSON text.
     ToolCallArgsDelta {
-        /// The id of the call that the piece belongs to.
+        /// The id of the call to which the piece belongs.
         call_id: String,
         /// The piece of the arguments.
         delta: Text,
     },
-    /// A tool call ends, and its arguments are complete. The call may run only after the turn is
-    /// complete.
+    /// A tool call has ended, and its arguments are complete. The call may run only after the turn
+    /// is complete.
     ToolCallEnd {
         /// The id of the call.
         call_id: String,
@@ -65,8 +65,8 @@ pub enum TurnEvent {
         /// The usage for this attempt so far.
         usage: Usage,
     },
-    /// The request failed before producing any output, and is sent again after a delay that starts
-    /// now.
+    /// The request failed before producing any output, and will be sent again after a delay. The
+    /// delay starts with this event.
     ///
     /// This event is not part of the turn, and is ignored when the turn is assembled from its
     /// events.
@@ -75,7 +75,7 @@ pub enum TurnEvent {
         attempt: u32,
         /// The length of the delay, in milliseconds.
         delay_ms: u64,
-        /// The error of the last attempt that failed.
+        /// The error from the latest failed attempt.
         error: Arc<Error>,
     },
     /// Everything received for the current turn so far is void, because a retry or a fallback
@@ -83,7 +83,7 @@ pub enum TurnEvent {
     Retracted {
         /// A human-readable reason for the retraction.
         why: String,
-        /// The token usage for the void attempt, which still counts towards the run's usage.
+        /// The token usage for the void attempt. These tokens still count towards the run's usage.
         usage: Usage,
     },
     /// The turn is complete, and no event follows.
@@ -111,13 +111,13 @@ impl TurnEvent {
     }
 }
 
-/// Whether the text is the reasoning itself or a summary of the reasoning.
+/// Whether a piece of text is the reasoning itself or a summary of the reasoning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReasoningKind {
     /// A summary of the reasoning, written by the provider.
     Summary,
-    /// The reasoning itself. Kinds that later versions add are deserialized as `Trace`.
+    /// The reasoning itself. Kinds added in later versions are deserialized as `Trace`.
     #[default]
     #[serde(other)]
     Trace,

@@ -1,15 +1,15 @@
-//! Restores a turn from the history to which its items were added.
+//! Restores a turn from the history that contains the turn's items.
 
 use crate::item::{History, Item, ItemKind};
 use crate::turn::Turn;
 
 impl Turn {
-    /// Returns the completed turn at the end of a history, not counting the results of the turn's
-    /// calls. Tombstones are left out. An `Err` is the reason why the history does not end with a
-    /// turn as the model wrote it.
+    /// Returns the completed turn at the end of a history. The turn may be followed by the results
+    /// of its calls. Tombstones are left out. An `Err` contains the reason why the history does not
+    /// end with an unchanged turn.
     ///
-    /// The turn's calls may run if its stop reason allows this, since only a completed turn leaves
-    /// its `TurnInfo` in a history. The provider's raw stop reason is not stored in the history.
+    /// The turn's calls may run if its stop reason allows this, since only completed turns leave a
+    /// `TurnInfo` in a history. The provider's raw stop reason is not stored in the history.
     // A call that was shortened later differs from the call that the model wrote.
     pub(crate) fn from_history(history: &History) -> Result<Self, &'static str> {
         let mut items: Vec<&Item> = history.iter().filter(|item| !item.tombstone).collect();

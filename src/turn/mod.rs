@@ -1,4 +1,5 @@
-//! A model's turn, as data: its events, the builder that assembles them, and the finished turn.
+//! A model's turn as data: the turn's events, the builder that assembles the turn, and the finished
+//! turn.
 
 mod builder;
 mod delta_text;

@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind};
 use crate::item::StopReason;
 use crate::turn::Turn;
 
-/// The reason why an answer could not be parsed into a type.
+/// The reason why an answer could not be parsed into the requested type.
 ///
 /// When a `ParseError` is the source of an [`Error`], the error's kind is
 /// [`Filtered`](ErrorKind::Filtered) if the model refused or a filter cut the answer off,
@@ -29,34 +29,34 @@ pub enum ParseError {
         text: String,
     },
     /// The output limit or the context window cut the answer off, or the provider paused the
-    /// answer. The text is not parsed, even if it happens to be JSON, because the rest of a number
-    /// or a list may be missing.
+    /// answer. The text is not parsed, even if the text happens to be valid JSON, because part of a
+    /// number or a list may be missing.
     Truncated {
         /// The text before the cut.
         text: String,
     },
-    /// The run ended before there was a final answer.
+    /// The run ended before the model gave a final answer.
     RunEndedEarly {
         /// The reason why the run ended, for example `max_turns`.
         reason: String,
     },
-    /// The answer has no text. The turn may have calls instead.
+    /// The answer contains no text. The turn may contain tool calls instead.
     NoText,
     /// The answer is not a single JSON value.
     NotJson {
-        /// The syntax error, with its position.
+        /// A description of the syntax error, including its position.
         message: String,
         /// The line number of the error in `text`, starting at 1.
         line: usize,
-        /// The position of the error within the line, in bytes, starting at 1; 0 means before the
-        /// first byte.
+        /// The position of the error within the line, in bytes, starting at 1. A value of 0 means
+        /// that the error is before the first byte.
         column: usize,
         /// The text that was parsed.
         text: String,
     },
-    /// The answer is JSON, but does not match the type.
+    /// The answer is JSON, but does not match the requested type.
     TypeMismatch {
-        /// The mismatch, with its position.
+        /// A description of the mismatch, including its position.
         message: String,
         /// The path to the value that does not match, for example `steps[2].title`; `.` stands for
         /// the whole value.
@@ -64,7 +64,7 @@ pub enum ParseError {
         /// The text that was parsed.
         text: String,
     },
-    /// The answer is longer than the crate allows.
+    /// The answer is longer than the limit.
     TooLong {
         /// The maximum length of the answer, in bytes.
         limit: usize,
@@ -72,17 +72,17 @@ pub enum ParseError {
 }
 
 impl Turn {
-    /// Parses the answer as JSON into a type.
+    /// Parses the answer as JSON into a `T`.
     ///
     /// The parsed text is the turn's [`answer`](Self::answer). White space and a byte order mark
     /// around the answer are ignored. A code fence of three backticks around the answer, with or
-    /// without the language `json`, is also ignored, since some models add such a fence. All other
-    /// text must be JSON: the parser does not search for JSON within other text, because that JSON
+    /// without the language `json`, is also ignored, since some models add such a fence. Everything
+    /// else must be JSON. The parser does not search for JSON within other text, because such JSON
     /// might be a quotation or an example.
     ///
     /// # Errors
     ///
-    /// Returns a [`ParseError`], whose variant suggests how to react: ask the model again
+    /// Returns a [`ParseError`] whose variant suggests how to react: ask the model again
     /// ([`NotJson`](ParseError::NotJson), [`TypeMismatch`](ParseError::TypeMismatch)), raise a
     /// limit ([`Truncated`](ParseError::Truncated)) or give up ([`Refused`](ParseError::Refused)).
     ///
@@ -123,8 +123,8 @@ impl Turn {
 }
 
 impl ParseError {
-    /// Returns the reason why the turn's answer must not be parsed, regardless of its text. The
-    /// result depends only on the turn's stop reason.
+    /// Returns the reason why the turn's answer must not be parsed, if any. The result depends only
+    /// on the turn's stop reason, not on the text.
     pub(crate) fn from_stop_reason(turn: &Turn) -> Option<Self> {
         match turn.stop_reason() {
             StopReason::Refusal => Some(Self::Refused { text: turn.text() }),

@@ -10,11 +10,12 @@ use crate::small_map::SmallMap;
 use crate::turn::TurnEvent;
 use crate::usage::Usage;
 
-/// A turn that did not complete, with all of its parts that arrived.
+/// A turn that did not complete, with all parts of the turn that arrived.
 ///
 /// A partial turn is the source of an [`ErrorKind::IncompleteTurn`] error, and of any other error
-/// that ends a turn after part of it has arrived. [`PartialTurn::from_error`] finds the partial
-/// turn in an error. This type has no `calls()` method, because none of the calls may run.
+/// that ends a turn after part of the turn has arrived. [`PartialTurn::from_error`] finds the
+/// partial turn in an error. Unlike `Turn`, this type has no `calls` method, because none of a
+/// partial turn's calls may run.
 ///
 /// A partial turn can also be assembled directly from turn events: [`absorb`](Self::absorb) adds
 /// one event at a time.
@@ -29,12 +30,12 @@ pub struct PartialTurn {
     cause: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
-/// A part of the turn that becomes an item of the turn.
+/// A part of the turn that becomes an item.
 #[derive(Clone, Debug)]
 pub(super) struct Block {
     pub(super) key: BlockKey,
     pub(super) item: Item,
-    /// Whether the arguments of a call are complete.
+    /// Whether a call's arguments are complete.
     pub(super) has_ended: bool,
 }
 
@@ -43,12 +44,12 @@ pub(super) struct Block {
 pub(super) enum BlockKey {
     Text(u32),
     Reasoning(u32),
-    /// A call, which is identified by the call id in the item.
+    /// A call. The call id in the item identifies the call.
     Call,
     Other,
 }
 
-/// Limits the nesting of the data, so that a stored turn can be deserialized again.
+/// Limits the nesting depth of the data, so that a stored turn can be deserialized again.
 fn limit_data_depth(data: ProviderData) -> ProviderData {
     ProviderData { value: data.value.limit_depth(), ..data }
 }
@@ -59,8 +60,8 @@ impl PartialTurn {
         error.find_source()
     }
 
-    /// Adds the turn's next event. A retraction clears the turn and its usage; a `TurnComplete`
-    /// event has no effect.
+    /// Adds the turn's next event. A `Retracted` event clears the turn and its usage; a
+    /// `TurnComplete` event has no effect.
     pub fn absorb(&mut self, event: &TurnEvent) {
         match event {
             TurnEvent::TextDelta { index, text } | TurnEvent::RefusalDelta { index, text } => {
@@ -90,7 +91,7 @@ impl PartialTurn {
         }
     }
 
-    /// Returns whether the turn has no items and no usage.
+    /// Returns whether the turn contains neither items nor usage.
     pub fn is_empty(&self) -> bool {
         self.blocks.is_empty() && self.usage == Usage::default()
     }
@@ -112,7 +113,7 @@ impl PartialTurn {
         self.usage
     }
 
-    /// Returns the name of the model that answers, as reported by the provider.
+    /// Returns the name of the answering model, as reported by the provider.
     pub fn model(&self) -> Option<&str> {
         self.model.as_deref()
     }
@@ -122,7 +123,7 @@ impl PartialTurn {
         self.response_id.as_deref()
     }
 
-    /// Creates the error for a turn that ended without its terminal marker.
+    /// Creates the error for a turn that ended without a terminal marker.
     pub fn into_error(mut self, cause: Option<Error>) -> Error {
         let message = match &cause {
             None => "the answer broke off before it was complete".to_owned(),
@@ -137,7 +138,7 @@ impl PartialTurn {
         }
     }
 
-    /// Sets the error that cut the turn off as the source.
+    /// Sets the source to the error that cut the turn off.
     pub(super) fn with_cause(mut self, cause: Option<Arc<dyn StdError + Send + Sync>>) -> Self {
         self.cause = cause;
         self
@@ -202,8 +203,8 @@ impl PartialTurn {
         found
     }
 
-    /// Finds the block with this key, or adds a new one. The newest block is checked first, because
-    /// consecutive deltas usually belong to the same block.
+    /// Finds the block with this key, or adds a new block. The newest block is checked first,
+    /// because consecutive deltas usually belong to the same block.
     pub(super) fn open_block(
         &mut self,
         key: BlockKey,

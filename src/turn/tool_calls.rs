@@ -1,4 +1,4 @@
-//! The tool calls in a turn, and the decision whether they may run.
+//! The tool calls in a turn, and the decision on whether they may run.
 
 use std::iter::FilterMap;
 use std::slice;
@@ -8,26 +8,27 @@ use crate::turn::Turn;
 
 /// The tool calls in a complete turn.
 ///
-/// Only [`Turn::calls`] creates a `Calls`. The calls may run only if a
-/// [`TurnBuilder`](crate::turn::TurnBuilder) finished the turn after its terminal marker. The calls
-/// in a deserialized turn must not run.
+/// Only [`Turn::calls`] creates a `Calls` value. The calls may run only if a
+/// [`TurnBuilder`](crate::turn::TurnBuilder) completed the turn after receiving a terminal marker.
+/// The calls in a deserialized turn must not run.
 #[derive(Clone, Copy, Debug)]
 pub struct Calls<'a> {
     turn: &'a Turn,
     veto: Option<Veto>,
 }
 
-/// The reason why none of a turn's calls may run, and the result that each call gets instead.
+/// The reason why none of a turn's calls may run, in the form of the result that each call gets
+/// instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Veto {
     /// The kind of result that the calls get.
     pub result_kind: ResultKind,
-    /// The text in the results, which states what happened and what the model should do.
+    /// The text of the results, which tells the model what happened and how to react.
     pub message: &'static str,
 }
 
 impl Turn {
-    /// Returns the tool calls, with the decision whether the calls may run.
+    /// Returns the tool calls, along with the decision on whether the calls may run.
     pub fn calls(&self) -> Calls<'_> {
         Calls { turn: self, veto: veto_for(self) }
     }

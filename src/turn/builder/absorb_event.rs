@@ -1,4 +1,4 @@
-//! Adds the events from another stream to a turn, including the finished turn at the end of that
+//! Adds events from another stream to a turn, including the finished turn at the end of that
 //! stream.
 
 use std::sync::Arc;
@@ -9,10 +9,11 @@ use crate::turn::builder::calls::data_with_wire_id;
 use crate::turn::{PartialTurn, Turn, TurnEvent};
 
 impl TurnBuilder {
-    /// Adds an event from another stream of turn events, as [`seal`](crate::stream::seal) does.
+    /// Adds an event from another stream of turn events. [`seal`](crate::stream::seal) uses this
+    /// method.
     ///
-    /// A complete turn keeps its own items. The calls in a complete turn are given the same new ids
-    /// as in their events, and may run only if they could run before.
+    /// If the event contains a complete turn, that turn's items are kept. The turn's calls get the
+    /// same new ids as in their events, and may run only if they were already allowed to run.
     pub fn absorb(&mut self, event: TurnEvent) {
         if self.is_finished {
             return;
@@ -53,13 +54,14 @@ impl TurnBuilder {
         }
     }
 
-    /// Completes the turn with the content of a turn that another builder finished.
+    /// Completes the turn, using the content of a turn that another builder finished.
     fn complete_with_turn(&mut self, turn: Arc<Turn>) {
         if turn.items.iter().map(payload_bytes).sum::<usize>() > self.max_bytes.0 {
             self.partial.usage = turn.usage;
             return self.set_limit_exceeded(LimitExceeded::Bytes);
         }
-        // The items include the bytes that were counted for the turn's events.
+        // The finished turn's items include the bytes that were already counted for the turn's
+        // events.
         self.used_bytes = 0;
         self.end_open_calls();
         let mut items = Vec::with_capacity(turn.items.len());
@@ -102,7 +104,8 @@ impl TurnBuilder {
         self.events.push_back(TurnEvent::TurnComplete { turn });
     }
 
-    /// Emits the events for a call that is in the finished turn but was not in its stream.
+    /// Emits the events for a call that is in the finished turn but did not appear in the turn's
+    /// events.
     fn emit_call_of_turn(&mut self, call: &ToolCall) -> usize {
         let at = self.calls.len();
         let key = u32::try_from(at).unwrap_or(u32::MAX);
@@ -123,13 +126,13 @@ impl TurnBuilder {
     }
 }
 
-/// Returns the number of bytes that an item counts towards the limit.
+/// Returns the number of an item's bytes that count towards the limit.
 fn payload_bytes(item: &Item) -> usize {
     let data = item.provider_data.as_ref().map_or(0, |data| data.value.as_str().len());
     data + match &item.kind {
         ItemKind::Text { text } | ItemKind::Reasoning { text } => text.len(),
         ItemKind::ToolCall(call) => call.call_id.len() + call.name.len() + call.arguments.len(),
-        // No model writes items of these kinds.
+        // Models never write items of these kinds.
         ItemKind::System { .. }
         | ItemKind::User { .. }
         | ItemKind::ToolResult(_)

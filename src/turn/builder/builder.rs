@@ -1,4 +1,4 @@
-//! Builds a turn from text, reasoning and usage, and returns the turn's events.
+//! Builds a turn from pieces of text and reasoning, and returns the turn's events.
 
 use std::collections::VecDeque;
 
@@ -9,17 +9,17 @@ use crate::turn::partial_turn::BlockKey;
 use crate::turn::{PartialTurn, ReasoningKind, Text, TurnEvent};
 use crate::usage::Usage;
 
-/// Builds a turn from the pieces that a decoder pushes. The decoder takes the events out of the
-/// builder; the last event carries the finished turn.
+/// Builds a turn from the pieces that a decoder pushes. The decoder then takes the turn's events
+/// from the builder; the last event carries the finished turn.
 ///
 /// Call ids are made unique within the history and the turn before `ToolCallStart` is emitted. An
 /// empty id becomes `call_<turn>_<n>`, and an id that the history already contains becomes
 /// `<id>_dup<k>`. If a second call starts with an id that was already used in this turn, the second
-/// call's events are held back until that call ends. If its name and arguments then equal those of
-/// the first call, the second call is dropped. Otherwise, the second call is emitted under a new
+/// call's events are held back until the second call ends. If both calls have the same name and
+/// arguments, the second call is then dropped. Otherwise, the second call is emitted under a new
 /// id.
 ///
-/// A turn's calls may run only if the turn was created by [`complete`](Self::complete).
+/// A turn's calls may run only if [`complete`](Self::complete) created the turn.
 ///
 /// ```
 /// use turnstream::turn::{StopReason, TurnBuilder, TurnEvent};
@@ -43,12 +43,12 @@ pub struct TurnBuilder {
     pub(super) call_index: CallIndex,
     pub(super) stop_reason: Option<(StopReason, Option<String>)>,
     pub(super) events: VecDeque<TurnEvent>,
-    /// Whether the turn is complete or failed, so that no more input is accepted.
+    /// Whether the turn is complete or failed. If so, no more input is accepted.
     pub(super) is_finished: bool,
     /// Whether `TurnComplete` was pushed.
     pub(super) is_completed: bool,
-    /// The number of bytes of text, reasoning, arguments, ids, names and provider data in this
-    /// attempt.
+    /// The total number of bytes of text, reasoning, arguments, ids, names and provider data in
+    /// this attempt.
     pub(super) used_bytes: usize,
     pub(super) max_bytes: MaxTurnBytes,
     /// The maximum number of output tokens, if the request sets a maximum.
@@ -73,28 +73,28 @@ impl Default for MaxTurnBytes {
     }
 }
 
-/// The maximum number of items in a turn, which is far more than a model produces. Without the
-/// limit, a server that never stops sending would exhaust the memory.
+/// The maximum number of items in a turn, which is far more than models produce. Without this
+/// limit, a server that never stops sending could exhaust the memory.
 pub(crate) const MAX_ITEMS: usize = 16_384;
 
 impl TurnBuilder {
-    /// The maximum number of bytes in a turn, 64 MiB, unless
-    /// [`with_max_bytes`](Self::with_max_bytes) sets another maximum.
+    /// The default maximum number of bytes in a turn: 64 MiB. To change the maximum, use
+    /// [`with_max_bytes`](Self::with_max_bytes).
     pub const DEFAULT_MAX_BYTES: usize = 64 << 20;
 
-    /// Creates a builder without a history, so that call ids are unique only within the turn.
+    /// Creates a builder without a history. Call ids are therefore unique only within the turn.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Creates a builder for the turn that follows a history. The builder avoids the history's call
-    /// ids.
+    /// Creates a builder for the turn that follows a history. The builder does not reuse call ids
+    /// from the history.
     pub fn for_history(history: &History) -> Self {
         Self { history_ids: Some(history.clone()), ..Self::default() }
     }
 
     /// Sets the maximum total number of bytes of text, reasoning and arguments; 64 MiB by default.
-    /// Ids, names and provider data also count; retracted attempts do not count.
+    /// Ids, names and provider data also count towards the maximum, but retracted attempts do not.
     ///
     /// The first piece that would exceed the limit is rejected, along with everything that follows.
     /// The turn then ends with an error of kind [`TooLarge`](crate::ErrorKind::TooLarge).
@@ -107,16 +107,16 @@ impl TurnBuilder {
         self.max_bytes = MaxTurnBytes(max_bytes);
     }
 
-    /// Sets the maximum number of output tokens that the request allows, its
+    /// Sets the maximum number of output tokens that the request allows, as set in
     /// [`Options::max_output_tokens`]. `None`, the default, means that the maximum is unknown.
     ///
     /// Some servers report `stop` or `tool_calls` although this limit cut the answer off. The
-    /// builder assumes that the answer was cut off if the turn used at least this number of output
-    /// tokens and contains a call whose arguments are incomplete or invalid JSON. The turn then
-    /// completes with the stop reason [`StopReason::MaxTokens`], and none of its calls may run. The
-    /// raw stop reason is still the one from the server. Without a limit or a token count, the
-    /// server's reason is used. A cut that leaves valid JSON, such as empty arguments, cannot be
-    /// detected.
+    /// builder assumes that the answer was cut off if the turn used at least `tokens` output tokens
+    /// and contains a call whose arguments are incomplete or invalid JSON. The turn then completes
+    /// with the stop reason [`StopReason::MaxTokens`], and none of the turn's calls may run. The
+    /// raw stop reason does not change. If the maximum or the number of tokens used is unknown, the
+    /// server's stop reason is used. Truncation that leaves valid JSON, such as empty arguments,
+    /// cannot be detected.
     ///
     /// [`Options::max_output_tokens`]: crate::request::Options::max_output_tokens
     pub fn with_max_output_tokens(mut self, tokens: impl Into<Option<u32>>) -> Self {
@@ -128,7 +128,7 @@ impl TurnBuilder {
         self.max_output_tokens = tokens;
     }
 
-    /// Sets the provider's name, for the provider data that the builder itself adds.
+    /// Sets the provider name to use in provider data that the builder itself adds.
     pub fn set_provider(&mut self, name: &'static str) {
         self.provider = name;
     }
@@ -151,7 +151,7 @@ impl TurnBuilder {
     ///
     /// Pieces with the same `index` form one item, even if other pieces come between them. A piece
     /// with a new index starts a new item. Text and refusals share the same indices; reasoning uses
-    /// separate indices. Items are ordered by their first pieces.
+    /// separate indices. Items are in the order in which their first pieces were pushed.
     pub fn push_text(&mut self, index: u32, piece: &str) {
         if self.count_text(piece) {
             self.partial.push_text(index, piece);
@@ -179,16 +179,16 @@ impl TurnBuilder {
         }
     }
 
-    /// Sets data that is sent back verbatim with a text item. If the item does not exist, the call
-    /// has no effect.
+    /// Sets provider data that is sent back verbatim with a text item. If the item does not exist,
+    /// this method has no effect.
     pub fn set_text_data(&mut self, index: u32, data: ProviderData) {
         if self.count_data_bytes(&data) {
             self.partial.attach_data(BlockKey::Text(index), data);
         }
     }
 
-    /// Marks a text item as commentary, so that it is not part of the answer. If the item does not
-    /// exist, the call has no effect.
+    /// Marks a text item as commentary, so that its text is not part of the answer. If the item
+    /// does not exist, this method has no effect.
     pub fn mark_commentary(&mut self, index: u32) {
         if let Some(block) =
             self.partial.block_mut(BlockKey::Text(index)).filter(|_| !self.is_finished)
@@ -197,8 +197,9 @@ impl TurnBuilder {
         }
     }
 
-    /// Sets data that is sent back verbatim with a reasoning item. If the item does not exist, it
-    /// is created, because some providers send a signature without any text.
+    /// Sets provider data that is sent back verbatim with a reasoning item. If the item does not
+    /// exist, this method creates the item, because some providers send a signature without any
+    /// text.
     pub fn set_reasoning_data(&mut self, index: u32, data: ProviderData) {
         if self.count_data_bytes(&data) {
             let new = || ItemKind::Reasoning { text: String::new() };
@@ -208,7 +209,7 @@ impl TurnBuilder {
         }
     }
 
-    /// Pushes an item that only this provider understands. The item is stored verbatim.
+    /// Pushes an item that only the item's provider understands. The item is stored verbatim.
     pub fn push_provider_item(&mut self, data: ProviderData) {
         if self.count_data_bytes(&data) {
             self.partial.push_other(data);
@@ -229,13 +230,14 @@ impl TurnBuilder {
         self.partial.usage
     }
 
-    /// Returns whether any output from the model, not counting usage, has arrived in this attempt.
+    /// Returns whether any output from the model has arrived in this attempt. Usage does not count
+    /// as output.
     pub(crate) fn has_started(&self) -> bool {
         self.is_completed || !self.partial.blocks.is_empty() || !self.calls.is_empty()
     }
 
-    /// Returns whether an event with output from the model, not counting usage, is waiting to be
-    /// taken.
+    /// Returns whether an event with output from the model is waiting to be taken. Usage does not
+    /// count as output.
     pub(crate) fn has_output(&self) -> bool {
         self.events.iter().any(|event| match event {
             TurnEvent::TextDelta { .. }

@@ -1,11 +1,11 @@
-//! Looks up the calls of a turn by key and id.
+//! Looks up a turn's calls by key and by id.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::item::{History, unused_call_id};
 use crate::small_map::SmallMap;
 
-/// Indexes calls by their key and id in the wire format, and tracks the call ids in use.
+/// Indexes calls by their key and by their id in the wire format, and tracks the call ids in use.
 #[derive(Debug, Default)]
 pub(super) struct CallIndex {
     /// The newest call for each key.
@@ -15,7 +15,7 @@ pub(super) struct CallIndex {
     replacements: Option<Box<Replacements>>,
 }
 
-/// The state that is needed only once an id has had to be replaced.
+/// State that is needed only once an id has been replaced.
 #[derive(Debug)]
 struct Replacements {
     /// The last number that was appended to each replaced id.

@@ -2,14 +2,14 @@
 
 use crate::item::ProviderData;
 
-/// A call in this turn, with its id in the wire format and its final id.
+/// A call in the turn, with the call's id in the wire format and its final id.
 #[derive(Debug)]
 pub(super) struct CallState {
     pub(super) key: u32,
     pub(super) wire_id: String,
     pub(super) call_id: String,
-    /// The content of a call with a duplicate id while the call is held back; none of its events
-    /// has been emitted yet.
+    /// The content of a call with a duplicate id while the call is held back. While this field is
+    /// set, none of the call's events has been emitted.
     pub(super) held_call: Option<HeldCall>,
     pub(super) has_ended: bool,
     pub(super) is_dropped: bool,

@@ -9,8 +9,8 @@ use crate::turn::partial_turn::Block;
 use crate::turn::{Text, TurnEvent};
 
 impl TurnBuilder {
-    /// Starts a tool call. `key` is the identifier that the wire format itself uses for the call
-    /// within the turn.
+    /// Starts a tool call. `key` is the number that identifies the call within the turn in the wire
+    /// format.
     pub fn start_tool_call(&mut self, key: u32, wire_id: &str, name: &str) {
         if !self.count_bytes(wire_id.len() + name.len()) {
             return;
@@ -54,7 +54,7 @@ impl TurnBuilder {
         }
     }
 
-    /// Sets data that is sent back verbatim with a tool call.
+    /// Sets provider data that is sent back verbatim with a tool call.
     pub fn set_tool_call_data(&mut self, key: u32, data: ProviderData) {
         if !self.count_data_bytes(&data) {
             return;
@@ -83,7 +83,8 @@ impl TurnBuilder {
         }
         if self.calls[at].held_call.is_some() {
             let mut same_id = self.call_index.find_by_wire_id(&self.calls[at].wire_id).iter();
-            // If the first call with this id is still open, `complete` decides on the held call.
+            // If the first call with this id is still open, `complete` decides later whether to
+            // emit the held call.
             if same_id.any(|at| self.calls[*at].held_call.is_none() && self.calls[*at].has_ended) {
                 self.release_held(at);
             }
@@ -92,7 +93,7 @@ impl TurnBuilder {
         }
     }
 
-    /// Creates the call id for an id from the wire format.
+    /// Creates a unique call id from an id in the wire format.
     pub(super) fn fresh_call_id(&mut self, wire_id: &str) -> String {
         let in_history =
             |id: &str| self.history_ids.as_ref().is_some_and(|h| h.has_used_call_id(id));
@@ -142,13 +143,12 @@ impl TurnBuilder {
         self.events.push_back(TurnEvent::ToolCallEnd { call_id });
     }
 
-    /// Returns the item for a call that was emitted.
+    /// Returns the block for a call that was emitted.
     pub(super) fn call_block_mut(&mut self, at: usize) -> Option<&mut Block> {
         self.calls[at].block_index.and_then(|at| self.partial.blocks.get_mut(at))
     }
 
-    /// Decides on a held call. A held call is dropped if it equals an earlier call with the same
-    /// id; otherwise the held call is emitted.
+    /// Emits a held call, or drops the held call if it equals an earlier call with the same id.
     pub(super) fn release_held(&mut self, at: usize) {
         let Some(held) = self.calls[at].held_call.take() else { return };
         let wire_id = self.calls[at].wire_id.clone();
@@ -174,7 +174,7 @@ impl TurnBuilder {
         self.emit_end(at);
     }
 
-    /// Emits the end of every call that was started, and decides on every call that is held back.
+    /// Emits the end of every open call, and emits or drops every call that is held back.
     pub(super) fn end_open_calls(&mut self) {
         for at in 0..self.calls.len() {
             if self.calls[at].held_call.is_some() {

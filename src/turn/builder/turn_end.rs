@@ -1,4 +1,4 @@
-//! Ends a turn that is complete, void or cut off.
+//! Ends turns that are complete, void or cut off.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use crate::turn::{PartialTurn, Turn, TurnEvent};
 use crate::usage::Usage;
 
 impl TurnBuilder {
-    /// Sets the terminal marker, which consists of the reason why the model stopped and the name of
-    /// this reason in the wire format. Only the first call to this method has an effect.
+    /// Sets the terminal marker. `reason` is why the model stopped, and `raw` is the name for this
+    /// reason in the wire format. Only the first call to this method has an effect.
     pub fn stop(&mut self, reason: StopReason, raw: &str) {
         if !self.is_finished && self.stop_reason.is_none() {
-            // If the wire's name is a name of this crate, it has the meaning of that name, as after
-            // a round trip through JSON.
+            // If `raw` equals one of this crate's own names for a stop reason, `raw` has that
+            // name's meaning, as it would after a round trip through JSON.
             let reason = match reason {
                 StopReason::Other(word) => StopReason::from(Cow::Owned(word)),
                 reason => reason,
@@ -26,8 +26,8 @@ impl TurnBuilder {
         }
     }
 
-    /// Clears the terminal marker, because the turn continues. The turn then needs another terminal
-    /// marker to be complete.
+    /// Clears the terminal marker, because the turn continues. The turn then requires another
+    /// terminal marker in order to complete.
     pub fn clear_stop(&mut self) {
         if !self.is_finished {
             self.stop_reason = None;
@@ -39,12 +39,12 @@ impl TurnBuilder {
         self.stop_reason.is_some()
     }
 
-    /// Returns whether the turn is complete, so that further pushes change nothing.
+    /// Returns whether the turn is complete. Once the turn is complete, pushes have no effect.
     pub fn is_complete(&self) -> bool {
         self.is_completed
     }
 
-    /// Returns whether no more input is accepted, because the turn is complete or failed.
+    /// Returns whether the turn is complete or failed. If so, no more input is accepted.
     pub(crate) fn is_finished(&self) -> bool {
         self.is_finished
     }
@@ -63,27 +63,28 @@ impl TurnBuilder {
         self.events.push_back(TurnEvent::Retracted { why: why.into(), usage });
     }
 
-    /// Voids a failed attempt, so that another attempt can follow. The output and usage of the
-    /// failed attempt are [retracted](Self::retract). If the failed attempt had neither output nor
+    /// Voids a failed attempt, so that another attempt can follow. The failed attempt's output and
+    /// usage are [retracted](Self::retract). If the failed attempt produced neither output nor
     /// usage, no event is emitted.
     pub(crate) fn retract_failed_attempt(&mut self, error: &Error) {
         if self.has_started() || self.partial.usage != Usage::default() {
             self.retract(error.to_string());
         } else if !self.is_finished {
-            // The next attempt has its own model and response id.
+            // The next attempt reports its own model and response id.
             self.partial = PartialTurn::default();
         }
     }
 
-    /// Reports that `attempt` attempts have failed, the last one with `error`, and that the request
-    /// is sent again after `delay`. If this attempt already has output, no event is emitted, since
-    /// a retry would first have to [retract](Self::retract) the output.
+    /// Emits an event which reports that `attempt` attempts have failed, the last one with `error`,
+    /// and that the request is sent again after `delay`. If this attempt has already produced
+    /// output, no event is emitted, since a retry would first have to [retract](Self::retract) that
+    /// output.
     pub fn report_retry(&mut self, attempt: u32, delay: Duration, error: Error) {
         let delay_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
         self.forward_retry(TurnEvent::Retrying { attempt, delay_ms, error: Arc::new(error) });
     }
 
-    /// Emits a retry event from another stream, unless this attempt already has output.
+    /// Emits a retry event from another stream, unless this attempt has already produced output.
     pub(super) fn forward_retry(&mut self, event: TurnEvent) {
         if !self.is_finished && !self.has_started() {
             self.events.push_back(event);
@@ -94,10 +95,11 @@ impl TurnBuilder {
     ///
     /// # Errors
     ///
-    /// Returns [`ErrorKind::TooLarge`] if the turn has more than 16,384 items, or more bytes than
-    /// [`with_max_bytes`](Self::with_max_bytes) allows. Returns [`ErrorKind::IncompleteTurn`] if no
-    /// terminal marker was set. Returns [`ErrorKind::Protocol`] if the model stopped normally or to
-    /// call tools, but one of its calls is incomplete.
+    /// Returns a [`TooLarge`](ErrorKind::TooLarge) error if the turn contains more than 16,384
+    /// items, or more bytes than [`with_max_bytes`](Self::with_max_bytes) allows. Returns an
+    /// [`IncompleteTurn`](ErrorKind::IncompleteTurn) error if no terminal marker was set. Returns a
+    /// [`Protocol`](ErrorKind::Protocol) error if the model stopped normally or to call tools, but
+    /// one of the calls is incomplete.
     pub fn complete(&mut self) -> Result<(), Error> {
         if self.is_completed {
             return Ok(());
@@ -131,8 +133,8 @@ impl TurnBuilder {
         Ok(())
     }
 
-    /// Returns the stop reason, or [`StopReason::MaxTokens`] if the output limit cut off a call
-    /// although the server reports another reason.
+    /// Returns the given stop reason, or [`StopReason::MaxTokens`] if the output limit cut off a
+    /// call although the server reported another reason.
     fn stop_reason_or_truncated(&self, reason: StopReason) -> StopReason {
         let is_cut_off = || self.has_reached_output_limit() && self.has_truncated_call();
         match reason {
@@ -143,8 +145,8 @@ impl TurnBuilder {
         }
     }
 
-    /// Returns whether the turn used all of the output tokens that the request allows; `false` if
-    /// the number of tokens is unknown.
+    /// Returns whether the turn used all of the output tokens that the request allows. Returns
+    /// `false` if the limit or the number of tokens used is unknown.
     fn has_reached_output_limit(&self) -> bool {
         let limit = self.max_output_tokens.filter(|limit| *limit > 0);
         limit.is_some_and(|limit| self.partial.usage.output_tokens >= u64::from(limit))
@@ -159,7 +161,7 @@ impl TurnBuilder {
             || arguments.any(|arguments| validate_json(arguments).is_err())
     }
 
-    /// Ends the turn without a terminal marker. The returned error carries the partial turn.
+    /// Ends a turn that has no terminal marker. The returned error carries the partial turn.
     pub fn fail_incomplete(&mut self, cause: Option<Error>) -> Error {
         self.is_finished = true;
         if let Some(excess) = self.limit_exceeded {
@@ -177,7 +179,8 @@ impl TurnBuilder {
     }
 
     /// Ends the turn with an error. If any part of the turn has arrived, a [`PartialTurn`] is
-    /// inserted between the error and its own source, so that no paid output is lost.
+    /// inserted between the error and the error's original source, so that output that was paid for
+    /// is not lost.
     pub(crate) fn fail(&mut self, error: Error) -> Error {
         self.is_finished = true;
         let partial = std::mem::take(&mut self.partial);
@@ -187,7 +190,7 @@ impl TurnBuilder {
         error.map_source(|cause| partial.with_cause(cause))
     }
 
-    /// Stops accepting input once the turn has more than [`MAX_ITEMS`] items.
+    /// Stops accepting input if the turn contains more than [`MAX_ITEMS`] items.
     pub(super) fn check_item_limit(&mut self) {
         if self.partial.blocks.len().max(self.calls.len()) > MAX_ITEMS {
             self.exceed_item_limit();
