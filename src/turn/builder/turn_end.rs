@@ -16,8 +16,8 @@ impl TurnBuilder {
     /// reason in the wire format. Only the first call to this method has an effect.
     pub fn stop(&mut self, reason: StopReason, raw: &str) {
         if !self.is_finished && self.stop_reason.is_none() {
-            // If `raw` equals one of this crate's own names for a stop reason, `raw` has that
-            // name's meaning, as it would after a round trip through JSON.
+            // If the wire format's word is also one of this crate's names for a stop reason, the
+            // word gets that name's meaning, as it would after a round trip through JSON.
             let reason = match reason {
                 StopReason::Other(word) => StopReason::from(Cow::Owned(word)),
                 reason => reason,
