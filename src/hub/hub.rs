@@ -34,8 +34,8 @@ use crate::task::OwnedTask;
 /// The maximum time that interrupted runs get to store their partial turns when the hub shuts down.
 const INTERRUPT_LIMIT: Duration = Duration::from_secs(10);
 
-/// Runs each agent run in a separate task, independently of the run's readers. Clones refer to the
-/// same hub.
+/// Executes each run in a task of its own, so that the run continues even if no reader is attached.
+/// Clones refer to the same hub.
 ///
 /// Dropping the last clone synchronously drops all runs, including their tools and their model
 /// requests.

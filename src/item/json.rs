@@ -70,8 +70,8 @@ impl RawJson {
 
 impl RawJson {
     /// Replaces arrays and objects nested more than 64 levels deep with strings that contain their
-    /// JSON. The limit leaves room for the levels that an event and each sub-agent add, so that the
-    /// event can still be read back after it was written.
+    /// JSON. The limit leaves room for the nesting levels that an event and each sub-agent add, so
+    /// that an event that was written can always be read back.
     pub(crate) fn limit_depth(self) -> Self {
         const MAX_DEPTH: usize = 64;
         if nesting_depth(&self.0) <= MAX_DEPTH {

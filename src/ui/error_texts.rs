@@ -49,7 +49,7 @@ impl ErrorTexts {
         self
     }
 
-    /// Sets the source of the ids for hidden errors.
+    /// Sets the generator of the ids that clients receive in place of hidden error messages.
     pub fn with_ids(mut self, ids: impl Ids + 'static) -> Self {
         self.ids = Arc::new(ids);
         self

@@ -34,8 +34,8 @@ impl Keys {
         self.of(run, "alive")
     }
 
-    /// Returns the key for the waiting commands. The channel with the same name announces new
-    /// commands.
+    /// Returns the key under which the run's pending commands are stored. The channel with the same
+    /// name announces new commands.
     pub(super) fn inbox(&self, run: &str) -> String {
         self.of(run, "inbox")
     }

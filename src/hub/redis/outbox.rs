@@ -5,8 +5,8 @@ use futures::future::BoxFuture;
 use futures::stream::StreamExt;
 use tokio::runtime::Handle;
 
-/// Sends requests in order without waiting for their responses, such as the end of a run or the
-/// answer to a command.
+/// Sends requests, such as the end of a run or the answer to a command, in order and without
+/// waiting for their responses.
 ///
 /// The queue contains at most a few requests for each run and one request for each waiting command.
 #[derive(Clone)]

@@ -139,7 +139,7 @@ impl SalvageReader<'_> {
         }
     }
 
-    /// Returns whether a line belongs to the file format but is not an entry.
+    /// Returns whether a line is a header of the file format, not an entry.
     fn is_append_header(&self, line: &Line) -> bool {
         let line = &self.text[line.byte_range.clone()];
         file_format::starts_with_append(line) || file_format::split_file_crc(line).is_some()

@@ -79,7 +79,8 @@ impl fmt::Debug for McpHttpServer {
 /// The endpoint that answers requests. Dropping the endpoint aborts its legacy-era calls.
 struct Endpoint {
     state: Arc<State>,
-    /// The legacy-era calls, which may outlive the responses that carry their answers.
+    /// The tasks of calls made through the legacy protocol. A call may keep running after the HTTP
+    /// response for its result was closed.
     tasks: Mutex<JoinSet<()>>,
 }
 

@@ -76,7 +76,7 @@ pub(crate) type ProgressRedactor =
 /// The stage that a `ToolRun` is in.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RunStage {
-    /// The run waits until the journal reports whether the calls run.
+    /// The run is waiting for the journal to report whether the calls may start.
     AwaitsBegin,
     Running,
     /// The calls have ended, but the journal has not stored their results yet.

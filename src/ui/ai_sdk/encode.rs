@@ -340,8 +340,8 @@ impl AiSdkEncoder {
     }
 
     /// Requests an approval. The client does not know about sub-agents' calls. All approvals for a
-    /// sub-agent are therefore requested together, on the call that the sub-agent runs as, and a
-    /// data part describes each of the sub-agent's calls.
+    /// sub-agent are therefore requested together, on the tool call that started the sub-agent. For
+    /// each of the sub-agent's calls, a data part describes the call.
     fn ask(&mut self, call: &PendingCall, out: &mut Vec<u8>) {
         let root = call.root_call_id();
         if !self.is_known(root) {
