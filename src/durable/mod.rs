@@ -62,8 +62,8 @@
 //!   with the next step. As a result, an agent without hooks has one step for each turn, two for the calls in a turn,
 //!   and one for the end of the run.
 //! - **The calls in a turn take two steps.** The first step records which calls may start, and in which attempt; the
-//!   second records their results. If the engine [can](Engine::can_call_tools) run several calls outside the run, it [runs
-//!   them](Engine::call_tools) between these two steps, and each call has its own steps. Exclusive calls,
+//!   second records their results. If the engine [can](Engine::can_call_tools) run several calls outside the run, it
+//!   [runs them](Engine::call_tools) between these two steps, and each call has its own steps. Exclusive calls,
 //!   sub-agents and tools from [tool sources](crate::tool::ToolSource) run in the second step.
 //! - **The program must stay the same** during a run. If an attempt requests an effect that differs from the recorded
 //!   effect, the attempt ends with [`ReplayMismatch`](crate::ErrorKind::ReplayMismatch), and the engine tries again.
