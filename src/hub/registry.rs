@@ -31,6 +31,8 @@ pub(super) struct RunPlace {
     pub(super) runner_waker: AtomicWaker,
     pub(super) task: OnceLock<OwnedTask>,
     has_ended: AtomicBool,
+    /// Set when the run's events have ended, before readers can receive the end.
+    refuses_commands: AtomicBool,
     /// The run's order number, which counts the runs started by the hub, beginning with 1; 0 until the run has started.
     order: AtomicU64,
     /// The time at which each reader was attached.
@@ -52,6 +54,7 @@ impl RunPlace {
             runner_waker: AtomicWaker::new(),
             task: OnceLock::new(),
             has_ended: AtomicBool::new(false),
+            refuses_commands: AtomicBool::new(false),
             order: AtomicU64::new(0),
             readers: Mutex::default(),
         }
@@ -80,6 +83,9 @@ impl RunPlace {
         let Some(handle) = &self.handle else {
             return refused("a stream that is not a run takes no commands");
         };
+        if self.refuses_commands.load(Ordering::SeqCst) {
+            return Err(NotRunning { run: self.run.to_string() }.into());
+        }
         match (command, &self.progress) {
             (Command::ToolProgress { call_id, data }, Some(progress)) => {
                 let sent = lock_ignoring_poison(progress).try_send(CallProgress { call_id, data });
@@ -104,6 +110,11 @@ impl RunPlace {
             Some(handle) if self.progress.is_none() => handle.interrupt(),
             Some(_) | None => self.close(),
         }
+    }
+
+    /// Refuses all commands from now on, since the run's events have ended.
+    pub(super) fn refuse_commands(&self) {
+        self.refuses_commands.store(true, Ordering::SeqCst);
     }
 
     pub(super) fn has_ended(&self) -> bool {

@@ -247,6 +247,7 @@ impl Runner {
     /// Drops the run, and adds an end entry with this error to the batch.
     fn end(&mut self, error: Option<Error>, batch: &mut Vec<LogContent>) {
         self.events = None;
+        self.place.refuse_commands();
         batch.push(LogContent::End(error));
     }
 
@@ -399,6 +400,7 @@ impl Runner {
     async fn fail(&mut self, error: Error) {
         if error.kind() == ErrorKind::Conflict {
             self.events = None;
+            self.place.refuse_commands();
             return;
         }
         if let (Some(handle), Some(events)) = (&self.handle, &mut self.events) {
@@ -407,6 +409,7 @@ impl Runner {
             while let Some(Ok(_)) = events.next().await {}
         }
         self.events = None;
+        self.place.refuse_commands();
         let _ = self.append(vec![LogContent::End(Some(error))]).await;
     }
 
