@@ -8,11 +8,12 @@ use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt, stream};
 use turnstream::hub::{
-    EventLog, EventNumber, Hub, HubEvent, LogEntry, LogOutage, LogUnavailable, MemoryInbox,
-    MemoryLog, RunSource,
+    Command, EventLog, EventNumber, Hub, HubEvent, LogEntry, LogOutage, LogUnavailable,
+    MemoryInbox, MemoryLog, NotRunning, RunSource,
 };
+use turnstream::provider::Scripted;
 use turnstream::turn::{Text, TurnEvent};
-use turnstream::{Error, Event, History, Journal};
+use turnstream::{Agent, Error, Event, History, Journal};
 
 /// A log that cannot be written for a while.
 #[derive(Clone, Default)]
@@ -48,6 +49,52 @@ impl EventLog for Failing {
     fn remove(&self, run: &str, epoch: u64) {
         self.log.remove(run, epoch);
     }
+}
+
+/// A log whose entries can be read a second before the append returns.
+#[derive(Clone, Default)]
+struct LateAnswer(MemoryLog);
+
+impl EventLog for LateAnswer {
+    fn begin<'a>(&'a self, run: &'a str) -> BoxFuture<'a, Result<u64, Error>> {
+        self.0.begin(run)
+    }
+
+    fn append(
+        &self,
+        entries: Vec<LogEntry>,
+        trim_before: Option<EventNumber>,
+    ) -> BoxFuture<'_, Result<(), Error>> {
+        async move {
+            let appended = self.0.append(entries, trim_before).await;
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            appended
+        }
+        .boxed()
+    }
+
+    fn read(
+        &self,
+        run: &str,
+        after: Option<&EventNumber>,
+    ) -> BoxStream<'static, Result<LogEntry, Error>> {
+        self.0.read(run, after)
+    }
+
+    fn remove(&self, run: &str, epoch: u64) {
+        self.0.remove(run, epoch);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_command_is_refused_once_the_end_of_its_run_can_be_read() {
+    let hub = Hub::with_backend(LateAnswer::default(), MemoryInbox::default());
+    let run = Agent::new(Scripted::new(["Done."])).run("Go.");
+    let run = hub.start("key", run).await.unwrap().detach();
+    let mut reader = hub.read_run(&run, None).unwrap();
+    while !matches!(reader.next().await.unwrap().unwrap(), HubEvent::Ended { .. }) {}
+    let refused = hub.send(&run, Command::Interrupt).await.unwrap_err();
+    assert!(NotRunning::from_error(&refused).is_some());
 }
 
 /// A run of `count` words, one per second, which counts the words that were pulled.
