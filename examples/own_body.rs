@@ -49,9 +49,10 @@ async fn main() -> Result<(), Error> {
     Ok(())
 }
 
-/// One iteration: deliver queued input, ask the model, act on its turn.
+/// Runs one iteration of the loop: delivers queued input, sends a request to the model, and acts on
+/// the model's turn.
 ///
-/// Dropping the stream drops the open request and the running hooks and tools.
+/// Dropping the returned stream drops the open request as well as the running hooks and tools.
 #[expect(clippy::too_many_lines, reason = "an iteration reads from top to bottom")]
 fn loop_body(
     cx: RunContext,
@@ -59,7 +60,8 @@ fn loop_body(
 ) -> impl Stream<Item = Result<Step<Event, State>, Error>> + Send {
     forward_turns(|mut turns| {
         try_stream! {
-            // A run that resumes pending calls already has its turn.
+            // A run that resumes pending calls starts with the calls of a turn in its history, so
+            // no request is sent first.
             let due = match state.approvals.resume_verdicts {
                 Some(_) => {
                     cx.refresh_tools(&state).await?;

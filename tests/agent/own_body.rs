@@ -5,7 +5,7 @@ use std::path::Path;
 const AGENT_BODY_SOURCE: &str = include_str!("../../src/agent/body.rs");
 const EXAMPLE_SOURCE: &str = include_str!("../../examples/own_body.rs");
 /// The text at which the body starts in both files.
-const BODY_START_MARKER: &str = "/// One iteration:";
+const BODY_START_MARKER: &str = "/// Runs one iteration";
 const OWN_LINE_MARKER: &str = "// the line that is ours";
 
 /// The names that a file imports from this crate.
