@@ -1,19 +1,19 @@
-//! Guides, one topic a page.
+//! The guide, with one page per topic.
 //!
 //! # Agents
 //!
 //! | page | topic |
 //! |---|---|
 //! | [Your first agent](first_agent) | twelve steps from an empty folder to an agent with tools, a budget, approvals and a session |
-//! | [How a run ends](how_a_run_ends) | outcomes, reasons, broken turns, and why a run continues |
+//! | [How a run ends](how_a_run_ends) | outcomes, end reasons, broken turns, and why a run continues |
 //! | [The events of a run](events) | every event, in Rust and as JSON |
-//! | [Stop, steer, approve](control) | stop a run, send it input, approve its calls |
-//! | [Budgets](budgets) | limits on tokens, money, time and calls, also for a tree of agents |
-//! | [Compaction](compaction) | conversations that outgrow the context window |
-//! | [Evidence](evidence) | a run completes only with a check; detectors of runs that go wrong |
-//! | [Hooks](hooks) | your own code at fixed points of the loop |
-//! | [Sub-agents](sub_agents) | agents as tools |
-//! | [Your own loop](own_loop) | write the loop yourself, or change a line of it |
+//! | [Stop, steer, approve](control) | stop a run, send input to it, and approve its tool calls |
+//! | [Budgets](budgets) | limits on tokens, money, time and calls, for one agent or a tree of agents |
+//! | [Compaction](compaction) | continue a conversation that outgrows the context window |
+//! | [Evidence](evidence) | let a run complete only after a check has passed, and detect runs that go wrong |
+//! | [Hooks](hooks) | run your own code at fixed points of the loop |
+//! | [Sub-agents](sub_agents) | use an agent as a tool of another agent |
+//! | [Your own loop](own_loop) | write a loop yourself, or change one line of the agent's loop |
 //!
 //! # Tools and models
 //!
@@ -21,30 +21,30 @@
 //! |---|---|
 //! | [Tools](tools) | arguments, results, concurrency, search |
 //! | [Providers, credentials, dialects](providers) | models, credentials, and what each wire supports |
-//! | [Every limit, time-out and retry](defaults) | what holds by default, and the setting that changes it |
-//! | [Cancellation, floor by floor](cancellation) | what a drop stops, and what stays |
-//! | [Write your own: provider, wire, store, hook, tool policy](extending) | the traits to implement, with an example of each |
-//! | [Testing your agent](testing) | without a key: scripts, a loopback server, suites |
-//! | [Performance](performance) | what a token and a turn cost |
+//! | [Every limit, timeout and retry](defaults) | the default values and the settings that change them |
+//! | [Cancellation, floor by floor](cancellation) | what dropping a stream stops, and what is kept |
+//! | [Write your own: provider, wire, store, hook, tool policy](extending) | the traits to implement, with an example for each |
+//! | [Testing your agent](testing) | scripted models, a loopback server and test suites, all without an API key |
+//! | [Performance](performance) | the cost of a token and of a turn |
 //!
 //! # Around a run
 //!
 //! | page | topic |
 //! |---|---|
 //! | [UI protocols and the hub](front_ends) | server-sent events, the AI SDK, AG-UI, and runs that outlive their readers |
-//! | [MCP servers](mcp) | the tools of MCP servers |
-//! | [Sessions](sessions) | what is durable when, and what happens after a crash |
-//! | [Record and replay](replay) | play a recorded run again |
-//! | [Traces](trace) | one event for each step |
+//! | [MCP servers](mcp) | give an agent the tools of MCP servers |
+//! | [Sessions](sessions) | when data becomes durable, and what happens after a crash |
+//! | [Record and replay](replay) | record a run, and run it again from the recording |
+//! | [Traces](trace) | one trace event for each step of a run |
 //! | [From one process to many machines](many_machines) | shared sessions, shared events, durable runs |
 //!
 //! # About the crate
 //!
 //! | page | topic |
 //! |---|---|
-//! | [Architecture and glossary](architecture) | the floors of the crate, and a glossary |
-//! | [Coming from rig, async-openai or the AI SDK](coming_from) | the same programs in both crates |
-//! | [What it does not do](not_included) | missing features, and what to use instead |
+//! | [Architecture and glossary](architecture) | the data flow, the crate's floors and a glossary |
+//! | [Coming from rig, async-openai or the AI SDK](coming_from) | the same program in each of these libraries and in this crate |
+//! | [What it does not do](not_included) | features that the crate does not have, and what to use instead |
 #![cfg_attr(
     not(all(
         feature = "durable",

@@ -164,51 +164,57 @@ async fn the_guide_lists_the_actual_default_values() {
     let child = Agent::new(Scripted::new(["fine"])).as_tool("child", "Helps").unwrap();
     let percent = Window::new(100).threshold(&Options::default());
     let actual = BTreeMap::from([
-        ("attempts at a request, by `Retry`", backoff.max_attempts.to_string()),
+        ("attempts per request, `Retry`", backoff.max_attempts.to_string()),
         ("delay before the second attempt", millis(backoff.max_delay_after(1))),
         ("delay before the third attempt", millis(backoff.max_delay_after(2))),
-        ("longest delay that the server did not request", format_time(backoff.max_delay)),
+        ("longest delay, unless the server requests one", format_time(backoff.max_delay)),
         ("longest delay that the server may request", format_time(backoff.max_retry_after)),
         (
-            "incomplete turns that the agent requests again, in a row",
+            "consecutive incomplete turns that the agent requests again",
             limits.max_turn_retries.to_string(),
         ),
-        ("failures in a row that open a [`CircuitBreaker`]", failures.to_string()),
-        ("time for which an open circuit breaker rejects requests", format_time(rest)),
+        ("consecutive failures that open a [`CircuitBreaker`]", failures.to_string()),
+        ("how long an open circuit breaker rejects requests", format_time(rest)),
         ("time until the first byte of an answer", format_time(timeouts.first_byte)),
         ("time until the first output of a turn", format_time(timeouts.first_output)),
         ("time between two chunks of an answer", format_time(timeouts.idle)),
         ("time between two outputs of a turn", format_time(timeouts.idle_output)),
-        ("time of a whole turn", format_time(timeouts.turn)),
-        ("time of a tool call", format_time(tool::DEFAULT_TIMEOUT)),
+        ("time for a whole turn", format_time(timeouts.turn)),
+        ("time for a tool call", format_time(tool::DEFAULT_TIMEOUT)),
         (
-            "time of a sub-agent, an external call, an approval",
+            "time for a sub-agent, an external call or an approval",
             format_time(child.timeout().unwrap()),
         ),
-        ("time of a hook's answer", hook_timeout().await),
-        ("time of a compaction", compactor_timeout().await),
-        ("time of a run", unlimited(budgets == (None, None))),
-        ("requests of a run", limits.max_turns.to_string()),
-        ("requests of a sub-agent", sub_agent_max_requests().await.to_string()),
-        ("unusable replies that are corrected, in a row", limits.max_corrections.to_string()),
-        ("truncated texts that are continued, in a row", limits.max_continuations.to_string()),
+        ("how long a hook may take to answer", hook_timeout().await),
+        ("time for a compaction", compactor_timeout().await),
+        ("time for a run", unlimited(budgets == (None, None))),
+        ("requests per run", limits.max_turns.to_string()),
+        ("requests per sub-agent run", sub_agent_max_requests().await.to_string()),
         (
-            "turns with truncated calls that are requested again, in a row",
+            "consecutive unusable replies that the model is asked to correct",
+            limits.max_corrections.to_string(),
+        ),
+        (
+            "consecutive truncated texts that the model is asked to continue",
+            limits.max_continuations.to_string(),
+        ),
+        (
+            "consecutive turns with truncated calls that are requested again",
             limits.max_truncated_call_retries.to_string(),
         ),
-        ("repeated turns before a message to the model", limits.nudge_after_repeats.to_string()),
+        ("repeated turns before the model gets a message", limits.nudge_after_repeats.to_string()),
         ("repeated turns before the run ends", limits.end_after_repeats.to_string()),
-        ("concurrent calls of a turn", max_concurrent_calls().await.to_string()),
-        ("nested sub-agents", limits.max_depth.to_string()),
-        ("bytes of text, reasoning and arguments in a turn", format_bytes(limits.max_turn_bytes)),
-        ("bytes of text in a result", format_bytes(max_result_bytes().await)),
+        ("concurrent calls per turn", max_concurrent_calls().await.to_string()),
+        ("levels of nested sub-agents", limits.max_depth.to_string()),
+        ("size of a turn's text, reasoning and arguments", format_bytes(limits.max_turn_bytes)),
+        ("size of a result's text", format_bytes(max_result_bytes().await)),
         (
-            "tokens that a pool reserves for an answer without `max_output_tokens`",
+            "tokens that a pool reserves per answer if `max_output_tokens` is not set",
             format_count(Pool::new(1).tokens_per_response()),
         ),
-        ("tokens, money and calls of a run", unlimited(!budget.has_cost_limit())),
-        ("part of the window at which a request counts as long", format!("{percent}%")),
-        ("stop sequences of Chat Completions", Dialect::OPENAI.max_stop_sequences.to_string()),
+        ("tokens, money and calls per run", unlimited(!budget.has_cost_limit())),
+        ("part of the window at which it counts as nearly full", format!("{percent}%")),
+        ("stop sequences in Chat Completions", Dialect::OPENAI.max_stop_sequences.to_string()),
     ]);
     assert_documented(actual);
 }
@@ -225,11 +231,11 @@ fn assert_documented(actual: BTreeMap<&'static str, String>) {
 fn the_guide_lists_the_actual_limits_on_clients() {
     let limits = turnstream::ui::ClientLimits::default();
     assert_documented(BTreeMap::from([
-        ("bytes of a client's request", format_bytes(limits.max_bytes)),
-        ("messages of a client's request", format_count(limits.max_messages)),
-        ("parts of a message", format_count(limits.max_parts)),
+        ("size of a client's request", format_bytes(limits.max_bytes)),
+        ("messages in a client's request", format_count(limits.max_messages)),
+        ("parts per message", format_count(limits.max_parts)),
         ("tools that a client may add", format_count(limits.max_tools)),
-        ("bytes of an attached file", format_bytes(limits.max_file_bytes)),
+        ("size of an attached file", format_bytes(limits.max_file_bytes)),
     ]));
 }
 
@@ -238,18 +244,18 @@ fn the_guide_lists_the_actual_limits_on_clients() {
 fn the_guide_lists_the_actual_limits_on_mcp_servers() {
     let limits = turnstream::mcp::Limits::default();
     assert_documented(BTreeMap::from([
-        ("bytes of a message", format_bytes(limits.message_bytes)),
-        ("tools of a server", format_count(limits.tools)),
-        ("pages of a list", format_count(limits.pages)),
-        ("bytes of all schemas and descriptions", format_bytes(limits.schema_bytes)),
-        ("bytes of an image or file in a result", format_bytes(limits.media_bytes)),
-        ("bytes kept of standard error", format_bytes(limits.stderr_bytes)),
+        ("size of a message", format_bytes(limits.message_bytes)),
+        ("tools per server", format_count(limits.tools)),
+        ("pages per list", format_count(limits.pages)),
+        ("total size of all names, schemas and descriptions", format_bytes(limits.schema_bytes)),
+        ("size of an image or file in a result", format_bytes(limits.media_bytes)),
+        ("size of the standard error output that is kept", format_bytes(limits.stderr_bytes)),
         ("time until a connection is ready", format_time(limits.start)),
-        ("time of a request that is not a call", format_time(limits.request)),
-        ("time of a call without progress", format_time(limits.call)),
-        ("time of a call in all", format_time(limits.call_total)),
-        ("time for a user's answer", format_time(limits.input)),
+        ("time for a request other than a tool call", format_time(limits.request)),
+        ("time without progress during a call", format_time(limits.call)),
+        ("total time for a call", format_time(limits.call_total)),
+        ("how long a user may take to answer", format_time(limits.input)),
         ("questions during a call", format_count(limits.input_rounds)),
-        ("time for a process to end", format_time(limits.close)),
+        ("time for a process to exit", format_time(limits.close)),
     ]));
 }
