@@ -1,9 +1,9 @@
-//! Agents as streams you pull.
+//! Agents as pull-based streams.
 //!
-//! A turn of a language model is a stream of [`TurnEvent`]s. An agent is that stream, repeated: a
-//! body turns a state into a stream of [`Step`]s, and [`loop_stream`] runs the body again for as
-//! long as the steps say so. Nothing is spawned and nothing is queued. The next request is sent
-//! when the consumer asks for the next item, and dropping the stream stops everything under it.
+//! A turn of a language model is a stream of [`TurnEvent`]s. An agent is a loop over such turns: a body turns a state
+//! into a stream of [`Step`]s, and [`loop_stream`] runs the body again whenever a step contains the next state. No
+//! tasks are spawned and nothing is queued. The next request is sent when the consumer polls for the next item, and
+//! dropping the stream cancels all of its work.
 //!
 //! ```
 //! use futures::StreamExt;
@@ -43,26 +43,27 @@
 //!
 //! # The types to know
 //!
-//! Most programs need no more than these twelve. All are at the root of the crate, except for the providers.
+//! Most programs need no more than these twelve types. All of them are at the root of the crate, except for the
+//! providers.
 //!
 //! | type | what it is |
 //! |---|---|
 //! | [`Agent`] | a provider, tools and settings, from which runs are started |
-//! | [`Run`] | the stream of a run's events, with methods to act on the run |
-//! | [`RunHandle`] | the same actions from elsewhere: steer, approve, interrupt |
-//! | [`Event`] | one event of a run: a token, a tool's progress, a result |
+//! | [`Run`] | the stream of a run's events, with methods for controlling the run |
+//! | [`RunHandle`] | a handle for controlling the run from elsewhere: steer, approve, interrupt |
+//! | [`Event`] | an event from a run: a token, a tool's progress, a result |
 //! | [`Outcome`] | how a run ended: the reason, the text, the history, the usage |
 //! | [`Tool`] | a function that the model may call |
 //! | [`History`] | the items of a conversation; O(1) to clone |
-//! | [`Item`] | one message, tool call or tool result of a history |
-//! | [`Request`] | the input of a model for one turn |
-//! | [`TurnEvent`] | one event of a model's turn; a [`Turn`] is the finished whole |
-//! | [`Step`] | an item of a body of [`loop_stream`]: a value, the next state, or the end |
-//! | [`Error`] | an error; its [`kind`](Error::kind) says what a caller can do about it |
+//! | [`Item`] | a message, tool call or tool result in a history |
+//! | [`Request`] | a model's input for a single turn |
+//! | [`TurnEvent`] | an event from a model's turn; a [`Turn`] is the complete turn |
+//! | [`Step`] | an item that the body of a [`loop_stream`] yields: a value, the next state, or the end |
+//! | [`Error`] | an error; its [`kind`](Error::kind) indicates how a caller can react to it |
 //!
-//! [`provider`] has the models: [`Anthropic`](provider::Anthropic), [`OpenAiChat`](provider::OpenAiChat),
-//! [`OpenAiResponses`](provider::OpenAiResponses), [`Gemini`](provider::Gemini) and
-//! [`Ollama`](provider::Ollama) over HTTP, and [`Scripted`](provider::Scripted), which needs no key.
+//! [`provider`] contains the models: [`Anthropic`](provider::Anthropic), [`OpenAiChat`](provider::OpenAiChat),
+//! [`OpenAiResponses`](provider::OpenAiResponses), [`Gemini`](provider::Gemini) and [`Ollama`](provider::Ollama) over
+//! HTTP, and [`Scripted`](provider::Scripted), which needs no API key.
 //!
 //! # The path of the data
 //!
@@ -75,80 +76,92 @@
 //! toolkit.run(&history, &turn) ─▶ ToolEvent ─ then_next ─▶ Step::Next(state)
 //! ```
 //!
-//! Every arrow is a function on public types. A module uses modules on lower floors, and no neighbour on its own:
+//! Every arrow is a function on public types. A module only uses modules on lower floors:
 //!
-//! | floor | modules | |
+//! | floor | modules | what they contain |
 //! |---|---|---|
-//! | 11 | `durable` | runs on an engine that resumes them on any machine |
-//! | | `ui` | runs as responses of a web server, for front ends |
-//! | | `mcp` | the tools of MCP servers |
-//! | 10 | `hub` | runs that outlive their readers |
-//! | 9 | [`session`] | histories that are stored while they grow |
+//! | 11 | [`durable`] | runs on an engine that resumes them on any machine |
+//! | | [`ui`] | runs as responses of a web server, for front ends |
+//! | | [`mcp`] | the tools of MCP servers |
+//! | 10 | [`hub`] | runs that outlive their readers |
+//! | 9 | [`session`] | histories that are stored as they grow |
 //! | | [`replay`] | runs that are recorded and replayed |
-//! | | `task` | a stream in a task of its own |
-//! | | `testing` | a loopback server that speaks a wire from a script, and a scripted MCP server |
+//! | | [`task`] | a stream that runs in its own task |
+//! | | [`testing`] | a loopback server that sends scripted responses in a provider's format, and a scripted MCP server |
 //! | 8 | [`agent`] | the ready-made loop: `decide`, its body, [`Run`], hooks, budgets, sub-agents |
-//! | 7 | [`journal`] | [`Journal`]: the history, usage and outcome of a run, folded from its events |
-//! | | [`context`] | token estimates, and how a history gets shorter |
-//! | | [`world`] | everything that a run needs from outside, in one trait |
-//! | 6 | [`trace`] | [`Trace`]: one line for each step of a run, folded from its events |
-//! | 5 | [`provider`], [`tool`] | models, and the functions they may call |
+//! | 7 | [`journal`] | [`Journal`]: the history, usage and outcome of a run, computed from the run's events |
+//! | | [`context`] | token estimates, and ways to shorten a history |
+//! | | [`world`] | everything that a run needs from its environment, in one trait |
+//! | 6 | [`trace`] | [`Trace`]: one line for each step of a run, computed from the run's events |
+//! | 5 | [`provider`], [`tool`] | models, and the functions that they may call |
 //! | 4 | [`stream`], [`http`] | the loop, and the bytes |
 //! | 3 | [`event`] | everything that a consumer sees, as data |
-//! | | [`framing`] | the bytes of an answer, cut into frames |
-//! | 2 | [`request`], [`turn`], [`sse`] | one turn, as data |
+//! | | [`framing`] | the bytes of an answer, split into frames |
+//! | 2 | [`request`], [`turn`], [`sse`] | a single turn, as data |
 //! | 1 | [`item`] | messages, calls and results, and the [`History`] that they form |
-//! | 0 | [`error`], [`usage`], [`env`](mod@env) | |
+//! | 0 | [`error`], [`usage`], [`env`](mod@env) | errors, token counts, randomness and timers |
 //!
 //! # The guide
 //!
-//! The [`guide`] has one topic a page:
+//! The [`guide`] covers one topic per page:
 //!
-//! | | |
+//! | topic | pages |
 //! |---|---|
 //! | begin | [your first agent](guide::first_agent), [coming from other libraries](guide::coming_from), [testing](guide::testing) |
 //! | the agent | [how a run ends](guide::how_a_run_ends), [its events](guide::events), [stop, steer, approve](guide::control), [budgets](guide::budgets), [compaction](guide::compaction), [evidence](guide::evidence), [hooks](guide::hooks), [sub-agents](guide::sub_agents), [your own loop](guide::own_loop) |
-//! | models and tools | [providers](guide::providers), [tools](guide::tools), [MCP servers](guide::mcp), [extensions of your own](guide::extending) |
+//! | models and tools | [providers](guide::providers), [tools](guide::tools), [MCP servers](guide::mcp), [your own extensions](guide::extending) |
 //! | around a run | [sessions](guide::sessions), [front ends](guide::front_ends), [replay](guide::replay), [traces](guide::trace), [many machines](guide::many_machines) |
 //! | reference | [every limit and default](guide::defaults), [cancellation](guide::cancellation), [performance](guide::performance), [architecture and glossary](guide::architecture), [what it does not do](guide::not_included) |
 //!
 //! # Guarantees
 //!
-//! - **Drop cancels.** Dropping a stream synchronously drops the connection, the running tools and the
-//!   timers under it. The journal has everything until then.
-//! - **Always sendable.** Any history that you can see can be sent after [`History::settled`]: every
-//!   tool call has exactly one result.
-//! - **No phantom execution.** A tool runs only for a call of a complete turn whose stop reason allows
-//!   it, with arguments that fit its schema, under an id that was not used before.
-//! - **One end.** A run ends with exactly one [`Event::Finished`]. If it failed, its error follows as
-//!   an `Err`, so that `?` propagates it.
+//! - **Drop cancels.** Dropping a stream synchronously drops its connection, its running tools and its timers. The
+//!   journal contains everything that happened before the drop.
+//! - **Always sendable.** Any history that you can observe can be sent after a call to [`History::settled`], because
+//!   every tool call then has exactly one result.
+//! - **No phantom execution.** A tool runs only for a call in a complete turn whose stop reason allows tool calls. The
+//!   call's arguments must match the tool's schema, and its id must not have been used before.
+//! - **One end.** A run ends with exactly one [`Event::Finished`]. If the run failed, its error follows as an `Err`, so
+//!   that `?` propagates the error.
 //!
 //! # Features
 //!
-//! | feature | default | brings |
+//! | feature | default | what it adds |
 //! |---|---|---|
-//! | `http` | yes | reqwest, and with it the providers that speak over a network |
-//! | `rustls` | yes | TLS by rustls with the platform's certificates |
-//! | `native-tls` | | TLS by the platform's own library |
-//! | `schemars` | yes | [`Tool::new`](tool::Tool), `Agent::with_output`: the schema of a tool or an answer from its type |
+//! | `http` | yes | reqwest, and with it the providers that use a network |
+//! | `rustls` | yes | TLS through rustls, with the platform's certificates |
+//! | `native-tls` | | TLS through the platform's own library |
+//! | `schemars` | yes | [`Tool::new`](tool::Tool), `Agent::with_output`: derive the schema of a tool or an answer from its type |
 //! | `validate` | | a full JSON Schema validator for tools with a raw schema |
-//! | `sqlite` | | `SqliteStore`: [sessions](session) in one SQLite file |
+//! | `sqlite` | | `SqliteStore`: [sessions](session) in a single SQLite file |
 //! | `postgres` | | `PostgresStore`: sessions in PostgreSQL, for [many machines](guide::many_machines) |
 //! | `task` | | `in_task`: a stream continues while its consumer pauses |
 //! | `hub` | | runs that continue without a reader |
-//! | `redis` | | a hub over many machines |
+//! | `redis` | | a hub that spans many machines |
 //! | `durable` | | runs on an engine that resumes them on any machine |
 //! | `ui` | | runs as responses of a web server, for front ends |
 //! | `mcp` | | rmcp, and with it the tools of MCP servers |
 //! | `tool-search` | | `Toolkit::searchable`: a model [searches](guide::tools) for tools instead of reading the whole list |
-//! | `testing` | | a loopback server for tests, on tokio's net, a scripted MCP server, and the tests of a provider and of a store of sessions |
+//! | `testing` | | a loopback server for tests (based on `tokio::net`), a scripted MCP server, and test suites for providers and session stores |
 //!
-//! Without default features there is the loop, the turn, the tools, the agent and the scripted
-//! model, all encoders and decoders, and no HTTP stack.
+//! Without the default features, the crate contains the loop, the turn, the tools, the agent, the scripted model, and
+//! all encoders and decoders, but no HTTP stack.
 //!
 //! [`TurnEvent`]: turn::TurnEvent
 //! [`Step`]: stream::Step
 //! [`loop_stream`]: stream::loop_stream
+#![cfg_attr(feature = "durable", doc = "[`durable`]: mod@durable")]
+#![cfg_attr(not(feature = "durable"), doc = "[`durable`]: #features")]
+#![cfg_attr(feature = "hub", doc = "[`hub`]: mod@hub")]
+#![cfg_attr(not(feature = "hub"), doc = "[`hub`]: #features")]
+#![cfg_attr(feature = "mcp", doc = "[`mcp`]: mod@mcp")]
+#![cfg_attr(not(feature = "mcp"), doc = "[`mcp`]: #features")]
+#![cfg_attr(feature = "task", doc = "[`task`]: mod@task")]
+#![cfg_attr(not(feature = "task"), doc = "[`task`]: #features")]
+#![cfg_attr(feature = "testing", doc = "[`testing`]: mod@testing")]
+#![cfg_attr(not(feature = "testing"), doc = "[`testing`]: #features")]
+#![cfg_attr(feature = "ui", doc = "[`ui`]: mod@ui")]
+#![cfg_attr(not(feature = "ui"), doc = "[`ui`]: #features")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod agent;
