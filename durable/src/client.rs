@@ -1,4 +1,4 @@
-//! The client, through which a program uses its sessions.
+//! The client through which a program uses its sessions.
 
 use std::fmt;
 
@@ -20,10 +20,11 @@ use crate::errors::from_terminal;
 use crate::inbox::InboxIngressClient;
 use crate::session::{ResumeRequest, RunRequest, SessionIngressClient};
 
-/// Starts runs and acts on sessions through the ingress of Restate. Clones share its connections.
+/// Starts runs and manages sessions through Restate's ingress. Clones share the same connections.
 ///
-/// Its methods have no time limit of their own: while no worker can be reached, Restate waits for one. Only
-/// [`history`](Self::history), [`status`](Self::status) and [`queued`](Self::queued) fail after eight attempts.
+/// The client's methods have no timeout of their own. While no worker can be reached, Restate waits until one can be
+/// reached. Only [`history`](Self::history), [`status`](Self::status) and [`queued`](Self::queued) fail after eight
+/// attempts.
 #[derive(Clone)]
 pub struct Client {
     ingress: ReqwestClient,
@@ -36,7 +37,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if `url` is not a URL.
+    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if `url` is not a URL.
     pub fn new(url: &str) -> Result<Self, Error> {
         let invalid = |error: String| {
             Error::new(
@@ -50,21 +51,23 @@ impl Client {
         Ok(Self { ingress, url: url.to_owned(), hub: None })
     }
 
-    /// Also sends interrupts through this hub, so that they end a running step immediately.
+    /// Also sends interrupts through this hub, so that an interrupt ends the current step immediately.
     pub fn with_hub(mut self, hub: &Hub) -> Self {
         self.hub = Some(hub.clone());
         self
     }
 
-    /// Runs an agent of the workers on new input, and waits for the end of the run. If another run of the session is
-    /// active, this run starts after it.
+    /// Runs one of the workers' agents on new input, and waits until the run has ended. If another run of the session
+    /// is active, the new run starts after it.
     ///
-    /// If the future is dropped, the workers continue the run; [`interrupt`](Self::interrupt) ends it.
+    /// If the returned future is dropped, the workers continue the run. To end the run, call
+    /// [`interrupt`](Self::interrupt).
     ///
     /// # Errors
     ///
-    /// The errors of [`Attempt::drive`](turnstream::durable::Attempt::drive); [`Unsupported`](ErrorKind::Unsupported)
-    /// if the worker does not have the agent; [`Connect`](ErrorKind::Connect) if Restate cannot be reached.
+    /// Returns the errors from [`Attempt::drive`](turnstream::durable::Attempt::drive). Also returns an
+    /// [`Unsupported`](ErrorKind::Unsupported) error if the worker does not have the agent, and a
+    /// [`Connect`](ErrorKind::Connect) error if Restate cannot be reached.
     pub async fn run(
         &self,
         session: &str,
@@ -75,12 +78,13 @@ impl Client {
         self.outcome(&run).await
     }
 
-    /// Starts a run, and returns its id without waiting for its end. Requests with the same `request_id` start only one
-    /// run, if they are sent within a day.
+    /// Starts a run, and returns its id without waiting for the run to end. Requests with the same `request_id` start
+    /// only one run, provided that they are sent within a day.
     ///
     /// # Errors
     ///
-    /// [`Connect`](ErrorKind::Connect) if Restate cannot be reached. The run may or may not have started in that case.
+    /// Returns a [`Connect`](ErrorKind::Connect) error if Restate cannot be reached. After a `Connect` error, the run
+    /// may or may not have started.
     pub async fn start(
         &self,
         session: &str,
@@ -93,12 +97,12 @@ impl Client {
         run_id(session.run(Json(request)).idempotency_key(header(request_id)).send().await)
     }
 
-    /// Starts a run that continues pending calls, with a verdict for each, or an unfinished run. Returns the id of the
-    /// new run.
+    /// Starts a run that continues the session's pending calls or its unfinished run. Each pending call needs a
+    /// verdict. Returns the new run's id.
     ///
     /// # Errors
     ///
-    /// As [`start`](Self::start).
+    /// Returns the same errors as [`start`](Self::start).
     pub async fn resume(
         &self,
         session: &str,
@@ -112,12 +116,12 @@ impl Client {
         run_id(session.resume(Json(request)).idempotency_key(header(request_id)).send().await)
     }
 
-    /// Waits for the end of a run.
+    /// Waits until a run has ended, and returns its outcome.
     ///
     /// # Errors
     ///
-    /// As [`run`](Self::run), and [`InvalidRequest`](ErrorKind::InvalidRequest) if Restate does not know the run.
-    /// Restate keeps outcomes for a day.
+    /// Returns the same errors as [`run`](Self::run). Also returns an [`InvalidRequest`](ErrorKind::InvalidRequest)
+    /// error if Restate does not know the run. Restate keeps outcomes for a day.
     pub async fn outcome(&self, run: &str) -> Result<Outcome, Error> {
         ensure_not_empty("a run", run)?;
         let handle = self.ingress.invocation_handle::<Json<Outcome>>(run);
@@ -131,18 +135,19 @@ impl Client {
         Ok(outcome?.into_body().into_inner())
     }
 
-    /// Adds a verdict on a pending call, whose arguments must be exactly those of `call`. When all pending calls have a
-    /// verdict, a run resumes them, and this method returns its id. The same verdict may be sent again.
+    /// Adds a verdict on a pending call. `call` must equal the pending call exactly, including the arguments. Once all
+    /// pending calls have a verdict, a run resumes the calls, and this method returns the run's id. The same verdict
+    /// may be sent more than once.
     ///
-    /// If a run is active, this method waits for its end. To answer an active
-    /// [interactive](turnstream::Agent::interactive) run that waits for a verdict, [`send`](Self::send) a
-    /// [`Command::Verdict`] instead.
+    /// If a run is active, this method waits until the run has ended. If an active
+    /// [interactive](turnstream::Agent::interactive) run is waiting for the verdict, [`send`](Self::send) a
+    /// [`Command::Verdict`] rather than calling this method.
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if no such call is pending, [`Conflict`](ErrorKind::Conflict) if
-    /// the call already has a different verdict, and [`Unsupported`](ErrorKind::Unsupported) if the worker does not
-    /// have the agent.
+    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if no such call is pending, a
+    /// [`Conflict`](ErrorKind::Conflict) error if the call already has a different verdict, and an
+    /// [`Unsupported`](ErrorKind::Unsupported) error if the worker does not have the agent.
     pub async fn judge(
         &self,
         session: &str,
@@ -156,15 +161,15 @@ impl Client {
         body(answer).map(Json::into_inner)
     }
 
-    /// Sends a command to the active run. Input is stored for the next run if no run is active. The receipt confirms
-    /// that the command is stored; the event [`Appended`](turnstream::Event::Appended) with the receipt's id reports
-    /// that input was delivered. A command with the same `id` is stored only once for a session, if it is sent again
-    /// within a day.
+    /// Sends a command to the active run. If no run is active, input is stored for the next run. The receipt confirms
+    /// that the command has been stored. The [`Appended`](turnstream::Event::Appended) event with the receipt's id
+    /// reports that the input has been delivered. If a command with the same `id` is sent to the session again within a
+    /// day, it is stored only once.
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest), with [`NotRunning`](turnstream::hub::NotRunning) as its source,
-    /// if no run is active and the command is not input.
+    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error, with [`NotRunning`](turnstream::hub::NotRunning)
+    /// as its source, if no run is active and the command is not input.
     pub async fn send(
         &self,
         session: &str,
@@ -174,23 +179,25 @@ impl Client {
         let is_interrupt = command == Command::Interrupt;
         let stored = StoredCommand { id: id.to_owned(), command };
         let inbox = self.inbox(session)?;
-        // Restate scopes idempotency keys to one object, so equal ids of two sessions do not collide.
+        // Restate scopes idempotency keys to a single object, so equal ids in two sessions do not collide.
         let pushed = inbox.push(Json(stored)).idempotency_key(header(id)).call().await;
         body(pushed)?;
         if let (true, Some(hub)) = (is_interrupt, &self.hub)
             && let Ok(Some(run)) = hub.find_run(session).await
         {
-            // The command is already stored. This only avoids waiting for the end of the step.
+            // The command has already been stored. Sending it through the hub as well only avoids waiting for the
+            // current step to end.
             let _ = hub.send(&run, Command::Interrupt).await;
         }
         Ok(InputReceipt { id: id.to_owned() })
     }
 
-    /// Adds input before the next request of the active run, or of the next run; see [`send`](Self::send).
+    /// Adds input before the next model request in the active run, or, if no run is active, in the next run; see
+    /// [`send`](Self::send).
     ///
     /// # Errors
     ///
-    /// As [`send`](Self::send).
+    /// Returns the same errors as [`send`](Self::send).
     pub async fn steer(
         &self,
         session: &str,
@@ -199,62 +206,62 @@ impl Client {
         self.send(session, &SystemIds.next_id(), Command::Steer(input.into().0)).await
     }
 
-    /// Interrupts the active run. The part of its turn that has arrived is kept.
+    /// Interrupts the active run. The part of the current turn that has already arrived is kept.
     ///
-    /// With a [hub](Self::with_hub), the running step ends immediately; without one, the run ends after that step.
-    /// Calls that run apart are answered as interrupted. Workers with a hub then drop the tools of these calls; other
-    /// workers run the tools to their end.
+    /// With a [hub](Self::with_hub), the current step ends immediately. Without a hub, the run ends after the current
+    /// step. Calls that are executed separately from the run get an interrupted result. Workers that have a hub then
+    /// drop the tools of these calls; other workers run the tools to completion.
     ///
     /// # Errors
     ///
-    /// As [`send`](Self::send).
+    /// Returns the same errors as [`send`](Self::send).
     pub async fn interrupt(&self, session: &str) -> Result<(), Error> {
         self.send(session, &SystemIds.next_id(), Command::Interrupt).await.map(drop)
     }
 
-    /// Returns the entries of a session from index `from` on.
+    /// Returns a session's entries, starting with the entry at index `from`.
     ///
     /// # Errors
     ///
-    /// [`Connect`](ErrorKind::Connect) if Restate cannot be reached, and another error if the workers could not read
-    /// the session in eight attempts.
+    /// Returns a [`Connect`](ErrorKind::Connect) error if Restate cannot be reached, and another error if the workers
+    /// fail to read the session in eight attempts.
     pub async fn history(&self, session: &str, from: u64) -> Result<Vec<Entry>, Error> {
         body(self.session(session)?.history(Json(from)).call().await).map(Json::into_inner)
     }
 
-    /// Returns the status of a session.
+    /// Returns a session's status.
     ///
     /// # Errors
     ///
-    /// As [`history`](Self::history).
+    /// Returns the same errors as [`history`](Self::history).
     pub async fn status(&self, session: &str) -> Result<SessionStatus, Error> {
         body(self.session(session)?.status().call().await).map(Json::into_inner)
     }
 
-    /// Returns the commands that wait for a run of a session.
+    /// Returns the commands that are waiting for one of a session's runs.
     ///
     /// # Errors
     ///
-    /// As [`history`](Self::history).
+    /// Returns the same errors as [`history`](Self::history).
     pub async fn queued(&self, session: &str) -> Result<CommandQueue, Error> {
         body(self.inbox(session)?.queued().call().await).map(Json::into_inner)
     }
 
-    /// Fills an empty session with entries, for example those of a session in a store.
+    /// Imports entries into an empty session, for example the entries of a session in a store.
     ///
     /// # Errors
     ///
-    /// [`Conflict`](ErrorKind::Conflict) if the session already has entries.
+    /// Returns a [`Conflict`](ErrorKind::Conflict) error if the session already has entries.
     pub async fn import(&self, session: &str, entries: Vec<Entry>) -> Result<(), Error> {
         body(self.session(session)?.import(Json(entries)).call().await)
     }
 
-    /// Removes a session and the commands that wait for its next run, including input. If a run is active, this method
-    /// waits for its end.
+    /// Removes a session and the commands that are waiting for its next run, including input. If a run is active, this
+    /// method first waits until the run has ended.
     ///
     /// # Errors
     ///
-    /// [`Connect`](ErrorKind::Connect) if Restate cannot be reached.
+    /// Returns a [`Connect`](ErrorKind::Connect) error if Restate cannot be reached.
     pub async fn remove(&self, session: &str) -> Result<(), Error> {
         body(self.session(session)?.delete().call().await)
     }
@@ -271,8 +278,8 @@ impl Client {
 }
 
 /// Lets code that takes a [`Store`], such as a hub's reader, read the sessions on Restate. This store cannot write or
-/// list sessions: use the [client](Client) to start runs, and [`Worker::with_copy`](crate::Worker::with_copy) to keep a
-/// store that lists sessions.
+/// list sessions. To start runs, use the methods of [`Client`]. To list sessions, keep copies in another store with
+/// [`Worker::with_copy`](crate::Worker::with_copy).
 impl Store for Client {
     fn append<'a>(
         &'a self,
@@ -290,7 +297,7 @@ impl Store for Client {
     ) -> BoxFuture<'a, Result<Option<Vec<Entry>>, Error>> {
         async move {
             let entries = self.history(id, from).await?;
-            // Restate does not distinguish an object without state from one that does not exist.
+            // Restate does not distinguish between an object without state and an object that does not exist.
             let is_there = !entries.is_empty() || self.status(id).await?.version > 0;
             Ok(is_there.then_some(entries))
         }
@@ -323,7 +330,7 @@ fn ensure_not_empty(what: &str, id: &str) -> Result<(), Error> {
     }
 }
 
-/// Encodes an id as ASCII, for the value of a header.
+/// Encodes an id in ASCII, for use as a header value.
 fn header(id: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_graphic() && byte != b'%';
     let encoded = id.bytes().map(|byte| match is_plain(byte) {
@@ -335,7 +342,7 @@ fn header(id: &str) -> String {
 
 type SentRun = SendResponse<reqwest::Client, Json<Outcome>>;
 
-/// The id of a run that was sent to Restate.
+/// Returns the id of a run that was sent to Restate.
 fn run_id(sent: Result<SentRun, ClientError>) -> Result<String, Error> {
     Ok(sent.map_err(from_client)?.invocation_handle().invocation_id().clone())
 }
@@ -347,7 +354,7 @@ where
     answer.and_then(CallResponse::into_body).map_err(from_client)
 }
 
-/// The body of an error response of the ingress.
+/// The body of an error response from the ingress.
 #[derive(serde::Deserialize)]
 struct ErrorAnswer {
     message: String,

@@ -1,4 +1,4 @@
-//! The operations of Restate's contexts that several kinds of handlers share.
+//! The operations on Restate's contexts that several kinds of handlers use.
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -9,9 +9,9 @@ use turnstream::item::RawJson;
 
 use crate::errors::{from_context, unreadable};
 
-/// A context that performs steps.
+/// A trait for contexts that can perform steps.
 pub(crate) trait PerformStep {
-    /// Performs a step, or returns its recorded value.
+    /// Performs a step, or returns its value if it has already been recorded.
     fn perform<'a>(
         &'a self,
         name: &'static str,
@@ -19,9 +19,9 @@ pub(crate) trait PerformStep {
     ) -> BoxFuture<'a, Result<RawJson, Error>>;
 }
 
-/// A context that can read the state of its object.
+/// A trait for contexts that can read the state of their object.
 pub(crate) trait ReadState {
-    /// Reads a value as text.
+    /// Reads a value as a string.
     fn read<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<String>, Error>>;
 }
 
@@ -52,7 +52,8 @@ macro_rules! read_state {
                 key: &'a str,
             ) -> BoxFuture<'a, Result<Option<String>, Error>> {
                 let context: &'a $context<'a> = self;
-                // Read as bytes, because the SDK reads a `String` as a string in JSON.
+                // The value is read as bytes, because the SDK would parse a `String` as a JSON
+                // string.
                 let value = context.get::<Vec<u8>>(key);
                 value.map(|value| into_text(value.map_err(|error| from_context(&error))?)).boxed()
             }

@@ -5,8 +5,8 @@ use restate_sdk::prelude::*;
 use crate::session::SessionClient;
 use crate::worker::WorkerParts;
 
-/// The object `Copies/{session}`. It makes the copies of a session one after the other, so that a delayed copy cannot
-/// overwrite a later one. Otherwise a session that was removed could reappear.
+/// The object `Copies/{session}`, which makes a session's copies one at a time. If a delayed copy could overwrite a
+/// later copy, a session that was removed could reappear.
 pub(crate) struct Copies(pub(crate) WorkerParts);
 
 #[restate_sdk::object(
@@ -16,7 +16,7 @@ pub(crate) struct Copies(pub(crate) WorkerParts);
     invocation_retry_policy(initial_interval = "50ms", factor = 2.0, max_interval = "10s")
 )]
 impl Copies {
-    /// Copies the current state of the session.
+    /// Copies the session's current state.
     #[handler]
     async fn update(&self, ctx: ObjectContext<'_>) -> HandlerResult<()> {
         if self.0.copy.is_some() {
@@ -26,7 +26,7 @@ impl Copies {
     }
 }
 
-/// Requests a copy of the session as it is after this invocation, without waiting for the copy.
+/// Requests a copy of the session's state after this invocation, without waiting for the copy to be made.
 pub(crate) fn send_update(ctx: &ObjectContext<'_>) {
     drop(ctx.object_client::<CopiesClient>(ctx.key()).update().send());
 }

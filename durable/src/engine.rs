@@ -1,4 +1,4 @@
-//! The engine for durable runs on Restate.
+//! The Restate engine for durable runs.
 
 use std::time::Duration;
 
@@ -18,21 +18,21 @@ use crate::errors::{from_context, unreadable};
 use crate::inbox::{Finish, InboxClient, start_timer};
 use crate::tools::{ToolsClient, ToolsRequest};
 
-/// The engine of one attempt at a run. It uses the handler's context and the state of the session's object.
+/// The engine for a single attempt at a run, which uses the handler's context and the state of the session's object.
 pub(crate) struct RestateEngine<'a, 'ctx> {
     ctx: &'a ObjectContext<'ctx>,
-    /// The name of the agent.
+    /// The agent's name.
     agent: String,
     segments: SessionSegments,
-    /// All entries of the session.
+    /// All of the session's entries.
     entries: Vec<Entry>,
-    /// The number of waits for commands so far.
+    /// How many times the run has waited for commands so far.
     waits: u32,
     is_finished: bool,
 }
 
 impl<'a, 'ctx> RestateEngine<'a, 'ctx> {
-    /// Reads the session.
+    /// Creates the engine and reads the session's entries.
     pub(crate) async fn open(ctx: &'a ObjectContext<'ctx>, agent: String) -> Result<Self, Error> {
         let (segments, entries) = read_session(ctx).await?;
         Ok(Self { ctx, agent, segments, entries, waits: 0, is_finished: false })
@@ -94,7 +94,8 @@ impl<'a, 'ctx> RestateEngine<'a, 'ctx> {
         let mut results: Vec<Option<ToolResult>> = vec![None; calls.len()];
         let (mut running, mut handles) = (DurableFuturesUnordered::new(), Vec::new());
         for call in &calls {
-            // After a session was removed, a new run may request a call with the same id.
+            // If the session was removed, a new run may request a call with the same id, so the key includes the id of
+            // the run's invocation.
             let key = format!("{}/{}", self.ctx.invocation_id(), call.call.call_id);
             let (agent, call) = (self.agent.clone(), call.clone());
             let request = tools().call(Json(ToolsRequest::Call { agent, call }));
@@ -126,7 +127,7 @@ impl<'a, 'ctx> RestateEngine<'a, 'ctx> {
             .collect())
     }
 
-    /// Fills an empty session.
+    /// Imports entries into an empty session.
     pub(crate) fn import(&mut self, entries: Vec<Entry>) -> Result<(), Error> {
         let mut writes = self.segments.append(&entries)?;
         writes.extend(self.segments.merge()?);
@@ -135,8 +136,8 @@ impl<'a, 'ctx> RestateEngine<'a, 'ctx> {
         Ok(())
     }
 
-    /// Ends the run: merges the pieces of its session into segments, and sends the undelivered commands back to the
-    /// inbox.
+    /// Ends the run: merges the small values that hold the session's newest entries into larger values, and returns the
+    /// undelivered commands to the inbox.
     pub(crate) fn end(&mut self, put_back: Vec<StoredCommand>) -> Result<(), Error> {
         if !std::mem::replace(&mut self.is_finished, true) {
             let writes = self.segments.merge()?;
@@ -148,7 +149,7 @@ impl<'a, 'ctx> RestateEngine<'a, 'ctx> {
     }
 }
 
-/// Reads a session's entries from the state of its object.
+/// Reads a session's entries from its object's state.
 pub(crate) async fn read_session(
     ctx: &impl ReadState,
 ) -> Result<(SessionSegments, Vec<Entry>), Error> {

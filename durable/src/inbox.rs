@@ -1,4 +1,4 @@
-//! The commands that wait for the runs of a session.
+//! The commands that are waiting for a session's runs.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use turnstream::durable::{CommandQueue, CommandWaiter, StoredCommand, WaitAnswer
 
 use crate::errors::to_terminal;
 
-/// The object `Inbox/{session}`. Its handlers return quickly, so that commands can be sent while a run is active. Its
-/// waiters are awakeables.
+/// The object `Inbox/{session}`, whose handlers return quickly, so that commands can be sent while a run is active.
+/// Each waiter in the inbox is a Restate awakeable.
 pub(crate) struct Inbox;
 
-/// The end of a run.
+/// A request to end a run.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Finish {
     pub(crate) run: String,
@@ -60,15 +60,15 @@ impl Inbox {
         Ok(Json(change(&ctx, |queue| queue.wait(waiter)).await?))
     }
 
-    /// Wakes the run whose wait has reached its time limit.
+    /// Wakes the run whose wait has exceeded its time limit.
     #[handler(ingress_private)]
     async fn expire(&self, ctx: ObjectContext<'_>, timer: String) -> HandlerResult<()> {
         wake(&ctx, change(&ctx, |queue| queue.expire(&timer)).await?);
         Ok(())
     }
 
-    /// Registers an awakeable for an interrupt or the end of the run. Returns `true` if an interrupt is already waiting
-    /// or no run is active.
+    /// Registers an awakeable for an interrupt or the end of the active run. Returns `true` if an interrupt is already
+    /// queued or no run is active.
     #[handler(ingress_private)]
     async fn watch_stop(
         &self,
@@ -79,7 +79,7 @@ impl Inbox {
         Ok(Json(answer == WaitAnswer::Ready))
     }
 
-    /// Ends a run and puts its undelivered commands back.
+    /// Ends a run, and returns its undelivered commands to the queue.
     #[handler(ingress_private)]
     async fn finish(
         &self,
@@ -90,14 +90,14 @@ impl Inbox {
         Ok(())
     }
 
-    /// Removes all commands and waiters after the session was removed.
+    /// Removes all commands and waiters after the session has been removed.
     #[handler(ingress_private)]
     async fn clear(&self, ctx: ObjectContext<'_>) -> HandlerResult<()> {
         wake(&ctx, change(&ctx, CommandQueue::clear).await?);
         Ok(())
     }
 
-    /// Returns the waiting commands and the active run.
+    /// Returns the queued commands and the active run.
     #[handler(invocation_retry_policy(max_attempts = 8, on_max_attempts = "kill"))]
     async fn queued(&self, ctx: SharedObjectContext<'_>) -> HandlerResult<Json<CommandQueue>> {
         let queue = ctx.get::<Json<CommandQueue>>(QUEUE).await?;
@@ -105,7 +105,7 @@ impl Inbox {
     }
 }
 
-/// Starts the timer of a wait.
+/// Starts the timer that limits a wait.
 pub(crate) fn start_timer(ctx: &ObjectContext<'_>, timer: &str, limit: Duration) {
     let inbox = ctx.object_client::<InboxClient>(ctx.key());
     drop(inbox.expire(timer.to_owned()).send_after(limit));

@@ -1,4 +1,4 @@
-//! Sessions. Each one is an object that performs one run at a time.
+//! Sessions. Each session is an object that executes one run at a time.
 
 use restate_sdk::prelude::*;
 use serde::de::DeserializeOwned;
@@ -23,7 +23,7 @@ pub(crate) struct Session(pub(crate) WorkerParts);
 /// A request to run an agent on new input.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct RunRequest {
-    /// The name of the agent.
+    /// The agent's name.
     pub(crate) agent: String,
     pub(crate) input: Vec<Item>,
 }
@@ -72,20 +72,21 @@ impl Session {
     ) -> HandlerResult<Json<Outcome>> {
         let outcome = self.drive(&ctx, agent, Start::Verdicts(verdicts)).await;
         if outcome.as_ref().is_err_and(|error| !is_attempt_lost(error)) {
-            // The verdicts were not used, and can be submitted again.
+            // The verdicts have not been used, and can be submitted again.
             ctx.clear(VERDICTS);
         }
         outcome.map(Json).map_err(to_handler_error)
     }
 
-    /// Adds verdicts on pending calls. When each call has one, a run resumes the calls, and its id is returned.
+    /// Adds verdicts on pending calls. Once every pending call has a verdict, starts a run that resumes the calls, and
+    /// returns the run's id.
     #[handler]
     async fn judge(
         &self,
         ctx: ObjectContext<'_>,
         Json(ResumeRequest { agent, verdicts }): Json<ResumeRequest>,
     ) -> HandlerResult<Json<Option<String>>> {
-        // Checked before the verdict is stored, because the run that resumes the calls needs the agent.
+        // The agent is checked before the verdict is stored, because the run that resumes the calls needs the agent.
         self.0.agent(&agent).map_err(|error| to_terminal(&error))?;
         let status = status(&ctx).await.map_err(to_handler_error)?;
         let given = state(&ctx, VERDICTS).await.map_err(to_handler_error)?;
@@ -103,9 +104,9 @@ impl Session {
         Ok(Json(given.run))
     }
 
-    /// Returns the entries from an index on.
+    /// Returns the session's entries, starting with the entry at the given index.
     #[handler(
-        // Read at one point in time: a run may write in the meantime.
+        // All values are read at the same point in time, because a run may write in the meantime.
         lazy_state = false,
         journal_retention = "0s",
         invocation_retry_policy(max_attempts = 8, on_max_attempts = "kill")
@@ -120,9 +121,9 @@ impl Session {
         Ok(Json(entries.split_off(from)))
     }
 
-    /// Returns the status of the session.
+    /// Returns the session's status.
     #[handler(
-        // Read at one point in time: a run may write in the meantime.
+        // All values are read at the same point in time, because a run may write in the meantime.
         lazy_state = false,
         journal_retention = "0s",
         invocation_retry_policy(max_attempts = 8, on_max_attempts = "kill")
@@ -131,7 +132,7 @@ impl Session {
         status(&ctx).await.map(Json).map_err(to_handler_error)
     }
 
-    /// Fills an empty session with entries from elsewhere.
+    /// Imports entries from elsewhere into an empty session.
     #[handler]
     async fn import(
         &self,
@@ -151,7 +152,7 @@ impl Session {
         Ok(())
     }
 
-    /// Removes the session and the commands that wait for it.
+    /// Removes the session and the commands that are waiting for its next run.
     #[handler]
     async fn delete(&self, ctx: ObjectContext<'_>) -> HandlerResult<()> {
         ctx.object_client::<InboxClient>(ctx.key()).clear().call().await?;
@@ -169,7 +170,7 @@ impl Session {
         let step = async move || {
             let copied = copy_session(&*store, &id, &entries).await;
             copied.map(drop).map_err(|error| match error.kind() {
-                // The store would return the same error on every attempt.
+                // The store would return the same error for every attempt.
                 ErrorKind::InvalidRequest | ErrorKind::Unsupported => to_terminal(&error).into(),
                 _ => HandlerError::from(error),
             })
@@ -179,7 +180,7 @@ impl Session {
     }
 }
 
-/// How a run starts.
+/// Specifies how a run starts.
 enum Start {
     Input(Vec<Item>),
     Verdicts(GivenVerdicts),
@@ -208,7 +209,7 @@ impl Session {
         if outcome.as_ref().is_err_and(is_attempt_lost) {
             return outcome;
         }
-        // The run has ended, also after an error. The next run can start.
+        // The run has ended, possibly with an error. The next run can start.
         engine.end(Vec::new())?;
         set_status(ctx, &engine, None);
         send_update(ctx);
@@ -216,21 +217,21 @@ impl Session {
     }
 }
 
-/// Writes the status of the session.
+/// Writes the session's status.
 fn set_status(ctx: &ObjectContext<'_>, engine: &RestateEngine<'_, '_>, run: Option<&str>) {
     let status = SessionStatus::from_entries(engine.entries().to_vec(), run.map(str::to_owned));
     if !status.pending_calls().is_empty() {
-        // The stored verdicts belong to calls that were pending earlier.
+        // The stored verdicts are for calls that were pending earlier.
         ctx.clear(VERDICTS);
     }
     ctx.set(STATUS, Json(status));
 }
 
-/// Reads the status of the session.
+/// Reads the session's status.
 async fn status(ctx: &impl ReadState) -> Result<SessionStatus, Error> {
     let mut status: SessionStatus = state(ctx, STATUS).await?.unwrap_or_default();
     if status.run.is_some() {
-        // The active run may have appended entries after it wrote the status.
+        // The active run may have appended entries since it wrote the status.
         let head = ctx.read(SessionSegments::head_key()).await?;
         status.version = SessionSegments::open(head.as_deref())?.version();
     }

@@ -1,4 +1,4 @@
-//! Tool calls that run apart from their run.
+//! Tool calls that are executed separately from their run.
 
 use futures::future::BoxFuture;
 use restate_sdk::prelude::*;
@@ -16,13 +16,13 @@ use crate::worker::WorkerParts;
 /// The service `Tools`.
 pub(crate) struct Tools(pub(crate) WorkerParts);
 
-/// A request to the service.
+/// A request to the `Tools` service.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ToolsRequest {
-    /// Performs a call with a tool of the agent with this name.
+    /// Performs a call, using a tool of the agent that is registered under the name `agent`.
     Call { agent: String, call: ToolCallRequest },
-    /// Waits until the active run of the session is interrupted or ends.
+    /// Waits until the session's active run is interrupted or ends.
     Stop { session: String },
 }
 
@@ -35,7 +35,8 @@ pub(crate) enum ToolsRequest {
     invocation_retry_policy(initial_interval = "50ms", factor = 2.0, max_interval = "10s")
 )]
 impl Tools {
-    /// Performs a call, or waits for a stop. A stop has no result.
+    /// Performs a call, or waits until the active run is interrupted or ends. Only a call has a
+    /// result.
     #[handler]
     async fn call(
         &self,

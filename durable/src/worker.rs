@@ -1,4 +1,4 @@
-//! The worker: the agents and services with which a process performs runs.
+//! The worker: the agents and services with which a process executes runs.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -23,11 +23,11 @@ use crate::inbox::Inbox;
 use crate::session::Session;
 use crate::tools::Tools;
 
-/// Performs the runs of sessions for Restate.
+/// Executes sessions' runs for Restate.
 #[derive(Clone, Default)]
 pub struct Worker(WorkerParts);
 
-/// The configuration that all handlers share.
+/// The configuration shared by all handlers.
 #[derive(Clone, Default)]
 pub(crate) struct WorkerParts {
     agents: Arc<HashMap<String, Agent>>,
@@ -44,55 +44,56 @@ type DataSource = Arc<dyn Fn(&str) -> RunData + Send + Sync>;
 type AttemptObserver = Arc<dyn Fn(&str, &str) + Send + Sync>;
 
 impl Worker {
-    /// Creates a worker without agents.
+    /// Creates a worker that has no agents yet.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Registers an agent under the name that clients use for it. The agent's tools also perform the calls that run
-    /// apart.
+    /// Registers an agent under the name by which clients refer to it. The agent's tools also perform the calls that
+    /// are executed separately from their run.
     ///
-    /// Every worker of a deployment must register the same agents.
+    /// All workers in a deployment must register the same agents.
     pub fn with_agent(mut self, name: impl Into<String>, agent: Agent) -> Self {
         Arc::make_mut(&mut self.0.agents).insert(name.into(), agent);
         self
     }
 
-    /// Shows the runs in a hub. A hub in Redis (`Hub::with_redis`) shows them in every process, and carries interrupts
-    /// to them.
+    /// Shows the runs in a hub. A hub in Redis (`Hub::with_redis`) shows the runs in every process, and delivers
+    /// interrupts to the runs.
     pub fn with_hub(mut self, hub: &Hub) -> Self {
         self.0.hub = Some(hub.clone());
         self
     }
 
     /// Passes data to the tools of each run, as [`Run::with_data`](turnstream::Run::with_data) does. `data` is called
-    /// with the id of the session.
+    /// with the session's id.
     pub fn with_data(mut self, data: impl Fn(&str) -> RunData + Send + Sync + 'static) -> Self {
         self.0.data = Some(Arc::new(data));
         self
     }
 
-    /// Keeps a one-way copy of each session in a store, for lists and search. Restate itself cannot list sessions.
+    /// Keeps a one-way copy of each session in a store, so that sessions can be listed and searched. Restate itself
+    /// cannot list sessions.
     ///
-    /// A session is copied after each of its runs and after an import; removing the session removes the copy. Runs
-    /// neither wait for the copy nor read it. If the store fails, Restate retries the copy. Nothing else may write to
-    /// these sessions of the store; see [`copy_session`](turnstream::durable::copy_session). If a run was killed
+    /// A session is copied after each of its runs and after an import. Removing the session also removes the copy. Runs
+    /// neither wait for the copy nor read it. If the store fails, Restate retries the copy operation. Nothing else may
+    /// write to the copies in the store; see [`copy_session`](turnstream::durable::copy_session). If a run is killed
     /// through the admin API, its entries are copied after the next run.
     ///
-    /// Every worker of a deployment must use the same store. A worker without a store makes no copy when Restate
-    /// requests one from it.
+    /// All workers in a deployment must use the same store. If Restate asks a worker without a store to copy a session,
+    /// no copy is made.
     pub fn with_copy(mut self, store: impl Store + 'static) -> Self {
         self.0.copy = Some(Arc::new(store));
         self
     }
 
     /// Accepts only requests that a Restate server has signed with this key, for example `publickeyv1_…`. To accept
-    /// several keys, call this method for each. Without a key, any program that can reach the worker can make it
-    /// perform runs.
+    /// several keys, call this method once for each key. Without a key, any program that can reach the worker can make
+    /// it execute runs.
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if `key` is not an identity key.
+    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if `key` is not an identity key.
     pub fn with_identity_key(mut self, key: &str) -> Result<Self, Error> {
         Endpoint::builder().identity_key(key).map_err(|error| {
             let message = format!("`{key}` is not an identity key: {error}");
@@ -102,56 +103,57 @@ impl Worker {
         Ok(self)
     }
 
-    /// Calls `observe` when an attempt at a run starts in this worker, with the ids of the session and the run. It is
-    /// meant for logs.
+    /// Calls `observe` with the session's id and the run's id whenever an attempt at a run starts in this worker. This
+    /// callback is intended for logging.
     pub fn on_attempt(mut self, observe: impl Fn(&str, &str) + Send + Sync + 'static) -> Self {
         self.0.on_attempt = Some(Arc::new(observe));
         self
     }
 
-    /// Performs the runs of the [suite](turnstream::durable::suite) for engines. The name of the agent of such a run is
-    /// the session's id.
+    /// Lets the worker execute the runs of the engine [suite](turnstream::durable::suite). In the suite's runs, the
+    /// agent's name is the session's id.
     #[cfg(feature = "testing")]
     pub fn with_suite(mut self, suite: &SuiteRuns) -> Self {
         self.0.suite = suite.clone();
         self
     }
 
-    /// Returns the services of the worker, to serve them with another HTTP server.
+    /// Returns the worker's services, for use with a different HTTP server.
     #[expect(clippy::missing_panics_doc, reason = "the keys were checked when they were set")]
     pub fn endpoint(&self) -> Endpoint {
         let parts = || self.0.clone();
         let mut services = Endpoint::builder();
         for key in &self.0.identity_keys {
-            // Invariant: the key was checked when it was set.
+            // This never panics, because the key was checked when it was set.
             services = services.identity_key(key).expect("an identity key");
         }
         let services = services.bind(Session(parts())).bind(Inbox).bind(Tools(parts()));
         services.bind(Copies(parts())).build()
     }
 
-    /// Listens on an address, with `TCP_NODELAY`. It does not set `SO_REUSEPORT`.
+    /// Creates a listener on an address. Sets `TCP_NODELAY`, but not `SO_REUSEPORT`.
     ///
     /// # Errors
     ///
-    /// Returns the error of the operating system.
+    /// Returns the error from the operating system.
     pub fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
         let socket = match address {
             SocketAddr::V4(_) => TcpSocket::new_v4()?,
             SocketAddr::V6(_) => TcpSocket::new_v6()?,
         };
         socket.set_reuseaddr(true)?;
-        // On Linux, accepted connections inherit this option. Without it, each step above 16 KiB takes 40 ms.
+        // On Linux, accepted connections inherit this option. Without `TCP_NODELAY`, each step larger than 16 KiB takes
+        // 40 ms.
         socket.set_nodelay(true)?;
         socket.bind(address)?;
         socket.listen(1_024)
     }
 
-    /// Serves Restate until `shutdown` completes, and then waits at most ten seconds for the runs of this worker. Runs
-    /// that are still active after that, or after the future was dropped, continue in tasks and stop with the tokio
-    /// runtime; another worker then continues them.
+    /// Serves Restate's requests until `shutdown` completes, and then waits up to ten seconds for this worker's runs to
+    /// end. Runs that are still active after that, or after the returned future is dropped, continue in their own tasks
+    /// until the tokio runtime shuts down. Another worker then continues these runs.
     ///
-    /// `listener` must come from [`listen`](Self::listen), or must set `TCP_NODELAY` itself.
+    /// `listener` must have been created by [`listen`](Self::listen), or must itself set `TCP_NODELAY`.
     pub async fn serve(&self, listener: TcpListener, shutdown: impl Future) {
         HttpServer::new(self.endpoint()).serve_with_cancel(listener, shutdown).await;
     }
@@ -180,7 +182,7 @@ impl WorkerParts {
         }
     }
 
-    /// Adds this worker's data, hub and observer to an attempt.
+    /// Configures an attempt with this worker's data, hub and observer.
     pub(crate) fn prepare(
         &self,
         attempt: Attempt,
@@ -197,7 +199,7 @@ impl WorkerParts {
         })
     }
 
-    /// Drives an attempt at the run of a session.
+    /// Drives an attempt at a session's run.
     pub(crate) async fn drive(
         &self,
         attempt: Attempt,
@@ -214,7 +216,8 @@ impl WorkerParts {
     }
 }
 
-/// Runs a user's closure, and converts a panic to an error. Otherwise Restate would retry after a panic forever.
+/// Runs a closure supplied by the user, and converts a panic to an error. Without this conversion, Restate would keep
+/// retrying after a panic.
 fn catch_panic<T>(what: &str, f: impl FnOnce() -> T) -> Result<T, Error> {
     std::panic::catch_unwind(AssertUnwindSafe(f))
         .map_err(|_| Error::new(ErrorKind::Panic, format!("{what} panicked")))

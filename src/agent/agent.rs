@@ -29,8 +29,8 @@ use crate::trace::Trace;
 use crate::turn::Turn;
 use crate::world::World;
 
-/// Combines a model with tools and with the settings for the loop that calls the model and runs the
-/// tools. Cheap to clone.
+/// A model, its tools, and the settings for the loop that calls the model and runs the tools.
+/// `Agent` is cheap to clone.
 ///
 /// ```
 /// use serde_json::json;
@@ -68,13 +68,13 @@ impl Agent {
         self.run_from(History::new(&*self.0.ids), input)
     }
 
-    /// Starts a run that continues a history. The history is [settled](History::settled) first. If
-    /// the input is [`Input::default()`], nothing is appended to the history, and the model
-    /// continues from the end of the history.
+    /// Starts a run that continues a history. Before the run starts, the history is
+    /// [settled](History::settled). If the input is [`Input::default()`], nothing is appended, and
+    /// the model continues from the end of the history.
     ///
-    /// If two runs start from clones of the same history, calls in both runs may get the same ids,
-    /// and therefore the same idempotency keys. To avoid this, use [`fork`](History::fork) to
-    /// create a copy of the history with a new id.
+    /// If two runs start from clones of the same history, calls in one run may get the same ids,
+    /// and therefore the same idempotency keys, as calls in the other. To avoid such duplicate ids,
+    /// use [`fork`](History::fork) to create a copy of the history that has a new id.
     ///
     /// ```
     /// use turnstream::Agent;
@@ -96,9 +96,9 @@ impl Agent {
     /// Starts a run that uses a custom loop body instead of [`loop_body()`]. The journal, the
     /// handles and the single `Finished` event work exactly as they do with `loop_body`.
     ///
-    /// The run must receive each event before the body is polled again. To meet this requirement,
-    /// return the body's stream directly from the closure, without an adapter. If an adapter such
-    /// as `ready_chunks` or a channel polls the body ahead of the run, the body sees an outdated
+    /// The run must receive each event before the body is polled again. Therefore, return the
+    /// body's stream directly from the closure, without an adapter. If an adapter such as
+    /// `ready_chunks` or a channel polls the body ahead of the run, the body sees an outdated
     /// history. If the body prepares a request before the run has received a change to the history,
     /// such as a steered message, the run ends with an
     /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error.
@@ -150,9 +150,10 @@ impl Agent {
         )
     }
 
-    /// Creates an empty trace that contains the limits for this agent's runs: the maximum number of
-    /// requests and the limits in the agent's [`Budget`], but not the limits of a pool. Attach the
-    /// trace to a run with [`trace_to`](crate::EventStreamExt::trace_to).
+    /// Creates an empty trace that already contains the limits for this agent's runs: the maximum
+    /// number of requests and the limits in the agent's [`Budget`]. The trace does not contain the
+    /// limits of a pool. Attach the trace to a run with
+    /// [`trace_to`](crate::EventStreamExt::trace_to).
     pub fn new_trace(&self) -> Trace {
         let trace = Trace::from_budgets(RemainingBudget {
             steps_remaining: Some(u64::from(self.0.limits.limits.max_turns)),
@@ -162,7 +163,7 @@ impl Agent {
     }
 
     /// Returns the agent's own tools. Tools from the agent's [sources](Self::with_tool_source) are
-    /// not included, since these tools are listed only during a run.
+    /// not included, since they are listed only during a run.
     pub fn toolkit(&self) -> &Toolkit {
         &self.0.tools.toolkit
     }
@@ -170,34 +171,34 @@ impl Agent {
     /// Resumes a run that ended with the reason `pending`. The resumed run answers the open calls
     /// according to their verdicts, and then sends the next request to the model.
     ///
-    /// `verdicts` must contain a pair for each call without a result: the call, as returned in
-    /// [`Outcome::pending`](crate::Outcome::pending), and the verdict on the call. A verdict
-    /// applies only if the call that would run equals the call in the pair, including the
-    /// arguments. If a hook rewrites or repairs the arguments of a call so that they differ from
-    /// those in `verdicts`, the call is denied. Hooks are called again, since their decisions may
-    /// have changed. If a hook denies a call, the call's verdict is ignored. For a call to an
-    /// external tool, the verdict must be either a denial or a [`Verdict::Output`] that contains
-    /// the result. The result of an external tool is accepted even if the agent no longer has the
-    /// tool.
+    /// For each call without a result, `verdicts` must contain a pair: the call, as returned in
+    /// [`Outcome::pending`](crate::Outcome::pending), and the verdict on it. A verdict applies only
+    /// if the call that is about to run is identical to the call that is paired with the verdict,
+    /// including the call's arguments. If a hook rewrites or repairs the arguments of a call so
+    /// that they differ from those in `verdicts`, the call is denied. Hooks are called again, since
+    /// their decisions may have changed. If a hook denies a call, the call's verdict is ignored.
+    /// For a call to an external tool, the verdict must be either a denial or a [`Verdict::Output`]
+    /// that contains the result. The result of an external tool is accepted even if the agent no
+    /// longer has the tool.
     ///
-    /// If a call's sub-agent was suspended, do not pass a verdict on this call. Instead, pass
-    /// verdicts on the sub-agent's pending calls, in any order. Each pending call must contain its
-    /// path. The sub-agent continues from its own history, which is
+    /// If a call started a sub-agent that was suspended, do not pass a verdict on the call itself.
+    /// Instead, pass verdicts on the sub-agent's pending calls, in any order. Each pending call
+    /// must contain its path. The sub-agent continues from its own history, which is
     /// [stored](History::nested_history) in `history`. Hooks and limits are not applied again to
     /// the call that runs the sub-agent. In both the sub-agent and the resumed run, counters and
     /// budgets start from zero.
     ///
     /// Resume a stored history only once. If a history is resumed twice, its calls run twice, with
     /// the same [idempotency keys](crate::tool::ToolContext::idempotency_key). If a resumed run is
-    /// dropped, its history contains the results received up to then, and only the calls without a
-    /// result remain open.
+    /// dropped, its history contains the results received before it was dropped, and only the calls
+    /// without a result remain open.
     ///
-    /// If you build a history by hand, add a [`TurnInfo`](crate::item::TurnInfo) to the last item
-    /// of the turn with [`Item::with_turn_info`](crate::Item::with_turn_info). The `TurnInfo` marks
-    /// the turn as complete.
+    /// If you build a history by hand, use [`Item::with_turn_info`](crate::Item::with_turn_info) to
+    /// add a [`TurnInfo`](crate::item::TurnInfo) to the last item of the turn that contains the
+    /// open calls. The `TurnInfo` marks the turn as complete.
     ///
-    /// [`run_from`](Self::run_from), in contrast, does not resume the open calls in a history. Each
-    /// open call gets a result that says that the call was interrupted.
+    /// Unlike this method, [`run_from`](Self::run_from) does not resume the open calls in a
+    /// history, but gives each open call a result saying that the call was interrupted.
     ///
     /// ```
     /// use serde_json::json;
@@ -229,8 +230,8 @@ impl Agent {
     ///
     /// # Errors
     ///
-    /// Returns an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error before anything runs
-    /// in any of these cases:
+    /// Returns an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error, without running
+    /// anything, in any of these cases:
     ///
     /// - No call is open.
     /// - A verdict is missing or duplicated, or refers to a call that is not open.
@@ -261,7 +262,7 @@ impl Agent {
         St: Stream<Item = Result<Step<Event, State>, Error>> + Send + 'static,
     {
         let history = history.into();
-        // Fails if the history contains nothing that can be resumed.
+        // This call fails if the history contains nothing to resume.
         drop(self.toolkit().resume(&history)?);
         let resuming = Some(check_verdicts(&self.0, self.toolkit(), &history, verdicts)?);
         let begin = RunArgs { history, input: Input::default(), resume_verdicts: resuming };
@@ -277,13 +278,12 @@ impl Agent {
         self.with_toolkit(Toolkit::new(tools))
     }
 
-    /// Adds a tool to the agent. The tool's name must differ from the names of the agent's other
-    /// tools.
+    /// Adds a tool to the agent. No other tool of the agent may have the same name.
     pub fn with_tool(self, tool: Tool) -> Self {
         self.update_settings(|it| it.tools.toolkit = it.tools.toolkit.clone().with_tool(tool))
     }
 
-    /// Replaces the agent's tools and their settings with those from the given toolkit.
+    /// Replaces the agent's tools and their settings with those in the given toolkit.
     pub fn with_toolkit(self, kit: Toolkit) -> Self {
         self.update_settings(|it| {
             it.tools.toolkit = if it.tools.requires_rationale { kit.with_rationale() } else { kit }
@@ -294,14 +294,14 @@ impl Agent {
     /// list, tools from sources follow the agent's own tools, in the order in which the sources
     /// were added.
     ///
-    /// A run lists the tools from all sources before each request, and before resumed calls are
-    /// run. A new tool list applies from the next request on. The model's calls are run by tools
-    /// from the same list that was offered to the model. Hooks, approvals, the limits of the
-    /// agent's [`Toolkit`], [`with_rationale`](Self::with_rationale) and dry runs also apply to
-    /// tools from sources.
+    /// A run lists the tools from all sources before each request, and before it runs resumed
+    /// calls. A new tool list takes effect with the next request. Each call from the model runs a
+    /// tool from the list that the model was offered. Hooks, approvals, the limits of the agent's
+    /// [`Toolkit`], [`with_rationale`](Self::with_rationale) and dry runs also apply to tools from
+    /// sources.
     ///
     /// - **The first listing of a run** must succeed. If the first listing fails, the run ends with
-    ///   the source's error before it sends a request, and the calls to be resumed get a result
+    ///   the source's error before it sends a request, and any calls to be resumed get a result
     ///   without being run. If two tools share a name, the run ends with an
     ///   [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error.
     /// - **A changed list** is reported to the model before the next request, in an
@@ -310,15 +310,14 @@ impl Agent {
     ///   longer available, tools whose descriptions have changed, and tools that were left out.
     /// - **A later listing that fails** does not change the tool list. If several consecutive
     ///   listings of a source fail, only the first failure is reported to the model and to the
-    ///   [`on_failure`](crate::agent::hook::Hook::on_failure) methods of hooks. If the name of a
-    ///   new tool is already taken, the tool is left out, and the omission is reported to the
-    ///   model.
+    ///   hooks' [`on_failure`](crate::agent::hook::Hook::on_failure) methods. If the name of a new
+    ///   tool is already taken, the tool is left out, and the omission is reported to the model.
     /// - **A listing that takes longer than 30 seconds** fails. Use
     ///   [`with_tool_source_timeout`](Self::with_tool_source_timeout) to set a different limit.
     ///
     /// Providers put the tools before the messages, so a changed tool list changes the beginning of
-    /// each later request. The provider can then no longer use its cached prefix, and reasoning
-    /// that depends on the earlier tools becomes invalid.
+    /// every later request. After a change, the provider can no longer use its cached prefix, and
+    /// reasoning that depends on the earlier tools becomes invalid.
     /// [Anthropic's](crate::provider::Anthropic::without_drop_block) API drops invalid reasoning if
     /// the request contains the option `drop_block`.
     ///
@@ -326,11 +325,11 @@ impl Agent {
     /// tool lists, the tool for each call is looked up in a new listing of its source when the call
     /// runs. If the tool no longer exists or has changed, the call gets an error result.
     /// [`resume`](Self::resume) accepts verdicts on calls to tools that are not among the agent's
-    /// own tools. The resumed run looks up each of these tools. If a tool no longer exists, calls
-    /// to the tool get an error result. After a crash, a [session](crate::session::Session) does
-    /// not rerun calls to tools from sources, even if the tools are [idempotent](Tool::idempotent).
-    /// [External](Tool::external) tools must be among the agent's own tools, since front ends look
-    /// for external tools only among these tools.
+    /// own tools. The resumed run looks up the tool for each such call. If the tool no longer
+    /// exists, the call gets an error result. After a crash, a [session](crate::session::Session)
+    /// does not rerun calls to tools from sources, even if the tools are
+    /// [idempotent](Tool::idempotent). [External](Tool::external) tools must be among the agent's
+    /// own tools, since front ends look for external tools only among the agent's own tools.
     ///
     /// See [`ToolSource`] for an example.
     pub fn with_tool_source(self, source: impl ToolSource + 'static) -> Self {
@@ -341,8 +340,8 @@ impl Agent {
     /// 30 seconds.
     ///
     /// The timeout uses tokio's timer. Outside a tokio runtime, the default timeout does not apply.
-    /// If a timeout was set explicitly, a listing outside a tokio runtime fails unless the
-    /// listing's future is ready when first polled.
+    /// If a timeout was set explicitly, a listing outside a tokio runtime fails unless its future
+    /// is ready when first polled.
     pub fn with_tool_source_timeout(self, timeout: Duration) -> Self {
         self.update_settings(|it| Arc::make_mut(&mut it.tools.sources).set_timeout(timeout))
     }
@@ -396,8 +395,8 @@ impl Agent {
     }
 
     /// Sets the request options, such as limits, sampling, reasoning and the output format. An
-    /// option that [has no value](Options::or) in `options` keeps its earlier value, such as the
-    /// output format set by [`with_output`](Self::with_output).
+    /// option that [has no value](Options::or) in `options` keeps its current value; for example,
+    /// the output format set by [`with_output`](Self::with_output) is kept.
     pub fn with_options(self, options: Options) -> Self {
         self.update_settings(|it| {
             it.prompt.options = options.or(std::mem::take(&mut it.prompt.options));
@@ -438,12 +437,11 @@ impl Agent {
         })
     }
 
-    /// Limits how many tokens, how much money, how much time and how many tool calls a run may use;
-    /// see [`Budget`].
+    /// Limits the tokens, money, time and tool calls that a run may use; see [`Budget`].
     ///
     /// The limits are checked only when no paid work can be lost: after each response, after the
-    /// results of the response's calls have arrived, and before each request. A response that
-    /// exceeds a limit is kept, but the run starts no further calls or requests.
+    /// results of a response's calls have arrived, and before each request. A response that exceeds
+    /// a limit is kept, but the run starts no further calls or requests.
     ///
     /// ```
     /// use serde_json::json;
@@ -476,7 +474,7 @@ impl Agent {
         self.update_settings(|it| it.limits.budget = budget)
     }
 
-    /// Adds a hook. The new hook is called after the hooks that were added before it.
+    /// Adds a hook. Hooks are called in the order in which they were added.
     ///
     /// ```
     /// use turnstream::agent::hook::{self, CallDecision};
@@ -495,7 +493,7 @@ impl Agent {
         self.update_settings(|it| it.hooks.push(Arc::new(hook)))
     }
 
-    /// Sets a label by which a hook that several agents share can identify this agent. The label
+    /// Sets a label that identifies this agent to hooks that several agents share. The label
     /// appears in the state's [`label`](crate::agent::StateFields::label) field and in errors from
     /// hooks. If a sub-agent has no label, the name of its tool is used as its label. A sub-agent's
     /// label is prefixed with its parent's label: for example, the sub-agent `reader` of the agent
@@ -544,7 +542,7 @@ impl Agent {
         self.update_settings(|it| it.label = label.into())
     }
 
-    /// Sets the timeout for each hook call. The default is 30 seconds. The timeout covers both the
+    /// Sets the timeout for each hook call. The default is 30 seconds. The timeout covers both
     /// hooks that make decisions and the futures returned by hooks that only observe.
     ///
     /// The timeout uses tokio's timer. Outside a tokio runtime, the default timeout does not apply.
@@ -555,13 +553,13 @@ impl Agent {
     }
 
     /// Adds a fallback provider. If the preceding provider fails with an error that another
-    /// provider might avoid, the open turn is retracted, and the run continues with the transition
-    /// `fallback`. The fallback provider is then used until the run ends. The next run starts with
-    /// the first provider again.
+    /// provider might avoid, the open turn is retracted, and the run continues with the `fallback`
+    /// transition. After switching to a fallback provider, the run keeps using it until the run
+    /// ends. The next run starts with the first provider again.
     ///
-    /// The run switches to the next provider without a delay: only the last provider waits and
-    /// retries. A pooled connection that the server has closed is replaced, which does not count as
-    /// a failure.
+    /// The run switches to the next provider without delay: only the last provider waits and
+    /// retries. Replacing a pooled connection that the server has closed does not count as a
+    /// failure.
     ///
     /// Alternatively, use a [`Fallback`](crate::provider::Fallback) provider, which switches
     /// providers within a turn, starts each turn with the first provider, and does not cause a
@@ -585,9 +583,9 @@ impl Agent {
     }
 
     /// Sets the size of the model's context window. If a request is close to filling the window,
-    /// the [compactor](Self::with_compactor) shortens the history before the request is sent.
-    /// [`Window`] defines the threshold. If no window is set, the history is shortened only after a
-    /// request has exceeded the model's context window.
+    /// the [compactor](Self::with_compactor) shortens the history before the request is sent. See
+    /// [`Window`] for the exact threshold. If no window is set, the history is shortened only after
+    /// a request has exceeded the model's context window.
     ///
     /// The threshold is compared with the estimated number of tokens in a request that contains the
     /// whole history. Changes that a hook's
@@ -595,9 +593,9 @@ impl Agent {
     /// only if a provider has reported the token count. Once a request exceeds the threshold, the
     /// compactor is called repeatedly until the request is at least 25% below the threshold, or
     /// until the compactor returns nothing. If compaction does not help, a
-    /// [failure](crate::agent::hook::Hook::on_failure) is reported to hooks, the request is sent
-    /// unchanged, and the next compaction is attempted only after the request has grown by 5% of
-    /// the window.
+    /// [failure](crate::agent::hook::Hook::on_failure) is reported to hooks, and the request is
+    /// sent unchanged. After a compaction that did not help, no further compaction is attempted
+    /// until the request has grown by 5% of the window.
     ///
     /// ```
     /// use turnstream::context::{Compactor, Truncator, Summarizer, Window};
@@ -615,8 +613,8 @@ impl Agent {
 
     /// Sets the compactor, which shortens the history if a request is close to filling the
     /// [window](Self::with_window) or has exceeded the model's context window. The default
-    /// compactor is [`Truncator`](crate::context::Truncator). After a request has exceeded the
-    /// model's context window, the history is compacted at most once for this reason.
+    /// compactor is [`Truncator`](crate::context::Truncator). If a request exceeds the model's
+    /// context window, the history is compacted at most once in response.
     pub fn with_compactor(self, compactor: impl Compactor + 'static) -> Self {
         self.update_settings(|it| it.context.compactor = Some(Arc::new(compactor)))
     }
@@ -626,8 +624,8 @@ impl Agent {
     /// old turns are not shortened.
     ///
     /// Old turns are shortened before a request, without calling a model, and the change is
-    /// reported as a `rewritten` event. After a request has exceeded the model's context window,
-    /// only one compaction is allowed; shortening old turns does not count as this compaction.
+    /// reported as a `rewritten` event. Once a request has exceeded the model's context window,
+    /// only one compaction is allowed, not counting the shortening of old turns.
     ///
     /// ```
     /// use turnstream::context::Ageing;
@@ -641,8 +639,8 @@ impl Agent {
         self.update_settings(|it| it.context.ageing = Some(ageing))
     }
 
-    /// Sets the timeout for the compactor. The default is 120 seconds. If the compactor takes
-    /// longer, the compactor's future is dropped, and the compaction fails.
+    /// Sets the timeout for the compactor. The default is 120 seconds. If the compactor exceeds the
+    /// timeout, its future is dropped, and the compaction fails.
     ///
     /// The timeout uses tokio's timer. Outside a tokio runtime, the default timeout does not apply.
     /// If a timeout was set explicitly, a compaction outside a tokio runtime fails unless the
@@ -660,15 +658,16 @@ impl Agent {
     /// Makes the agent's runs wait for verdicts on calls that need approval, instead of ending with
     /// the reason `pending`.
     ///
-    /// While a run waits for a verdict, polling the run returns `Poll::Pending`. To continue the
-    /// run, call [`approve`](crate::RunHandle::approve) or [`deny`](crate::RunHandle::deny), either
-    /// on the run between two polls or on one of the run's handles. The run does not wait for the
+    /// While a run waits for a verdict, polling it returns `Poll::Pending`. To continue the run,
+    /// call [`approve`](crate::RunHandle::approve) or [`deny`](crate::RunHandle::deny), either on
+    /// the run between two polls or on one of the run's handles. The run does not wait for the
     /// results of external tools.
     ///
-    /// A run waits only as long as a verdict can still arrive; otherwise, the run ends with the
-    /// reason `pending`. If the run is polled as a stream, a verdict can come from the run's owner.
-    /// If the run's [`outcome`](crate::Run::outcome) is awaited, a verdict can come only from a
-    /// [handle](crate::Run::handle). A sub-agent waits as long as its parent can receive a verdict.
+    /// A run waits only as long as a verdict can still arrive; otherwise, it ends with the reason
+    /// `pending`. If the run is polled as a stream, a verdict can come from the run's owner. If the
+    /// run's [`outcome`](crate::Run::outcome) is awaited, a verdict can come only from a
+    /// [handle](crate::Run::handle). A sub-agent waits for as long as its parent can receive a
+    /// verdict.
     ///
     /// ```
     /// use futures::StreamExt;
@@ -708,8 +707,8 @@ impl Agent {
 
     /// Asks the model for a JSON answer that can be parsed into a `T`, and validates the answer.
     ///
-    /// This method sets the option [`Options::output`](crate::request::Options::output) to the JSON
-    /// schema for `T`. An answer that [`Turn::parse`] cannot parse is rejected as described in
+    /// This method sets [`Options::output`](crate::request::Options::output) to the JSON schema for
+    /// `T`. An answer that [`Turn::parse`] cannot parse is rejected as described in
     /// [`with_validation`](Self::with_validation). Use [`Outcome::parse`](crate::Outcome::parse) to
     /// get the value from a completed run.
     ///
@@ -753,14 +752,14 @@ impl Agent {
     /// that contain tool calls, are refused, or are cut off. A refused turn ends the run with the
     /// corresponding reason, and so does a turn that is cut off, since a validated answer is never
     /// continued. If the check returns `Err`, the answer is rejected, and the model is asked again,
-    /// with the error text as feedback. At most
-    /// [`with_max_corrections`](Self::with_max_corrections) consecutive answers are rejected in
-    /// this way; after the next rejected answer, the run ends with the reason
-    /// [`Malformed`](crate::event::EndReason::Malformed). Every rejected answer stays in the
-    /// history.
+    /// with the error text as feedback. [`with_max_corrections`](Self::with_max_corrections) sets
+    /// how many consecutive answers the model may be asked to correct; after the next rejected
+    /// answer, the run ends with the reason [`Malformed`](crate::event::EndReason::Malformed).
+    /// Every rejected answer stays in the history.
     ///
-    /// Several checks run in the order in which they were added, until one returns `Err`. If a
-    /// check panics, the run ends with an error of the kind [`Hook`](crate::ErrorKind::Hook).
+    /// If several checks are added, they run in the order in which they were added, until one
+    /// returns `Err`. If a check panics, the run ends with an error of the kind
+    /// [`Hook`](crate::ErrorKind::Hook).
     ///
     /// ```
     /// use turnstream::Agent;
@@ -785,34 +784,34 @@ impl Agent {
     }
 
     /// Sets the maximum number of consecutive unusable replies that the model is asked to correct.
-    /// The default is 2. After the next unusable reply, the run ends with the reason
-    /// [`Malformed`](crate::event::EndReason::Malformed). Empty replies, and replies whose calls
-    /// all failed to start, count as unusable.
+    /// The default is 2. After the maximum number of corrections, the next unusable reply ends the
+    /// run with the reason [`Malformed`](crate::event::EndReason::Malformed). Empty replies, and
+    /// replies whose calls all failed to start, count as unusable.
     pub fn with_max_corrections(self, corrections: u32) -> Self {
         self.update_settings(|it| it.limits.limits.max_corrections = corrections)
     }
 
     /// Allows a run to complete only if there is evidence, that is, if a tool has
     /// [recorded](crate::tool::ToolContext::record_evidence) a check that passed after the last
-    /// change. For the rules, see
-    /// [`EvidenceLog::verdict`](crate::agent::evidence::EvidenceLog::verdict).
+    /// change. See [`EvidenceLog::verdict`](crate::agent::evidence::EvidenceLog::verdict) for the
+    /// exact rules.
     ///
     /// If the model claims to be done but evidence is missing, the claim is rejected once: the
-    /// model receives a message that says what is missing and how to end the run. After the second
+    /// model receives a message saying what is missing and how to end the run. After the second
     /// claim without evidence, the run ends with the reason
     /// [`Unproven`](crate::event::EndReason::Unproven). If no further request is allowed, the run
-    /// ends after the first such claim. Once new input has been delivered through steering or a
-    /// follow-up, a claim without evidence may be rejected once more. If the model answers with
-    /// `BLOCKED: ` followed by what is missing, the run ends with the reason
-    /// [`Blocked`](crate::event::EndReason::Blocked). If a run ends as unproven or blocked,
-    /// [`Outcome::why`](crate::Outcome::why) says what is missing. If a run completes,
+    /// ends after the first claim without evidence. Once new input has been delivered through
+    /// steering or a follow-up, a claim without evidence may be rejected once more. If the model
+    /// answers with `BLOCKED: ` followed by what is missing, the run ends with the reason
+    /// [`Blocked`](crate::event::EndReason::Blocked). If a run ends with the reason `Unproven` or
+    /// `Blocked`, [`Outcome::why`](crate::Outcome::why) says what is missing. If a run completes,
     /// [`Outcome::proof`](crate::Outcome::proof) contains the check that proves the claim.
     ///
     /// The [validations](Self::with_validation) and the stop hooks run before the evidence is
     /// checked, and their decisions take precedence. An answer in which the model reports that it
-    /// is blocked is not validated. Only changes and checks from the run itself count. If the run's
-    /// input contains no user message, the changes and checks recorded in the run's history also
-    /// count.
+    /// is blocked is not validated. Only changes and checks from the run itself are considered. If
+    /// the run's input contains no user message, the changes and checks recorded in the run's
+    /// history are considered as well.
     ///
     /// ```
     /// use serde_json::json;
@@ -872,20 +871,21 @@ impl Agent {
     ///
     /// If one of the sub-agent's calls is waiting for a verdict, the sub-agent is suspended. Once
     /// the other calls in the parent's run have ended, the parent's run ends with the reason
-    /// `pending`. The [`pending`](crate::Outcome::pending) calls in its outcome include the
-    /// sub-agent's call, together with the path to that call. [`resume`](Self::resume) continues
-    /// the sub-agent.
+    /// `pending`. The [`pending`](crate::Outcome::pending) calls in the outcome of the parent's run
+    /// include the sub-agent's call, together with the path to that call. [`resume`](Self::resume)
+    /// continues the sub-agent.
     ///
     /// Side effects that the sub-agent's calls record are immediately recorded for the parent's
-    /// call as well. If a call was cut short before it recorded anything, it may still have changed
-    /// something. The side effect `cut_short`, with the name of the call's tool, is then recorded.
-    /// The result of the parent's call contains the evidence that is still valid when the sub-agent
-    /// ends: checks that passed after the last change, and failed checks that did not pass later.
+    /// call as well. If a call is cut short before it records anything, it may still have changed
+    /// something, so the side effect `cut_short` is recorded, along with the name of the call's
+    /// tool. The result of the parent's call contains the evidence that is still valid when the
+    /// sub-agent ends: checks that passed after the last change, and failed checks that did not
+    /// pass later.
     ///
     /// Several sub-agents can run concurrently, each with its own tools. By default, at most 4
     /// sub-agents run concurrently, each with at most 4 concurrent calls. Each sub-agent has its
     /// own budget, set by [`with_budget`](Self::with_budget). By default, sub-agents may be nested
-    /// at most [8](crate::agent::Limits::max_depth) levels deep. To limit the total usage of a tree
+    /// up to [8](crate::agent::Limits::max_depth) levels deep. To limit the total usage of a tree
     /// of agents, give all agents in the tree the same [`Pool`](crate::agent::Pool).
     ///
     /// ```
@@ -983,8 +983,8 @@ impl Agent {
         self.0.build_request(self.toolkit(), tools, history)
     }
 
-    /// Returns a copy of the agent whose runs have no side effects. These runs call no hooks except
-    /// the evidence policy, ignore time limits, and charge nothing to a pool.
+    /// Returns a copy of the agent whose runs have no side effects. The copy's runs call no hooks
+    /// except the evidence policy, ignore time limits, and charge nothing to a pool.
     pub(crate) fn without_side_effects(&self) -> Self {
         self.clone().update_settings(|it| {
             it.hooks = it.hooks.evidence_policy_only();
@@ -1002,8 +1002,8 @@ impl Agent {
         Run::new(Arc::clone(&self.0), begin, loop_body)
     }
 
-    /// Starts replaying a run. `resuming` states whether the recorded run resumed pending calls.
-    /// The verdicts on these calls are unknown.
+    /// Starts replaying a run. `resuming` indicates whether the recorded run resumed pending calls.
+    /// The verdicts on the resumed calls are unknown.
     pub(crate) fn replay_run<B, St>(
         &self,
         body: B,

@@ -18,7 +18,7 @@ use crate::stream::Step;
 /// Runs one iteration of the loop: delivers queued input, sends a request to the model, and acts on
 /// the model's turn.
 ///
-/// Dropping the returned stream drops the open request as well as the running hooks and tools.
+/// Dropping the returned stream also drops the open request and any running hooks and tools.
 #[expect(clippy::too_many_lines, reason = "an iteration reads from top to bottom")]
 pub fn loop_body(
     cx: RunContext,
@@ -26,8 +26,8 @@ pub fn loop_body(
 ) -> impl Stream<Item = Result<Step<Event, State>, Error>> + Send {
     forward_turns(|mut turns| {
         try_stream! {
-            // A run that resumes pending calls starts with the calls of a turn in its history, so
-            // no request is sent first.
+            // A run that resumes pending calls starts with calls that are already in its history,
+            // so it does not send a request first.
             let due = match state.approvals.resume_verdicts {
                 Some(_) => {
                     cx.refresh_tools(&state).await?;

@@ -1,4 +1,4 @@
-//! Keeps a run's history shorter than the model's context window.
+//! Keeps a run's history within the model's context window.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ struct CompactionAttempt {
     compaction: Option<Compaction>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<Error>,
-    /// The tokens that were used before the error.
+    /// The tokens used before the error occurred.
     #[serde(skip_serializing_if = "is_zero")]
     usage: Usage,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -100,8 +100,8 @@ pub(super) async fn compact_if_needed(run: &RunShared, state: State) -> (State, 
         made => made,
     };
     let above = match &made {
-        // The compactor is called again immediately. Each call shortens the history, so the calls
-        // end.
+        // The compactor is called again immediately. Each call shortens the history, so the number
+        // of calls is bounded.
         Ok(Some(_)) => limit - limit / 4,
         Ok(None) | Err(_) => limit.max(now.saturating_add(window.tokens() / 20)),
     };
@@ -110,7 +110,7 @@ pub(super) async fn compact_if_needed(run: &RunShared, state: State) -> (State, 
     (state, event)
 }
 
-/// Returns the compaction of turns that have become old, if any.
+/// Returns a compaction of the turns that have become old, if any.
 fn ageing_compaction(settings: &AgentSettings, history: &History) -> Option<Compaction> {
     let compaction = settings.context.ageing?.plan_compaction(history)?;
     let compaction = context::record_stale_usage(compaction, history);
@@ -135,7 +135,7 @@ pub(super) async fn compact(run: &RunShared, state: State) -> (State, Option<Eve
     (state, event)
 }
 
-/// Calls the compactor and checks its result. Returns `None` if the run's time limit is exceeded.
+/// Calls the compactor and checks its result. Returns `None` if the run's time limit has expired.
 async fn attempt_compaction(
     run: &RunShared,
     state: &State,
@@ -174,8 +174,7 @@ async fn call_compactor(
     finish: impl Fn(Compaction, &History) -> Result<Compaction, Error>,
 ) -> Result<Option<Compaction>, Error> {
     let limit = run.settings.context.compactor_timeout;
-    // A compaction counts as an open request, so it is dropped when the run's time limit is
-    // exceeded.
+    // A compaction counts as an open request, so it is dropped when the run's time limit expires.
     run.control().begin_request();
     let made = call_with_timeout(COMPACTOR_NAME, limit, || compactor.compact(history)).await;
     run.control().end_request();
@@ -193,7 +192,7 @@ async fn call_compactor(
     finished.map_err(|error| CompactionFailure::attach_usage(error, usage))
 }
 
-/// Charges the usage of a compaction, and returns the event that reports its result.
+/// Charges a compaction's usage, and returns the event that reports the compaction's result.
 fn compaction_event(
     run: &RunShared,
     state: &State,
@@ -216,8 +215,8 @@ fn compaction_event(
     }
 }
 
-/// Charges the usage of a compaction at the price of the compactor's model, or at the price of the
-/// agent's model if the price of the compactor's model is unknown.
+/// Charges a compaction's usage at the price of the compactor's model or, if that price is unknown,
+/// at the price of the agent's model.
 fn charge_compaction(run: &RunShared, state: &State, usage: Usage, model: Option<&str>) {
     if usage == Usage::default() {
         return;
@@ -225,7 +224,7 @@ fn charge_compaction(run: &RunShared, state: &State, usage: Usage, model: Option
     let budget = &run.settings.limits.budget;
     let price = |model: &str| budget.price_of(model).ok().flatten();
     let price = model.and_then(price).or_else(|| price(run.provider(state).model()));
-    // Usage so far is charged at the price of the previous model.
+    // The usage so far is charged at the price of the previous model.
     run.budget_usage(state);
     if price.is_some() {
         run.control().set_price(price);

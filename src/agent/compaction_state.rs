@@ -5,37 +5,37 @@ use crate::item::History;
 /// The data that a run keeps between requests to determine when its history is compacted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CompactionState {
-    /// The number of tokens above which the history is shortened next, if it differs from the
-    /// limit.
+    /// The token count above which the history is next shortened, if it differs from the limit.
     threshold_tokens: Option<u64>,
-    /// The tokens that a provider has counted for a request that was estimated at
+    /// The token count that a provider reported for a request with an estimated count of
     /// `estimated_tokens`.
     reported_tokens: u64,
     estimated_tokens: u64,
     /// The number of turns that were complete when an item last became a tombstone. The token
-    /// counts that providers reported for these turns include the item.
+    /// counts that providers reported for these turns still include the item that became a
+    /// tombstone.
     turns_with_stale_count: usize,
 }
 
 impl CompactionState {
-    /// Returns the state after an item of the history has become a tombstone.
+    /// Returns the state after an item in the history has become a tombstone.
     pub(super) fn after_tombstone(self, history: &History) -> Self {
         Self { turns_with_stale_count: history.completed_turns(), ..self }
     }
 
-    /// Returns whether the latest token count that a provider has reported in this history is still
+    /// Returns whether the latest token count that a provider reported for this history is still
     /// valid.
     pub(super) fn is_count_valid(&self, history: &History) -> bool {
         history.completed_turns() > self.turns_with_stale_count
     }
 
-    /// Returns the number of tokens above which the history is shortened next, which is `limit` by
+    /// Returns the token count above which the history is next shortened, which is `limit` by
     /// default.
     pub(super) fn threshold_tokens(&self, limit: u64) -> u64 {
         self.threshold_tokens.unwrap_or(limit)
     }
 
-    /// Returns the state after a request that was short enough.
+    /// Returns the state after a request that did not exceed the threshold.
     pub(super) fn after_small_request(self, limit: u64) -> Self {
         Self { threshold_tokens: self.threshold_tokens.filter(|above| *above > limit), ..self }
     }
@@ -55,9 +55,9 @@ impl CompactionState {
         Self { threshold_tokens: None, ..self }
     }
 
-    /// Scales an estimate by the factor by which the last estimate was too low, up to a factor of
-    /// 2. The factor is limited, since a provider's count may include content that is no longer in
-    /// the history, such as results from the provider's own search.
+    /// If the last estimate was too low, scales the given estimate up by the same factor, but at
+    /// most by a factor of 2. The factor is capped because a provider's count may include content
+    /// that is no longer in the history, such as results from the provider's own search.
     pub(super) fn corrected_estimate(self, guess: u64) -> u64 {
         let guessed = self.estimated_tokens.max(1);
         let counted = self.reported_tokens.clamp(guessed, guessed.saturating_mul(2));

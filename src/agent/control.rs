@@ -23,32 +23,32 @@ use crate::lock::lock_ignoring_poison;
 use crate::tool::{RunData, ToolContext, Verdict};
 use crate::usage::{Price, Usage};
 
-/// Stores the commands from a run's owner and handles, along with the run's usage. The locks are
-/// never held across an await, and no events pass through this type.
+/// Stores the commands from a run's owner and handles, along with the run's usage. No lock is ever
+/// held across an `.await`, and no events pass through this type.
 #[derive(Default)]
 pub(super) struct Control {
     interrupted: AtomicBool,
     stop_requested: AtomicBool,
     waker: AtomicWaker,
-    /// The time of the run's first poll; set only if the time is needed.
+    /// The time of the run's first poll; set only if it is needed.
     started_at: OnceLock<Instant>,
     inbox: Mutex<Inbox>,
     tombstone_queue: TombstoneQueue,
     awaited_verdicts: Mutex<HashMap<String, AwaitedVerdict>>,
-    /// The contexts of the calls in this turn that have started, in the order in which they
+    /// The contexts of the calls that have started in this turn, in the order in which they
     /// started.
     started_calls: Mutex<Vec<ToolContext>>,
     charged_usage: Mutex<ChargedUsage>,
     sub_agents: Mutex<HashMap<String, SubAgentRun>>,
     /// The agent's label, including the labels of the agent's ancestors in the tree of agents.
     label: OnceLock<Arc<str>>,
-    /// The parent run's control, if this is a sub-agent's run.
+    /// The `Control` of the parent's run, if this is a sub-agent's run.
     parent: OnceLock<Weak<Self>>,
-    /// The number of handles outside the run.
+    /// The number of handles that exist outside the run.
     handle_count: AtomicUsize,
     /// Whether only handles, not the owner, can control the run between two polls.
     requires_external_handle: AtomicBool,
-    /// The verdicts on suspended sub-agents' calls; kept until the sub-agents continue.
+    /// The verdicts on the calls of suspended sub-agents; kept until the sub-agents continue.
     sub_agent_verdicts: Mutex<ResumeVerdicts>,
     observers: Observers,
     /// The most recent request error that was reported to hooks.
@@ -61,7 +61,7 @@ pub(super) struct Control {
     pool_claim: PoolClaim,
     run_data: Mutex<RunData>,
     listed_tools: ListedTools,
-    /// Whether this run, or its parent's run, waits for verdicts through its world.
+    /// Whether this run, or its parent's run, waits for its world to provide verdicts.
     suspends: AtomicBool,
     /// The number of changes to the history that the body has received but the run has not observed
     /// yet.
@@ -79,7 +79,7 @@ struct Inbox {
 /// A call that is waiting for a verdict.
 struct AwaitedVerdict {
     call: ToolCall,
-    /// Whether the tool is external, in which case an approval does not answer the call.
+    /// Whether the call's tool is external, in which case the call cannot be approved.
     is_external: bool,
     verdict: Option<Verdict>,
 }
@@ -88,14 +88,14 @@ struct AwaitedVerdict {
 #[derive(Clone, Copy, Default)]
 pub(super) struct ChargedUsage {
     pub(super) usage: Usage,
-    /// The cost, in millionths of the unit in which prices are given.
+    /// The cost, in millionths of the unit used for prices.
     pub(super) cost: u64,
-    /// The price of the model in the last request, if a cost limit is set. The price is not stored
-    /// in the state, since a run may end before its state is replaced.
+    /// The price of the model used for the last request, if a cost limit is set. The price is not
+    /// stored in the state, since a run may end before its state is replaced.
     price: Option<Price>,
 }
 
-/// The point at which queued input is delivered.
+/// The point in a run at which queued input is delivered.
 #[derive(Clone, Copy)]
 pub(super) enum DeliveryPoint {
     BeforeNextRequest,
@@ -124,8 +124,8 @@ impl Control {
         self.suspends.store(true, Ordering::Release);
     }
 
-    /// Returns whether the run waits for verdicts through its world instead of waiting while its
-    /// calls are running.
+    /// Returns whether the run waits for its world to provide verdicts, rather than waiting while
+    /// its calls are running.
     pub(super) fn suspends(&self) -> bool {
         self.suspends.load(Ordering::Acquire)
     }
@@ -138,7 +138,7 @@ impl Control {
         self.stop_requested.load(Ordering::Acquire)
     }
 
-    /// Registers the waker that an interrupt or a verdict uses to wake the run. Call this method
+    /// Registers the waker through which an interrupt or a verdict wakes the run. Call this method
     /// before a poll that may return `Poll::Pending`.
     pub(super) fn register_waker(&self, waker: &Waker) {
         self.waker.register(waker);
@@ -167,8 +167,8 @@ impl Control {
         !lock_ignoring_poison(&self.inbox).queue_mut(when).is_empty()
     }
 
-    /// Removes the next input from the queue and returns the input, to be delivered in the request
-    /// with the number `turn`.
+    /// Removes and returns the next queued input, which is to be delivered in request number
+    /// `turn`.
     pub(super) fn dequeue_input(&self, when: DeliveryPoint, turn: u32) -> Option<UndeliveredInput> {
         let mut inbox = lock_ignoring_poison(&self.inbox);
         let input = inbox.queue_mut(when).pop_front()?;
@@ -185,8 +185,8 @@ impl Control {
         lock_ignoring_poison(&self.awaited_verdicts).insert(call.call_id.clone(), asked);
     }
 
-    /// Accepts a verdict if exactly this call is waiting for a verdict, and returns whether the
-    /// verdict was accepted.
+    /// Submits a verdict, and returns whether it was accepted. A verdict is accepted only if a call
+    /// identical to `call` is waiting for a verdict.
     pub(super) fn submit_verdict(&self, call: &ToolCall, verdict: Verdict) -> bool {
         let mut asked = lock_ignoring_poison(&self.awaited_verdicts);
         let waiting = asked.get_mut(&call.call_id);
@@ -209,8 +209,8 @@ impl Control {
         Some(verdict)
     }
 
-    /// Returns true if an accepted verdict has not been taken yet. Otherwise, rejects all further
-    /// verdicts and returns false.
+    /// Returns true if an accepted verdict has not been retrieved yet. Otherwise, rejects all
+    /// further verdicts and returns false.
     pub(super) fn has_verdict_or_stop_accepting(&self) -> bool {
         let mut asked = lock_ignoring_poison(&self.awaited_verdicts);
         let holds = asked.values().any(|it| it.verdict.is_some());
@@ -234,7 +234,8 @@ impl Control {
         lock_ignoring_poison(&self.started_calls).push(context.clone());
     }
 
-    /// Takes the contexts of the tool calls that have started since this method was last called.
+    /// Removes and returns the contexts of the tool calls that have started since this method was
+    /// last called.
     pub(super) fn take_started_calls(&self) -> Vec<ToolContext> {
         std::mem::take(&mut *lock_ignoring_poison(&self.started_calls))
     }
@@ -292,7 +293,7 @@ impl Control {
         lock_ignoring_poison(&self.last_failure).clone()
     }
 
-    /// Changes the data that is available to the run's tools.
+    /// Updates the data that is available to the run's tools.
     pub(super) fn update_run_data(&self, change: impl FnOnce(RunData) -> RunData) {
         let data = self.run_data();
         *lock_ignoring_poison(&self.run_data) = change(data);
@@ -307,12 +308,12 @@ impl Control {
         self.request_in_flight.store(true, Ordering::Release);
     }
 
-    /// Records that the request was answered, has failed, or was dropped.
+    /// Records that the request has been answered, has failed, or has been dropped.
     pub(super) fn end_request(&self) {
         self.request_in_flight.store(false, Ordering::Release);
     }
 
-    /// Returns whether a provider has an open request.
+    /// Returns whether a provider is still processing one of the run's requests.
     pub(super) fn has_request_in_flight(&self) -> bool {
         self.request_in_flight.load(Ordering::Acquire)
     }
@@ -339,7 +340,7 @@ impl Control {
     }
 
     /// Records that the body is receiving an event. If the event changes the history, the run must
-    /// observe the event before the body uses the history again.
+    /// observe it before the body uses the history again.
     pub(super) fn track_unobserved_change(&self, event: &Event) {
         if event.changes_items() {
             self.unobserved_changes.fetch_add(1, Ordering::Release);
@@ -354,7 +355,7 @@ impl Control {
         }
     }
 
-    /// Discards the unobserved changes after the body that received them was dropped.
+    /// Discards the unobserved changes after the body that received them has been dropped.
     pub(super) fn clear_unobserved_changes(&self) {
         self.unobserved_changes.store(0, Ordering::Release);
     }
@@ -365,7 +366,7 @@ impl Control {
         self.unobserved_changes.load(Ordering::Acquire) > 0
     }
 
-    /// Returns the tools that the agent's sources returned in the last listing.
+    /// Returns the tools that the last listing of the agent's sources returned.
     pub(super) fn listed_tools(&self) -> &ListedTools {
         &self.listed_tools
     }
@@ -394,8 +395,8 @@ impl Control {
         drop(before);
     }
 
-    /// Returns the verdicts on calls from the suspended sub-agent that was started by the call
-    /// `call_id`.
+    /// Returns the verdicts on the calls made by the suspended sub-agent that the call `call_id`
+    /// started.
     pub(super) fn sub_agent_verdicts(&self, call_id: &str) -> ResumeVerdicts {
         lock_ignoring_poison(&self.sub_agent_verdicts)
             .for_sub_agent(call_id)
@@ -407,8 +408,8 @@ impl Control {
         self.handle_count.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Records that a handle was dropped. If no handles are left, wakes the run, which may be
-    /// waiting for a verdict that can no longer arrive.
+    /// Records that a handle was dropped. If the dropped handle was the last handle, wakes the run,
+    /// which may be waiting for a verdict that can no longer arrive.
     pub(super) fn on_handle_dropped(&self) {
         if self.handle_count.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.wake();

@@ -1,4 +1,4 @@
-//! Implements the timers for a run's time limit.
+//! Implements the timers that enforce a run's time limit.
 
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -8,14 +8,13 @@ use tokio::time::Instant;
 use crate::agent::Budget;
 use crate::env::{Deadline, DeadlineOutcome, TimeLimit};
 
-/// The deadlines for a run: the end of its time limit, and the time at which its wrap-up turn must
-/// start.
+/// The deadlines of a run: when its time limit expires, and when its wrap-up turn must start.
 #[derive(Debug)]
 pub(super) struct RunDeadline {
     has_started: bool,
     /// Whether the running work may be dropped for a wrap-up turn.
     can_wrap_up: bool,
-    /// The timers; `None` before the first poll, and if there is no time limit.
+    /// The timers; `None` before the first poll or if there is no time limit.
     deadlines: Option<Deadlines>,
 }
 
@@ -30,11 +29,11 @@ struct Deadlines {
 /// The action to take when a timer has expired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DeadlineEvent {
-    /// The running work is dropped, and the wrap-up turn starts.
+    /// Drop the running work and start the wrap-up turn.
     WrapUp,
-    /// The run ends.
+    /// End the run.
     TimeUp,
-    /// The time limit cannot be enforced, since timers are not available.
+    /// End the run with an error, since no timer is available to enforce the time limit.
     TimerUnavailable,
 }
 

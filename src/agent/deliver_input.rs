@@ -1,4 +1,4 @@
-//! Makes the changes to the history before a request.
+//! Applies pending changes to the history before a request is sent.
 
 use crate::agent::State;
 use crate::agent::control::DeliveryPoint;
@@ -9,7 +9,7 @@ use crate::item::{Item, TombstoneEdit};
 use crate::usage::Usage;
 use crate::world::EffectKind;
 
-/// Makes the next change to the history before a request.
+/// Applies the next pending change to the history before a request is sent.
 pub(super) fn deliver_next_input(run: &RunShared, state: State) -> (State, Option<Event>) {
     let history = run.history();
     if !run.settings.tools.sources.is_empty()
@@ -49,8 +49,8 @@ pub(super) fn deliver_next_input(run: &RunShared, state: State) -> (State, Optio
     (state, appended)
 }
 
-/// Returns the event that delivers the next queued input, which is steered input, or a follow-up if
-/// one is due.
+/// Returns the event that delivers the next queued input: steered input or, if one is due, a
+/// follow-up.
 fn next_input_event(run: &RunShared, state: &State) -> Option<Event> {
     let turn = state.counts.model_calls + 1;
     let (why, input) = match run.control().dequeue_input(DeliveryPoint::BeforeNextRequest, turn) {
@@ -64,8 +64,8 @@ fn next_input_event(run: &RunShared, state: &State) -> Option<Event> {
     Some(Event::Appended { why, id: input.id, items: input.items })
 }
 
-/// Applies the next tombstones when the run is over. The journal has already observed the returned
-/// event.
+/// Turns the next range of queued items into tombstones once the run is over. The journal has
+/// already observed the returned event.
 pub(super) fn apply_final_tombstones(run: &RunShared) -> Option<Event> {
     let journal = &run.handle.journal;
     let event = next_tombstone_event(run, |queue| queue.next_or_close(&journal.history()))?;
@@ -73,7 +73,7 @@ pub(super) fn apply_final_tombstones(run: &RunShared) -> Option<Event> {
     Some(event)
 }
 
-/// Returns the event for the next range of items that become tombstones.
+/// Returns the event that turns the next range of items into tombstones.
 fn next_tombstone_event(
     run: &RunShared,
     next: impl FnOnce(&TombstoneQueue) -> Option<TombstoneEdit>,

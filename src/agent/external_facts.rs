@@ -1,4 +1,4 @@
-//! Gathers the facts that are needed for a decision in addition to the state.
+//! Gathers the facts that a decision needs in addition to the state.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,8 +10,8 @@ use crate::event::BudgetExceeded;
 use crate::request::Output;
 use crate::world::EffectKind;
 
-/// The facts from outside the loop, such as commands from the run's owner and handles, and the
-/// limits that have been reached.
+/// Facts that come from outside the loop, such as which commands the run's owner and handles have
+/// given and which limits have been reached.
 #[expect(clippy::struct_excessive_bools, reason = "each is a separate field in a recording")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -47,8 +47,8 @@ pub(super) fn gather_facts(run: &RunShared, state: State) -> (State, Facts) {
     });
     let mut limits = run.settings.limits.limits;
     if run.settings.prompt.options.output != Output::Text || !run.settings.validators.is_empty() {
-        // A typed or validated answer must be a single turn, so it cannot be continued in another
-        // turn.
+        // A typed or validated answer must fit in a single turn, so it cannot be continued in
+        // another turn.
         limits.max_continuations = 0;
     }
     let has_compactor = run.settings.context.compactor.is_some();

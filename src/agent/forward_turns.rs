@@ -1,4 +1,4 @@
-//! Forwards the events from turns past a loop body.
+//! Forwards the events of turns directly to the run, bypassing the loop body.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -20,8 +20,8 @@ type BodyStep = Result<Step<Event, State>, Error>;
 /// forwards.
 ///
 /// The function `body` receives a [`TurnForwarder`]. While a turn is being
-/// [forwarded](TurnForwarder::forward), its events pass from the provider to the run without
-/// polling the body, so the body adds no cost per token.
+/// [forwarded](TurnForwarder::forward), its events pass from the provider to the run without the
+/// body being polled, so the body adds no cost per token.
 ///
 /// Dropping the returned stream drops the body and the turn that is being forwarded.
 ///
@@ -77,14 +77,15 @@ pub struct TurnForwarder(Slot);
 
 type Slot = Arc<Mutex<SlotState>>;
 
-/// The state shared by a body and its wrapper.
+/// The state shared by a loop body and the [`forward_turns`] stream that wraps the body.
 #[derive(Default)]
 enum SlotState {
     #[default]
     Empty,
-    /// A turn from the body. The body is waiting for the turn to end.
+    /// A turn that the body has handed over. The body is waiting for the turn to end.
     Turn(TurnStream),
-    /// The complete turn or its error, from the wrapper.
+    /// The reply from the wrapping stream to the body: the complete turn, or the error that ended
+    /// it.
     Ended(Result<Arc<Turn>, Error>),
 }
 
@@ -100,9 +101,9 @@ impl std::fmt::Debug for SlotState {
 
 impl TurnForwarder {
     /// Forwards a turn's events, including `TurnComplete`, to the [`forward_turns`] stream, which
-    /// yields the events. Returns the complete turn.
+    /// yields them. Returns the complete turn.
     ///
-    /// Other futures in the body, such as a timer, are not polled until the turn has ended. A body
+    /// Other futures in the body, such as timers, are not polled until the turn has ended. A body
     /// that must receive each event can poll the [`TurnStream`] itself.
     ///
     /// # Errors
@@ -114,7 +115,7 @@ impl TurnForwarder {
             let mut slot = lock_ignoring_poison(&self.0);
             match std::mem::take(&mut *slot) {
                 SlotState::Ended(ended) => Poll::Ready(ended),
-                // The wrapper polls the turn next, and then this future.
+                // The `forward_turns` stream polls the turn next, and then this future.
                 waiting => {
                     *slot = waiting;
                     Poll::Pending

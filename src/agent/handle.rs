@@ -16,31 +16,31 @@ use crate::journal::Journal;
 use crate::tool::Verdict;
 use crate::usage::Usage;
 
-/// Confirms that input was accepted. The `appended` event that later delivers the input contains
-/// the same id as the receipt. If the input is never delivered, the outcome's `undelivered` field
-/// contains the id.
+/// A receipt confirming that input was accepted. The `appended` event that later delivers the input
+/// contains the same id as the receipt. If the input is never delivered, the outcome's
+/// `undelivered` field contains that id.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct InputReceipt {
     /// The id of the input.
     pub id: String,
 }
 
-/// A handle to a run. Through the handle, other code can do everything that the run's owner can do
-/// between two polls. Cheap to clone.
+/// A handle to a run. Other code can use the handle to do everything that the run's owner can do
+/// between two polls. Handles are cheap to clone.
 ///
 /// Dropping a handle does not cancel the run. However, an [interactive](crate::Agent::interactive)
 /// run whose [`outcome`](crate::Run::outcome) is awaited waits for verdicts only while a handle
-/// exists. When the last handle is dropped, such a run ends with the reason `pending`. Every handle
-/// counts, even a handle that is stored in the run's own [data](crate::Run::with_data).
+/// exists; when the last handle is dropped, the run ends with the reason `pending`. Every existing
+/// handle counts, even a handle that is stored in the run's own [data](crate::Run::with_data).
 pub struct RunHandle {
     pub(super) control: Arc<Control>,
     pub(super) journal: Journal,
     pub(super) ids: Arc<dyn Ids>,
-    /// `None` in the run's own handle, which does not count as a source of verdicts.
+    /// `None` for the run's own handle, which does not count as a source of verdicts.
     _external_handle: Option<ExternalHandle>,
 }
 
-/// Counts as a handle outside the run for as long as this value exists.
+/// A guard that counts as one external handle for as long as the guard exists.
 struct ExternalHandle(Arc<Control>);
 
 impl ExternalHandle {
@@ -93,9 +93,9 @@ impl RunHandle {
     }
 
     /// Interrupts the run. When the run is next polled, it drops the open request and the running
-    /// tools, gives each open call a result that says that the call was interrupted, and finishes.
-    /// Any retry delay, hook call, compaction or wait for a verdict is dropped as well. If the run
-    /// was already interrupted or has ended, this method has no effect.
+    /// tools, gives each open call a result saying that it was interrupted, and finishes. Any retry
+    /// delay, hook call, compaction or wait for a verdict is cancelled as well. If the run has
+    /// already been interrupted or has ended, this method has no effect.
     ///
     /// ```
     /// use futures::StreamExt;
@@ -130,7 +130,7 @@ impl RunHandle {
 
     /// Adds input to the next request, after all tool results. Steering does not skip any calls. If
     /// the model stops on its own before the input is delivered, the run continues with one more
-    /// turn for the input, unless a limit is reached.
+    /// turn for the input, unless a limit has been reached.
     ///
     /// # Errors
     ///
@@ -139,9 +139,9 @@ impl RunHandle {
         self.enqueue_input(DeliveryPoint::BeforeNextRequest, input.into())
     }
 
-    /// Adds input that is delivered only after the model has stopped on its own. The run then
-    /// continues with one more turn, unless a limit is reached. Several follow-ups are delivered
-    /// one at a time, each after the model has stopped again.
+    /// Adds input that is delivered only after the model has stopped on its own. The run continues
+    /// with one more turn for the input, unless a limit has been reached. Several follow-ups are
+    /// delivered one at a time, each after the model has stopped again.
     ///
     /// ```
     /// use turnstream::Agent;
@@ -181,7 +181,7 @@ impl RunHandle {
     /// repeated positions, are ignored. If the history is compacted before the items become
     /// tombstones, the positions are updated so that they refer to the same items. Items that have
     /// been replaced by a summary are ignored, and the summary is not changed. If a compaction
-    /// keeps only some of several equal items, the last of the equal items are treated as the kept
+    /// keeps only some of several equal items, it is assumed to have kept the last of the equal
     /// items. If the run is dropped before the items become tombstones, no item is changed.
     ///
     /// Positions change only when the history is compacted, which happens only during a poll.
@@ -218,21 +218,20 @@ impl RunHandle {
         self.control.tombstone_queue().add(&self.journal, &positions)
     }
 
-    /// Approves a call that is waiting for a verdict. The call then runs.
+    /// Approves a call that is waiting for a verdict, so that the call runs.
     ///
-    /// `call` is the call from the `approval_requested` event. The verdict applies only if `call`
-    /// equals the waiting call, including the arguments. For a call made by a sub-agent, `call`
-    /// must contain the path to the call;
+    /// `call` is the call from the `approval_requested` event. The approval applies only if `call`
+    /// is identical to the waiting call, including its arguments. For a call made by a sub-agent,
+    /// `call` must contain the path to the call;
     /// [`Event::approval_request`](crate::Event::approval_request) returns the call together with
     /// its path.
     ///
     /// # Errors
     ///
-    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if no such call is waiting
-    /// for a verdict, for example because the call already has a verdict, the other calls of its
-    /// turn have ended, or the run is over. Also returns an `InvalidRequest` error if the call's
-    /// tool is [external](crate::Tool::external), since an external tool cannot run in this
-    /// process.
+    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if `call` is not waiting for
+    /// a verdict, for example because the call already has a verdict, the other calls in its turn
+    /// have ended, or the run is over. Also returns an `InvalidRequest` error if the call's tool is
+    /// [external](crate::Tool::external), since an external tool cannot run in this process.
     pub fn approve(&self, call: impl Into<PendingCall>) -> Result<(), Error> {
         self.submit_verdict(call, Verdict::Approve)
     }
@@ -246,8 +245,8 @@ impl RunHandle {
         self.submit_verdict(call, Verdict::Deny(why.into()))
     }
 
-    /// Submits a verdict of any kind on a waiting call. Use [`Verdict::Output`] to provide the
-    /// result of the call.
+    /// Submits a verdict of any kind on a call that is waiting for a verdict. Use
+    /// [`Verdict::Output`] to provide the call's result.
     ///
     /// # Errors
     ///
@@ -276,21 +275,21 @@ impl RunHandle {
         }
     }
 
-    /// Returns the handle to the sub-agent started by the call with the id `call_id`, even if the
+    /// Returns a handle to the sub-agent that the call with the id `call_id` started, even if the
     /// sub-agent's run is over.
     pub fn sub_agent_handle(&self, call_id: &str) -> Option<Self> {
         self.control.sub_agent(call_id).map(|child| Self::for_sub_agent(child).clone())
     }
 
-    /// Returns the journal of the run.
+    /// Returns the run's journal.
     pub fn journal(&self) -> &Journal {
         &self.journal
     }
 
     /// Returns the current history. If a turn is open, the returned history marks the turn as
-    /// interrupted. If the run is dropped or interrupted, the calls in the open turn remain without
-    /// results. To get a history that can be sent, call [`settled`](History::settled);
-    /// [`run_from`](crate::Agent::run_from) does so before the run starts.
+    /// interrupted. If the run is dropped or interrupted, the calls in the open turn remain
+    /// unanswered. To get a history that can be sent, call [`settled`](History::settled).
+    /// [`run_from`](crate::Agent::run_from) settles the history automatically.
     pub fn history(&self) -> History {
         self.journal.history()
     }
@@ -305,7 +304,7 @@ impl RunHandle {
         self.control.update_run_data(|data| data.insert(value));
     }
 
-    /// Queues input under the given id; see [`steer`](Self::steer) and
+    /// Queues input with the given id; see [`steer`](Self::steer) and
     /// [`follow_up`](Self::follow_up).
     #[cfg(feature = "hub")]
     pub(crate) fn enqueue_as(

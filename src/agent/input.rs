@@ -3,7 +3,8 @@
 use crate::event::UndeliveredInput;
 use crate::item::{Content, Item};
 
-/// The items that are passed to a run as input. A string is converted into a single user message.
+/// The items that are passed to a run as its input. A string is converted into a single user
+/// message.
 ///
 /// The default input is empty. A run with empty input continues from the end of its history, for
 /// example after the tool results of an earlier run that was stopped.
@@ -41,14 +42,14 @@ impl From<Vec<Item>> for Input {
     }
 }
 
-/// Converts `()` into an empty input, so that the model continues from the end of the history.
+/// Converts `()` into empty input, so that the model continues from the end of the history.
 impl From<()> for Input {
     fn from((): ()) -> Self {
         Self::default()
     }
 }
 
-/// Converts input that a run could not deliver into the input for another run.
+/// Converts input that one run could not deliver into input for another run.
 impl From<UndeliveredInput> for Input {
     fn from(undelivered: UndeliveredInput) -> Self {
         Self(undelivered.items)

@@ -1,9 +1,9 @@
-//! The numeric limits for an agent's runs.
+//! Defines the numeric limits for an agent's runs.
 
 use crate::turn::TurnBuilder;
 
-/// The numeric limits for a run: its numbers of requests, corrections, retries and repeated
-/// iterations, the size of a turn, and the nesting depth of sub-agents.
+/// The numeric limits for a run: the maximum number of requests, corrections, retries and repeated
+/// iterations, the maximum size of a turn, and the maximum nesting depth of sub-agents.
 ///
 /// ```
 /// use turnstream::agent::Limits;
@@ -16,34 +16,33 @@ pub struct Limits {
     /// The maximum number of requests. The default is 20.
     pub max_turns: u32,
     /// The maximum number of consecutive unusable replies that the model is asked to correct. The
-    /// default is 2. The next unusable reply ends the run.
+    /// default is 2. After the maximum number of corrections, the next unusable reply ends the run.
     pub max_corrections: u32,
-    /// The maximum number of consecutive times that the model is asked to continue text that was
-    /// cut off by the output limit. The default is 3. Typed and validated answers are never
-    /// continued.
+    /// The maximum number of times in a row that the model is asked to continue text that was cut
+    /// off by the output limit. The default is 3. Typed and validated answers are never continued.
     pub max_continuations: u32,
-    /// The maximum number of consecutive times that the model is asked again after its calls were
-    /// cut off by the output limit. The default is 1. Calls that were cut off are never run.
+    /// The maximum number of times in a row that the model is asked again after its calls were cut
+    /// off by the output limit. The default is 1. Calls that were cut off are never run.
     pub max_truncated_call_retries: u32,
     /// The maximum number of consecutive incomplete turns that are retracted and immediately
     /// requested again. The default is 1. Each retry counts as a request.
     ///
-    /// A turn is incomplete if it ended without any output, or failed after the model had started
-    /// to answer, provided that another attempt at the same request may succeed. Failures before
-    /// the model has started to answer are retried by the provider, with its own backoff. If the
-    /// agent has an unused [fallback](crate::Agent::with_fallback), the fallback is used instead of
-    /// retrying the turn. If the provider is a [`Retry`](crate::provider::Retry) that has already
-    /// retried the turn, the agent does not retry the turn again.
+    /// A turn is incomplete if another attempt at the same request may succeed, and the turn either
+    /// ended without any output or failed after the model had started to answer. The provider,
+    /// using its own backoff, retries failures that occur before the model has started to answer.
+    /// If the agent has an unused [fallback](crate::Agent::with_fallback), the fallback is used
+    /// instead of retrying the turn. If the provider is a [`Retry`](crate::provider::Retry) that
+    /// has already retried the turn, the agent does not retry it again.
     pub max_turn_retries: u32,
     /// The number of consecutive [repeated](crate::agent::RepeatCounter) iterations after which a
     /// message about the repetition is sent to the model. The default is 4; 0 disables the message.
-    /// The message is sent again whenever the same number of further repeated iterations has been
-    /// reached.
+    /// The message is sent again each time the same number of further repeated iterations has
+    /// occurred.
     ///
-    /// All iterations of a repetition count, including those of the first cycle. A cycle of several
-    /// iterations counts once it has been completed twice. If this limit is 4, the message is sent
-    /// after `A A A A` and after `A B A B`, but in `A B C A B C A B` only after the eighth
-    /// iteration.
+    /// All iterations of a repetition are counted, including those of the first cycle. A cycle of
+    /// several iterations is counted only after it has been completed twice. If this limit is 4,
+    /// the message is sent after `A A A A` and after `A B A B`, but in `A B C A B C A B` only after
+    /// the eighth iteration.
     pub nudge_after_repeats: u32,
     /// The number of consecutive repeated iterations after which the run ends with the reason
     /// [`Repeating`](crate::event::EndReason::Repeating). The default is 24; 0 disables this limit.
@@ -53,16 +52,15 @@ pub struct Limits {
     /// The maximum total size, in bytes, of the text, reasoning and arguments in a turn. The
     /// default is 64 MiB; `usize::MAX` disables the limit. A larger turn is cut off: the run ends
     /// with an error of the kind [`TooLarge`](crate::ErrorKind::TooLarge), and the run's history
-    /// contains the part of the turn that was received. A run that receives a turn of this size
-    /// uses about seven times as much memory.
+    /// contains the part of the turn that was received. Receiving a turn of the maximum size uses
+    /// about seven times that size in memory.
     pub max_turn_bytes: usize,
     /// The maximum nesting depth of sub-agents. The default is 8; 0 prevents all sub-agents from
-    /// running. The depth is counted from the outermost run, and the outermost run's limit applies
-    /// to all nested runs. If a call would [run agents](crate::Tool::runs_sub_agents) beyond the
-    /// maximum depth, the call is [denied](crate::item::ResultKind::Denied), and the model receives
-    /// the reason.
+    /// running. The depth is counted from the outermost run, whose limit applies to all nested
+    /// runs. If a call would [run agents](crate::Tool::runs_sub_agents) beyond the maximum depth,
+    /// the call is [denied](crate::item::ResultKind::Denied), and the model receives the reason.
     ///
-    /// Each nesting level uses stack space in the thread that polls the run: about 40 KiB in a
+    /// Each nesting level uses stack space on the thread that polls the run: about 40 KiB in a
     /// debug build.
     pub max_depth: u32,
 }

@@ -1,4 +1,4 @@
-//! Stores the tools that a run's last listing returned.
+//! Stores the tools returned by a run's last listing.
 
 use std::sync::{Arc, Mutex};
 
@@ -7,15 +7,15 @@ use crate::error::catch_panic;
 use crate::lock::lock_ignoring_poison;
 use crate::tool::{Tool, Toolkit};
 
-/// Stores the tools that a run's last listing returned. The lock is never held across an await.
+/// Stores the tools returned by a run's last listing. The lock is never held across an `.await`.
 #[derive(Default)]
 pub(super) struct ListedTools(Mutex<ListedState>);
 
 #[derive(Default)]
 struct ListedState {
-    /// `None` until the first listing.
+    /// The tools from the last listing; `None` until the first listing.
     current: Option<Arc<CurrentTools>>,
-    /// The iteration of the last listing.
+    /// The iteration in which the tools were last listed.
     iteration: u32,
     /// Messages that the model must receive before the next request.
     notices: Vec<String>,
@@ -53,7 +53,7 @@ impl ListedTools {
         (!notices.is_empty()).then(|| notices.join("\n"))
     }
 
-    /// Stores the tools that a listing has returned. The toolkit is rebuilt only if the tools have
+    /// Stores the tools that a listing returned. The toolkit is rebuilt only if the tools have
     /// changed.
     pub(super) fn replace(
         &self,
@@ -72,7 +72,7 @@ impl ListedTools {
         listed.iteration = iteration;
         let replaced = listed.current.replace(Arc::new(CurrentTools { sources, toolkit }));
         drop(listed);
-        // Tools are user code, which may panic when it is dropped.
+        // Tools are user code, which may panic when dropped.
         let _ = catch_panic(|| drop(replaced));
     }
 }

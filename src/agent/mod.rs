@@ -2,8 +2,8 @@
 //!
 //! The agent uses only the public API of this crate. [`decide()`] and the other functions in the
 //! module `decide` are pure functions that map a turn to the next action. [`loop_body()`] applies
-//! the action to a [`State`], using the methods of a [`RunContext`]. Each policy is defined in its
-//! own file. To write your own loop, copy `loop_body` and pass the copy to
+//! the next action to a [`State`] by calling the methods of a [`RunContext`]. Each policy is
+//! defined in its own file. To write your own loop, copy `loop_body` and pass the copy to
 //! [`Agent::run_with_body`].
 //!
 //! Read this module's files in the following order:
@@ -13,7 +13,7 @@
 //! - `state` defines the state of the loop.
 //! - `run_context` defines the methods that the body calls. The files `external_facts`,
 //!   `refresh_tools`, `deliver_input`, `compaction`, `send_request`, `run_tools` and `stop_review`
-//!   implement these methods.
+//!   implement the methods of `run_context`.
 //! - `run` implements the stream that runs the loop.
 //! - `agent` starts runs.
 

@@ -1,4 +1,4 @@
-//! Runs a run's observing hooks, which are polled together with the run without delaying the run.
+//! Drives a run's observing hooks, which are polled along with the run but do not delay it.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
@@ -7,9 +7,8 @@ use crate::agent::hook::{Hooks, Observer};
 use crate::item::Item;
 use crate::lock::lock_ignoring_poison;
 
-/// Contains the observing hooks that are running, and the notes that such hooks have returned. The
-/// lock is never held across a poll: before a poll, the hooks are taken out, and afterwards, they
-/// are put back.
+/// The observing hooks that are running, and the items that such hooks have returned. The lock is
+/// never held across a poll: the hooks are taken out before a poll and put back afterwards.
 #[derive(Default)]
 pub(super) struct Observers(Mutex<ObserverQueue>);
 
@@ -17,9 +16,9 @@ pub(super) struct Observers(Mutex<ObserverQueue>);
 struct ObserverQueue {
     /// The running hooks, in the order in which they started.
     active: Vec<Observer>,
-    /// The notes that have not been delivered yet.
+    /// Items that hooks have returned, but that have not been delivered to the model yet.
     notes: Vec<Item>,
-    /// The waker of the run's last poll; `None` before the first poll.
+    /// The waker from the run's last poll; `None` before the first poll.
     waker: Option<Arc<Waker>>,
     /// Whether the loop is over, in which case no more hooks are started.
     is_closed: bool,
@@ -29,7 +28,7 @@ impl Observers {
     /// Polls all observing hooks. The run calls this method at the start of each poll.
     #[inline]
     pub(super) fn poll(&self, hooks: &Hooks, cx: &mut Context<'_>) {
-        // Most agents have no hooks, and this runs for each event.
+        // Most agents have no hooks, and this code runs for every event.
         if !hooks.is_empty() {
             self.poll_active(hooks, cx);
         }
@@ -44,7 +43,7 @@ impl Observers {
         self.put_back(active).into_iter().for_each(cancel_ignoring_panic);
     }
 
-    /// Starts observing hooks, each of which is polled once before the next hook starts.
+    /// Starts observing hooks. Each hook is polled once before the next one starts.
     pub(super) fn start(&self, hooks: &Hooks, observers: impl Iterator<Item = Observer>) {
         let Some(waker) = self.waker() else { return };
         let mut cx = Context::from_waker(&waker);
@@ -65,7 +64,7 @@ impl Observers {
         false
     }
 
-    /// Drops the running hooks when the loop is over.
+    /// Drops the running hooks once the loop is over.
     pub(super) fn cancel_all(&self, hooks: &Hooks) {
         for mut observer in self.close() {
             if let Err(error) = observer.cancel() {
@@ -74,7 +73,7 @@ impl Observers {
         }
     }
 
-    /// Drops the running hooks when the run is dropped. No hook receives an error.
+    /// Drops the running hooks when the run is dropped. No error is reported to any hook.
     pub(super) fn drop_all(&self) {
         self.close().into_iter().for_each(cancel_ignoring_panic);
     }
@@ -100,7 +99,7 @@ impl Observers {
     }
 
     /// Puts back the hooks that are still running, in front of the hooks that have started in the
-    /// meantime. If the loop is over, returns all of these hooks instead.
+    /// meantime. If the loop is over, returns the running hooks instead.
     fn put_back(&self, active: Vec<Observer>) -> Vec<Observer> {
         let mut inner = self.lock();
         if inner.is_closed {
@@ -121,12 +120,12 @@ impl Observers {
         None
     }
 
-    /// Adds notes to the list of notes that have not been delivered yet.
+    /// Adds items that a hook has returned to the list of undelivered items.
     fn push_notes(&self, notes: Vec<Item>) {
         self.lock().notes.extend(notes);
     }
 
-    /// Removes and returns the notes that have not been delivered yet.
+    /// Removes and returns the undelivered items, which observing hooks have returned.
     pub(super) fn take_notes(&self) -> Vec<Item> {
         std::mem::take(&mut self.lock().notes)
     }
@@ -147,7 +146,7 @@ impl Observers {
     }
 }
 
-/// Drops a hook's future, and ignores a panic while dropping it.
+/// Drops a hook's future, ignoring any panic that this causes.
 fn cancel_ignoring_panic(mut observer: Observer) {
     let _ = observer.cancel();
 }

@@ -1,4 +1,4 @@
-//! Defines a run's claim to capacity from a pool.
+//! Defines a run's claim to pool capacity.
 
 use std::sync::{Mutex, MutexGuard};
 
@@ -12,7 +12,8 @@ pub(super) struct PoolClaim(Mutex<ClaimState>);
 #[derive(Debug, Default)]
 struct ClaimState {
     capacity: Option<HeldCapacity>,
-    /// Whether the run reached the front of the queue, but had to handle something else first.
+    /// Whether the run reached the front of the pool's queue but had to handle something else
+    /// first.
     yielded_queue_position: bool,
 }
 
@@ -23,8 +24,8 @@ pub(super) struct HeldCapacity {
 }
 
 impl PoolClaim {
-    /// Releases the capacity that the run holds. Call this method after the usage of the request
-    /// has been charged.
+    /// Releases the capacity that the run holds. Call this method after the request's usage has
+    /// been charged.
     pub(super) fn release(&self) {
         let settled = self.lock().capacity.take();
         drop(settled);
@@ -36,7 +37,7 @@ impl PoolClaim {
     }
 
     /// Returns whether the run had to handle something else when it last reached the front of the
-    /// queue, and stores whether this is the case now.
+    /// pool's queue. Replaces the stored value with `now`.
     pub(super) fn replace_yielded_queue_position(&self, now: bool) -> bool {
         std::mem::replace(&mut self.lock().yielded_queue_position, now)
     }

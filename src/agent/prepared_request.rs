@@ -1,4 +1,4 @@
-//! Defines a request that hooks have changed.
+//! Defines a request that hooks may have changed.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -6,19 +6,19 @@ use crate::item::{History, Item};
 use crate::request::{Options, Request, System, ToolSpec};
 
 /// A request that hooks may have changed, stored either as the changed request or as the recorded
-/// changes. Serialization writes only the changes.
+/// changes. Only the changes are serialized.
 #[derive(Clone, Debug)]
 pub(super) enum PreparedRequest {
     Computed { original: Box<Request>, prepared: Box<Request> },
     Recorded(Box<RequestChanges>),
 }
 
-/// The parts of a request that hooks changed.
+/// The parts of a request that hooks have changed.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct RequestChanges {
-    /// The changed model, as a list with at most one entry. An empty list means that a hook has
-    /// removed the model.
+    /// The new model, as a list with at most one entry. An empty list means that a hook has removed
+    /// the model.
     #[serde(skip_serializing_if = "Option::is_none")]
     model: Option<Vec<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -31,7 +31,7 @@ pub(super) struct RequestChanges {
     context: Option<ContextChange>,
 }
 
-/// A changed context, stored as its difference from the history.
+/// A changed context, stored as a diff against the history.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct ContextChange {
     id: String,
@@ -44,7 +44,7 @@ struct ContextChange {
 }
 
 impl PreparedRequest {
-    /// Returns the changed request. `plain` is the request before hooks changed it.
+    /// Returns the request with the hooks' changes. `plain` is the request without these changes.
     pub(super) fn into_request(self, plain: Request) -> Request {
         match self {
             Self::Computed { prepared: request, .. } => *request,

@@ -1,17 +1,17 @@
 //! Defines the texts that the agent itself sends to the model.
 
-/// The message that is sent after a reply with neither text nor tool calls.
+/// The message sent after a reply that contains neither text nor tool calls.
 pub(super) const EMPTY_REPLY: &str = "Your last reply was empty. Call a tool, or answer with text.";
 
-/// The message that is sent after a text was cut off by the output limit.
+/// The message sent after the model's text was cut off by the output limit.
 pub(super) const CONTINUE_TRUNCATED: &str =
     "You were cut off. Please continue from where you stopped.";
 
-/// The message that is sent after the same calls have returned the same results several times.
+/// The message sent after the same calls have returned the same results several times.
 pub(super) const REPEATED_CALLS: &str = "You keep making the same calls, and they return the same \
 results each time. Try something else, or answer with what you know.";
 
-/// The message that is sent before the wrap-up turn, in which no tool can be called.
+/// The message sent before the wrap-up turn, in which no tools can be called.
 pub(super) const WRAP_UP: &str = "The limit of this run is reached, and no tool can be called any \
      more. Answer now with what you have, and say what is missing.";
 
@@ -23,7 +23,7 @@ pub(super) fn retraction_reason(error: &crate::error::Error) -> String {
     format!("the turn failed: {error}")
 }
 
-/// Returns the message that is sent after a reply that could not be decoded.
+/// Returns the message to send after a reply that could not be decoded.
 pub(super) fn undecodable_reply_prompt(error: &crate::error::Error) -> String {
     format!(
         "Your last reply could not be read: {error}. Answer again, and write each call as its \
@@ -31,7 +31,7 @@ pub(super) fn undecodable_reply_prompt(error: &crate::error::Error) -> String {
     )
 }
 
-/// Returns the message that is sent after an answer was rejected.
+/// Returns the message to send after an answer has been rejected.
 pub(super) fn rejected_answer_prompt(objection: &str) -> String {
     format!(
         "Your last answer cannot be used: {objection}. Answer again, with the whole answer and \
@@ -39,7 +39,7 @@ pub(super) fn rejected_answer_prompt(objection: &str) -> String {
     )
 }
 
-/// Returns the result text for calls that a budget does not allow.
+/// Returns the result text for calls that were not run because a budget was exceeded.
 pub(super) fn not_run_over_budget(exceeded: &crate::event::BudgetExceeded) -> String {
     format!("Not run: a budget of this run is spent ({exceeded}).")
 }

@@ -10,8 +10,8 @@ use crate::error::Error;
 use crate::item::{Content, History};
 use crate::world::EffectKind;
 
-/// Returns whether the sources must be listed. Sources are listed once per iteration, but not for a
-/// wrap-up turn, in which no tools are called.
+/// Returns whether the tools from the sources must be listed. Tools are listed once per iteration,
+/// but not for a wrap-up turn, in which no tools are called.
 pub(super) fn needs_listing(run: &RunShared, state: &State) -> bool {
     if run.settings.tools.sources.is_empty() {
         return false;
@@ -22,7 +22,7 @@ pub(super) fn needs_listing(run: &RunShared, state: &State) -> bool {
     }
 }
 
-/// Lists the tools from all sources. The new tool lists apply immediately.
+/// Lists the tools from all sources. The new tool lists take effect immediately.
 pub(super) async fn refresh_tools(run: &RunShared, state: &State) -> Result<(), Error> {
     let listing_run = run.clone();
     let list = async move {
@@ -51,7 +51,7 @@ fn apply_listing(run: &RunShared, state: &State, listing: ToolListing) {
             run.hooks().on_failure(state, &name_error(&names[index], error.clone()));
         }
     }
-    // An earlier run on this history may already have reported the tools that are left out.
+    // An earlier run with this history may already have reported which tools are left out.
     let notice = tool_notice(names, before, &now)
         .filter(|notice| before.is_some() || !has_said(&state.history, notice));
     let iteration = run.effects.iteration();

@@ -8,54 +8,53 @@ use crate::item::{ToolCall, ToolResult};
 use crate::tool::Rationale;
 use crate::turn::Turn;
 
-/// The maximum length of a cycle that can be detected.
+/// The maximum length of the cycles that are detected.
 const MAX_CYCLE_LEN: usize = 4;
 
 /// Counts consecutive iterations that repeat the calls and results of earlier iterations.
 ///
-/// An iteration is a turn whose calls were answered. Iterations repeat in a cycle of one to four
-/// iterations, where each iteration has the same calls and results as the iteration one cycle
-/// earlier. Calls to [pollable](crate::Tool::pollable) tools are ignored. A turn that contains only
-/// such calls, or no calls at all, is not counted and does not reset the counter: the iterations
-/// before and after such a turn count as consecutive. Arguments are compared as JSON values, so
-/// whitespace and the order of fields do not matter. The model's
+/// An iteration is a turn whose calls have been answered. Iterations repeat in a cycle of one to
+/// four iterations, where each iteration has the same calls and results as the iteration one cycle
+/// earlier. Calls to [pollable](crate::Tool::pollable) tools are ignored. A turn that contains no
+/// calls, or only calls to pollable tools, is not counted and does not reset the counter: the
+/// iterations before and after such a turn count as consecutive. Arguments are compared as JSON
+/// values, so whitespace and the order of fields do not matter. The model's
 /// [rationale](crate::tool::Rationale) for a call is not compared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RepeatCounter(
-    // `None` before the first iteration. The counts are boxed, since each nested sub-agent has
-    // states on the stack.
+    // `None` before the first iteration. The counts are boxed to save stack space, since each
+    // nested sub-agent keeps states on the stack.
     Option<Box<CycleCounts>>,
 );
 
-/// The hashes and counts for the iterations up to the latest iteration.
+/// The hashes and repeat counts of the iterations up to and including the latest one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct CycleCounts {
-    /// The hashes of the calls and results of the last iterations, starting with the latest
-    /// iteration.
+    /// The hashes of the calls and results of the most recent iterations, newest first.
     recent_hashes: [Option<u64>; MAX_CYCLE_LEN],
-    /// For each cycle length, the number of iterations in a row, up to the latest, that equal the
-    /// iteration one cycle earlier.
+    /// For each cycle length, the number of consecutive iterations, ending with the latest, that
+    /// each equal the iteration one cycle earlier.
     repeats_by_cycle_len: [u32; MAX_CYCLE_LEN],
     /// Whether the latest turn was counted.
     includes_newest: bool,
 }
 
 impl RepeatCounter {
-    /// Returns the number of consecutive repeated iterations, up to the latest turn, including the
-    /// iterations in the first cycle. Returns 1 if the latest iteration does not repeat an earlier
-    /// iteration, and 0 before the first turn and after a turn that is not counted.
+    /// Returns the number of consecutive repeated iterations, ending with the latest turn and
+    /// including the iterations in the first cycle. Returns 1 if the latest iteration does not
+    /// repeat an earlier one, and 0 before the first turn or after a turn that is not counted.
     ///
-    /// A cycle counts once it has been completed twice. For example, if each letter stands for an
-    /// iteration, the count is 3 after `AAA`, 4 after `ABAB`, 5 after `ABABA`, and only 1 after
-    /// `ABA`.
+    /// A cycle is counted only after it has been completed twice. For example, if each letter
+    /// stands for an iteration, the count is 3 after `AAA`, 4 after `ABAB`, 5 after `ABABA`, and
+    /// only 1 after `ABA`.
     pub fn count(&self) -> u32 {
         let Some(row) = self.0.as_ref().filter(|row| row.includes_newest) else { return 0 };
         let cycles = (1..).zip(row.repeats_by_cycle_len).filter(|(cycle, equal)| equal >= cycle);
         cycles.map(|(cycle, equal)| equal.saturating_add(cycle)).max().unwrap_or(1)
     }
 
-    /// Counts one more iteration with the calls in `turn` and the given results, ignoring calls
-    /// whose ids are in `polls`.
+    /// Counts another iteration, which consists of the calls in `turn` and the given results. Calls
+    /// whose ids are in `polls` are ignored.
     pub(super) fn with_iteration(
         mut self,
         turn: &Turn,
@@ -88,7 +87,7 @@ impl RepeatCounter {
         self.with_hash(hasher.finish())
     }
 
-    /// Counts one more iteration with the given hash.
+    /// Counts another iteration, which has the given hash.
     pub(super) fn with_hash(self, newest: u64) -> Self {
         let mut row = self.0.unwrap_or_default();
         for (equal, before) in row.repeats_by_cycle_len.iter_mut().zip(row.recent_hashes) {

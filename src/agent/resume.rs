@@ -1,4 +1,4 @@
-//! Checks the verdicts for a run that resumes pending calls.
+//! Checks the verdicts that are passed to a run that resumes pending calls.
 
 use std::collections::HashMap;
 
@@ -8,10 +8,10 @@ use crate::error::{Error, ErrorKind};
 use crate::item::{History, PendingCall, ToolCall};
 use crate::tool::{Tool, Toolkit, Verdict};
 
-/// Checks that there is exactly one verdict for each open call in the history, including the calls
-/// in the histories of suspended sub-agents, and that these sub-agents can continue. `toolkit`
-/// contains the tools that are known so far; the tools from sources are looked up after the run has
-/// listed them.
+/// Checks that there is exactly one verdict on each open call in the history, including the calls
+/// in the histories of suspended sub-agents. Also checks that the suspended sub-agents can
+/// continue. `toolkit` contains the tools that are known so far; tools from sources are looked up
+/// after the run has listed them.
 pub(super) fn check_verdicts(
     settings: &AgentSettings,
     toolkit: &Toolkit,
@@ -31,7 +31,7 @@ struct JudgedAgent<'a> {
     toolkit: &'a Toolkit,
     /// Whether the agent has tool sources, which may provide more tools.
     has_sources: bool,
-    /// Whether a hook may have changed the arguments of a call.
+    /// Whether a hook may have changed a call's arguments.
     rewrites_arguments: bool,
 }
 
@@ -49,7 +49,8 @@ impl JudgedAgent<'_> {
                 inner.entry(parent.to_owned()).or_default().push((call, verdict));
                 continue;
             }
-            // The history may contain a call to a wrapper tool, which contains the actual call.
+            // The history may contain a call to a wrapper tool, with the actual call nested inside
+            // it.
             let call = kit.unwrapped_call(&call.to_tool_call()).into_owned();
             let is_external = kit.get(&call.name).is_some_and(Tool::is_external);
             if is_external && verdict == Verdict::Approve {
@@ -89,8 +90,8 @@ impl JudgedAgent<'_> {
             if *verdict == Verdict::Approve && self.is_unknown(&call.name) {
                 return invalid_verdict(&format!("there is no tool `{}`", call.name), call);
             }
-            // The arguments can only have been changed by a hook, which may also have repaired a
-            // wrapper tool's call that contained no readable call.
+            // Only a hook can have changed the arguments. A hook may also have repaired a wrapper
+            // tool's call from which no inner call could be read.
             let is_repaired = kit.wraps_calls(&call.name) && self.rewrites_arguments;
             if (judged.name != call.name && !is_repaired)
                 || (!self.rewrites_arguments && judged != call)
@@ -98,8 +99,8 @@ impl JudgedAgent<'_> {
                 return invalid_verdict("a verdict was given for another call", call);
             }
         }
-        // The reported call is chosen by its id, so that the error does not depend on the order of
-        // the map.
+        // The reported call is chosen by its id, so that the error does not depend on the map's
+        // iteration order.
         let is_closed = |call: &&ToolCall| open.iter().all(|it| it.call_id != call.call_id);
         let of_own = own.values().map(|(call, _)| call).filter(is_closed);
         let first = of_own.min_by(|a, b| a.call_id.cmp(&b.call_id)).cloned();
@@ -118,7 +119,7 @@ impl JudgedAgent<'_> {
         child: &History,
         given: Vec<(PendingCall, Verdict)>,
     ) -> Result<Result<ResumeVerdicts, Error>, Error> {
-        // The sub-agent was dropped after its calls had their results.
+        // If all of the sub-agent's calls have been answered, the sub-agent was dropped afterwards.
         let is_answered = child.unanswered_calls().is_empty();
         let can_resume = |kit: &Toolkit| match is_answered {
             true => Ok(()),
@@ -131,7 +132,7 @@ impl JudgedAgent<'_> {
                     call,
                 );
             }
-            // The sub-agent is not known until the tools of the sources are listed.
+            // The sub-agent is not known until the tools from the sources have been listed.
             let (toolkit, has_sources) = (&Toolkit::default(), true);
             let agent = JudgedAgent { toolkit, has_sources, rewrites_arguments: true };
             return Ok(can_resume(toolkit).and_then(|()| agent.check_verdicts(child, given)));

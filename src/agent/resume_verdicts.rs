@@ -1,4 +1,4 @@
-//! Defines the verdicts that are passed when a run is resumed.
+//! Defines the verdicts passed when a run is resumed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,10 +6,10 @@ use std::sync::Arc;
 use crate::item::ToolCall;
 use crate::tool::Verdict;
 
-/// Contains the verdicts that are passed when a run is resumed: verdicts on the run's own calls and
-/// on its sub-agents' calls. Cheap to clone.
+/// The verdicts passed when a run is resumed, both on the run's own calls and on its sub-agents'
+/// calls. This type is cheap to clone.
 ///
-/// Each verdict applies only to exactly the call for which it was given, including the call's
+/// Each verdict applies only to the exact call for which it was given, including the call's
 /// arguments.
 #[derive(Clone, Debug, Default)]
 pub struct ResumeVerdicts(Arc<VerdictMap>);
@@ -36,12 +36,12 @@ impl ResumeVerdicts {
         self.0.own_calls.get(call_id)
     }
 
-    /// Returns the verdicts on calls from the sub-agent that was started by the call `call_id`.
+    /// Returns the verdicts on the calls made by the sub-agent that the call `call_id` started.
     pub(crate) fn for_sub_agent(&self, call_id: &str) -> Option<&Self> {
         self.0.sub_agents.get(call_id)
     }
 
-    /// Creates verdicts on the run's own calls.
+    /// Creates a collection of verdicts on the run's own calls.
     pub(crate) fn for_own_calls(verdicts: impl IntoIterator<Item = (ToolCall, Verdict)>) -> Self {
         let by_id = |(call, verdict): (ToolCall, Verdict)| (call.call_id.clone(), (call, verdict));
         let own = verdicts.into_iter().map(by_id).collect();

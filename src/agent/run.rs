@@ -26,7 +26,7 @@ use crate::stream::{LoopWithState, StateCell, Step, loop_with_state};
 use crate::tool::{RunData, ToolContext};
 use crate::world::{EffectKind, Effects, LoopEnd, TimeLimitReached};
 
-/// The arguments of a new run.
+/// The arguments for creating a run.
 pub(super) struct RunArgs {
     pub(super) history: History,
     pub(super) input: Input,
@@ -39,8 +39,8 @@ pub(super) struct RunArgs {
 /// after `Finished`, before the stream ends. A loop that uses `run.try_next().await?` therefore
 /// returns the error. A run that ends with a reason such as `max_turns`, `budget`, `stopped` or
 /// `pending` has not failed, and its outcome contains no error. [`outcome`](Self::outcome) returns
-/// the outcome of any run, including a failed run. [`Outcome::into_result`] returns the error if
-/// the run failed.
+/// the outcome of any run, even a failed one. [`Outcome::into_result`] returns the error if the run
+/// failed.
 ///
 /// Between two polls, the run's owner can inspect and control the run. `Run` dereferences to
 /// [`RunHandle`], which provides [`steer`](RunHandle::steer), [`follow_up`](RunHandle::follow_up),
@@ -74,17 +74,17 @@ pub(super) struct RunArgs {
 pub struct Run {
     /// The event that appends the input; `None` once the event has been yielded.
     input_event: Option<Event>,
-    /// The loop of the run; `None` once the loop has ended. The loop is dropped before the final
-    /// events are yielded.
+    /// The run's loop; `None` once the loop has ended. The loop is dropped before the final events
+    /// are yielded.
     loop_stream: Option<Pin<Box<dyn IterationStream>>>,
     state: StateCell<State>,
     deadline: RunDeadline,
-    /// The exceeded time limit. This field is set once only the time reserved for the wrap-up turn
-    /// is left, and is cleared when the wrap-up turn starts. Meanwhile, the dropped calls are
-    /// answered.
+    /// The time limit that was exceeded. This field is set once only the time reserved for the
+    /// wrap-up turn is left, and is cleared when the wrap-up turn starts. While the field is set,
+    /// the dropped calls are answered.
     pending_wrap_up: Option<BudgetExceeded>,
     /// The results received since the active body started; collected only if a wrap-up turn may
-    /// need these results.
+    /// need them.
     iteration_results: Vec<ToolResult>,
     /// Whether the loop has been polled since the last event was yielded.
     polled_since_last_event: bool,
@@ -93,8 +93,8 @@ pub struct Run {
     pending_end: Option<PendingEnd>,
     /// The outcome of the run; set once `Finished` has been yielded.
     outcome: Option<Box<Outcome>>,
-    /// The error of a failed run. This field is set when `Finished` is yielded, and cleared when
-    /// the `Err` is yielded.
+    /// The error, if the run has failed. This field is set when `Finished` is yielded, and cleared
+    /// when the `Err` is yielded.
     failure: Option<Error>,
     shared: RunShared,
 }
@@ -103,11 +103,11 @@ pub struct Run {
 struct PendingEnd {
     reason: EndReason,
     error: Option<Error>,
-    /// The exceeded time limit, if the time limit ended the run.
+    /// The exceeded time limit, if it ended the run.
     time_limit_exceeded: Option<BudgetExceeded>,
 }
 
-/// A run's loop, whose body can be dropped and started again.
+/// A run's loop, whose body can be dropped and restarted.
 trait IterationStream: Stream<Item = Result<Event, Error>> + Send {
     fn restart(self: Pin<&mut Self>, state: State);
 }
@@ -134,8 +134,8 @@ impl Run {
         let effects = Effects::new((settings.world)(&settings, &start), &history);
         let ids = Arc::clone(&settings.ids);
         history.extend(items.iter().cloned());
-        // A run without a user message in its input continues its history, so the history's
-        // evidence counts.
+        // If a run's input contains no user message, the run continues its history, so the evidence
+        // in the history counts.
         let standing = match items.iter().any(|item| item.as_user().is_some()) {
             true => EvidenceLog::from_items(&items),
             false => EvidenceLog::from_items(&history),
@@ -189,8 +189,8 @@ impl Run {
     ///
     /// Sub-agents' tools also receive the data, but hooks and providers do not. A custom loop body
     /// gets the data from [`RunContext::run_data`](crate::agent::RunContext::run_data). If `value`
-    /// is a [`RunData`], all of the values that it contains are added. The data is not stored in
-    /// the history, so a resumed run must be given the data again.
+    /// is a [`RunData`], all of the values in it are added. The data is not stored in the history,
+    /// so a resumed run must be given the data again.
     ///
     /// ```
     /// use serde_json::json;
@@ -224,13 +224,13 @@ impl Run {
         self
     }
 
-    /// Adds the data of the parent's run to a sub-agent's run.
+    /// Adds the data from the parent's run to a sub-agent's run.
     pub(super) fn with_parent_run_data(self, data: RunData) -> Self {
         self.shared.control().update_run_data(|_| data);
         self
     }
 
-    /// Polls the run until it ends, and returns the run's outcome. If `Finished` has already been
+    /// Polls the run until it ends, and returns its outcome. If `Finished` has already been
     /// yielded, the returned future is ready immediately. Dropping the returned future cancels the
     /// run.
     ///
@@ -253,7 +253,8 @@ impl Run {
         }
     }
 
-    /// Returns a handle with which other code can control the run, even if an adapter owns the run.
+    /// Returns a handle through which other code can control the run, even while an adapter owns
+    /// it.
     pub fn handle(&self) -> RunHandle {
         RunHandle::clone(&self.shared.handle)
     }
@@ -273,7 +274,7 @@ impl Run {
         self.state.get().evidence.log.clone()
     }
 
-    /// Ends the run, and drops the loop, including the open request and the running calls.
+    /// Ends the run and drops its loop, including the open request and any running calls.
     fn end_loop(
         &mut self,
         reason: EndReason,
@@ -281,7 +282,7 @@ impl Run {
         time_up: Option<BudgetExceeded>,
     ) {
         if reason == EndReason::Pending {
-            // No event contains the arguments with which an external call would run.
+            // No event contains the arguments that are to be passed to an external tool.
             let state = self.state.get();
             let pending = &state.approvals.pending;
             let own = pending.iter().filter(|call| call.path.is_empty());
@@ -293,14 +294,14 @@ impl Run {
         self.pending_end = Some(PendingEnd { reason, error, time_limit_exceeded: time_up });
         self.shared.control().stop_accepting_verdicts();
         let events = self.loop_stream.take();
-        // `Finished` must follow even if a `Drop` panics.
+        // `Finished` must be yielded even if a `Drop` implementation panics.
         let _ = catch_panic(|| drop(events));
         self.shared.control().observers().cancel_all(self.shared.hooks());
         self.shared.finish_request();
         self.record_dropped_call_reports();
     }
 
-    /// Records the effect reports from calls that were dropped.
+    /// Records the effect reports of calls that were dropped.
     fn record_dropped_call_reports(&self) {
         let handle = &self.shared.handle;
         let reports = self.shared.effects.draw(EffectKind::Reports, || {
@@ -316,7 +317,7 @@ impl Run {
         }
     }
 
-    /// Notifies the world that the run's loop ended because of an error, a time limit or an
+    /// Notifies the world that the run's loop has ended because of an error, a time limit or an
     /// interrupt.
     fn notify_world_ended(&self, error: Option<Error>, time_up: Option<TimeLimitReached>) {
         let ending = LoopEnd {
@@ -337,8 +338,7 @@ impl Run {
     fn next_final_event(&mut self) -> Option<Event> {
         let PendingEnd { reason, error, time_limit_exceeded: time_up } =
             self.pending_end.as_ref()?;
-        // An exceeded limit is reported only if the limit ended the run, or if it is the token
-        // target.
+        // An exceeded limit is reported only if it ended the run or is the token target.
         let counts =
             |it: &BudgetExceeded| *reason == EndReason::Budget || it.kind == BudgetKind::Target;
         let budget = time_up.or_else(|| self.state.get().end.exceeded_budget.filter(counts));
@@ -360,8 +360,8 @@ impl Run {
             self.pending_end = None;
             let state = self.state.get().update(|it| it.history = outcome.history.clone());
             outcome.cost = self.shared.charge_final_usage(&state);
-            // The message may be outdated: steered input may have continued the run after a hook
-            // set the message.
+            // The message may be outdated, since steered input may have caused the run to continue
+            // after a hook set the message.
             let ended_by_hook = matches!(
                 outcome.reason,
                 EndReason::StopHookPrevented | EndReason::Blocked | EndReason::Unproven
@@ -378,13 +378,13 @@ impl Run {
         Some(event)
     }
 
-    /// Ends a replayed loop at the point at which the recorded run's loop ended.
+    /// Ends a replayed loop at the point where the recorded run's loop ended.
     fn apply_forced_end(&mut self, ending: LoopEnd, cx: &mut Context<'_>) -> Poll<Option<Event>> {
         let LoopEnd { polled_since_last_event: polled, mut error, time_limit_reached: time_up } =
             ending;
         if let (true, Some(events)) = (polled, &mut self.loop_stream) {
             let polled = catch_panic(|| events.poll_next_unpin(cx));
-            // The replayed error has more detail than the recorded one.
+            // The replayed error contains more detail than the recorded one.
             if let Ok(Poll::Ready(Some(Err(own)))) = polled
                 && error.as_ref() == Some(&own)
             {
@@ -444,7 +444,7 @@ impl Run {
     }
 
     /// Restarts the body for the wrap-up turn. The body detects that the time limit is exceeded,
-    /// and yields the events of the transition.
+    /// and yields the events for the transition.
     fn begin_wrap_up(&mut self, exceeded: BudgetExceeded) {
         let journal = &self.shared.handle.journal;
         let (history, requests) = (journal.history(), journal.requests());
@@ -457,12 +457,12 @@ impl Run {
 
     fn restart_loop(&mut self, state: State) {
         let Some(events) = &mut self.loop_stream else { return };
-        // A panic in a `Drop` must not prevent the wrap-up turn.
+        // A panic in a `Drop` implementation must not prevent the wrap-up turn.
         let events = events.as_mut();
         let _ = catch_panic(|| events.restart(state));
     }
 
-    /// Collects a result from the active body if a wrap-up turn may need the result.
+    /// Collects a result from the active body if a wrap-up turn may need it.
     fn collect_result(&mut self, event: &Event) {
         if !self.deadline.can_wrap_up() {
             return;
@@ -473,8 +473,8 @@ impl Run {
         }
     }
 
-    /// Returns true if there is no open request and no running call that would have to be dropped
-    /// when a timer expires.
+    /// Returns `true` if there is no open request or running call that a timer's expiry could
+    /// interrupt.
     fn is_between_turns(&self) -> bool {
         let handle = &self.shared.handle;
         let (journal, control) = (&handle.journal, &handle.control);
@@ -504,8 +504,8 @@ impl Run {
         let error = match catch_panic(|| events.poll_next_unpin(cx)) {
             Ok(Poll::Pending) => {
                 let due = ready!(self.deadline.poll(cx));
-                // If the value that the loop waits for arrived during this poll, the loop is polled
-                // again first.
+                // If the value that the loop is waiting for arrived during this poll, the loop is
+                // polled again before the timer is handled.
                 if self.shared.effects.world().has_untaken_value() {
                     return Poll::Pending;
                 }
@@ -549,7 +549,7 @@ impl Stream for Run {
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
         if let Some(input) = this.input_event.take() {
-            // The time limit counts from the first poll.
+            // The time limit is measured from the first poll.
             this.shared.control().started_at();
             this.shared.handle.journal.observe(&input);
             this.notify_world(&input);
@@ -594,7 +594,7 @@ impl Stream for Run {
     }
 }
 
-/// Allows a run's owner to call the methods of [`RunHandle`] on the run.
+/// Allows a run's owner to call the methods of [`RunHandle`] directly on the run.
 impl Deref for Run {
     type Target = RunHandle;
 
@@ -606,10 +606,10 @@ impl Deref for Run {
 impl Drop for Run {
     fn drop(&mut self) {
         let events = self.loop_stream.take();
-        // The statements below must be executed even if a user's `Drop` panics.
+        // The statements below must be executed even if a user's `Drop` implementation panics.
         let _ = catch_panic(|| drop(events));
         self.shared.control().observers().drop_all();
-        // If the run is dropped before its end, its usage is charged, and no more input is
+        // If the run is dropped before it has ended, its usage is charged, and no more input is
         // accepted.
         self.shared.charge_final_usage(&self.state.get());
         self.shared.control().close_and_drain_inbox();

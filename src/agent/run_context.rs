@@ -1,4 +1,4 @@
-//! The context that a loop body uses to act on its run.
+//! Defines the context that a loop body uses to act on its run.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,10 +24,10 @@ use crate::turn::{PartialTurn, Turn, TurnEvent};
 use crate::usage::Usage;
 use crate::world::EffectKind;
 
-/// Gives a loop body access to the agent and the run's handle. Cheap to clone.
+/// Gives a loop body access to the agent and the run's handle. `RunContext` is cheap to clone.
 ///
-/// Each method performs a step of [`loop_body`](super::loop_body), and a custom body calls only the
-/// methods that it needs. The methods perform their external effects through the run's
+/// Each method carries out one step of [`loop_body`](super::loop_body). A custom body calls only
+/// the methods that it needs. The methods perform their external effects through the run's
 /// [world](crate::world), so that the effects can be recorded, replayed or stored by a durable
 /// engine. A custom body's own effects are recorded and replayed only if the body performs them
 /// with [`step`](Self::step).
@@ -51,9 +51,9 @@ impl RunContext {
     }
 
     /// Performs an effect for a custom body. The run's [world](crate::world) may store the
-    /// resulting value. A replay, or the next attempt at the run, then gets the same value without
-    /// performing the effect again. Effects that a body performs without this method are performed
-    /// again each time.
+    /// resulting value. If the value is stored, a replay or the next attempt at the run gets the
+    /// stored value without performing the effect again. Effects that a body performs without this
+    /// method are performed again on each replay or attempt.
     ///
     /// Within an iteration, steps with the same name are distinguished by their order. The returned
     /// future does nothing until it is polled. Dropping the returned future drops the `step`
@@ -120,20 +120,20 @@ impl RunContext {
         self.0.new_id()
     }
 
-    /// Returns the state, along with the additional facts that are needed to choose the next
-    /// action. If a limit was reached, the returned state contains the exceeded budget.
+    /// Returns the state, along with the additional facts needed to choose the next action. If a
+    /// limit was reached, the returned state contains the exceeded budget.
     pub fn gather_facts(&self, state: State) -> (State, Facts) {
         external_facts::gather_facts(&self.0, state)
     }
 
-    /// Returns the run's budget usage so far. Usage since the previous call of this method is
+    /// Returns the run's budget usage so far. The usage since the previous call to this method is
     /// charged to the pool.
     pub fn budget_usage(&self, state: &State) -> BudgetUsage {
         self.0.budget_usage(state)
     }
 
     /// Lists the tools from the agent's [sources](crate::Agent::with_tool_source), once per
-    /// iteration. If the tools have changed, the next call of
+    /// iteration. If the tools have changed, the next call to
     /// [`deliver_next_input`](Self::deliver_next_input) returns an event that reports the change to
     /// the model. If the agent has no sources, this method does nothing.
     ///
@@ -147,7 +147,7 @@ impl RunContext {
     /// the message. Returns an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error if two
     /// tools in the first listing have the same name.
     pub fn refresh_tools(&self, state: &State) -> impl Future<Output = Result<(), Error>> + Send {
-        // The future is boxed, as in `next_request`, but only if there are sources to list.
+        // As in `next_request`, the future is boxed, but only if there are sources to list.
         let listing = refresh_tools::needs_listing(&self.0, state)
             .then(|| Box::pin(refresh_tools::refresh_tools(&self.0, state)));
         async move {
@@ -158,11 +158,11 @@ impl RunContext {
         }
     }
 
-    /// Makes the next change to the history in preparation for a request. The changes are made in
-    /// this order: a report of changed tools, items that hooks returned,
+    /// Applies the next pending change to the history before a request is sent. The changes are
+    /// applied in this order: a report of changed tools, items that hooks returned,
     /// [tombstones](RunHandle::tombstone), steered input, and a follow-up if one is due. Call this
-    /// method repeatedly, yielding each returned event, until `None` is returned instead of an
-    /// event. The history in the returned state then contains all of the changes.
+    /// method repeatedly, yielding each returned event, until it returns `None` instead of an
+    /// event. The state returned along with `None` has a history that contains all of the changes.
     pub fn deliver_next_input(&self, state: State) -> (State, Option<Event>) {
         if self.0.control().has_unobserved_changes() {
             return (state, None);
@@ -173,8 +173,8 @@ impl RunContext {
 
     /// Shortens the history before a request. [Old turns](crate::Agent::with_ageing) are shortened
     /// first; then, the compactor is called if the request is close to filling the
-    /// [window](crate::Agent::with_window). Call this method repeatedly until no event is returned.
-    /// The request can then be sent.
+    /// [window](crate::Agent::with_window). Call this method repeatedly until it returns no event;
+    /// after that, the request can be sent.
     ///
     /// Once a request exceeds the threshold, the compactor is called repeatedly until the request
     /// is at least 25% below the threshold. This margin avoids a compaction, and thereby a change
@@ -195,9 +195,9 @@ impl RunContext {
     }
 
     /// Compacts the history after it has exceeded the model's context window. The history is
-    /// [marked as compacted for this reason](crate::context::was_reactively_compacted). If the
-    /// history cannot be compacted, this method returns no event, or an event that [replaces
-    /// nothing](Event::is_rewrite), and hooks receive the error.
+    /// [marked](crate::context::was_reactively_compacted) as compacted after exceeding the context
+    /// window. If the history cannot be compacted, this method returns no event, or an event that
+    /// [replaces nothing](Event::is_rewrite), and hooks receive the error.
     pub fn compact(&self, state: State) -> impl Future<Output = (State, Option<Event>)> + Send {
         // The future is boxed for the same reasons as in `next_request`.
         Box::pin(async move {
@@ -214,8 +214,8 @@ impl RunContext {
     /// request counts as a model call.
     ///
     /// Returns `None` instead of a request if the pool is exhausted, or if something that must be
-    /// handled first, such as steered input, arrived while the run was waiting. In this case, no
-    /// model call is counted, and the body must start again from
+    /// handled first, such as steered input, arrived while the run was waiting. If `None` is
+    /// returned, no model call is counted, and the body must start again from
     /// [`gather_facts`](Self::gather_facts). The run keeps its position in the pool's queue unless
     /// the returned future is dropped.
     ///
@@ -252,7 +252,7 @@ impl RunContext {
     }
 
     /// Returns a stream that sends the request when first polled, and then yields the turn's
-    /// events. This method also starts the hooks that observe the start of a turn.
+    /// events. Also starts the hooks that observe the start of a turn.
     ///
     /// In a replay, the turn fails with [`ReplayMismatch`](crate::ErrorKind::ReplayMismatch) if the
     /// request differs from the recorded run's request.
@@ -260,9 +260,9 @@ impl RunContext {
         send_request::send_request(&self.0, state, *request)
     }
 
-    /// Starts the hooks that observe a complete turn. The run polls these hooks' futures, but does
-    /// not wait for the futures to complete. If the hooks return items,
-    /// [`deliver_next_input`](Self::deliver_next_input) delivers the items.
+    /// Starts the hooks that observe completed turns. The run polls these hooks' futures, but does
+    /// not wait for them to complete. If the hooks return items,
+    /// [`deliver_next_input`](Self::deliver_next_input) delivers them.
     pub fn notify_turn(&self, state: &State, turn: &Arc<Turn>) {
         let hooks = self.0.hooks();
         if !hooks.is_empty() {
@@ -300,8 +300,8 @@ impl RunContext {
         turn: Option<&Arc<Turn>>,
         decision: &Decision,
     ) -> Result<Box<ToolRun>, Error> {
-        // The tool run is boxed, since a body stores the tool run in its own state, even while the
-        // body waits for the model.
+        // The tool run is boxed because a body stores it in its own state, even while waiting for
+        // the model.
         run_tools::run_tools(&self.0, state, turn, decision).map(Box::new)
     }
 
@@ -327,7 +327,8 @@ impl RunContext {
     }
 
     /// Decides the next action after the model has stopped on its own. The decision depends on the
-    /// validations, the stop hooks, the evidence policy, and whether the token target is reached.
+    /// validations, the stop hooks, the evidence policy, and whether the token target has been
+    /// reached.
     ///
     /// # Errors
     ///
@@ -376,7 +377,7 @@ impl RunContext {
         state.update(|it| it.history = self.history()).apply_next_action(next, || self.new_id())
     }
 
-    /// Returns the provider that is selected in the state.
+    /// Returns the provider selected in the state.
     pub fn provider(&self, state: &State) -> &dyn Provider {
         self.0.provider(state)
     }

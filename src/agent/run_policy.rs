@@ -1,4 +1,4 @@
-//! Applies hooks, verdicts and the pool's slots to the calls in a turn before their tools run.
+//! Applies hooks, verdicts and pool slots to the calls in a turn before their tools run.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::tool::{
     Permission, PermissionDecision, Tool, ToolContext, ToolPolicy, Verdict, redact_each,
 };
 
-/// The tool policy for one turn.
+/// The policy that applies an agent's hooks, verdicts and pool to the tool calls in one turn.
 pub(super) struct RunPolicy {
     run: RunShared,
     state: State,
@@ -26,8 +26,8 @@ impl RunPolicy {
         Self { run, state }
     }
 
-    /// Returns the verdict on this call that was passed when the run was resumed. A verdict applies
-    /// only to exactly the call for which it was given.
+    /// Returns the verdict, if any, that was passed on this call when the run was resumed. A
+    /// verdict applies only to the exact call for which it was given.
     fn resumed_verdict(&self, call: &ToolCall) -> Option<Verdict> {
         let (judged, verdict) =
             self.state.approvals.resume_verdicts.as_ref()?.get(&call.call_id)?;
@@ -44,7 +44,7 @@ impl ToolPolicy for RunPolicy {
     }
 
     fn before_call(&mut self, call: &ToolCall) -> BoxFuture<'static, Result<Permission, Error>> {
-        // A verdict with which the run was resumed applies even if the call does not need an
+        // A verdict that was passed when the run was resumed applies even if the call does not need
         // approval.
         let judged = self.resumed_verdict(call).is_some();
         let otherwise =
@@ -81,7 +81,8 @@ impl ToolPolicy for RunPolicy {
     }
 
     fn waits_for_verdicts(&self) -> bool {
-        // No other call is running. If a verdict arrived after the last check, the task was woken.
+        // No other call is running at this point. If a verdict has arrived since the last check,
+        // the task has been woken.
         let control = self.run.control();
         let suspends = self.run.effects.world().can_suspend();
         let waits =
@@ -118,7 +119,7 @@ impl ToolPolicy for RunPolicy {
     }
 }
 
-/// Returns the effect report of a call that was dropped, after redaction by hooks.
+/// Returns the effect report of a dropped call, as redacted by hooks.
 pub(super) fn redacted_report(
     run: &RunShared,
     state: &State,
@@ -129,7 +130,7 @@ pub(super) fn redacted_report(
     if let Some(call) = call {
         let call = &*run.settings.tools.toolkit.unwrapped_call(call);
         let hooks = run.hooks();
-        // If a hook panics, the evidence is not kept, and the error is reported to hooks.
+        // If a hook panics, the evidence is discarded, and the error is reported to hooks.
         let redact = |json: &mut RawJson| hooks.redact_evidence(state, call, json);
         if let Err(error) = redact_each(&mut report.evidence, redact) {
             hooks.on_failure(state, &error);

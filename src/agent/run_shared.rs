@@ -17,12 +17,12 @@ use crate::tool::Toolkit;
 use crate::turn::Turn;
 use crate::world::{EffectKind, Effects};
 
-/// Contains the data shared by all parts of a run: the agent's settings, the run's handle, and the
-/// run's world. Cheap to clone.
+/// The data shared by all parts of a run: the agent's settings, the run's handle, and the run's
+/// world. This type is cheap to clone.
 #[derive(Clone)]
 pub(super) struct RunShared {
     pub(super) settings: Arc<AgentSettings>,
-    /// The run's own handle, which is not counted as a handle outside the run.
+    /// The run's own handle, which does not count as a handle outside the run.
     pub(super) handle: Arc<RunHandle>,
     pub(super) effects: Effects,
 }
@@ -56,7 +56,7 @@ impl RunShared {
         self.handle.history()
     }
 
-    /// Returns the provider that is selected in the state.
+    /// Returns the provider selected in the state.
     pub(super) fn provider(&self, state: &State) -> &dyn Provider {
         let models = &self.settings.providers;
         let at = state.model_selection.provider_index.checked_sub(1);
@@ -65,7 +65,7 @@ impl RunShared {
     }
 
     /// Returns the limit that has been reached, if any. If a wrap-up turn can follow, the time
-    /// reserved for the wrap-up turn counts as used.
+    /// reserved for it counts as used.
     pub(super) fn exceeded_limit(
         &self,
         state: &State,
@@ -78,8 +78,8 @@ impl RunShared {
         }
     }
 
-    /// Returns the usage of the run, and charges the usage since the last call of this method to
-    /// the pool.
+    /// Returns the run's usage, and charges the usage since the last call to this method to the
+    /// pool.
     pub(super) fn budget_usage(&self, state: &State) -> BudgetUsage {
         let charged = self.charge_usage();
         BudgetUsage {
@@ -95,15 +95,15 @@ impl RunShared {
             .charge_usage(self.handle.usage(), |more| self.settings.limits.budget.charge(more))
     }
 
-    /// Charges the usage of a request that was answered or has failed, and returns the rest of the
-    /// request's reservation to the pool.
+    /// Charges the usage of a request that was answered or has failed, and returns the unused part
+    /// of its reservation to the pool.
     pub(super) fn finish_request(&self) {
         self.control().end_request();
         self.charge_usage();
         self.control().pool_claim().release();
     }
 
-    /// Charges the usage of a complete turn, at the price of the model that answered.
+    /// Charges a complete turn's usage at the price of the model that answered.
     pub(super) fn finish_turn(&self, turn: &Turn) {
         // The model that answered may differ from the requested model, and may have a different
         // price.
@@ -115,8 +115,8 @@ impl RunShared {
         self.finish_request();
     }
 
-    /// Returns whether the time for this kind of request is over, so that the next poll of the run
-    /// ends the work.
+    /// Returns whether the time limit for this kind of request has expired. If it has, the next
+    /// poll of the run ends the work.
     pub(super) fn is_time_over(&self, state: &State) -> bool {
         let (budget, elapsed) =
             (&self.settings.limits.budget, self.control().started_at().elapsed());
@@ -137,7 +137,7 @@ impl RunShared {
             && requests < self.settings.limits.limits.max_turns
     }
 
-    /// Charges the usage of the last requests when the run is over. If a cost limit is set, returns
+    /// Charges the usage of the last requests once the run is over. If a cost limit is set, returns
     /// the total cost.
     pub(super) fn charge_final_usage(&self, state: &State) -> Option<u64> {
         self.finish_request();
@@ -145,8 +145,8 @@ impl RunShared {
         self.settings.limits.budget.has_cost_limit().then_some(spent.cost)
     }
 
-    /// Reports the error that ends the run to hooks, unless it was already reported as a request
-    /// error.
+    /// Reports the error that ends the run to hooks, unless it has already been reported as a
+    /// request error.
     pub(super) fn report_final_error(&self, state: &State, error: &Error) {
         if self.control().last_failure().as_ref() != Some(error) {
             self.hooks().on_failure(state, error);

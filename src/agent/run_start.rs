@@ -1,12 +1,12 @@
-//! Describes the start of a run for the run's world.
+//! Defines how the start of a run is described to the run's world.
 
 use crate::item::{History, Item};
 
-/// Describes the start of a run, including the run's history and input.
+/// Describes the start of a run, including its history and input.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct RunStart<'a> {
-    /// The history before the input is appended.
+    /// The history before the input is appended to it.
     pub history: &'a History,
     /// The input that is appended to the history.
     pub input: &'a [Item],

@@ -1,4 +1,4 @@
-//! Answers the calls in a turn.
+//! Provides a result for each call in a turn.
 
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ pub(super) fn run_tools(
     let tools = tools.with_history_source(move || handle.history());
     #[cfg(feature = "durable")]
     let tools = {
-        // The closure does not hold the run, since the run holds the world, which holds the
+        // The closure must not hold the run, since the run holds the world, which in turn holds the
         // closure.
         let (hooks, state) = (run.hooks().clone(), state.clone());
         tools.with_progress_redactor(Arc::new(move |call, data| {
@@ -96,8 +96,8 @@ pub(super) async fn resume_pending_calls(
     Ok(Some(Box::new(run_tools(run, &resuming, None, &Decision::RunTools)?)))
 }
 
-/// Returns an error if the body has not listed the tool sources, since calls to tools from these
-/// sources would be treated as calls to unknown tools.
+/// Returns an error if the body has not listed the tools from the sources. Without this check,
+/// calls to tools from sources would be treated as calls to unknown tools.
 fn ensure_listed(run: &RunShared, state: &State) -> Result<(), Error> {
     let own = &run.settings.tools.toolkit;
     let is_unlisted = !run.settings.tools.sources.is_empty()
@@ -113,7 +113,7 @@ fn ensure_listed(run: &RunShared, state: &State) -> Result<(), Error> {
     }
 }
 
-/// Adds the run's data, and the remaining nesting depth for sub-agents, to the tool run.
+/// Adds the run's data and the remaining nesting depth for sub-agents to the tool run.
 fn with_run_data(run: &RunShared, tools: ToolRun) -> ToolRun {
     let data = run.control().run_data();
     let max_depth = run.settings.limits.limits.max_depth;

@@ -17,7 +17,7 @@ use crate::stream::{TurnStream, seal};
 use crate::turn::TurnEvent;
 use crate::world::EffectKind;
 
-/// Builds the next request from the state, and waits until the request may be sent.
+/// Builds the next request from the state, and waits until it may be sent.
 pub(super) async fn next_request(
     run: &RunShared,
     state: State,
@@ -33,7 +33,7 @@ pub(super) async fn next_request(
     }
     let counted = state.clone().update(|it| it.counts.model_calls += 1);
     run.control().set_incomplete_turn(false);
-    // The results of these calls are in the history.
+    // The results of the calls that have started are already in the history.
     drop(run.control().take_started_calls());
     let request = prepare_request(run, &counted).await?;
     request.validate()?;
@@ -45,7 +45,7 @@ pub(super) async fn next_request(
     }
     let is_whole_kit = run.toolkit().offers_all(&request.tools);
     let offered = (!is_whole_kit).then(|| Arc::clone(&request.tools));
-    // Usage so far is charged at the price of the previous model.
+    // The usage so far is charged at the price of the previous model.
     run.budget_usage(&counted);
     run.control().set_price(price);
     let asked = counted.update(|it| {
@@ -54,17 +54,17 @@ pub(super) async fn next_request(
     Ok((asked, Some(Box::new(request))))
 }
 
-/// Builds the request with the changes made by hooks or, in a replay, with the recorded changes.
+/// Builds the request, including the changes made by hooks or, in a replay, the recorded changes.
 async fn prepare_request(run: &RunShared, state: &State) -> Result<Request, Error> {
     let toolkit = run.toolkit();
     let tools = offered_tools(&toolkit, run.provider(state));
     let mut request = run.settings.build_request(&toolkit, tools, &state.history);
     if state.end.wrap_up_reason.is_some() && !request.tools.is_empty() {
-        // The tools stay in the request, so that it matches the provider's cached prefix.
+        // The tools stay in the request so that it matches the provider's cached prefix.
         request.options.tool_choice = ToolChoice::None;
     }
     if run.hooks().is_empty() {
-        // If there are no hooks, nothing has to be cloned.
+        // If there are no hooks, nothing needs to be cloned.
         let unchanged = future::ready(Ok(PreparedRequest::default()));
         let prepared = run.effects.perform(EffectKind::Prepared, unchanged).await?;
         return Ok(prepared.into_request(request));
@@ -78,8 +78,8 @@ async fn prepare_request(run: &RunShared, state: &State) -> Result<Request, Erro
     Ok(prepared.into_request(request))
 }
 
-/// Returns a stream that sends the request when first polled, and yields the events of the turn.
-/// This function also starts the hooks that observe the start of the turn.
+/// Returns a stream that sends the request when first polled, and then yields the turn's events.
+/// Also starts the hooks that observe the start of the turn.
 pub(super) fn send_request(run: &RunShared, state: &State, request: Request) -> TurnStream {
     let (sending, now) = (run.clone(), state.clone());
     let send = move |request| stream_turn(&sending, &now, request);
@@ -92,9 +92,9 @@ pub(super) fn send_request(run: &RunShared, state: &State, request: Request) -> 
     turn
 }
 
-/// Sends a request, unless the run's time limit is exceeded, in which case the next poll ends the
-/// run. If there is a fallback for the provider, errors that the fallback can handle are not
-/// retried by the provider, but returned to the loop.
+/// Sends a request, unless the time limit for this kind of request has expired. If the time limit
+/// has expired, the next poll of the run ends the work. If the provider has a fallback, errors that
+/// the fallback can handle are returned to the loop instead of being retried by the provider.
 fn stream_turn(run: &RunShared, state: &State, mut request: Request) -> TurnStream {
     if run.is_time_over(state) {
         return seal(&request, stream::pending::<Result<TurnEvent, Error>>());
@@ -113,9 +113,9 @@ fn stream_turn(run: &RunShared, state: &State, mut request: Request) -> TurnStre
     turn.with_limits(run.settings.limits.limits.max_turn_bytes, max_output_tokens)
 }
 
-/// Returns a function that checks, whenever it is called, whether the loop could use a fallback if
-/// the request of this state fails. The returned function holds only the limits and the handle of
-/// the run, since providers may keep requests.
+/// Returns a function that checks, each time it is called, whether the loop could use a fallback if
+/// the request for this state failed. The function holds only the run's limits and handle, since
+/// providers may keep requests.
 fn fallback_predicate(run: &RunShared, state: &State) -> impl Fn() -> bool + Send + Sync + 'static {
     let (budget, limits) = (run.settings.limits.budget.clone(), run.settings.limits.limits);
     let (calls, wraps_up) = (state.counts.model_calls, state.end.wrap_up_reason.is_some());

@@ -25,8 +25,8 @@ pub(crate) type WorldFactory =
 /// The settings of an agent.
 #[derive(Clone)]
 pub(crate) struct AgentSettings {
-    /// The agent's label; empty if the agent has no label. A sub-agent then uses the name of its
-    /// tool.
+    /// The agent's label; empty if the agent has no label. A sub-agent without a label uses the
+    /// name of its tool.
     pub(super) label: Arc<str>,
     pub(super) providers: ProviderSettings,
     pub(super) prompt: PromptSettings,
@@ -60,15 +60,15 @@ pub(super) struct ToolkitSettings {
     pub(super) toolkit: Toolkit,
     /// The sources of additional tools, which may change during a run.
     pub(super) sources: Arc<ToolSources>,
-    /// The names of tools that never change anything.
+    /// The names of the tools that never change anything.
     pub(super) read_only_tools: Arc<[String]>,
     /// Whether all tools ask for a rationale, including tools that are added later.
     pub(super) requires_rationale: bool,
-    /// Whether the run waits for verdicts on calls that need approval.
+    /// Whether a run waits for verdicts on calls that need approval.
     pub(super) interactive: bool,
 }
 
-/// The limits for a run.
+/// The settings that limit a run.
 #[derive(Clone, Default)]
 pub(super) struct LimitSettings {
     pub(super) limits: Limits,
@@ -80,7 +80,7 @@ pub(super) struct LimitSettings {
 /// The settings that determine how a history is shortened.
 #[derive(Clone)]
 pub(super) struct ContextSettings {
-    /// The rule for shortening old turns, regardless of the size of the request.
+    /// The rule for shortening old turns, which applies regardless of the request's size.
     pub(super) ageing: Option<Ageing>,
     pub(super) compactor: Option<Arc<dyn Compactor>>,
     pub(super) compactor_timeout: TimeLimit,
@@ -141,7 +141,7 @@ impl AgentSettings {
     }
 }
 
-/// Returns the tools from a toolkit that a request to the provider offers.
+/// Returns the tools in a toolkit that are offered to the model in a request to this provider.
 pub(super) fn offered_tools(kit: &Toolkit, provider: &dyn Provider) -> Arc<[ToolSpec]> {
     match provider.has_tool_search() {
         true => kit.deferred_specs(),

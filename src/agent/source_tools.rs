@@ -1,4 +1,4 @@
-//! Tracks the tools from a run's sources, and changes to the tool lists.
+//! Tracks the tools from a run's sources, and any changes to the tool lists.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,20 +8,21 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, ErrorKind};
 use crate::tool::{Tool, ToolList, ToolRecord, Toolkit};
 
-/// The tools from one source in a run.
+/// The tools that one source provides to a run.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SourceTools {
-    /// The tools in the source's last list, except for the tools that are left out.
+    /// The tools in the source's last list, except those that are left out.
     pub(super) tools: Vec<Tool>,
-    /// The names of the tools that are left out, with the reasons.
+    /// The names of the tools that are left out, and the reasons for leaving them out.
     pub(super) notes: Vec<String>,
-    /// The error from the last listing, if the listing failed. After a failed listing, `tools`
-    /// still contains the tools from the previous list.
+    /// The error from the last listing, if it failed. After a failed listing, `tools` still
+    /// contains the tools from the previous list.
     pub(super) failure: Option<Error>,
 }
 
-/// The result of a listing, with the sources whose tools have changed. A serialized result contains
-/// the tools as data; only a result that was not deserialized contains the tools themselves.
+/// The result of a listing, including the sources whose tools have changed. A serialized result
+/// describes the tools as data; only a result that was not deserialized contains the tools
+/// themselves.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct ToolListing {
@@ -43,7 +44,8 @@ pub(super) struct SourceListing {
     pub(super) tools: Vec<ToolRecord>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) notes: Vec<String>,
-    /// The error if the source could not be listed, in which case its tools do not change.
+    /// The error, if the source could not be listed. After an error, the source's tools do not
+    /// change.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) failure: Option<Error>,
 }
@@ -53,7 +55,7 @@ impl ToolListing {
     ///
     /// # Errors
     ///
-    /// Returns an error if, in the first listing, a source could not be listed or two tools have
+    /// For the first listing, returns an error if a source could not be listed or if two tools have
     /// the same name.
     pub(super) fn new(
         own: &Toolkit,
@@ -74,8 +76,8 @@ impl ToolListing {
         Ok(Self { changed: changes.collect(), live: Some(live) })
     }
 
-    /// Returns the tools from the sources after the listing. `late_bound` creates a tool from a
-    /// record and the index of the tool's source.
+    /// Returns the tools that each source provides after the listing. `late_bound` creates a tool,
+    /// given its record and the index of its source.
     pub(super) fn apply_to(
         self,
         before: &[SourceTools],
@@ -100,7 +102,7 @@ impl ToolListing {
 }
 
 impl SourceTools {
-    /// Returns whether two states of a source have the same record.
+    /// Returns whether there is no recorded difference between two states of a source.
     fn is_recorded_like(&self, other: &Self) -> bool {
         self.failure.is_some() == other.failure.is_some()
             && self.notes == other.notes
@@ -124,12 +126,12 @@ impl SourceTools {
     }
 }
 
-/// Adds the name of a source to an error from the source.
+/// Adds the name of a source to an error from that source.
 pub(super) fn name_error(source: &str, error: Error) -> Error {
     error.with_context(&format!("the tool source `{source}`"))
 }
 
-/// Returns the tools from the first lists in a run.
+/// Returns the tools from a run's first listing.
 fn first_lists(
     own: &Toolkit,
     names: &[Arc<str>],
@@ -157,8 +159,8 @@ fn first_lists(
     Ok(sources)
 }
 
-/// Returns the tools from later lists. If a source could not be listed, its tools do not change. If
-/// the name of a new tool is already taken, the tool is left out.
+/// Returns the tools from a later listing. If a source could not be listed, its tools do not
+/// change. If the name of a new tool is already taken, the tool is left out.
 fn next_lists(
     own: &Toolkit,
     names: &[Arc<str>],
@@ -166,7 +168,7 @@ fn next_lists(
     listed: Vec<Result<ToolList, Error>>,
 ) -> Vec<SourceTools> {
     let mut owners = Owners::default();
-    // A tool that is listed again keeps its name, regardless of the order of the sources.
+    // Tools that are listed again keep their names, regardless of the order of the sources.
     for (source, (before, listed)) in before.iter().zip(&listed).enumerate() {
         let stays = |name: &str| match listed {
             Ok(list) => list.tools.iter().any(|tool| tool.name() == name),
@@ -186,7 +188,7 @@ fn next_lists(
     sources
 }
 
-/// Returns the tools from a list, except for tools whose names belong to other tools.
+/// Returns the tools in a list, except those whose names are already taken by other tools.
 fn admit_tools(
     own: &Toolkit,
     names: &[Arc<str>],

@@ -15,7 +15,7 @@ use crate::tool::ToolRunOutcome;
 use crate::turn::Turn;
 
 /// The state of a run between two turns. A state is immutable: each iteration replaces the whole
-/// state. `State` dereferences to [`StateFields`]. Cheap to clone.
+/// state. `State` dereferences to [`StateFields`] and is cheap to clone.
 ///
 /// ```
 /// use turnstream::History;
@@ -37,7 +37,7 @@ pub struct StateFields {
     /// this agent. For an outermost agent without a label, this field is empty.
     pub label: Arc<str>,
     /// A snapshot of the history in the run's journal. The snapshot is updated at the start of an
-    /// iteration, when a request is built, and after the calls in a turn.
+    /// iteration, when a request is built, and after the calls in a turn have been answered.
     pub history: History,
     /// Counts the run's requests, turns and calls so far.
     pub counts: RunCounts,
@@ -53,9 +53,9 @@ pub struct StateFields {
     pub target_progress: TargetProgress,
     /// The data that determines when the history is compacted.
     pub compaction: CompactionState,
-    /// Whether a follow-up is delivered before the next request.
+    /// Whether a follow-up must be delivered before the next request.
     pub follow_up_due: bool,
-    /// The reason why the loop continued after the previous iteration.
+    /// The reason that the loop continued after the previous iteration.
     pub transition: Option<Transition>,
     /// Information about the end of the run.
     pub end: EndState,
@@ -71,7 +71,8 @@ pub struct RunCounts {
     pub tool_turns: u32,
     /// The number of calls that were run.
     pub tool_calls: u32,
-    /// The number of calls in the last turn that were not run because of the limit on tool calls.
+    /// The number of calls in the last turn that were not run because the limit on tool calls was
+    /// reached.
     pub calls_over_limit: usize,
 }
 
@@ -83,9 +84,9 @@ pub struct Streaks {
     pub malformed_replies: u32,
     /// Whether the model was asked again because a turn ended with an unknown stop reason.
     pub retried_unknown_stop: bool,
-    /// The number of consecutive times that the model was asked to continue truncated text.
+    /// The number of times in a row that the model was asked to continue truncated text.
     pub continuations: u32,
-    /// The number of consecutive times that the model was asked again because its calls were
+    /// The number of times in a row that the model was asked again because its calls were
     /// truncated.
     pub truncated_calls: u32,
     /// The number of consecutive incomplete turns that were requested again.
@@ -101,12 +102,12 @@ pub struct Streaks {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct ModelSelection {
-    /// The index of the selected provider. The index 0 is the agent's first provider, and higher
-    /// indices are its fallbacks.
+    /// The index of the selected provider. Index 0 refers to the agent's first provider, and higher
+    /// indices refer to the agent's fallbacks.
     pub provider_index: usize,
     /// The name of the model in the last request; empty before the first request.
     pub model: Arc<str>,
-    /// The tools that the last request offered, if a hook has changed them.
+    /// The tools offered in the last request, if a hook has changed them.
     pub offered_tools: Option<Arc<[ToolSpec]>>,
 }
 
@@ -116,8 +117,8 @@ pub struct ModelSelection {
 pub struct EvidenceState {
     /// The changes and checks that the run has recorded.
     pub log: EvidenceLog,
-    /// Whether the model's claim to be done was rejected because evidence was missing, and no new
-    /// input has been delivered since the rejection.
+    /// Whether the model's claim to be done was rejected for lack of evidence, and no new input has
+    /// been delivered since then.
     pub claim_rejected: bool,
 }
 
@@ -128,15 +129,15 @@ pub struct Approvals {
     /// The verdicts passed when the run was resumed; kept until they are used.
     pub resume_verdicts: Option<ResumeVerdicts>,
     /// The calls that are waiting for a verdict or an external result. Each call contains the
-    /// arguments that would be passed to its tool.
+    /// arguments to pass to its tool.
     pub pending: Vec<PendingCall>,
 }
 
-/// Contains information about the end of a run.
+/// Information about the end of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct EndState {
-    /// The reason why the run ends after the wrap-up turn; set only in the wrap-up turn.
+    /// The reason with which the run ends after the wrap-up turn; set only during the wrap-up turn.
     pub wrap_up_reason: Option<EndReason>,
     /// The reason why the loop ended.
     pub reason: Option<EndReason>,
@@ -210,8 +211,8 @@ impl State {
         })
     }
 
-    /// Returns the state for a wrap-up turn after the body was dropped before it had finished.
-    /// `results` contains the results received since the body started.
+    /// Returns the state for a wrap-up turn that starts because the body was dropped before it had
+    /// finished. `results` contains the results received since the body started.
     pub(super) fn after_interruption(
         self,
         history: History,
@@ -225,7 +226,7 @@ impl State {
             it.counts.model_calls = requests.max(it.counts.model_calls);
             it.evidence.log.record_batch(results);
             it.approvals = Approvals::default();
-            // A follow-up would start new work in the wrap-up turn.
+            // The wrap-up turn must not start new work, so no follow-up may be delivered.
             it.follow_up_due = false;
             it.end.exceeded_budget = Some(exceeded);
         })
@@ -252,8 +253,8 @@ impl State {
                 wrapping_up = Some(reason);
                 (Transition::WrapUp, Some((AppendReason::WrapUp, prompts::WRAP_UP.into())))
             }
-            // If the history ends with text from the model, the text was truncated, so the model is
-            // asked to continue.
+            // If the history ends with text from the model, this text was truncated, so the model
+            // is asked to continue it.
             NextAction::Compact => {
                 let speaks =
                     self.history.live_newest_first().next().is_some_and(Item::is_model_output);
@@ -287,8 +288,7 @@ impl State {
 }
 
 impl RunCounts {
-    /// Adds the number of calls that were run, according to `results`, and returns the resulting
-    /// counts.
+    /// Returns the counts after adding the number of calls that, according to `results`, were run.
     fn with_results(self, results: &[ToolResult]) -> Self {
         let ran = results.iter().filter(|result| result.kind.has_executed()).count();
         let ran = u32::try_from(ran).unwrap_or(u32::MAX);
@@ -321,7 +321,7 @@ impl Streaks {
             Transition::Fallback => self.turn_retries = 0,
             // No turn was received, so the counters for turns do not change.
             Transition::ReactiveCompactRetry => {}
-            // The model had finished, so the truncation and correction counters start again.
+            // The model had finished, so the truncation and correction counters are reset.
             Transition::FollowUp | Transition::Steering => {
                 self.reset();
                 self.idle_turns = 0;

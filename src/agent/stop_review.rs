@@ -1,4 +1,4 @@
-//! Runs the checks after the model has stopped on its own.
+//! Runs the checks that are due once the model has stopped on its own.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::item::Evidence;
 use crate::turn::Turn;
 use crate::world::EffectKind;
 
-/// The recorded result of the checks that run after the model has stopped on its own.
+/// The recorded result of the checks that run once the model has stopped on its own.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct RecordedReview {
@@ -32,7 +32,7 @@ struct RecordedReview {
     keeps_sent_back: bool,
 }
 
-/// The kind of objection.
+/// The kind of objection in a [`RecordedReview`].
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum ReviewKind {
@@ -48,8 +48,8 @@ impl RecordedReview {
         Self { said: Some(kind), text, sends_back: false, keeps_sent_back: true }
     }
 
-    /// Converts a decision made by hooks into a review. `may_prove` states whether a claim may be
-    /// rejected for lack of evidence.
+    /// Converts a decision made by hooks into a review. `may_prove` indicates whether a claim may
+    /// be rejected for lack of evidence.
     fn from_decision(decision: StopDecision, may_prove: bool) -> Self {
         match decision {
             StopDecision::Allow => Self::default(),
@@ -90,7 +90,7 @@ pub(super) async fn review_stop(
         return Ok((state, next));
     }
     let (asking, now, turn) = (run.clone(), state.clone(), Arc::clone(turn));
-    // This value is computed before the checks run. If a limit is reached during the checks, the
+    // `may_prove` is computed before the checks run. If a limit is reached during the checks, the
     // run ends with the reason for that limit.
     let may_prove = known.can_send_request(&state) && !state.evidence.claim_rejected;
     let ask = async move { run_checks(&asking, &now, &turn, may_prove).await };
@@ -139,7 +139,7 @@ async fn run_checks(
     Ok(RecordedReview::from_decision(run.hooks().before_stop(state, turn).await?, may_prove))
 }
 
-/// Checks whether the token target is reached.
+/// Checks whether the token target has been reached.
 fn check_target(run: &RunShared, state: State) -> (State, StopReview) {
     let Some(target) = run.settings.limits.budget.target() else {
         return (state, StopReview::Accept);
@@ -152,7 +152,7 @@ fn check_target(run: &RunShared, state: State) -> (State, StopReview) {
         limit: target.tokens(),
         diminishing_returns: true,
     };
-    // A target that was given up earlier may have been reached since then.
+    // A target that was abandoned earlier may have been reached since then.
     let before = state.end.exceeded_budget.filter(|it| it.kind != BudgetKind::Target);
     let (tracker, exceeded, review) = match decided {
         TargetDecision::Continue { text, progress: tracker } => {
@@ -170,7 +170,7 @@ fn check_target(run: &RunShared, state: State) -> (State, StopReview) {
     (nudged, review)
 }
 
-/// Returns the check that proves a completed run.
+/// Returns the check that proves the model's claim in a completed run, if any.
 pub(super) fn completion_evidence(run: &RunShared, state: &State) -> Option<Box<Evidence>> {
     let standing = || state.evidence.log.verdict();
     match run.hooks().judge_evidence(state).ok()?.unwrap_or_else(standing) {

@@ -19,11 +19,11 @@ use crate::tool::{
     ToolUpdate, UpdateStream, validate_spec,
 };
 
-/// The default maximum number of requests that a sub-agent sends.
+/// The default maximum number of requests that a sub-agent may send.
 const DEFAULT_MAX_TURNS: u32 = 80;
 
-/// Creates a tool whose calls run the agent. In a dry run of such a call, the calls to the agent's
-/// own tools are dry runs as well.
+/// Creates a tool that runs the agent when it is called. In a dry run of the created tool, the
+/// calls to the agent's own tools are dry runs as well.
 pub(super) fn sub_agent_tool(
     mut settings: Arc<AgentSettings>,
     name: &str,
@@ -46,7 +46,7 @@ pub(super) fn sub_agent_tool(
         let bounds = &mut Arc::make_mut(&mut settings).limits;
         (bounds.limits.max_turns, bounds.is_max_turns_set) = (DEFAULT_MAX_TURNS, true);
     }
-    // The tool keeps the settings, so that a resumed run can check verdicts on the sub-agent's
+    // The tool keeps the settings so that a resumed run can check verdicts on the sub-agent's
     // calls.
     let own = Arc::clone(&settings);
     let agent = SubAgent { settings, name: spec.name.clone() };
@@ -57,7 +57,7 @@ pub(super) fn sub_agent_tool(
         Ok(PreparedCall::new(move |cx| agent.run(prompt.into(), cx)))
     });
     // The history of a suspended run contains the prompt. The arguments are used only if the
-    // history is unknown and the run starts again. The arguments may not parse, since a hook may
+    // history is unknown and the run starts over. Parsing the arguments may fail, since a hook may
     // have repaired them when the call first ran.
     let tool = tool.backed_by_agent(own, move |cx, arguments| {
         let prompt = parse_args(&Rationale::split_arguments(arguments).1)
@@ -85,7 +85,7 @@ fn parse_args(arguments: &str) -> Result<SubAgentArgs, String> {
 }
 
 impl SubAgent {
-    /// Runs the sub-agent with the input, or resumes a suspended run for the same call.
+    /// Runs the sub-agent with the given input, or resumes its suspended run for the same call.
     fn run(self, input: Input, cx: ToolContext) -> UpdateStream {
         let mut settings = AgentSettings::clone(&self.settings);
         if cx.is_dry_run() {
@@ -111,7 +111,7 @@ impl SubAgent {
                     forward_side_effects(&cx, &result, &harmless);
                 }
                 match history.unanswered_calls().is_empty() {
-                    // The sub-agent was dropped after its calls had their results.
+                    // The sub-agent was dropped after all of its calls had been answered.
                     true => (history.settled(), Input::default(), None),
                     false => {
                         let verdicts = parent.control.sub_agent_verdicts(cx.call_id());
@@ -119,8 +119,8 @@ impl SubAgent {
                     }
                 }
             }
-            // A repeated call gets the same history id, so the sub-agent's calls get the same
-            // idempotency keys.
+            // If the call is repeated, the sub-agent's history gets the same id, so the sub-agent's
+            // calls get the same idempotency keys.
             _ => (History::from_id(cx.idempotency_key()), input, None),
         };
         let run = Run::new(
@@ -138,7 +138,7 @@ impl SubAgent {
         stream! {
             while let Some(Ok(event)) = run.next().await {
                 if let Event::Tool(ToolEvent::Output(result)) = &event {
-                    // Side effects are recorded immediately, even if the sub-agent never ends.
+                    // Side effects are recorded immediately, in case the sub-agent never ends.
                     forward_side_effects(&cx, result, &harmless);
                 }
                 let end = event.outcome().map(|outcome| final_update(outcome, parent.is_some()));
@@ -157,8 +157,8 @@ impl SubAgent {
     }
 }
 
-/// Returns the label for a sub-agent, which is its parent's label followed by the sub-agent's own
-/// label or the name of its tool.
+/// Returns the label for a sub-agent: its parent's label, followed by the sub-agent's own label or
+/// the name of its tool.
 fn nested_label(parent: Option<&RunHandle>, own: &str, tool: &str) -> Arc<str> {
     let own = if own.is_empty() { tool } else { own };
     match parent.map_or("", |parent| parent.control.label()) {
@@ -167,8 +167,8 @@ fn nested_label(parent: Option<&RunHandle>, own: &str, tool: &str) -> Arc<str> {
     }
 }
 
-/// Records, for the parent's call, the changes and possible changes that one of the sub-agent's
-/// calls made.
+/// Records, for the parent's call, the changes that one of the sub-agent's calls made or may have
+/// made.
 fn forward_side_effects(cx: &ToolContext, result: &ToolResult, harmless: &[String]) {
     let reported = result.report.as_deref().map_or(&[][..], |report| &report.side_effects);
     for effect in reported {
@@ -180,8 +180,8 @@ fn forward_side_effects(cx: &ToolContext, result: &ToolResult, harmless: &[Strin
     }
 }
 
-/// Returns the final update from the call. The call is suspended if the sub-agent is waiting for a
-/// verdict and has a parent run.
+/// Returns the final update from the call that ran the sub-agent. The call is suspended if the
+/// sub-agent is waiting for a verdict and has a parent run.
 fn final_update(outcome: &Outcome, can_wait: bool) -> ToolUpdate {
     match outcome.reason == EndReason::Pending && can_wait {
         true => ToolUpdate::Suspended(Box::new(Suspension {
@@ -192,7 +192,7 @@ fn final_update(outcome: &Outcome, can_wait: bool) -> ToolUpdate {
     }
 }
 
-/// Converts the sub-agent's outcome into the result of the call.
+/// Converts a sub-agent's outcome into the output of the call that ran the sub-agent.
 fn sub_agent_output(outcome: &Outcome) -> ToolOutput {
     let text = outcome.labeled_text();
     let says_something = !outcome.text.trim().is_empty();

@@ -8,12 +8,12 @@ use futures::future::BoxFuture;
 use crate::env::{Deadline, DeadlineOutcome, TimeLimit};
 use crate::error::{Error, ErrorKind, panic_to_error};
 
-/// The name that errors use for a window's token counter.
+/// The name used in errors for a window's token counter.
 pub(super) const TOKEN_COUNTER_NAME: &str = "the counter of the window";
 
-/// Runs the future that `make` returns, for at most `limit`. A panic or a timeout is returned as an
-/// error that contains the name `whose`. The timer is created only if the future is pending after
-/// its first poll.
+/// Runs the future returned by `make`, for at most `limit`. If the future panics or times out,
+/// returns an error that contains the name `whose`. The timer is created only if the future is
+/// pending after its first poll.
 ///
 /// Dropping the returned future drops the future that `make` returned.
 pub(super) async fn call_with_timeout<'a, T>(
@@ -25,7 +25,7 @@ pub(super) async fn call_with_timeout<'a, T>(
     poll_fn(|cx| within.poll(whose, cx)).await
 }
 
-/// A future from user code with a timeout, which must be polled manually.
+/// A future that comes from user code, has a timeout, and must be polled manually.
 pub(super) struct TimedCall<'a, T> {
     /// The future; `None` once the future has completed or was dropped.
     future: Option<BoxFuture<'a, T>>,
@@ -43,8 +43,8 @@ impl<'a, T> TimedCall<'a, T> {
         Ok(Self { future: Some(catch_named_panic(whose, make)?), limit, deadline: None })
     }
 
-    /// Returns the output of the future, or an error if the future panics or times out. A call that
-    /// has returned an output must not be polled again.
+    /// Returns the future's output, or an error if the future panics or times out. A call must not
+    /// be polled again after it has returned an output.
     pub(super) fn poll(&mut self, whose: &str, cx: &mut Context<'_>) -> Poll<Result<T, Error>> {
         let Some(answer) = &mut self.future else { return Poll::Pending };
         let given = match catch_named_panic(whose, || answer.as_mut().poll(cx)) {
@@ -55,7 +55,7 @@ impl<'a, T> TimedCall<'a, T> {
             }
             Err(panicked) => Err(panicked),
         };
-        // Dropping the future runs user code as well.
+        // Dropping the future also runs user code.
         let dropped = self.cancel(whose);
         Poll::Ready(given.and_then(|given| dropped.map(|()| given)))
     }

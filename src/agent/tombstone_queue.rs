@@ -9,14 +9,14 @@ use crate::item::{History, Item, ItemKind, TombstoneEdit, position_out_of_range_
 use crate::journal::Journal;
 use crate::lock::lock_ignoring_poison;
 
-/// Contains the items that will become tombstones before the next request, or before the run ends.
-/// The lock of the queue is always taken before the lock of the journal.
+/// Tracks the items that will become tombstones before the next request or before the run ends. The
+/// queue's lock is always taken before the journal's lock.
 #[derive(Default)]
 pub(super) struct TombstoneQueue(Mutex<QueuedPositions>);
 
 #[derive(Default)]
 struct QueuedPositions {
-    /// The positions of the items in the journal's history.
+    /// The positions of the queued items in the journal's history.
     positions: BTreeSet<usize>,
     /// Whether the run is over, in which case no more positions are accepted.
     is_closed: bool,
@@ -42,7 +42,7 @@ impl TombstoneQueue {
         self.lock().positions.is_empty()
     }
 
-    /// Returns the next edit, which applies to a range of queued items in this history.
+    /// Returns the next edit, which turns a range of queued items in this history into tombstones.
     pub(super) fn next(&self, history: &History) -> Option<TombstoneEdit> {
         self.lock().next(history)
     }
@@ -67,7 +67,7 @@ impl TombstoneQueue {
             return journal.observe(event);
         };
         let mut waiting = self.lock();
-        // A tombstone does not move items.
+        // Turning items into tombstones does not move any items.
         if *why != RewriteReason::Tombstoned && !waiting.positions.is_empty() {
             waiting.shift_positions(&journal.history(), *from, *to, items);
         }
@@ -82,13 +82,13 @@ impl TombstoneQueue {
 
 impl QueuedPositions {
     fn next(&mut self, history: &History) -> Option<TombstoneEdit> {
-        // The queue is empty most of the time, and an empty queue does not need the history.
+        // The queue is usually empty, in which case the history is not needed.
         if self.positions.is_empty() {
             return None;
         }
         let positions = std::mem::take(&mut self.positions);
         // Invariant: the positions were checked when they were added, and calls that had a result
-        // at that time still have a result.
+        // at that time still have one.
         let mut made = history.tombstone_edits(positions.iter().copied()).ok()?.into_iter();
         let first = made.next()?;
         if made.next().is_some() {
@@ -112,8 +112,8 @@ impl QueuedPositions {
     }
 }
 
-/// Returns the new position of a replaced item if the item still exists. If only some of several
-/// equal items still exist, they are treated as the last of the equal items.
+/// Returns the new position of a replaced item, if the item still exists. If only some of several
+/// equal items still exist, the last of the equal items are assumed to be those that still exist.
 fn new_position(replaced: &[&Item], at: usize, items: &[Item]) -> Option<usize> {
     let item = replaced.get(at)?;
     let came_back = items.iter().enumerate().filter(|(_, other)| is_same_item(item, other));
@@ -131,7 +131,7 @@ fn is_same_item(item: &Item, other: &Item) -> bool {
         (ToolCall(call), ToolCall(other)) => call.call_id == other.call_id,
         (ToolResult(result), ToolResult(other)) => result.call_id == other.call_id,
         (Reasoning { text }, Reasoning { text: shorter }) if other.compacted => {
-            // If no text is left, nothing of the item is left.
+            // If no text is left, nothing is left of the item.
             let words = shorter.strip_suffix('…').unwrap_or(shorter);
             !words.is_empty() && text.starts_with(words)
         }

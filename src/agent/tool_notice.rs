@@ -1,4 +1,4 @@
-//! Creates the message that reports changed tools to the model.
+//! Creates the message that tells the model about changed tools.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ const MAX_LISTED: usize = 20;
 const MAX_TEXT_BYTES: usize = 300;
 
 /// Creates the message about changed tools from all sources. Returns `None` if there is nothing to
-/// report. `before` is `None` for the first listing of a run, for which only the tools that were
-/// left out are reported.
+/// report. `before` is `None` for a run's first listing, for which only the tools that were left
+/// out are reported.
 pub(super) fn tool_notice(
     names: &[Arc<str>],
     before: Option<&[SourceTools]>,
@@ -42,7 +42,7 @@ fn change_notice(name: &str, before: &SourceTools, now: &SourceTools) -> Option<
                 "The tools of `{name}` could not be listed, and stay as they were: {why}."
             ));
         }
-        // The listing has failed again, so the tools have not changed.
+        // The listing failed again, so the tools have not changed.
         (Some(_), Some(_)) => return None,
         (_, None) => {}
     }
@@ -75,8 +75,8 @@ fn list_texts<'a>(texts: impl Iterator<Item = &'a String>) -> Option<String> {
     list(texts.cloned(), "; ")
 }
 
-/// Joins the first strings, and appends the number of remaining strings. Returns `None` if `texts`
-/// is empty.
+/// Joins the first [`MAX_LISTED`] strings, and appends the number of remaining strings, if any.
+/// Returns `None` if `texts` is empty.
 fn list(texts: impl Iterator<Item = String>, separator: &str) -> Option<String> {
     let mut texts = texts;
     let clip = |text| truncate_middle(text, MAX_TEXT_BYTES);

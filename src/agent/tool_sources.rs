@@ -18,9 +18,9 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 #[derive(Clone, Default)]
 pub(super) struct ToolSources {
     sources: Vec<Arc<dyn ToolSource>>,
-    /// The names of the sources, in the order of the sources.
+    /// The names of the sources, in the same order as the sources.
     names: Vec<Arc<str>>,
-    /// The timeout for a listing; `None` means the default.
+    /// The timeout for a listing; `None` means that the default timeout applies.
     timeout: Option<Duration>,
 }
 
@@ -52,8 +52,8 @@ impl ToolSources {
         async move { call_with_timeout("the listing", limit, || source.list_tools()).await? }
     }
 
-    /// Creates a tool for a record from a recorded list. The created tool looks up the actual tool
-    /// when it is called.
+    /// Creates a tool from a record in a recorded tool list. When the created tool is called, it
+    /// looks up the actual tool.
     pub(super) fn late_bound_tool(self: &Arc<Self>, index: usize, record: ToolRecord) -> Tool {
         let sources = Arc::clone(self);
         let list: Arc<ListTools> = Arc::new(move || {

@@ -7,8 +7,8 @@ use crate::turn::Turn;
 
 type Validator = dyn Fn(&Turn) -> Result<(), String> + Send + Sync;
 
-/// Contains the checks for an agent's answers, in the order in which the checks run. Cheap to
-/// clone.
+/// The checks that an agent's answers must pass, in the order in which the checks run. This type is
+/// cheap to clone.
 #[derive(Clone, Default)]
 pub(super) struct Validators(Vec<Arc<Validator>>);
 

@@ -1,4 +1,4 @@
-//! Waits for the pool before a request is sent.
+//! Waits for pool capacity before a request is sent.
 
 use std::pin::pin;
 
@@ -12,8 +12,8 @@ use crate::error::Error;
 use crate::request::Request;
 use crate::world::EffectKind;
 
-/// Waits until tokens and a slot for a request are available in the run's pool, and acquires both.
-/// The tokens and the slot are returned when the turn is over or the run is dropped.
+/// Waits until the run's pool has enough tokens and a slot for a request, and acquires both. The
+/// tokens and the slot are returned when the turn is over or the run is dropped.
 ///
 /// Returns whether the request should be sent. The request is not sent if the pool is exhausted, or
 /// if something that must be handled first, such as steered input, arrived while the run was
@@ -83,7 +83,7 @@ fn estimate_request(run: &RunShared, request: &Request) -> u64 {
     counted.unwrap_or_else(|| estimate_request_tokens(request, &BytesDiv4))
 }
 
-/// Waits for a future. If the future is pending at first, sets `waited` to true.
+/// Awaits a future. If the future is pending when polled, sets `waited` to `true`.
 async fn await_recording_pending<F: Future>(waited: &mut bool, future: F) -> F::Output {
     let mut future = pin!(future);
     std::future::poll_fn(|cx| {

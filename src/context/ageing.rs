@@ -1,5 +1,5 @@
-//! Shortens old reasoning and tool arguments as a conversation grows, even if the window has
-//! capacity left.
+//! Shortens old reasoning and tool arguments as a conversation grows, even if there is still room
+//! in the context window.
 
 use futures::future::{BoxFuture, FutureExt, ready};
 
@@ -7,17 +7,16 @@ use crate::context::{Compaction, Compactor, Truncator};
 use crate::error::Error;
 use crate::item::History;
 
-/// Shortens old turns' reasoning and call arguments as a conversation grows, regardless of how full
-/// the context window is. See [`Agent::with_ageing`](crate::Agent::with_ageing).
+/// Shortens the reasoning and call arguments of old turns as a conversation grows, regardless of
+/// how full the context window is. See [`Agent::with_ageing`](crate::Agent::with_ageing).
 ///
 /// A turn is old once a certain number of completed turns have followed it. A [`Truncator`]
-/// shortens the old turns: messages from the user and the assistant are kept, and so are tool
-/// results.
+/// shortens the old turns: messages from the user and the assistant are kept, as are tool results.
 ///
-/// Each change to an item invalidates the provider's prompt cache from that item on. To avoid
+/// Each change to an item invalidates the provider's prompt cache from that item onwards. To avoid
 /// frequent invalidation, several turns are shortened at once, so a run emits a `rewritten` event
-/// only every few turns. Between these events, each request starts with the same bytes as the
-/// previous request.
+/// only every few turns. Between two `rewritten` events, each request starts with the same bytes as
+/// the previous request.
 ///
 /// The result depends only on the history. `Ageing` is also a [`Compactor`], so
 /// [`Session::compact`](crate::session::Session::compact) can use it to shorten the old turns in an
@@ -55,15 +54,16 @@ pub struct Ageing {
 }
 
 impl Ageing {
-    /// Creates an `Ageing` that never shortens a turn before `turns` completed turns have followed
-    /// it, and by default shortens it by the time `2 * turns` have followed. `turns` is at least 1.
+    /// Creates an `Ageing` that shortens a turn no sooner than after `turns` further completed
+    /// turns. By default, the turn is shortened after `2 * turns` further turns at the latest. The
+    /// minimum for `turns` is 1.
     pub fn after_turns(turns: usize) -> Self {
         let turns = turns.max(1);
         Self { min_turn_age: turns, interval_turns: turns, truncator: Truncator::new() }
     }
 
-    /// Sets the number of turns that are shortened at once; at least 1. The cached prefix of the
-    /// requests changes only once every `turns` turns. The default is the number passed to
+    /// Sets the number of turns that are shortened at once; at least 1. The requests' cached prefix
+    /// changes only once every `turns` turns. The default is the number passed to
     /// [`after_turns`](Self::after_turns).
     pub fn with_interval(mut self, turns: usize) -> Self {
         self.interval_turns = turns.max(1);

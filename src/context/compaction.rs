@@ -1,4 +1,4 @@
-//! A planned replacement of history items, and the check that the replacement is valid.
+//! A planned replacement of history items, and a check that the replacement is valid.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -11,17 +11,17 @@ use crate::item::{History, Item};
 use crate::turn::Turn;
 use crate::usage::Usage;
 
-/// A range of history items, along with the items that replace that range.
+/// A range of history items, along with the items that replace it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Compaction {
-    /// The index of the first item that is replaced.
+    /// The index of the first item to replace.
     pub from: usize,
-    /// The index after the last item that is replaced.
+    /// One past the index of the last item to replace.
     pub to: usize,
     /// The replacement items.
     pub items: Vec<Item>,
-    /// The tokens used to create the compaction, including tokens for discarded attempts.
+    /// The tokens used to create the compaction, including the tokens used for discarded attempts.
     pub usage: Usage,
     /// The model that wrote the replacement, if a model was called.
     pub model: Option<String>,
@@ -34,7 +34,7 @@ impl Compaction {
         Self { from, to, items, ..Self::default() }
     }
 
-    /// Replaces the items in the history, without [validation](Self::validate).
+    /// Replaces the items in `history`, without [validation](Self::validate).
     pub fn apply(&self, history: &mut History) {
         history.rewrite(self.from..self.to, self.items.iter().cloned());
     }
@@ -43,18 +43,18 @@ impl Compaction {
     ///
     /// # Errors
     ///
-    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error in the following cases. The
-    /// caller must then leave the history unchanged.
+    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error in the following cases, in
+    /// which the caller must leave the history unchanged.
     ///
     /// - The range is outside the history.
-    /// - A [settled](History::is_settled) history would no longer be settled, for example because a
-    ///   call is removed but the call's result stays.
-    /// - Pending calls could no longer be [resumed](crate::Agent::resume), for example because the
-    ///   end of the turn that contains the calls is removed.
-    /// - A new call's id is already used in the history outside the range.
-    /// - The note that marks a [reactive](crate::context::mark_reactive_compaction) compaction
-    ///   would be removed. Without the note, the history would be compacted reactively again and
-    ///   again.
+    /// - The compaction unsettles a [settled](History::is_settled) history, for example because it
+    ///   removes a call but not the call's result.
+    /// - The compaction prevents pending calls from being [resumed](crate::Agent::resume), for
+    ///   example because it removes the end of the turn that contains them.
+    /// - A new call has an id that is already used in the history outside the range.
+    /// - The compaction removes the note that marks a
+    ///   [reactive](crate::context::mark_reactive_compaction) compaction, without which the history
+    ///   would be compacted reactively again and again.
     pub fn validate(&self, history: &History) -> Result<(), Error> {
         if self.from > self.to || self.to > history.len() {
             let (from, to, len) = (self.from, self.to, history.len());

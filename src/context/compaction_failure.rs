@@ -9,7 +9,8 @@ use crate::usage::Usage;
 /// An error that carries the token usage of a compaction that failed after calling a model.
 ///
 /// A `CompactionFailure` is attached as the source of the compaction's error, and the original
-/// error follows in the source chain. An agent adds the usage to the run's usage.
+/// error follows in the source chain. An agent adds the failed compaction's usage to the run's
+/// usage.
 ///
 /// ```
 /// use turnstream::context::CompactionFailure;
@@ -27,7 +28,7 @@ pub struct CompactionFailure {
 }
 
 impl CompactionFailure {
-    /// Attaches the usage to the error. If the usage is zero, the error is returned unchanged.
+    /// Attaches `usage` to an error. If `usage` is zero, the error is returned unchanged.
     pub fn attach_usage(error: Error, usage: Usage) -> Error {
         match usage == Usage::default() {
             true => error,
@@ -35,8 +36,8 @@ impl CompactionFailure {
         }
     }
 
-    /// Returns the tokens that were used before the error occurred, or zero if no usage is attached
-    /// to the error.
+    /// Returns the tokens that had been used when the error occurred, or zero if the error carries
+    /// no usage.
     pub fn usage_of(error: &Error) -> Usage {
         error.find_source().map_or_else(Usage::default, |failure: &Self| failure.usage)
     }

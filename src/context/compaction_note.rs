@@ -12,27 +12,27 @@ use crate::item::{History, Item, ItemKind, Mark};
 const COMPACTION_NOTE_TEXT: &str =
     "The conversation up to here was shortened to fit the context window.";
 /// Adds a note after the replaced items to mark a reactive compaction, that is, a compaction made
-/// because a request did not fit the context window. [`was_reactively_compacted`] looks for this
-/// note. The note is also a [record](record_stale_usage).
+/// because a request did not fit in the context window. [`was_reactively_compacted`] looks for this
+/// note. The note also serves as a [record](record_stale_usage).
 ///
 /// The note is a user item, which every wire format accepts between any two turns. The note is
 /// never placed inside a turn or between a call and its result, because the compaction's range is
-/// widened to the next turn boundary.
+/// extended to the next turn boundary.
 pub fn mark_reactive_compaction(compaction: Compaction, history: &History) -> Compaction {
     append_compaction_note(compaction, history, REACTIVE_RECORD_KIND)
 }
 
 /// Adds a record that states how many completed turns follow the replaced items. The usage that
-/// providers reported for these turns no longer matches the history, so the token [`estimate`]
-/// ignores the reported usage.
+/// providers reported for the turns after the replaced items no longer matches the history, so the
+/// token [`estimate`] ignores this usage.
 ///
 /// [`estimate`]: crate::context::estimate_request_tokens()
 ///
 /// A replacement item that is marked `compacted`, such as a summary or a truncated result, carries
 /// the record. The record is never sent to a provider. If no item can carry the record, a note is
 /// added at the position that [`mark_reactive_compaction`] uses; such a note does not mark a
-/// reactive compaction. The note from an earlier reactive compaction is never lost: a note among
-/// the replaced items is added again after the replacement.
+/// reactive compaction. The note from an earlier reactive compaction is never lost: if it is among
+/// the replaced items, it is added again after the replacement.
 pub fn record_stale_usage(mut compaction: Compaction, history: &History) -> Compaction {
     if drops_reactive_note(&compaction, history) {
         return preserve_reactive_note(compaction, history);
@@ -48,9 +48,8 @@ pub fn record_stale_usage(mut compaction: Compaction, history: &History) -> Comp
     compaction
 }
 
-/// If the compaction would remove the note from an earlier reactive compaction, adds that note
-/// again after the replacement items. Without the note, the history could be compacted reactively
-/// again.
+/// If the compaction would remove the note from an earlier reactive compaction, adds the note again
+/// after the replacement items. Without the note, the history could be compacted reactively again.
 pub(crate) fn preserve_reactive_note(compaction: Compaction, history: &History) -> Compaction {
     match drops_reactive_note(&compaction, history) {
         true => append_compaction_note(compaction, history, REACTIVE_RECORD_KIND),
@@ -80,7 +79,7 @@ fn append_compaction_note(mut compaction: Compaction, history: &History, word: &
     compaction
 }
 
-/// Returns whether there is a turn boundary between these two items.
+/// Returns whether there is a turn boundary between two items.
 fn is_turn_boundary(before: Option<&Item>, behind: Option<&Item>) -> bool {
     let (Some(before), Some(behind)) = (before, behind) else { return true };
     let is_outside =
@@ -89,7 +88,7 @@ fn is_turn_boundary(before: Option<&Item>, behind: Option<&Item>) -> bool {
     behind.as_tool_result().is_none() && (ends || is_outside(behind))
 }
 
-/// Returns whether the compaction would remove from the history every note that marks a reactive
+/// Returns whether the compaction would remove all notes in the history that mark a reactive
 /// compaction.
 fn drops_reactive_note(compaction: &Compaction, history: &History) -> bool {
     let is_replaced = |at: usize| (compaction.from..compaction.to).contains(&at);

@@ -1,5 +1,5 @@
-//! The record that a compaction leaves in a history. The record shows that the history was
-//! compacted and for which turns the reported usage is stale.
+//! The record that a compaction leaves in a history to show that the history was compacted, and for
+//! which turns the reported usage is stale.
 
 use std::sync::Arc;
 
@@ -11,9 +11,9 @@ use crate::item::{History, Item, ItemKind, ProviderData};
 /// sent.
 const RECORD_PROVIDER: &str = "turnstream";
 /// The kind of record in the note that is added when a history is compacted because a request did
-/// not fit the context window.
+/// not fit in the context window.
 pub(super) const REACTIVE_RECORD_KIND: &str = "reactive";
-/// The kind of every compaction record other than the note from a reactive compaction.
+/// The kind of every compaction record except for those in notes from reactive compactions.
 pub(super) const STALE_USAGE_RECORD_KIND: &str = "recorded";
 
 /// Returns whether the history contains a note that marks a
@@ -22,8 +22,8 @@ pub fn was_reactively_compacted(history: &History) -> bool {
     history.has_compacted_items() && history.newest_first().any(is_reactive_note)
 }
 
-/// Returns the number of turns that have been completed since the last compaction. Only usage
-/// reported for these turns matches the history.
+/// Returns the number of turns that have been completed since the last compaction. The usage
+/// reported for earlier turns does not match the history.
 ///
 /// Returns 0 if the history was compacted without a record.
 pub(super) fn turns_since_compaction(history: &History) -> usize {
@@ -41,13 +41,13 @@ pub(super) fn turns_since_compaction(history: &History) -> usize {
     fresh.unwrap_or(0)
 }
 
-/// Returns the number of items that end a completed turn.
+/// Counts the items that end a completed turn.
 pub(super) fn completed_turns<'a>(items: impl Iterator<Item = &'a Item>) -> usize {
     items.filter(|item| item.turn.is_some()).count()
 }
 
-/// Returns whether the item can carry a record. An item with data from a provider cannot, because
-/// that data must be kept.
+/// Returns whether the item can carry a record. An item with data from a provider cannot carry a
+/// record, because the provider's data must be kept.
 pub(super) fn can_carry_record(item: &Item) -> bool {
     let is_own = |data: &Arc<ProviderData>| data.provider == RECORD_PROVIDER;
     let is_free = item.provider_data.as_ref().is_none_or(is_own) && !is_reactive_note(item);
@@ -61,7 +61,7 @@ pub(super) fn can_carry_record(item: &Item) -> bool {
     item.compacted && !item.tombstone && is_free && may
 }
 
-/// Creates the record as provider data for an item.
+/// Creates a record in the form of provider data for an item.
 pub(super) fn compaction_record(word: &str, stale_turns: usize) -> Arc<ProviderData> {
     Arc::new(ProviderData {
         provider: RECORD_PROVIDER.to_owned(),

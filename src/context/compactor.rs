@@ -1,4 +1,4 @@
-//! A trait for choosing which items in a history to replace in order to shorten the history.
+//! A trait for choosing which items in a history to replace in order to shorten it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use crate::error::Error;
 use crate::item::History;
 use crate::usage::Usage;
 
-/// A trait for choosing which items in a history to replace in order to shorten the history.
+/// A trait for choosing which items in a history to replace in order to shorten it.
 ///
 /// An agent calls its compactor before each request that would nearly fill the [context
-/// window](crate::context::Window). The compactor is also called if a provider rejects a request
-/// because the request does not fit, but only once in a history's lifetime.
+/// window](crate::context::Window). The agent also calls its compactor if a provider rejects a
+/// request because the request does not fit, but only once in a history's lifetime.
 pub trait Compactor: Send + Sync {
     /// Plans which items to replace. Returns `None` if the history cannot be shortened.
     ///
@@ -106,10 +106,9 @@ where
 
 /// The compactor returned by the [`or_else`](Compactor::or_else) method.
 ///
-/// The second compactor is called when the first compactor returns `None` or fails. If the first
-/// compactor fails, the tokens that it used are added to the second compactor's result. If the
-/// first compactor fails and the second one returns `None`, the result is the first compactor's
-/// error.
+/// The second compactor is called if the first compactor returns `None` or fails. If the first
+/// compactor fails, the tokens that it used are added to the result of the second compactor. If the
+/// first compactor fails and the second returns `None`, the first compactor's error is returned.
 #[derive(Clone, Debug)]
 pub struct OrElse<A, B> {
     first: A,

@@ -19,7 +19,8 @@ pub struct ContextCandidate {
     pub source: String,
     /// The text for the model.
     pub text: String,
-    /// The reason why the text is relevant to this step. Candidates without a reason are rejected.
+    /// The reason why the text is relevant to the current step. Candidates without a reason are
+    /// rejected.
     pub why: String,
 }
 
@@ -30,8 +31,8 @@ pub struct ContextSelection {
     pub chosen: Vec<SelectedCandidate>,
     /// The rejected candidates, in the order in which they were offered.
     pub left_out: Vec<RejectedCandidate>,
-    /// The number of tokens in all of the added text, including constraints and the summary of
-    /// earlier steps. This number never exceeds `cap`.
+    /// The number of tokens in all of the added text, including the constraints and the summary of
+    /// earlier steps. The number never exceeds `cap`.
     pub tokens: u64,
     /// The maximum number of tokens that may be added to the request.
     pub cap: u64,
@@ -42,7 +43,7 @@ pub struct ContextSelection {
 pub struct SelectedCandidate {
     /// The source of the candidate's text.
     pub source: String,
-    /// The reason why the text is relevant to this step, copied from the candidate.
+    /// The reason why the text is relevant to the current step, copied from the candidate.
     pub why: String,
     /// The number of tokens that the candidate added to the request.
     pub tokens: u64,
@@ -69,11 +70,11 @@ pub struct InjectedContext {
 
 /// Adds selected context to a request, up to a fixed maximum number of tokens.
 ///
-/// You provide a function that takes the history and returns candidates, the most important first.
-/// The injector goes through the candidates in this order and skips any candidate that does not fit
-/// or has no reason. The chosen text is added after the history as a single user message: first the
-/// constraints, then the summary of earlier steps, then each candidate with its source and reason.
-/// The stored history is not changed.
+/// You provide a function that takes the history and returns candidates, with the most important
+/// first. The injector goes through the candidates in the order in which they were returned, and
+/// skips any that do not fit or have no reason. The chosen text is added after the history as a
+/// single user message: first the constraints, then the summary of earlier steps, then each
+/// candidate with its source and reason. The stored history is not changed.
 ///
 /// When used as a [hook](crate::agent::hook::Hook), an injector adds context to each request before
 /// the request is sent. The same history and candidates always produce the same bytes.
@@ -104,20 +105,20 @@ pub struct ContextInjector {
     max_tokens: u64,
     candidates_fn: Arc<HistoryFn<Vec<ContextCandidate>>>,
     constraints: String,
-    /// The function that summarizes the omitted turns. If this field is `None`, the summary
-    /// contains one line for each call.
+    /// The function that summarizes the omitted turns, or `None` for a summary that contains one
+    /// line for each call.
     step_summary_fn: Option<Arc<HistoryFn<String>>>,
     max_turns: Option<usize>,
     counter: Arc<dyn CountTokens>,
     on_selection: Option<Arc<SelectionCallback>>,
 }
 
-/// A function from a history to a value.
+/// A function that computes a value from a history.
 type HistoryFn<T> = dyn Fn(&History) -> T + Send + Sync;
 type SelectionCallback = dyn Fn(&ContextSelection) + Send + Sync;
 
 impl ContextInjector {
-    /// Creates an injector that adds text of at most `cap` tokens. The text is selected from the
+    /// Creates an injector that adds at most `cap` tokens of text. The text is selected from the
     /// candidates that the function `candidates` returns for the history.
     pub fn new(
         cap: u64,
@@ -141,14 +142,14 @@ impl ContextInjector {
     }
 
     /// Sets the number of newest turns to send; at least 1. All system items and the user's latest
-    /// message are also sent. A summary of the omitted turns' steps replaces these turns. By
+    /// message are also sent. The omitted turns are replaced by a summary of their steps. By
     /// default, all turns are sent.
     pub fn with_max_turns(mut self, turns: usize) -> Self {
         self.max_turns = Some(turns.max(1));
         self
     }
 
-    /// Sets the function that creates a summary from the items in the omitted turns. By default,
+    /// Sets the function that creates the summary from the items in the omitted turns. By default,
     /// the summary contains one line for each call, with the tool's name, the arguments, and the
     /// kind of result.
     pub fn with_step_summary(
@@ -166,7 +167,7 @@ impl ContextInjector {
     }
 
     /// Sets a function that is called with each selection before the request is sent. The function
-    /// must be quick.
+    /// must return quickly.
     pub fn on_selection(mut self, f: impl Fn(&ContextSelection) + Send + Sync + 'static) -> Self {
         self.on_selection = Some(Arc::new(f));
         self
@@ -253,7 +254,7 @@ impl<'a> SelectionBuilder<'a> {
     }
 
     /// Appends a block of text. Returns the number of tokens that the block adds, or the reason why
-    /// the block does not fit.
+    /// it does not fit.
     fn try_append(&mut self, block: &str) -> Result<u64, String> {
         let gap = if self.text.is_empty() { "" } else { "\n\n" };
         let longer = [&self.text, gap, block].concat();

@@ -23,13 +23,12 @@ impl<F: Fn(&str) -> u64 + Send + Sync> CountTokens for F {
     }
 }
 
-/// Estimates the number of tokens without a tokenizer: the number of bytes divided by 4, rounded
+/// Estimates the number of tokens without a tokenizer, as the number of bytes divided by 4, rounded
 /// up.
 ///
 /// The estimate is close for English ("1 token ~= 4 chars in English",
-/// <https://help.openai.com/en/articles/4936856>) but too low for code and JSON, by some tens of
-/// percent. A Chinese or Japanese character takes up three bytes, and therefore counts as 0.75
-/// tokens.
+/// <https://help.openai.com/en/articles/4936856>) but tens of percent too low for code and JSON. A
+/// Chinese or Japanese character takes up three bytes, and therefore counts as 0.75 tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BytesDiv4;
 

@@ -5,31 +5,30 @@ use crate::context::compaction_record::turns_since_compaction;
 use crate::item::{Content, History, Item, ItemKind, Part};
 use crate::request::Request;
 
-/// The assumed number of tokens for an image or a file. Anthropic counts at most about this number
-/// of tokens for an image that is not scaled down ("tokens = (width px * height px)/750", at most
-/// about 1.15 megapixels, <https://docs.anthropic.com/en/docs/build-with-claude/vision>). A long
-/// PDF uses more tokens.
+/// The assumed number of tokens for an image or a file. Anthropic counts at most about 1,600 tokens
+/// for an image that is not scaled down ("tokens = (width px * height px)/750", at most about 1.15
+/// megapixels, <https://docs.anthropic.com/en/docs/build-with-claude/vision>). A long PDF uses more
+/// tokens.
 const TOKENS_PER_MEDIA: u64 = 1_600;
-/// The assumed number of tokens for an item's overhead: the item's role and ids, and the wire
+/// The assumed number of tokens for the overhead of an item: its role and ids, and the wire
 /// format's markup.
 const TOKENS_PER_ITEM_OVERHEAD: u64 = 4;
 
 /// Estimates the number of tokens in a history. The estimate is the usage that the provider
 /// reported for the newest completed turn, plus an estimate for the items after that turn.
 ///
-/// A turn's usage covers the turn's answer and everything that was sent in the turn's request,
-/// including the system prompt and the tools. The usage becomes stale when the history is
-/// shortened:
+/// A turn's usage covers its answer and everything that was sent in its request, including the
+/// system prompt and the tools. The usage becomes stale when the history is shortened:
 ///
 /// - When an agent compacts a history, a [record](crate::context::record_stale_usage) states how
-///   many completed turns followed the compacted items. The usage reported for these turns is
-///   stale.
+///   many completed turns followed the compacted items, and therefore for which turns the reported
+///   usage is stale.
 /// - In a history that was compacted without a record, all usage is stale.
 ///
-/// Whether usage is stale depends only on the items, so the estimate is the same for a history that
-/// was loaded from storage. If all usage is stale or missing, the estimate is the result of
-/// [`count_tokens`], which does not include the system prompt and the tools. To include them, use
-/// [`estimate_request_tokens`].
+/// Whether usage is stale depends only on the items, so the estimate does not change when a history
+/// is stored and loaded again. If all usage is stale or missing, the estimate is the result of
+/// [`count_tokens`], which does not include the system prompt and the tools. To include the system
+/// prompt and the tools, use [`estimate_request_tokens`].
 ///
 /// ```
 /// use turnstream::context::{BytesDiv4, estimate_tokens};
@@ -50,9 +49,9 @@ pub fn estimate_tokens(history: &History, counter: &dyn CountTokens) -> u64 {
     estimate_from_usage(history, counter).unwrap_or_else(|| count_tokens(history, counter))
 }
 
-/// Estimates the number of tokens in a request. The request's context is estimated in the same way
-/// as in [`estimate_tokens`]. If all usage is stale or missing, the estimate also includes the
-/// system prompt and the tools.
+/// Estimates the number of tokens in a request. The request's context is estimated as in
+/// [`estimate_tokens`]. If all usage is stale or missing, the estimate also includes the system
+/// prompt and the tools.
 pub fn estimate_request_tokens(request: &Request, counter: &dyn CountTokens) -> u64 {
     estimate_from_usage(&request.context, counter)
         .unwrap_or_else(|| count_request_tokens(request, counter))
@@ -60,16 +59,15 @@ pub fn estimate_request_tokens(request: &Request, counter: &dyn CountTokens) -> 
 
 /// Estimates the number of tokens in all items, ignoring the usage that providers have reported.
 ///
-/// For each item, `counter` counts the tokens in the item's text, and 4 tokens are added for
-/// overhead. An image or a file counts as 1,600 tokens, and an item marked as a tombstone counts as
-/// 0. Provider signatures are ignored. For a provider-specific item, the tokens in the item's JSON
-/// are counted.
+/// For each item, `counter` counts the tokens in its text, and 4 tokens are added for overhead. An
+/// image or a file counts as 1,600 tokens, and an item marked as a tombstone counts as 0. Provider
+/// signatures are ignored. For a provider-specific item, the tokens in its JSON are counted.
 pub fn count_tokens(history: &History, counter: &dyn CountTokens) -> u64 {
     saturating_sum(history.newest_first().map(|item| count_item_tokens(item, counter)))
 }
 
-/// Estimates the number of tokens in a request, including the context, the system prompt and the
-/// tools, and ignoring the usage that providers have reported.
+/// Estimates the number of tokens in a request's context, system prompt and tools, ignoring the
+/// usage that providers have reported.
 pub(crate) fn count_request_tokens(request: &Request, counter: &dyn CountTokens) -> u64 {
     let system = [&request.system.stable, &request.system.volatile];
     // The model does not see deferred tools.
@@ -130,7 +128,7 @@ pub(super) fn estimate_from_usage(history: &History, counter: &dyn CountTokens) 
     None
 }
 
-// Adds up the counts without overflow, because a counter may return any number.
+// Adds up the counts, saturating instead of overflowing, because a counter may return any number.
 fn saturating_sum(counts: impl IntoIterator<Item = u64>) -> u64 {
     counts.into_iter().fold(0, u64::saturating_add)
 }

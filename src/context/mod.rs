@@ -2,14 +2,14 @@
 //!
 //! | | |
 //! |---|---|
-//! | [`estimate_tokens`], [`estimate_request_tokens`] | estimate tokens: the last usage plus a guess for newer items |
+//! | [`estimate_tokens`], [`estimate_request_tokens`] | estimate tokens from the last usage and the newer items |
 //! | [`Window`] | the size of a model's context window, and when it is nearly full |
 //! | [`Compactor`] | decides which items to replace: [`Truncator`] by rules, [`Summarizer`] with a model |
 //! | [`Ageing`] | shortens old reasoning and arguments as a conversation grows, even in a large window |
 //! | [`ContextInjector`] | adds selected context to one request, up to a cap, and records the reasons |
 //!
-//! Agents use these types; see [the guide](crate::guide::compaction). The types perform no I/O of
-//! their own and spawn no tasks.
+//! Agents use the types in this module; see [the guide](crate::guide::compaction). The types
+//! perform no I/O of their own and spawn no tasks.
 
 mod ageing;
 mod compaction;

@@ -1,12 +1,11 @@
-//! Formats a conversation as plain text for a model that reads the conversation but does not
-//! continue it.
+//! Formats a conversation as plain text, for a model that reads it but does not continue it.
 
 use std::fmt::Write;
 
 use crate::item::{Content, Item, ItemKind, Part, truncate_middle};
 
-/// Formats the messages, calls and results as text. Each result and each call's arguments are
-/// limited to `max_bytes` bytes, and reasoning and provider-specific items are left out.
+/// Formats messages, calls and results as text. Each result and each call's arguments are limited
+/// to `max_bytes` bytes, and reasoning and provider-specific items are left out.
 pub(super) fn format_transcript<'a>(
     items: impl IntoIterator<Item = &'a Item>,
     max_bytes: usize,

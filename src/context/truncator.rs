@@ -14,8 +14,8 @@ use crate::item::{
     Content, History, Item, ItemKind, Mark, Media, MediaSource, Part, ToolCall, ToolResult,
 };
 
-/// The factor by which the length limit for results in the newest turns exceeds the limit for
-/// results in old turns.
+/// The ratio of the length limit for results in the newest turns to the limit for results in old
+/// turns.
 const NEW_TURN_RESULT_LIMIT_FACTOR: usize = 8;
 
 /// The minimum number of bytes in a prefix. A shorter prefix would not be informative.
@@ -34,8 +34,8 @@ const MIN_PREFIX_BYTES: usize = 16;
 /// results are truncated to their head and tail, and images and files in results are removed. In
 /// the newest turns, the limit is eight times as high. If a turn contains provider-specific items,
 /// such as a call that the provider itself ran, these items and the turn's reasoning and arguments
-/// are all kept. The provider may reject such items after a change to the reasoning or the
-/// arguments.
+/// are all kept. The provider may reject provider-specific items if the turn's reasoning or
+/// arguments have changed.
 ///
 /// Changed items are marked `compacted`, and items with this mark are not changed again. [`Ageing`]
 /// uses a truncator even if the context window is not nearly full.
@@ -98,20 +98,20 @@ impl Truncator {
         Self::default()
     }
 
-    /// Sets the number of completed turns that count as new; 4 by default, at least 1, because the
-    /// newest turn's reasoning belongs with the turn's calls.
+    /// Sets the number of completed turns that count as new; 4 by default. At least one turn counts
+    /// as new, because the newest turn's reasoning belongs with the turn's calls.
     pub fn with_keep_turns(mut self, turns: usize) -> Self {
         self.keep_turns = turns;
         self
     }
 
     /// Truncates each result in old turns to `bytes` bytes, and each result in the newest turns to
-    /// eight times as many. By default, results are kept whole.
+    /// eight times as many bytes. By default, results are kept whole.
     ///
-    /// The limit in the newest turns is higher because the model has only just requested those
-    /// results. They are still limited, because a single huge result is the most common reason why
-    /// a context window fills up. [`Toolkit::with_max_result_bytes`] limits results before they
-    /// enter the history.
+    /// The limit in the newest turns is higher because the model has only just requested the
+    /// results of these turns. Results in the newest turns are still limited, because a single huge
+    /// result is the most common reason why a context window fills up.
+    /// [`Toolkit::with_max_result_bytes`] limits results before they enter the history.
     ///
     /// [`Toolkit::with_max_result_bytes`]: crate::Toolkit::with_max_result_bytes
     pub fn with_max_result_bytes(mut self, bytes: usize) -> Self {
@@ -130,8 +130,8 @@ impl Truncator {
 
     /// Sets the maximum number of bytes in an old turn's reasoning; 200 by default. Longer
     /// reasoning is truncated to a prefix; if the maximum is 0, all reasoning in old turns is
-    /// removed. Signed reasoning is always removed from old turns, because providers reject signed
-    /// reasoning after a change.
+    /// removed. Signed reasoning is always removed from old turns, because providers reject such
+    /// reasoning if it has been changed.
     pub fn with_max_reasoning_bytes(mut self, bytes: usize) -> Self {
         self.max_reasoning_bytes = bytes;
         self
@@ -160,7 +160,7 @@ impl Truncator {
         Some(Compaction::new(from, to, items))
     }
 
-    /// Returns the number of items in old turns, up to the last result in the newest old turn.
+    /// Returns the number of items in old turns, up to the last result of the newest old turn.
     fn old_item_count(&self, items: &[&Item]) -> usize {
         let mut ends = items.iter().enumerate().rev().filter(|(_, item)| item.turn.is_some());
         let Some((end, _)) = ends.nth(self.keep_turns.max(1)) else { return 0 };
@@ -227,7 +227,7 @@ impl Truncator {
             return ItemChange::Keep;
         };
         let kind = ItemKind::ToolCall(ToolCall { arguments, ..call.clone() });
-        // The provider data of a call may depend on its arguments.
+        // The provider data of a call may depend on the call's arguments.
         ItemChange::Replace(Item { kind, provider_data: None, ..item.clone() })
     }
 }
@@ -283,7 +283,7 @@ fn mark_turns_with_provider_items(items: &[&Item], own: &mut [bool]) {
     own[start..].fill(found);
 }
 
-/// Creates a copy of a reasoning item without its text.
+/// Creates a copy of a reasoning item without the text.
 fn strip_reasoning_text(item: &Item) -> Item {
     let kind = ItemKind::Reasoning { text: String::new() };
     Item { kind, provider_data: None, ..item.clone() }
@@ -302,7 +302,8 @@ fn truncated_prefix(text: &str, max: usize) -> String {
 /// If the arguments are longer than `max` bytes, returns a smaller object. Returns `None` if the
 /// arguments are within the limit or would not become shorter.
 ///
-/// The object is written by hand, so that its bytes do not depend on the features of `serde_json`.
+/// The object is written by hand, so that its bytes do not depend on which features of `serde_json`
+/// are enabled.
 fn shorten_arguments(call: &ToolCall, max: usize) -> Option<String> {
     let (written, len) = (call.arguments_or_empty_object(), call.arguments.len());
     if len <= max {
@@ -331,8 +332,8 @@ fn shorten_arguments(call: &ToolCall, max: usize) -> Option<String> {
     (arguments.len() < len).then_some(arguments)
 }
 
-/// Returns the JSON value unchanged, or a string that contains a prefix of the value if the value
-/// is longer than `max` bytes.
+/// Returns the JSON value unchanged or, if it is longer than `max` bytes, a string that contains a
+/// prefix of the value.
 fn shorten_json_value(value: &RawValue, max: usize) -> String {
     let raw = value.get();
     if raw.len() <= max {

@@ -5,13 +5,14 @@ use crate::item::{Item, ItemKind};
 /// Returns the index at which the newest `turns` turns start, or 0 if the history has fewer turns.
 /// User messages directly before a turn belong to that turn.
 ///
-/// The index is never between a call and its result: results follow the turn of their calls.
+/// The index is never between a call and its result, because results follow the turn that contains
+/// their calls.
 pub(super) fn start_of_newest_turns(items: &[&Item], turns: usize) -> usize {
     turn_starts_newest_first(items).nth(turns.saturating_sub(1)).unwrap_or(0)
 }
 
-/// Returns the index at which each turn starts, newest first. [`start_of_newest_turns`] defines
-/// where a turn starts.
+/// Returns the index at which each turn starts, with the newest turn first.
+/// [`start_of_newest_turns`] defines where a turn starts.
 pub(super) fn turn_starts_newest_first<'a>(items: &'a [&Item]) -> impl Iterator<Item = usize> + 'a {
     let mut starts = Vec::new();
     let mut before: Option<&Item> = None;
@@ -45,7 +46,7 @@ pub(super) fn is_system_item(item: &Item) -> bool {
 }
 
 /// The items to keep from a range that is otherwise removed: the system items, and the user's
-/// latest message if that message is in the range.
+/// latest message if it is in the range.
 pub(super) struct KeptItems {
     pub(super) instructions: Vec<Item>,
     pub(super) prompt: Vec<Item>,

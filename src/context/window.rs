@@ -13,7 +13,8 @@ use crate::request::{Options, Request};
 /// By default, the threshold is 80% of the window. The remaining 20% leave room for an answer
 /// without a length limit, for errors in the estimate, and for tool results that arrive before the
 /// next check. If the longest answer that the options allow would not fit after the request, the
-/// threshold is lower, because some providers reject such a request.
+/// threshold is lower, because some providers reject a request that leaves too little room for the
+/// answer.
 ///
 /// ```
 /// use turnstream::context::Window;
@@ -43,8 +44,8 @@ impl Window {
         self
     }
 
-    /// Sets the token counter for text for which no provider has reported a token count;
-    /// [`BytesDiv4`] by default.
+    /// Sets the token counter for text whose token count no provider has reported; [`BytesDiv4`] by
+    /// default.
     pub fn with_counter(mut self, counter: impl CountTokens + 'static) -> Self {
         self.counter = Arc::new(counter);
         self
@@ -57,7 +58,7 @@ impl Window {
 
     /// Returns the number of tokens at which a request counts as nearly filling the window.
     ///
-    /// The option [`max_output_tokens`](Options::max_output_tokens) is ignored if it is not smaller
+    /// The [`max_output_tokens`](Options::max_output_tokens) option is ignored if it is not smaller
     /// than the window.
     pub fn threshold(&self, options: &Options) -> u64 {
         let part = u128::from(self.tokens) * u128::from(self.threshold_percent) / 100;

@@ -22,14 +22,14 @@ use crate::item::{PendingCall, RawJson, ToolCall, ToolResult};
 use crate::session::{Entry, MemoryStore, Session, SessionRun, Store};
 use crate::tool::{RunData, Verdict};
 
-/// The maximum number of times that the run is polled before other tasks get their turn.
+/// The maximum number of times that the run is polled before yielding to other tasks.
 const MAX_EVENTS_PER_POLL: usize = 64;
 
-/// A single attempt to perform or continue a durable run in a session.
+/// A single attempt to start or continue a durable run in a session.
 ///
-/// An engine's handler creates an attempt each time the engine calls the handler, and [drives](Self::drive) the
-/// attempt. The first attempt performs the run. If that attempt is lost, the next attempt receives the values that the
-/// engine has recorded, skips the recorded operations and continues after them.
+/// Each time an engine calls its handler, the handler creates an attempt and [drives](Self::drive) it. The first
+/// attempt starts the run. If that attempt is lost, the next attempt receives the values that the engine has recorded,
+/// skips the recorded operations, and continues with the first operation that has not been recorded.
 ///
 /// ```
 /// use turnstream::Agent;
@@ -61,7 +61,7 @@ pub struct Attempt {
     observer: Option<EventObserver>,
 }
 
-/// Determines how a run starts.
+/// Specifies how a run starts.
 #[derive(Clone)]
 enum Start {
     Input(Input),
@@ -69,8 +69,8 @@ enum Start {
 }
 
 impl Attempt {
-    /// Creates an attempt at a run with new input. This is the durable counterpart of [`Session::run`]. `entries` must
-    /// contain all of the session's entries.
+    /// Creates an attempt at a run that starts with new input. This is the durable counterpart of [`Session::run`].
+    /// `entries` must contain all of the session's entries.
     pub fn run(
         agent: &Agent,
         session: impl Into<String>,
@@ -111,39 +111,40 @@ impl Attempt {
         self
     }
 
-    /// Makes the run visible in a hub, under the session's id. If the run is interrupted through the hub or reaches a
-    /// time limit, the current step ends. While the engine waits for verdicts or runs calls outside the run, only a
-    /// command in the engine's queue can end the run.
+    /// Makes the run visible in a hub, under the session's id. The current step ends if the run is interrupted through
+    /// the hub or reaches a time limit. While the engine waits for verdicts or executes calls separately from the run,
+    /// only a command in the engine's queue can end the run.
     ///
-    /// Progress from calls outside the run is shown only if the workers that [perform](ToolCallRequest::perform) these
-    /// calls also use the hub.
+    /// Progress from calls that are executed separately is shown only if the workers that
+    /// [perform](ToolCallRequest::perform) these calls also use the hub.
     ///
-    /// `run_id` must be the same in each attempt, so that a later attempt replaces an earlier attempt in the hub's log.
-    /// Readers of a later attempt first receive a snapshot of the recorded events, then the event
-    /// [`Retracted`](crate::TurnEvent::Retracted) with the reason `attempt_lost`, and then the new events.
+    /// `run_id` must be the same in each attempt, so that a later attempt replaces the earlier one in the hub's log.
+    /// Readers of a later attempt first receive a snapshot of the recorded events, then the
+    /// [`Retracted`](crate::TurnEvent::Retracted) event with the reason `attempt_lost`, and then the new events.
     pub fn with_hub(mut self, hub: &Hub, run_id: impl Into<String>) -> Self {
         self.hub = Some((hub.clone(), run_id.into()));
         self
     }
 
-    /// Calls `observer` with each event that the attempt publishes. The observer also receives events that an earlier
-    /// attempt may already have published.
+    /// Calls `observer` with each event that the attempt publishes. The observer also receives the replayed events,
+    /// which an earlier attempt may already have published.
     pub fn inspect(mut self, observer: impl FnMut(&Event) + Send + 'static) -> Self {
         self.observer = Some(Box::new(observer));
         self
     }
 
-    /// Sets the id generator that creates the attempt's name. The default is [`SystemIds`]. Each attempt must have a
+    /// Sets the id generator used to create the attempt's name. The default is [`SystemIds`]. Each attempt must have a
     /// different name.
     pub fn with_ids(mut self, ids: impl Ids + 'static) -> Self {
         self.ids = Arc::new(ids);
         self
     }
 
-    /// Drives the run to its end. Dropping the returned future cancels all work in progress, and the attempt is lost.
+    /// Drives the run to completion. Dropping the returned future cancels all work in progress, and the attempt is
+    /// lost.
     ///
     /// If the run failed, the outcome contains the [`error`](Outcome::error). Input that arrived too late for the run
-    /// is listed in [`undelivered`](Outcome::undelivered), and returns to the engine's queue for the next run.
+    /// is listed in [`undelivered`](Outcome::undelivered), and is returned to the engine's queue for the next run.
     ///
     /// # Errors
     ///
@@ -187,7 +188,7 @@ impl Attempt {
     }
 }
 
-/// Opens the session and creates the session's run.
+/// Opens the session and creates its run.
 async fn open_run(
     store: MemoryStore,
     session: String,
@@ -229,11 +230,11 @@ struct Driver {
     taken: Vec<StoredCommand>,
     /// The commands that arrived too late for the run.
     refused: Vec<StoredCommand>,
-    /// The verdicts that arrived before the run waited for them.
+    /// The verdicts that arrived before the run started waiting for them.
     early_verdicts: Vec<StoredCommand>,
     /// Whether a command has ended the run, so that the run no longer waits for verdicts.
     is_stopping: bool,
-    /// The receipt ids for the input that is already in the history.
+    /// The receipt ids of the input that is already in the history.
     delivered: HashSet<String>,
 }
 
@@ -264,7 +265,7 @@ impl Driver {
         }
     }
 
-    /// Performs the next step, or replays its recorded value to the run.
+    /// Performs the next step, or passes the step's recorded value to the run.
     async fn step(&mut self, engine: &mut dyn Engine) -> Result<StepResult, Error> {
         self.bridge.begin_step();
         let mut step = engine.step("step", self.bridge.step_future());
@@ -322,14 +323,14 @@ impl Driver {
         }
     }
 
-    /// Starts publishing all following events as new events if the step performs an effect.
+    /// If the step performs an effect, publishes all subsequent events as new events.
     fn begin_publishing(&mut self) {
         if let (true, Some(begin)) = (self.bridge.is_live(), &self.begin) {
             self.publisher.begin(begin);
         }
     }
 
-    /// Polls the run once. Returns ready if the run may have more events.
+    /// Polls the run once. Returns `Poll::Ready` if the run may yield more events.
     fn poll_run(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         match &mut self.run {
             RunStage::Opening(opening) => {
@@ -398,7 +399,7 @@ impl Driver {
         }
     }
 
-    /// Waits until each call has a verdict. Returns the other commands that have arrived in the meantime.
+    /// Waits until each call has a verdict. Returns all other commands that arrived in the meantime.
     async fn wait_for_verdicts(
         &mut self,
         engine: &mut dyn Engine,
@@ -425,7 +426,7 @@ impl Driver {
         Ok(commands)
     }
 
-    /// Runs calls outside the run if at least two calls can run this way.
+    /// If at least two of the calls can be executed separately from the run, executes these calls separately.
     async fn call_tools(
         &mut self,
         engine: &mut dyn Engine,
@@ -445,7 +446,7 @@ impl Driver {
         poll_fn(|cx| {
             let results = running.poll_unpin(cx);
             if let (Poll::Pending, Some(begin)) = (&results, &self.begin) {
-                // The calls are running, so all following events are new.
+                // The calls are running, so all subsequent events are new.
                 self.publisher.begin(begin);
                 self.publisher.push_started(&requests);
             }
@@ -459,7 +460,7 @@ impl Driver {
         .await
     }
 
-    /// Publishes the progress of a call that runs outside the run.
+    /// Publishes the progress of a call that is executed separately from the run.
     fn show_progress(
         &mut self,
         requests: &[ToolCallRequest],
@@ -504,7 +505,7 @@ fn ends_run(command: &Command) -> bool {
     matches!(command, Command::Interrupt | Command::StopAfterTurn)
 }
 
-/// Returns the verdict on this call, if the command contains one.
+/// Returns the command's verdict on this call, if any.
 fn verdict_on<'a>(stored: &'a StoredCommand, call: &PendingCall) -> Option<&'a Verdict> {
     match &stored.command {
         Command::Verdict { call: judged, verdict } if judged == call => Some(verdict),

@@ -19,13 +19,14 @@ use crate::session::Session;
 use crate::tool::{CallStart, CallsBegin, ProgressRedactor, Tool, Toolkit, Verdict};
 use crate::world::{EffectKey, EffectKind, LoopEnd};
 
-/// Holds the state shared by an attempt and the world of the attempt's run, which gives that run access to its
-/// environment. One task polls both the attempt and the run.
+/// Holds the state shared by an attempt and its run's world, through which the run accesses its environment. A single
+/// task polls both the attempt and the run.
 ///
-/// Each step starts undecided, and the run pauses. If the engine polls the step's future, the step is performed. If the
-/// engine returns a value without polling the future, an earlier attempt has recorded the step. The run is polled only
-/// after this decision: the run takes the previous step's value, obtains the nondeterministic values that it needs, and
-/// requests its next effect.
+/// When a step starts, it is undecided whether the step is performed or replayed, and the run pauses. If the engine
+/// polls the step's future, the step is performed. If the engine returns a value without polling the future, an earlier
+/// attempt has recorded the step. The run is polled only once it is known whether the step is performed or replayed.
+/// The run then takes the previous step's value, obtains the nondeterministic values that it needs, and requests its
+/// next effect.
 pub(super) struct Bridge {
     /// The unique name of this attempt.
     attempt: String,
@@ -38,26 +39,26 @@ pub(super) struct Bridge {
 struct BridgeState {
     /// The waker of the task that polls the attempt.
     task: Option<Waker>,
-    /// The wakers for the effects or calls that wait until the step is decided.
+    /// The wakers of the effects or calls that wait until it is decided whether the step is performed or replayed.
     waiting: Vec<Waker>,
     phase: Phase,
-    /// Whether the run has completed its part of the step and pauses until the next step is performed or replayed.
+    /// Whether the run has completed its part of the step and is pausing until the next step is performed or replayed.
     is_complete: bool,
     /// Whether the run has requested the step's effect.
     has_effect: bool,
     /// The number of entries in the session when the effect was requested.
     version: u64,
-    /// The number of events that the run has yielded since the previous effect. While calls run, events are counted
-    /// from the start of the first of the two steps for the calls.
+    /// The number of events that the run has yielded since the previous effect. While a turn's calls run, events are
+    /// counted from the start of the first of the two steps that the calls take.
     event_count: usize,
     /// The nondeterministic values that the run has obtained since the previous effect, if the step is performed.
     draws: Vec<DrawnValue>,
     key: Option<EffectKey>,
     /// The events that the effect has yielded, if the effect is performed.
     effect_events: Vec<Event>,
-    /// The effect's result, until the engine takes the result.
+    /// The effect's result, until the engine takes it.
     result: Option<StepResult>,
-    /// The previous step's result, until the run takes the result.
+    /// The previous step's result, until the run takes it.
     answer: Option<StepResult>,
     /// Whether the run has taken the previous step's result and is repeating the events that an earlier attempt yielded
     /// in that step.
@@ -88,19 +89,19 @@ struct CallBatch {
     announced: Vec<BegunCall>,
     /// The calls that have been allowed to start. `None` once all of these calls have ended.
     begun: Option<BegunCalls>,
-    /// The results of calls that have run outside the run, by call id.
+    /// The results of calls that were executed separately from the run, by call id.
     results: HashMap<String, ToolResult>,
     /// The ids of the calls that run in this process.
     running: Vec<String>,
-    /// The redactor for the progress of calls that run outside the run.
+    /// The redactor for the progress of calls that are executed separately from the run.
     progress_redactor: Option<ProgressRedactor>,
 }
 
-/// The response to a run that requests an effect.
+/// The response to a run's request for an effect.
 pub(super) enum EffectEntry {
     /// The effect is performed.
     Perform,
-    /// The effect has already been recorded. The run receives the effect's value when the next step is performed or
+    /// The effect has already been recorded. The run receives the recorded value when the next step is performed or
     /// replayed.
     Kept,
     /// The effect yielded these events before the loop was ended from outside.
@@ -196,7 +197,7 @@ impl Bridge {
     ///
     /// # Errors
     ///
-    /// [`ReplayMismatch`](ErrorKind::ReplayMismatch) if the JSON is not a valid step value.
+    /// Returns a [`ReplayMismatch`](ErrorKind::ReplayMismatch) error if the JSON is not a valid step value.
     pub(super) fn set_kept(&self, json: &RawJson) -> Result<(), Error> {
         let mut state = self.lock();
         if let Phase::Undecided = state.phase {
@@ -209,7 +210,7 @@ impl Bridge {
         Ok(())
     }
 
-    /// Ends the step. Returns the step's result and the number of session entries that can now be saved.
+    /// Ends the step, and returns the step's result and the number of session entries that can now be saved.
     pub(super) fn end_step(&self, json: &RawJson) -> Result<(StepResult, u64), Error> {
         let result = StepRecord::parse(json)?.result;
         let mut state = self.lock();
@@ -229,18 +230,17 @@ impl Bridge {
         Ok((result, state.version))
     }
 
-    /// Sets the results of calls that have run outside the run.
+    /// Sets the results of calls that were executed separately from the run.
     pub(super) fn set_call_results(&self, results: Vec<ToolResult>) {
         let results = results.into_iter().map(|result| (result.call_id.clone(), result));
         self.lock().calls.results = results.collect();
     }
 
-    /// Applies the run's hooks to the progress of a call that runs outside the run.
+    /// Applies the run's hooks to the progress of a call that is executed separately from the run.
     ///
     /// # Errors
     ///
-    /// Returns the error from a hook, which ends the run. In this case, the progress is set to
-    /// `null`.
+    /// Returns the error from a hook, which ends the run. If a hook fails, the progress is set to `null`.
     pub(super) fn redact_progress(&self, call: &ToolCall, data: &mut RawJson) -> Result<(), Error> {
         let redactor = self.lock().calls.progress_redactor.clone();
         redactor.map_or(Ok(()), |redact| redact(call, data))
@@ -283,8 +283,8 @@ impl Bridge {
         match self.kept_draw(key.kind)? {
             KeptDraw::Value(value) => {
                 if is_taken_away(key.kind) {
-                    // In a new attempt, the original value, such as a command, is available again. The original value
-                    // is removed here so that it is not delivered twice.
+                    // In a new attempt, the original value, such as a command, is available again. The value is removed
+                    // here so that it is not delivered twice.
                     let _ = live();
                 }
                 Some(value)
@@ -336,8 +336,8 @@ impl Bridge {
         None
     }
 
-    /// Waits until the run may request an effect. If a step ended the loop from outside, this method waits until that
-    /// step is over.
+    /// Waits until the run may request an effect. If the loop was ended from outside in a step, this method waits until
+    /// that step has ended.
     pub(super) fn poll_ready(&self, cx: &Context<'_>) -> Poll<()> {
         let mut state = self.lock();
         if !state.is_complete && !matches!(state.phase, Phase::Undecided) {
@@ -352,8 +352,8 @@ impl Bridge {
         matches!(self.lock().phase, Phase::Performed)
     }
 
-    /// Requests the step's effect for the run. [`poll_ready`](Self::poll_ready) must have returned ready before this
-    /// call.
+    /// Requests the step's effect for the run. Call this method only after [`poll_ready`](Self::poll_ready) has
+    /// returned `Poll::Ready`.
     pub(super) fn begin_effect(&self, key: &EffectKey) -> EffectEntry {
         let mut state = self.lock();
         let state = &mut *state;
@@ -403,7 +403,7 @@ impl Bridge {
         }
     }
 
-    /// Waits until the effect's result has been recorded and the next step is performed or replayed, and then takes the
+    /// Waits until the effect's result has been recorded and the next step is performed or replayed. Then takes the
     /// result.
     pub(super) fn poll_answer(&self, cx: &Context<'_>) -> Poll<StepResult> {
         let mut state = self.lock();
@@ -421,8 +421,8 @@ impl Bridge {
         mem::take(&mut self.lock().verdicts)
     }
 
-    /// Returns whether the run still has to take part of an effect's result, or is replaying a recorded step. In both
-    /// cases, the run ends only [where the recorded step ended it](Self::forced_end).
+    /// Returns whether the run has not taken all of an effect's result yet, or is replaying a recorded step. If this
+    /// method returns `true`, the run ends only [where the recorded step ended it](Self::forced_end).
     pub(super) fn has_untaken_answer(&self) -> bool {
         let state = self.lock();
         let is_performed = matches!(state.phase, Phase::Performed);
@@ -454,7 +454,7 @@ impl Bridge {
         }
     }
 
-    /// Returns how the loop was ended from outside at this position in an earlier attempt, if it was ended here.
+    /// If an earlier attempt's loop was ended from outside at this position, returns how the loop was ended.
     pub(super) fn forced_end(&self) -> Option<LoopEnd> {
         let state = self.lock();
         let Phase::Kept { record, drawn } = &state.phase else { return None };
@@ -545,7 +545,7 @@ impl Bridge {
         }
     }
 
-    /// Lets the announced calls start, once the run has nothing else to do.
+    /// Lets the announced calls start. This method is called once the run has nothing else to do.
     pub(super) fn on_calls_idle(&self) {
         let mut state = self.lock();
         let is_due = matches!(state.phase, Phase::Performed)
@@ -611,7 +611,7 @@ enum KeptDraw {
     Perform,
 }
 
-/// Returns whether obtaining a value removes the value from its source.
+/// Returns whether obtaining a value of this kind removes it from its source.
 fn is_taken_away(kind: EffectKind) -> bool {
     use EffectKind::{Notes, Reports, Said, Tombstones, Undelivered};
     matches!(kind, Said | Undelivered | Tombstones | Reports | Notes)

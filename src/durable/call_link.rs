@@ -1,4 +1,4 @@
-//! Connects a tool call that is performed outside its run to the waiting run.
+//! Links a tool call that is performed outside its run to that run.
 
 use std::collections::VecDeque;
 use std::task::{Context, Poll};
@@ -13,23 +13,23 @@ use crate::event::{Event, ToolEvent};
 use crate::hub::{Command, Hub, HubEvent, Reader};
 use crate::item::RawJson;
 
-/// The maximum number of progress reports that wait while another report is being sent. If more arrive, the oldest
-/// waiting report is dropped.
+/// The maximum number of progress reports that can be queued while another report is being sent. If more arrive, the
+/// oldest queued report is dropped.
 const MAX_WAITING: usize = 64;
 
-/// The maximum time that a completed call waits for its last progress to be sent.
+/// The maximum time for which a completed call waits for its last progress to be sent.
 const FLUSH_LIMIT: Duration = Duration::from_secs(1);
 
-/// Uses the hub to send a call's progress to the call's run, and to detect the end of the run.
+/// Sends a call's progress to its run through the hub, and detects when the run has ended.
 ///
-/// The call does not depend on this link. If the hub cannot be reached, progress is lost and the call still runs to its
-/// end.
+/// The call does not depend on this link. If the hub cannot be reached, progress is lost, but the call still runs to
+/// completion.
 pub(super) struct CallLink {
     target: Option<LinkTarget>,
     call_id: String,
     waiting: VecDeque<RawJson>,
     sending: Option<BoxFuture<'static, ()>>,
-    /// The reader for the run's events. `None` after reading has failed.
+    /// The reader for the run's events. `None` once a read has failed.
     reader: Option<Reader>,
 }
 
@@ -52,7 +52,7 @@ impl CallLink {
         }
     }
 
-    /// Queues progress to be sent after all previously queued progress.
+    /// Queues progress, which is sent after all previously queued progress.
     pub(super) fn push(&mut self, progress: RawJson) {
         if self.target.is_some() {
             if self.waiting.len() == MAX_WAITING {
@@ -62,8 +62,8 @@ impl CallLink {
         }
     }
 
-    /// Polls whether the run has stopped waiting for the call. Returns ready once the run has ended or has already
-    /// given the call a result.
+    /// Checks whether the run has stopped waiting for the call. Returns `Poll::Ready` once the run has ended or the
+    /// call already has a result.
     pub(super) fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let _ = self.poll_sent(cx);
         while let Some(reader) = &mut self.reader {
@@ -89,7 +89,7 @@ impl CallLink {
         }
     }
 
-    /// Sends the queued progress. Returns pending as long as some progress has not been sent.
+    /// Sends the queued progress. Returns `Poll::Pending` until all of it has been sent.
     fn poll_sent(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
             if let Some(sending) = &mut self.sending {
@@ -110,7 +110,7 @@ impl CallLink {
         }
     }
 
-    /// Sends the remaining progress after the call has ended, within the time limit [`FLUSH_LIMIT`].
+    /// Sends the remaining progress after the call has ended. Stops once [`FLUSH_LIMIT`] has elapsed.
     pub(super) async fn flush(mut self) {
         let mut limit = Deadline::try_start(FLUSH_LIMIT);
         poll_fn(|cx| {

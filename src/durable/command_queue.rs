@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::hub::{Command, NotRunning};
 
 /// Queues the commands for a session, and tracks the waiters that must be woken when a command arrives. The engine
-/// stores this queue.
+/// stores the queue.
 ///
 /// If no run is active, input waits for the next run. A command that ends a run applies only to the active run.
 ///
@@ -30,7 +30,7 @@ pub struct CommandQueue {
     /// The ids of the timers that have expired since the last wait began.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     expired: Vec<String>,
-    /// The ids of the waiters for an interrupt or the end of the run.
+    /// The ids of the waiters that wait for an interrupt or for the end of the run.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     stop_waiters: Vec<String>,
 }
@@ -51,9 +51,9 @@ pub struct CommandWaiter {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WaitAnswer {
-    /// No command or stop has arrived yet. The waiter has to wait, and will be woken later.
+    /// The awaited command or stop has not arrived yet. The waiter must wait, and will be woken later.
     Waiting,
-    /// A command or a stop has already arrived. The waiter will not be woken.
+    /// The awaited command or stop has already arrived. The waiter will not be woken.
     Ready,
     /// The waiter's timer has already expired. The waiter will not be woken.
     Expired,
@@ -65,8 +65,8 @@ impl CommandQueue {
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest), with [`NotRunning`] as its source, if no run is active and
-    /// the command is not input. Only input can wait for the next run.
+    /// Returns an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error, with [`NotRunning`] as its source, if no
+    /// run is active and the command is not input. Only input can wait for the next run.
     pub fn push(&mut self, session: &str, command: StoredCommand) -> Result<Vec<String>, Error> {
         if self.run.is_none() && !is_input(&command) {
             return Err(NotRunning { run: session.to_owned() }.into());
@@ -105,8 +105,8 @@ impl CommandQueue {
         WaitAnswer::Waiting
     }
 
-    /// Marks a timer as expired, even if the timer's wait has not started yet or has already ended. Returns the id of
-    /// the waiter to wake, if any.
+    /// Marks a timer as expired, even if its wait has not started yet or has already ended. Returns the id of the
+    /// waiter to wake, if any.
     pub fn expire(&mut self, timer: &str) -> Option<String> {
         if self.run.is_some() && self.expired.iter().all(|expired| expired != timer) {
             self.expired.push(timer.to_owned());
@@ -115,8 +115,8 @@ impl CommandQueue {
         Some(waiter.id)
     }
 
-    /// Adds a waiter for an interrupt or the end of the active run. Returns [`Ready`](WaitAnswer::Ready) if an
-    /// interrupt is already queued or no run is active.
+    /// Adds a waiter that waits for an interrupt or for the end of the active run. Returns [`Ready`](WaitAnswer::Ready)
+    /// if an interrupt is already queued or no run is active.
     pub fn wait_for_stop(&mut self, id: String) -> WaitAnswer {
         if self.run.is_none() || self.commands.iter().any(is_interrupt) {
             return WaitAnswer::Ready;
@@ -125,8 +125,8 @@ impl CommandQueue {
         WaitAnswer::Waiting
     }
 
-    /// Ends `run`, and returns the run's undelivered input, `put_back`, to the front of the queue for the next run.
-    /// Returns the ids of the waiters to wake.
+    /// Ends `run`, and returns its undelivered input (`put_back`) to the front of the queue, for the next run. Returns
+    /// the ids of the waiters to wake.
     pub fn finish(&mut self, run: &str, put_back: Vec<StoredCommand>) -> Vec<String> {
         let mut woken = Vec::new();
         if self.run.as_deref() == Some(run) {
@@ -161,7 +161,8 @@ impl CommandQueue {
         self.commands.iter()
     }
 
-    /// Ends the active run. The caller must still wake the waiters for an interrupt or the end of the run.
+    /// Ends the active run. The caller must still wake the waiters that wait for an interrupt or for the end of the
+    /// run.
     fn end_run(&mut self) {
         self.run = None;
         self.commands.retain(is_input);

@@ -3,18 +3,18 @@
 use crate::error::{Error, panic_to_error_async};
 use crate::session::{Conflict, Entry, Store};
 
-/// The maximum number of attempts to write a copy while other writers change the same copy.
+/// The maximum number of attempts to write a copy that other writers are changing at the same time.
 const MAX_ATTEMPTS: usize = 8;
 
 /// Copies a session from an engine to a store, and returns the number of entries in the copy.
 ///
 /// A store can list and search sessions, but an engine cannot. The copy is one-way: only this function may write to the
-/// copy, and no run reads the copy.
+/// copy, and no run reads it.
 ///
 /// `entries` must contain all of the session's entries. This function appends the entries that are missing from the
-/// copy. If the copy contains different entries, the session was removed and created again, so this function deletes
-/// the copy and writes a new one. If `entries` is empty, this function deletes the copy. If the copy already contains
-/// all of `entries` and more, the copy reflects a later state of the session and is left unchanged.
+/// copy. If the copy contains different entries, the session was removed and created again, so the function deletes the
+/// copy and writes a new one. If `entries` is empty, the function only deletes the copy. If the copy already contains
+/// all of `entries` and more, it reflects a later state of the session and is left unchanged.
 ///
 /// Concurrent calls for the same session are safe, and so is dropping the returned future. However, if a session may be
 /// removed, the session's engine must make the copies one at a time, each from the session's entries at the time of the
@@ -41,11 +41,11 @@ const MAX_ATTEMPTS: usize = 8;
 ///
 /// # Errors
 ///
-/// [`Store`](crate::ErrorKind::Store) if the store fails, and [`Panic`](crate::ErrorKind::Panic) if the store panics.
-/// [`Conflict`](crate::ErrorKind::Conflict) if concurrent writers change the copy during all eight attempts.
-/// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if the id is empty, or if a copy that must be deleted has
-/// forks. [`Unsupported`](crate::ErrorKind::Unsupported) if the store cannot delete sessions. After an error, the next
-/// call continues from the copy's current state.
+/// Returns a [`Store`](crate::ErrorKind::Store) error if the store fails, and a [`Panic`](crate::ErrorKind::Panic)
+/// error if the store panics. Returns a [`Conflict`](crate::ErrorKind::Conflict) error if concurrent writers change the
+/// copy during all eight attempts. Returns an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error if the id is
+/// empty, or if a copy that must be deleted has forks. Returns an [`Unsupported`](crate::ErrorKind::Unsupported) error
+/// if the store cannot delete sessions. After an error, the next call continues from the copy's current state.
 pub async fn copy_session(store: &dyn Store, id: &str, entries: &[Entry]) -> Result<u64, Error> {
     panic_to_error_async("the store", async {
         for _ in 1..MAX_ATTEMPTS {

@@ -10,18 +10,17 @@ use crate::hub::{Command, command_json};
 use crate::item::{RawJson, ResultKind, ToolCall, ToolResult};
 use crate::session::Entry;
 
-/// The future that performs a step. The engine polls this future only if the step's value is not
-/// recorded yet.
+/// The future that performs a step. The engine polls it only if the step's value has not been recorded yet.
 pub type StepFuture = BoxFuture<'static, RawJson>;
 
-/// A trait for performing each step once and recording the step's value. This trait is the part of an engine that
-/// performs individual steps.
+/// A trait for performing each step once and recording its value. This trait covers the part of an engine that performs
+/// individual steps.
 pub trait StepRunner: Send {
     /// Performs a step by polling its future, and records the step's value before returning it. If the value is already
     /// recorded, the engine drops the future without polling it.
     ///
     /// `name` identifies the step for people who inspect the engine's journal. The step's value is limited to 8 MiB.
-    /// Dropping the returned future cancels the step, whose value may or may not have been recorded.
+    /// Dropping the returned future cancels the step, although the step's value may already have been recorded.
     ///
     /// # Errors
     ///
@@ -33,39 +32,39 @@ pub trait StepRunner: Send {
     ) -> BoxFuture<'a, Result<RawJson, Error>>;
 }
 
-/// A trait for the operations that a durable run requires from an engine. The engine performs each operation once and
-/// records the operation's result.
+/// A trait for the engine operations that a durable run requires. The engine performs each operation once and records
+/// its result.
 ///
-/// An engine value belongs to a single attempt at a run. The attempt calls one operation at a time and waits until that
-/// operation has completed. A later attempt calls the same operations in the same order with the same arguments, and
-/// receives the recorded results.
+/// An engine value belongs to a single attempt at a run. The attempt calls one operation at a time and waits for it to
+/// complete. A later attempt calls the same operations in the same order with the same arguments, and receives the
+/// recorded results.
 ///
-/// If an operation fails, the attempt ends with that operation's error. The engine decides whether another attempt
-/// follows. Use [`is_attempt_lost`](crate::durable::is_attempt_lost) to determine whether an error calls for another
+/// If an operation fails, the attempt ends with the operation's error. The engine decides whether to make another
+/// attempt. Use [`is_attempt_lost`](crate::durable::is_attempt_lost) to determine whether an error calls for another
 /// attempt.
 ///
 /// [`MemoryEngine`](crate::durable::MemoryEngine) is an engine for tests. The package `turnstream-restate` contains an
-/// engine for Restate. `durable::suite` (feature `testing`) tests an engine.
+/// engine for Restate. To test an engine, use `durable::suite`, which requires the `testing` feature.
 pub trait Engine: StepRunner {
     /// Takes all commands from the session's queue, in order of arrival. Each command is returned only once.
     fn take_commands(&mut self) -> BoxFuture<'_, Result<Vec<StoredCommand>, Error>>;
 
     /// Waits until `is_enough` returns `true` for the list of all commands that have arrived, or until `limit` has
-    /// passed. Returns the commands that have arrived.
+    /// elapsed. Returns the commands that have arrived by the end of the wait.
     fn wait_for_commands<'a>(
         &'a mut self,
         limit: Option<Duration>,
         is_enough: &'a mut (dyn FnMut(&[StoredCommand]) -> bool + Send),
     ) -> BoxFuture<'a, Result<Vec<StoredCommand>, Error>>;
 
-    /// Returns whether [`call_tools`](Self::call_tools) can run calls outside the run, possibly in another process. If
-    /// this method returns `false`, all calls run in a step of the run.
+    /// Returns whether [`call_tools`](Self::call_tools) can execute calls separately from the run, possibly in another
+    /// process. If this method returns `false`, all calls run in a step of the run itself.
     fn can_call_tools(&self) -> bool {
         false
     }
 
-    /// Runs calls concurrently outside the run, possibly in other processes, and returns a result for each call. To
-    /// perform a call, use [`ToolCallRequest::perform`].
+    /// Executes calls concurrently, separately from the run and possibly in other processes, and returns a result for
+    /// each call. To perform a call, use [`ToolCallRequest::perform`].
     ///
     /// If a call is no longer needed, for example because the run was interrupted, return
     /// [`ToolCallRequest::interrupted_result`] as the call's result.
@@ -90,10 +89,10 @@ pub trait Engine: StepRunner {
 /// The JSON of a stored command is `{"v":1,"id":"…","command":{"type":"steer","items":[…]}}`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredCommand {
-    /// The id of the command's receipt. Once the command's input is in the history, the event
-    /// [`Appended`](crate::Event::Appended) reports this id.
+    /// The id of the command's receipt. The [`Appended`](crate::Event::Appended) event reports this id once the
+    /// command's input is in the history.
     pub id: String,
-    /// The command.
+    /// The command itself.
     pub command: Command,
 }
 
@@ -117,14 +116,14 @@ impl<'de> Deserialize<'de> for StoredCommand {
     }
 }
 
-/// A request to perform a tool call outside the steps of its run, possibly in another process. Such a call is said to
-/// *run apart*.
+/// A request to perform a tool call outside the steps of its run, possibly in another process. Such
+/// a call is *executed separately* from its run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolCallRequest {
     /// The id of the session to which the run belongs.
     pub session: String,
     /// The run's id in its [hub](crate::durable::Attempt::with_hub). The hub receives the call's progress and reports
-    /// the end of the run. `None` if the run has no hub.
+    /// when the run ends. `None` if the run has no hub.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
     /// The call, with its final arguments.
@@ -146,7 +145,7 @@ impl ToolCallRequest {
     }
 }
 
-/// The source of an error that reports that the engine has lost the current attempt. The next attempt continues the
+/// The source of the error that is returned if the engine has lost the current attempt. The next attempt continues the
 /// run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the attempt at the run was lost")]
@@ -165,9 +164,9 @@ impl From<AttemptLost> for Error {
     }
 }
 
-/// Returns whether another attempt may succeed after this error. Another attempt may succeed if this attempt was
-/// [lost](AttemptLost), if its events currently cannot be written, if a different attempt has not ended yet, or if the
-/// program differs from the program that started the run. All other errors end the run.
+/// Returns whether another attempt may succeed after this error. Another attempt may succeed if the failed attempt was
+/// [lost](AttemptLost), if that attempt's events currently cannot be written, if a different attempt has not ended yet,
+/// or if the program differs from the one that started the run. All other errors end the run.
 pub fn is_attempt_lost(error: &Error) -> bool {
     AttemptLost::from_error(error).is_some()
         || matches!(error.kind(), ErrorKind::ReplayMismatch | ErrorKind::Conflict)

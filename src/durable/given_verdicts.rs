@@ -34,7 +34,7 @@ use crate::tool::Verdict;
 pub struct GivenVerdicts {
     #[serde(with = "stored_commands")]
     verdicts: Vec<(PendingCall, Verdict)>,
-    /// The id of the run that resumes the calls. The engine sets this id after it has started the run.
+    /// The id of the run that resumes the calls. The engine sets the id after starting the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
 }
@@ -47,20 +47,21 @@ pub enum AddedVerdict {
     /// The verdict was added, and every pending call now has a verdict. The engine should start a run that resumes the
     /// calls.
     AllGiven,
-    /// The same verdict was already given, for example because a client lost the response and sent the verdict again.
+    /// The same verdict had already been given, for example because a client lost the response and sent the verdict
+    /// again.
     Repeated,
 }
 
 impl GivenVerdicts {
     /// Adds a verdict on one of the session's `pending` calls.
     ///
-    /// Returns [`Repeated`](AddedVerdict::Repeated) for a repeated verdict, even if its call has already been answered.
+    /// Returns [`Repeated`](AddedVerdict::Repeated) for a repeated verdict, even if the call has already been answered.
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if no pending call equals `call`, including its arguments, and
-    /// [`Conflict`](ErrorKind::Conflict) if the call already has a different verdict. In either case, no verdict is
-    /// added.
+    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if no pending call equals `call`, including its
+    /// arguments, and a [`Conflict`](ErrorKind::Conflict) error if the call already has a different verdict. If an
+    /// error is returned, no verdict is added.
     pub fn add(
         &mut self,
         pending: &[PendingCall],
@@ -102,7 +103,7 @@ impl IntoIterator for GivenVerdicts {
     }
 }
 
-/// Serializes verdicts as commands, because the JSON of commands has a version.
+/// Serializes verdicts as commands, because the JSON format for commands is versioned.
 mod stored_commands {
     use super::{
         Command, Deserialize, Deserializer, PendingCall, Serializer, StoredCommand, Verdict,

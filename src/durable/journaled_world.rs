@@ -120,8 +120,8 @@ impl Future for JournaledEffect {
                     if let Some(value) = this.bridge.drawn_effect(this.key.kind) {
                         return Poll::Ready(Ok(EffectValue::from_json(value)));
                     }
-                    // An effect that is ready on the first poll needs no step of its own. A step in a user's loop body
-                    // always has its own step.
+                    // An effect that is ready on the first poll needs no step of its own. A step that a user's loop
+                    // body requests is always recorded as a step of its own.
                     let is_step = this.key.kind == EffectKind::Step;
                     let early = match this.bridge.is_performing() && !is_step {
                         true => effect.poll_unpin(cx),
@@ -178,7 +178,7 @@ fn other_answer(key: &EffectKey, found: &StepResult) -> Error {
 }
 
 /// A turn that the engine records. The turn's deltas are yielded as they arrive, and the end of the turn is yielded
-/// after the turn has been recorded.
+/// once the turn has been recorded.
 struct JournaledTurn {
     bridge: Arc<Bridge>,
     key: EffectKey,
@@ -191,8 +191,8 @@ enum TurnStage {
         turn: TurnStream,
         saved: SavedTurn,
     },
-    /// Waits for the recorded end of the turn. If the turn was performed, all other events in the turn have already
-    /// been yielded.
+    /// Waits for the recorded end of the turn. If the turn was performed, all of its other events have already been
+    /// yielded.
     Done {
         is_performed: bool,
     },
@@ -258,7 +258,7 @@ impl TurnSource for JournaledTurn {
                 }
                 TurnStage::Replaying(replayed) => {
                     let item = ready!(Pin::new(replayed).poll_turn(cx, turn));
-                    // A complete turn is being repeated until the turn's end has been yielded.
+                    // A complete turn is being repeated until its end has been yielded.
                     if !matches!(item, Some(Ok(()))) {
                         this.bridge.set_repeating(false);
                     }
@@ -281,7 +281,7 @@ fn forward(item: Result<TurnEvent, Error>, turn: &mut TurnBuilder) -> Result<(),
     replay_event(item, turn)
 }
 
-/// The calls in a turn. The engine records the results of these calls.
+/// The calls in a turn, whose results the engine records.
 struct JournaledCalls {
     bridge: Arc<Bridge>,
     key: EffectKey,

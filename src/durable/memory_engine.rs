@@ -21,11 +21,11 @@ use crate::lock::lock_ignoring_poison;
 use crate::session::Entry;
 use crate::tool::RunData;
 
-/// A test engine that records operations in memory. The recorded operations are kept as long as this engine or an
-/// engine for another attempt at the same run exists.
+/// A test engine that records operations in memory. The recorded operations are kept as long as this engine, or an
+/// engine for another attempt at the same run, exists.
 ///
-/// A memory engine is as strict as an engine on a server. If an attempt calls operations that differ from those in the
-/// previous attempt, the attempt fails with [`ReplayMismatch`](ErrorKind::ReplayMismatch).
+/// A memory engine is as strict as an engine on a server. An attempt that calls different operations from those of the
+/// previous attempt fails with [`ReplayMismatch`](ErrorKind::ReplayMismatch).
 pub struct MemoryEngine {
     shared: Arc<Shared>,
     /// The run's id.
@@ -35,7 +35,7 @@ pub struct MemoryEngine {
     worker: Worker,
 }
 
-/// The worker that performs the calls that run apart.
+/// The worker for calls that are executed separately from their run.
 #[derive(Clone, Default)]
 struct Worker {
     agent: Option<Agent>,
@@ -45,7 +45,7 @@ struct Worker {
 #[derive(Default)]
 struct Shared {
     journal: Mutex<Vec<Operation>>,
-    /// The journals for the calls that run apart, by idempotency key.
+    /// The journals of the calls that are executed separately from their run, by idempotency key.
     calls: Mutex<HashMap<String, Arc<Shared>>>,
     session: Arc<Mutex<SessionData>>,
 }
@@ -55,7 +55,7 @@ struct Shared {
 struct SessionData {
     entries: Vec<Entry>,
     queue: CommandQueue,
-    /// The number of later runs, which determines the next run's name.
+    /// The number of runs after the first one, which determines the name of the next run.
     runs: u64,
     waiting: Option<Waker>,
 }
@@ -80,14 +80,14 @@ impl MemoryEngine {
         }
     }
 
-    /// If a turn contains several calls, runs these calls with this agent's tools, outside the steps of the run. Each
-    /// of these calls has its own journal.
+    /// If a turn contains several calls, runs them with this agent's tools, outside the steps of the run. Each of these
+    /// calls has its own journal.
     pub fn with_worker(mut self, agent: &Agent) -> Self {
         self.worker.agent = Some(agent.clone());
         self
     }
 
-    /// Sends progress from the worker's calls through `hub`, which must be the hub that shows the run.
+    /// Sends the progress of the worker's calls through `hub`, which must be the hub that shows the run.
     pub fn with_worker_hub(mut self, hub: &Hub) -> Self {
         self.worker.hub = Some(hub.clone());
         self
@@ -147,7 +147,7 @@ impl MemoryEngine {
         lock_ignoring_poison(&self.shared.journal)
     }
 
-    /// Returns the recorded result of the next operation, if an earlier attempt has performed that operation.
+    /// Returns the recorded result of the next operation, if an earlier attempt has performed it.
     fn kept(&mut self, name: &'static str, arguments: &str) -> Result<Option<RawJson>, Error> {
         let found = self.journal().get(self.position).cloned();
         match found {
@@ -241,7 +241,7 @@ impl Engine for MemoryEngine {
                 }
             };
             poll_fn(&mut poll).await;
-            // The commands leave the queue once the result of the wait is recorded.
+            // The commands are removed from the queue once the result of the wait has been recorded.
             let commands: Vec<StoredCommand> = self.session().queue.take(&self.run);
             self.keep("wait", String::new(), json(&commands)?);
             Ok(commands)

@@ -1,9 +1,9 @@
 //! Durable runs, which an engine can continue on any machine.
 //!
-//! A durable engine performs each operation of a program once and records the operation's result. If the process dies,
-//! the engine starts the program again elsewhere and supplies the recorded results instead of performing the recorded
-//! operations again. An agent needs no changes to run on such an engine. An [`Attempt`] performs the agent's run, and
-//! each effect in the run, such as a model turn, is a step on an [`Engine`].
+//! A durable engine performs each operation of a program once and records its result. If the process dies, the engine
+//! starts the program again elsewhere and supplies the recorded results instead of performing the recorded operations
+//! again. An agent needs no changes to run on such an engine. An [`Attempt`] executes the agent's run, and each effect
+//! in the run, such as a model turn, is a step on an [`Engine`].
 //!
 //! ```
 //! use turnstream::Agent;
@@ -36,9 +36,9 @@
 //! | a hook that returns immediately | may be called again until the next step is recorded |
 //! | a hook that only observes | is called in each attempt, even for recorded operations |
 //!
-//! A recorded operation is never performed again. A step includes the provider's retries and the request's deadlines. A
-//! time limit on the run starts again with each attempt, and the number of tokens used by a lost attempt is unknown.
-//! Each process that replays recorded turns charges the tokens in these turns to its own [pool](crate::agent::Pool).
+//! A recorded operation is never performed again. A step includes the provider's retries and the request's deadlines.
+//! The run's time limit starts over with each attempt, and the number of tokens used by a lost attempt is unknown. Each
+//! process that replays recorded turns charges their tokens to its own [pool](crate::agent::Pool).
 //!
 //! # The steps of an attempt
 //!
@@ -62,9 +62,9 @@
 //!   with the next step. As a result, an agent without hooks has one step for each turn, two for the calls in a turn,
 //!   and one for the end of the run.
 //! - **The calls in a turn take two steps.** The first step records which calls may start, and in which attempt; the
-//!   second records their results. If the engine [can](Engine::can_call_tools) run several calls outside the run, it
-//!   [runs them](Engine::call_tools) between these two steps, and each call has its own steps. Exclusive calls,
-//!   sub-agents and tools from [tool sources](crate::tool::ToolSource) run in the second step.
+//!   second records their results. If the engine [can](Engine::can_call_tools) execute several calls separately from
+//!   the run, it [runs them](Engine::call_tools) between these two steps, and each call has its own steps. Exclusive
+//!   calls, sub-agents and tools from [tool sources](crate::tool::ToolSource) run in the second step.
 //! - **The program must stay the same** during a run. If an attempt requests an effect that differs from the recorded
 //!   effect, the attempt ends with [`ReplayMismatch`](crate::ErrorKind::ReplayMismatch), and the engine tries again.
 //!   The run continues once the original program is back.
@@ -72,13 +72,13 @@
 //! # Commands, approvals, the end
 //!
 //! Commands wait in a [`CommandQueue`], which the engine stores. A run takes the waiting commands before its first
-//! step, after each turn and after the turn's calls. A receipt confirms that a command is stored. The event
-//! [`Appended`](crate::Event::Appended) with the receipt's id reports that the input was delivered. Input that arrives
-//! too late returns to the queue, and the next run delivers it.
+//! step, after each turn and after the turn's calls. A receipt confirms that a command is stored. The
+//! [`Appended`](crate::Event::Appended) event with the receipt's id reports that the input was delivered. Input that
+//! arrives too late returns to the queue, and the next run delivers it.
 //!
-//! A run that needs an approval ends with its calls pending, and uses no resources until [`Attempt::resume`] continues
-//! it. A run of an [interactive](crate::Agent::interactive) agent stays active instead, and waits on the engine for
-//! verdicts until the run's time limit is reached.
+//! A run that needs approval ends with its calls pending, and uses no resources until [`Attempt::resume`] continues it.
+//! A run of an [interactive](crate::Agent::interactive) agent, on the other hand, stays active and waits until verdicts
+//! arrive through the engine or until its time limit expires.
 //!
 //! An [interrupt](crate::hub::Command::Interrupt) through a [hub](Attempt::with_hub) ends the step that is being
 //! performed. The engine records the part of the step that was completed, so that later attempts end at the same
@@ -88,16 +88,16 @@
 //!
 //! [`Attempt::with_hub`] shows a run in a [hub](crate::hub), whose log can be stored in Redis. Each attempt writes to
 //! the log under a new epoch. After a lost attempt, readers receive a snapshot of the recorded events, and the lost
-//! attempt's incomplete turn is void. Results are published after they are recorded, and the end of the run is
-//! published after everything else is done.
+//! attempt's incomplete turn is void. Results are published once they have been recorded, and the end of the run is
+//! published once everything else is done.
 //!
 //! # An engine of your own
 //!
 //! To write your own engine, implement [`StepRunner`] and [`Engine`], and test both implementations with
-//! `durable::suite` (feature `testing`). A later attempt calls the same operations with the same arguments, byte for
-//! byte, so an engine may compare the arguments.
+//! `durable::suite`, which requires the `testing` feature. A later attempt calls the same operations with the same
+//! arguments, byte for byte, so an engine may compare the arguments.
 //!
-//! In addition to the steps in its runs, an engine stores the following data for each session:
+//! In addition to the steps of its runs, an engine stores the following data for each session:
 //!
 //! | type | content |
 //! |---|---|

@@ -15,12 +15,12 @@ use crate::event::{Event, ToolEvent};
 use crate::hub::{CallProgress, Hub, RunOwner, RunSource};
 use crate::item::{History, ToolCall};
 
-/// Publishes an attempt's new events to a hub and an observer. An event is published only once it can no longer be
-/// lost, or if a later event can void it.
+/// Publishes an attempt's new events to a hub and an observer. An event is published only when it can no longer be
+/// lost, or when a later event can void it.
 ///
 /// Deltas and progress are published as they arrive, because a later event voids the turn if the attempt is lost. The
-/// results of calls are published after they are recorded, and the end of the run is published after everything else is
-/// done.
+/// results of calls are published once they have been recorded, and the end of the run is published once everything
+/// else is done.
 pub(super) struct Publisher {
     hub: Option<HubTarget>,
     observer: Option<EventObserver>,
@@ -29,30 +29,30 @@ pub(super) struct Publisher {
     replayed: Option<Vec<Event>>,
     /// Events that can be published now.
     ready: VecDeque<Event>,
-    /// Results that are not recorded yet, and the events that follow these results.
+    /// Results that have not been recorded yet, and the events that follow them.
     held: VecDeque<Event>,
-    /// `Finished` and all later events.
+    /// The `Finished` event and all later events.
     last: VecDeque<Event>,
     /// The calls in this step that have started.
     started: Vec<String>,
 }
 
-/// The maximum number of progress reports from calls outside the run that can be queued for the hub. Further reports
-/// are dropped.
+/// The maximum number of progress reports from separately executed calls that can be queued for the hub. Further
+/// reports are dropped.
 const MAX_WAITING_PROGRESS: usize = 256;
 
 pub(super) type EventObserver = Box<dyn FnMut(&Event) + Send>;
 
-/// The run's connection to a hub. At any time, at most one of the run's events is on its way to the hub's log.
+/// The run's connection to a hub. At most one of the run's events is in flight to the hub's log at any time.
 struct HubTarget {
     hub: Hub,
     key: String,
     run_id: String,
     starting: Option<BoxFuture<'static, Result<RunOwner, Error>>>,
     sender: Option<mpsc::Sender<Result<Event, Error>>>,
-    /// The receiver for progress from calls that run outside the run.
+    /// The receiver for progress from calls that are executed separately from the run.
     progress: Option<mpsc::Receiver<CallProgress>>,
-    /// The owner of the run in the hub. Dropping the owner removes the run from the hub.
+    /// The owner of the run in the hub. Dropping it removes the run from the hub.
     owner: Option<RunOwner>,
 }
 
@@ -91,8 +91,9 @@ impl Publisher {
         self.hub.as_ref().map(|target| &*target.run_id)
     }
 
-    /// Reports that these calls now run outside the run. If an earlier attempt recorded the request for these calls,
-    /// the run yields the events for their start only after the calls have ended, when the run is polled again.
+    /// Reports that these calls are now executed separately from the run. If an earlier attempt recorded the request
+    /// for these calls, the run yields the calls' start events only when the run is polled again, after the calls have
+    /// ended.
     pub(super) fn push_started(&mut self, calls: &[ToolCallRequest]) {
         for ToolCallRequest { call: ToolCall { call_id, name, .. }, .. } in calls {
             let (call_id, name) = (call_id.clone(), name.clone());
@@ -100,8 +101,8 @@ impl Publisher {
         }
     }
 
-    /// Polls for the next progress from a call that runs outside the run. Call this method after the hub has accepted
-    /// all ready events.
+    /// Polls for the next progress from a call that is executed separately from the run. Call this method after the hub
+    /// has accepted all ready events.
     pub(super) fn poll_progress(&mut self, cx: &mut Context<'_>) -> Poll<CallProgress> {
         let progress = self.hub.as_mut().and_then(|target| target.progress.as_mut());
         match progress.map(|progress| progress.poll_next_unpin(cx)) {
@@ -110,7 +111,7 @@ impl Publisher {
         }
     }
 
-    /// Queues progress from a call that runs outside the run.
+    /// Queues progress from a call that is executed separately from the run.
     pub(super) fn push_progress(&mut self, event: ToolEvent) {
         self.ready.push_back(Event::Tool(event));
     }
@@ -144,7 +145,7 @@ impl Publisher {
         }
     }
 
-    /// Starts publishing events as new events, because the run now performs an effect.
+    /// Starts publishing events as new events, because the run is now performing an effect.
     pub(super) fn begin(&mut self, begin: &RunBegin) {
         let Some(replayed) = self.replayed.take() else { return };
         let Some(target) = &mut self.hub else {
@@ -171,13 +172,13 @@ impl Publisher {
         target.starting = Some(async move { hub.start(key, source).await }.boxed());
     }
 
-    /// Releases the held results for publication after they have been recorded.
+    /// Releases the held results for publication. Call this method after the results have been recorded.
     pub(super) fn release(&mut self) {
         self.ready.append(&mut self.held);
         self.started.clear();
     }
 
-    /// Publishes the ready events. Returns pending until the hub has accepted all of these events.
+    /// Publishes the ready events. Returns `Poll::Pending` until the hub has accepted all of them.
     ///
     /// # Errors
     ///
@@ -212,7 +213,7 @@ impl Publisher {
         Ok(())
     }
 
-    /// Reports to readers that the run has ended with an error and that no further attempt follows.
+    /// Reports to readers that the run has ended with an error and that no further attempt will follow.
     pub(super) async fn fail(&mut self, error: &Error) {
         if self.replayed.is_some() || poll_fn(|cx| self.poll_flush(cx)).await.is_err() {
             return;

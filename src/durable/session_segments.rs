@@ -20,8 +20,8 @@ const HEAD_KEY: &str = "head";
 /// so that each write is small. At the end of the run, the pieces are merged into larger values, called segments. All
 /// segments except the last are full, so the number of values to read stays small.
 ///
-/// Except for the head, which lists the other values, each value is written only once. If a caller applies the writes
-/// in order, the entries can be read at any time, even between two writes from the same list.
+/// Except for the head, which lists the other values, each value is written only once. As long as the caller applies
+/// the writes in order, the entries can be read at any time, even between two writes from the same list.
 ///
 /// ```
 /// use std::collections::BTreeMap;
@@ -53,7 +53,7 @@ pub struct SessionSegments {
     head: Head,
     /// The content of the last segment.
     tail: String,
-    /// The content of all pieces.
+    /// The content of all pieces, which are the small values written during a run.
     pieces: String,
 }
 
@@ -75,7 +75,7 @@ struct Head {
     /// The numbers of the segments, in the order of their entries.
     segments: Vec<u32>,
     pieces: Vec<u32>,
-    /// The number that is assigned to the next value.
+    /// The number to assign to the next value.
     next: u32,
 }
 
@@ -90,7 +90,8 @@ impl SessionSegments {
     ///
     /// # Errors
     ///
-    /// [`Store`](ErrorKind::Store) if the head cannot be parsed or has a later version.
+    /// Returns a [`Store`](ErrorKind::Store) error if the head cannot be parsed or was written in a later version of
+    /// the format.
     pub fn open(head: Option<&str>) -> Result<Self, Error> {
         let head = match head {
             Some(head) => {
@@ -109,7 +110,7 @@ impl SessionSegments {
         self.head.version
     }
 
-    /// Returns the keys whose values must be passed to [`read`](Self::read), in the required order.
+    /// Returns the keys whose values must be passed to [`read`](Self::read), in the order in which they must be passed.
     pub fn keys(&self) -> Vec<String> {
         self.head
             .segments
@@ -124,8 +125,8 @@ impl SessionSegments {
     ///
     /// # Errors
     ///
-    /// [`Store`](ErrorKind::Store) if the values do not contain entries, or if the number of entries differs from the
-    /// [version](Self::version).
+    /// Returns a [`Store`](ErrorKind::Store) error if the values do not contain entries, or if the number of entries
+    /// differs from the [version](Self::version).
     pub fn read(&mut self, values: impl IntoIterator<Item = String>) -> Result<Vec<Entry>, Error> {
         let (mut all, mut count) = (String::new(), 0);
         for value in values {
@@ -147,11 +148,12 @@ impl SessionSegments {
         Ok(entries)
     }
 
-    /// Appends entries as new pieces. Returns the writes that the caller must apply in order.
+    /// Appends entries as new small values, called pieces. Returns the resulting writes, which the caller must apply in
+    /// order.
     ///
     /// # Errors
     ///
-    /// [`Store`](ErrorKind::Store) if an entry cannot be written as JSON.
+    /// Returns a [`Store`](ErrorKind::Store) error if an entry cannot be serialized to JSON.
     pub fn append(&mut self, entries: &[Entry]) -> Result<Vec<SegmentWrite>, Error> {
         let mut text = String::new();
         for entry in entries {
@@ -171,11 +173,12 @@ impl SessionSegments {
         Ok(writes)
     }
 
-    /// Merges the last segment and all pieces into segments. Returns the writes that the caller must apply in order.
+    /// Merges all pieces (the small values that [`append`](Self::append) added) and the last segment into larger
+    /// values. Returns the resulting writes, which the caller must apply in order.
     ///
     /// # Errors
     ///
-    /// [`Store`](ErrorKind::Store) if the head cannot be written as JSON.
+    /// Returns a [`Store`](ErrorKind::Store) error if the head cannot be serialized to JSON.
     pub fn merge(&mut self) -> Result<Vec<SegmentWrite>, Error> {
         if self.head.pieces.is_empty() {
             return Ok(Vec::new());

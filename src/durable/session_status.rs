@@ -7,8 +7,8 @@ use crate::session::{Entry, SessionState};
 
 /// The status of a session on a durable engine.
 ///
-/// An engine writes the status when a run starts and when a run ends, so that programs can read the status without
-/// loading the session's entries.
+/// An engine writes the status when a run starts and when a run ends, so that programs can read it without loading the
+/// session's entries.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -23,15 +23,14 @@ pub struct SessionStatus {
 }
 
 impl SessionStatus {
-    /// Creates a session's status from the session's entries. `run` is the id of the active run, if
-    /// any.
+    /// Creates a session's status from its entries. `run` is the id of the active run, if any.
     pub fn from_entries(entries: Vec<Entry>, run: Option<String>) -> Self {
         let version = entries.len() as u64;
         Self { version, state: SessionState::from_entries(entries), run }
     }
 
-    /// Returns the pending calls, including calls for which a verdict has already been given. The list is empty while a
-    /// run is active, because that run answers the calls.
+    /// Returns the pending calls, including those that have already received a verdict. The list is empty while a run
+    /// is active, because that run answers the calls.
     pub fn pending_calls(&self) -> &[PendingCall] {
         match &self.state {
             SessionState::Pending { calls } if self.run.is_none() => calls,

@@ -43,10 +43,10 @@ pub(super) enum StepResult {
     Value(RawJson),
     Failed(Error),
     Turn(SavedTurn),
-    /// The calls in a turn may start now. The next step contains the results of these calls.
+    /// The calls in a turn may start now. The results of the calls are recorded in the next step.
     CallsBegin(BegunCalls),
     Calls(SavedCalls),
-    /// The run waits for verdicts.
+    /// The run is waiting for verdicts.
     Suspended(AwaitedVerdicts),
     /// The loop was ended from outside.
     Ended(EndedEarly),
@@ -56,7 +56,7 @@ pub(super) enum StepResult {
     Finished,
 }
 
-/// Calls that may start, in call order.
+/// The calls that may start, in call order.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct BegunCalls {
     /// The attempt in which the calls may start for the first time. In a later attempt, these calls may already have
@@ -70,7 +70,7 @@ pub(super) struct BegunCalls {
 pub(super) struct BegunCall {
     #[serde(flatten)]
     pub(super) call: ToolCall,
-    /// Whether the call may run again after a lost attempt.
+    /// Whether the call may run again if the attempt is lost.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) is_idempotent: bool,
     /// Whether the call must not run at the same time as other calls.
@@ -94,8 +94,8 @@ pub(super) struct AwaitedVerdicts {
 pub(super) struct EndedEarly {
     /// The number of nondeterministic values that the run had obtained since the previous step.
     pub(super) draws: usize,
-    /// The number of events that the run had yielded since the previous step. While calls run, events are counted from
-    /// the start of the first of the two steps for the calls.
+    /// The number of events that the run had yielded since the previous step. While a turn's calls run, events are
+    /// counted from the start of the first of the two steps that the calls take.
     pub(super) events: usize,
     /// The events that the effect had yielded before the loop was ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -108,7 +108,7 @@ pub(super) struct EndedEarly {
 }
 
 impl StepResult {
-    /// Returns the variant's name in JSON.
+    /// Returns the name that identifies the variant in JSON.
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Value(_) => "value",
@@ -129,8 +129,8 @@ impl StepRecord {
         Self { v: VERSION, draws, key, result }
     }
 
-    /// Returns the record with the error as its result. Call this method if the original result is too large to be
-    /// recorded.
+    /// Returns a copy of the record in which the error replaces the result. Call this method if the original result is
+    /// too large to be recorded.
     ///
     /// # Errors
     ///
@@ -154,7 +154,8 @@ impl StepRecord {
     ///
     /// # Errors
     ///
-    /// [`ReplayMismatch`](ErrorKind::ReplayMismatch) if the JSON is not a step, or if the step's version is unknown.
+    /// Returns a [`ReplayMismatch`](ErrorKind::ReplayMismatch) error if the JSON is not a valid step, or if the step's
+    /// version is unknown.
     pub(super) fn parse(json: &RawJson) -> Result<Self, Error> {
         let record: Self = json.deserialize_as().map_err(|error| {
             let message = format!("the engine has kept something else than a step: {error}");
@@ -173,8 +174,8 @@ impl StepRecord {
     ///
     /// # Errors
     ///
-    /// [`TooLarge`](ErrorKind::TooLarge) if the JSON is longer than [`MAX_STEP_BYTES`], and [`Store`](ErrorKind::Store)
-    /// if the step cannot be written as JSON.
+    /// Returns a [`TooLarge`](ErrorKind::TooLarge) error if the JSON is longer than [`MAX_STEP_BYTES`] bytes, and a
+    /// [`Store`](ErrorKind::Store) error if the step cannot be serialized.
     pub(super) fn to_json(&self) -> Result<RawJson, Error> {
         let json = RawJson::new(self).map_err(|error| {
             let message = format!("a step cannot be written as JSON: {error}");
@@ -189,7 +190,7 @@ impl StepRecord {
 ///
 /// # Errors
 ///
-/// [`TooLarge`](ErrorKind::TooLarge) if `bytes` is greater than [`MAX_STEP_BYTES`].
+/// Returns a [`TooLarge`](ErrorKind::TooLarge) error if `bytes` is greater than [`MAX_STEP_BYTES`].
 pub(super) fn ensure_step_size(bytes: usize) -> Result<(), Error> {
     if bytes <= MAX_STEP_BYTES {
         return Ok(());

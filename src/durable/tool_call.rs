@@ -33,18 +33,18 @@ impl ToolCallRequest {
     /// attempt at the call is lost after the first step and the tool is not [idempotent](Tool::idempotent), the call is
     /// not started again and gets an interrupted result.
     ///
-    /// The tool's own time limit applies. The tool sees a turn that contains only this call, and receives the given
-    /// `data`. The run that requested the call has already checked the call's arguments, consulted the hooks and
-    /// obtained approval. The run also shortens the result to the toolkit's limit.
+    /// The tool's own time limit applies. The tool receives the given `data`, and sees a turn that contains only this
+    /// call. The run that requested the call has already checked the call's arguments, consulted the hooks and obtained
+    /// approval. The run also shortens the result to the toolkit's limit.
     ///
-    /// `hub` is a hub that shows the run, in this process or another process. The tool's progress is sent to the run
+    /// `hub` is a hub that shows the run, in this process or in another process. The tool's progress is sent to the run
     /// through that hub. If the run ends first, for example because of an interrupt, the tool is dropped and the call
-    /// gets an interrupted result. Without a hub, progress is lost and the tool runs until it ends.
+    /// gets an interrupted result. Without a hub, progress is lost and the tool runs to completion.
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](ErrorKind::Unsupported) if the agent does not have the tool. Also returns the engine's errors.
-    /// If the tool fails, this method does not return an error; instead, it returns a result that reports the failure.
+    /// Returns an [`Unsupported`](ErrorKind::Unsupported) error if the agent does not have the tool. Also returns the
+    /// engine's errors. A failure of the tool is not an error of this method, but is reported in the returned result.
     pub async fn perform(
         self,
         agent: &Agent,
@@ -83,7 +83,7 @@ impl ToolCallRequest {
         })
     }
 
-    /// Returns the result for a call that may have started and whose outcome is unknown.
+    /// Returns the result for a call that may have started, but whose outcome is unknown.
     pub fn interrupted_result(&self) -> ToolResult {
         ToolResult::for_call(&self.call, ResultKind::Interrupted, INTERRUPTED_MID_EXECUTION)
     }

@@ -1,8 +1,8 @@
-//! Random values for test cases, reproducible from a seed.
+//! Random values for test cases, which can be reproduced from a seed.
 
 use crate::env::{Random, SeededRandom};
 
-/// Generates the random values of one test case.
+/// Generates the random values for a single test case.
 pub(crate) struct TestRng(SeededRandom);
 
 impl TestRng {
@@ -10,7 +10,7 @@ impl TestRng {
         Self(SeededRandom::new(seed))
     }
 
-    /// Returns a number in `0..below`.
+    /// Returns a random number in `0..below`.
     pub(crate) fn next_below(&self, below: usize) -> usize {
         let number = self.0.next_u64() % u64::try_from(below).expect("a small number");
         usize::try_from(number).expect("it fits into a `usize`")
@@ -24,12 +24,12 @@ impl TestRng {
         &all[self.next_below(all.len())]
     }
 
-    /// Returns a vector of at most `max` elements.
+    /// Returns a vector with a random length of at most `max` elements.
     pub(crate) fn random_vec<T>(&self, max: usize, mut element: impl FnMut() -> T) -> Vec<T> {
         (0..self.next_below(max + 1)).map(|_| element()).collect()
     }
 
-    /// Returns a random string of at most `max` of these characters.
+    /// Returns a random string of at most `max` characters, all taken from `characters`.
     pub(crate) fn text(&self, characters: &[char], max: usize) -> String {
         self.random_vec(max, || *self.pick_one(characters)).into_iter().collect()
     }

@@ -9,8 +9,8 @@ pub(crate) use timer::{Deadline, DeadlineOutcome, TimeLimit, instant_after};
 
 /// Generates new ids for histories and for the items appended to them.
 ///
-/// All code that needs a new id takes an id source as an argument, so that a test with the same ids
-/// produces the same bytes.
+/// All code that needs a new id takes an id generator as an argument, so that a test with the same
+/// ids produces the same bytes.
 ///
 /// ```
 /// use turnstream::env::{CountingIds, Ids};
@@ -20,7 +20,7 @@ pub(crate) use timer::{Deadline, DeadlineOutcome, TimeLimit, instant_after};
 /// assert_eq!(ids.next_id(), "test-2");
 /// ```
 pub trait Ids: Send + Sync {
-    /// Returns an id that this source has never returned before.
+    /// Returns an id that this generator has never returned before.
     fn next_id(&self) -> String;
 }
 
@@ -35,7 +35,7 @@ impl Ids for SystemIds {
     }
 }
 
-/// Generates ids that consist of a prefix and a number that counts up from 1, for tests.
+/// Generates ids for tests. Each id consists of a prefix and a number that counts up from 1.
 #[derive(Debug, Default)]
 pub struct CountingIds {
     prefix: String,
@@ -43,7 +43,7 @@ pub struct CountingIds {
 }
 
 impl CountingIds {
-    /// Creates an id source whose first id is `{prefix}-1`.
+    /// Creates a generator whose first id is `{prefix}-1`.
     pub fn new(prefix: impl Into<String>) -> Self {
         Self { prefix: prefix.into(), last_number: AtomicU64::new(0) }
     }
@@ -56,8 +56,8 @@ impl Ids for CountingIds {
     }
 }
 
-/// Provides the current date and time. Durations are instead measured with the tokio runtime's
-/// clock, which a test can pause.
+/// Provides the current date and time. Durations, on the other hand, are measured with the tokio
+/// runtime's clock, which a test can pause.
 pub trait Clock: Send + Sync {
     /// Returns the current date and time.
     fn now(&self) -> SystemTime;
@@ -73,7 +73,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that always returns the same date and time, for tests.
+/// A clock for tests that always returns the same date and time.
 #[derive(Clone, Copy, Debug)]
 pub struct FixedClock(pub SystemTime);
 
@@ -88,7 +88,7 @@ pub trait Random: Send + Sync {
     /// Returns 64 random bits.
     fn next_u64(&self) -> u64;
 
-    /// Returns a number from 0 (inclusive) to 1 (exclusive).
+    /// Returns a random number from 0 (inclusive) to 1 (exclusive).
     fn next_f64(&self) -> f64 {
         // A 64-bit float represents integers of up to 53 bits exactly.
         #[expect(clippy::cast_precision_loss)]
@@ -97,7 +97,7 @@ pub trait Random: Send + Sync {
     }
 }
 
-/// Generates random numbers with the operating system's random number generator.
+/// Generates random numbers using the operating system's random number generator.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemRandom;
 
@@ -109,12 +109,13 @@ impl Random for SystemRandom {
 
 /// Returns 64 random bits from the operating system.
 fn next_system_u64() -> u64 {
-    // This call does not fail: on a system without randomness, std could not seed a hash map
-    // either, and would panic too.
+    // This call does not fail in practice: on a system without a source of randomness, std could
+    // not seed a hash map either, and would panic as well.
     getrandom::u64().expect("the operating system provides random numbers")
 }
 
-/// Generates the same numbers for the same seed (with `SplitMix64`), for tests.
+/// Generates random numbers for tests, using `SplitMix64`. The same seed always produces the same
+/// numbers.
 #[derive(Debug)]
 pub struct SeededRandom(AtomicU64);
 

@@ -1,4 +1,4 @@
-//! Timers that use the runtime's clock, if the runtime has timers enabled.
+//! Timers that use the runtime's clock, if timers are enabled in the runtime.
 
 use std::cell::Cell;
 use std::panic::catch_unwind;
@@ -10,11 +10,11 @@ use tokio::runtime::{Handle, Id};
 use tokio::time::{Instant, Sleep};
 
 thread_local! {
-    /// The last runtime on this thread that was found to have no timers.
+    /// The most recent runtime on this thread that was found to have no timers.
     static WITHOUT_TIME: Cell<Option<Id>> = const { Cell::new(None) };
 }
 
-/// A timer, together with the id of the runtime that drives the timer.
+/// A timer, together with the id of the runtime that drives it.
 #[derive(Debug)]
 struct Timer {
     sleep: Pin<Box<Sleep>>,
@@ -22,11 +22,11 @@ struct Timer {
 }
 
 impl Timer {
-    /// Creates a timer that fires at `at`. Returns `None` outside of a tokio runtime, or if the
-    /// runtime has no timers enabled.
+    /// Creates a timer that fires at `at`. Returns `None` outside of a tokio runtime, or if timers
+    /// are not enabled in the runtime.
     fn try_new(at: Instant) -> Option<Self> {
         // `sleep_until` panics without a runtime or without timers. A missing runtime can be
-        // checked, but missing timers are only detected by catching the panic.
+        // checked for, but missing timers can only be detected by catching the panic.
         let runtime = current_runtime()?;
         let sleep = catch_unwind(|| Box::pin(tokio::time::sleep_until(at))).ok();
         WITHOUT_TIME.set(sleep.is_none().then_some(runtime));
@@ -40,7 +40,7 @@ fn current_runtime() -> Option<Id> {
 }
 
 /// Returns whether the current runtime is known to have no timers. Without this check, each attempt
-/// would cause a panic, which the process's panic hook prints.
+/// to create a timer would cause a panic, which would be printed by the process's panic hook.
 fn is_time_disabled() -> bool {
     let known = WITHOUT_TIME.get();
     known.is_some() && known == current_runtime()
@@ -52,15 +52,15 @@ pub(crate) fn instant_after(from: Instant, wait: Duration) -> Option<Instant> {
     (wait < FAR_FUTURE).then(|| from.checked_add(wait)).flatten()
 }
 
-/// The duration from which no timer is needed for a wait.
+/// The shortest wait that needs no timer, because it ends so far in the future.
 const FAR_FUTURE: Duration = Duration::from_hours(24 * 365);
 
 /// The maximum duration of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TimeLimit {
-    /// A default limit set by this crate, which is ignored if the runtime has no timers.
+    /// A default limit of this crate, which is ignored if the runtime has no timers.
     Default(Duration),
-    /// A limit set by the user. The operation fails if the runtime has no timers.
+    /// A limit set by the user. If the runtime has no timers, the operation fails.
     Explicit(Duration),
 }
 
@@ -72,11 +72,11 @@ impl TimeLimit {
     }
 }
 
-/// Ends a wait after a time limit. The timer is created on the first poll that has to wait.
+/// Ends a wait once a time limit has expired. The first poll that has to wait creates the timer.
 #[derive(Debug)]
 pub(crate) struct Deadline {
     limit: TimeLimit,
-    /// The instant at which the deadline expires; `None` if the deadline never expires.
+    /// The instant at which the deadline expires. `None` if it never expires.
     expires_at: Option<Instant>,
     timer: Option<Timer>,
 }
@@ -84,19 +84,19 @@ pub(crate) struct Deadline {
 /// The reason why a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DeadlineOutcome {
-    /// The time limit was reached.
+    /// The time limit has expired.
     TimeUp,
-    /// The limit is explicit, and the runtime has no timer to enforce it.
+    /// The limit is explicit, but the runtime has no timers to enforce it.
     NoTimer,
 }
 
 impl Deadline {
-    /// Creates a deadline that is measured from now.
+    /// Creates a deadline whose time limit starts now.
     pub(crate) fn new(limit: TimeLimit) -> Self {
         Self::starting_at(Instant::now(), limit)
     }
 
-    /// Creates a deadline that is measured from now, and creates its timer immediately. Returns
+    /// Creates a deadline whose time limit starts now, and creates its timer immediately. Returns
     /// `None` if the runtime has no timers.
     pub(crate) fn try_start(time: Duration) -> Option<Self> {
         let mut deadline = Self::new(TimeLimit::Explicit(time));
@@ -106,7 +106,7 @@ impl Deadline {
         Some(deadline)
     }
 
-    /// Creates a deadline that is measured from `from`.
+    /// Creates a deadline whose time limit starts at `from`.
     pub(crate) fn starting_at(from: Instant, limit: TimeLimit) -> Self {
         Self { limit, expires_at: instant_after(from, limit.duration()), timer: None }
     }
@@ -116,8 +116,8 @@ impl Deadline {
         self.expires_at.is_some_and(|at| at <= Instant::now())
     }
 
-    /// Extends the deadline by `pause`. An existing timer still fires at the old time and is then
-    /// reset.
+    /// Extends the deadline by `pause`. An existing timer still fires at the original time, and is
+    /// then reset.
     pub(crate) fn extend(&mut self, pause: Duration) {
         self.expires_at = self.expires_at.and_then(|at| at.checked_add(pause));
     }
@@ -128,7 +128,8 @@ impl Deadline {
         if self.is_over() {
             return Poll::Ready(DeadlineOutcome::TimeUp);
         }
-        // In another runtime, a new timer is needed, because the first runtime may no longer run.
+        // In another runtime, a new timer is needed, because the original runtime may no longer be
+        // running.
         self.timer.take_if(|timer| Some(timer.runtime) != current_runtime());
         let is_default = matches!(self.limit, TimeLimit::Default(_));
         if self.timer.is_none() && !(is_default && is_time_disabled()) {

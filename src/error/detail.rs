@@ -17,9 +17,9 @@ pub enum RateLimitScope {
     OutputTokens,
     /// The number of concurrent requests.
     Concurrency,
-    /// Any quota for a day or longer.
+    /// Any quota that covers a day or longer.
     Daily,
-    /// The size of a single request, which is larger than the entire allowance. Waiting does not
+    /// The size of a single request, which is larger than the entire allowance. Waiting will not
     /// help, but a smaller request may succeed.
     RequestSize,
     /// A scope that was added in a later version.
@@ -38,7 +38,7 @@ pub enum AuthProblem {
     InvalidKey,
     /// The key has expired.
     ExpiredKey,
-    /// The key is valid, but is not allowed to send this request or to use this model.
+    /// The key is valid, but does not permit this request or this model.
     Forbidden,
     /// The service is not available in the region from which the request was sent.
     Region,
@@ -47,8 +47,8 @@ pub enum AuthProblem {
     Other,
 }
 
-/// The sizes of a request and of the context window that the request exceeds, in tokens. A size is
-/// `None` if the provider does not report the size.
+/// The size of a request and the size of the context window that it exceeds, in tokens. A size is
+/// `None` if the provider does not report it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -56,14 +56,14 @@ pub struct ContextLimits {
     /// The maximum number of tokens in a request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
-    /// The number of tokens in the rejected request. Some providers include the maximum output in
-    /// this number.
+    /// The number of tokens in the rejected request. Some providers count the maximum output
+    /// towards this number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requested: Option<u64>,
 }
 
 impl ContextLimits {
-    /// Creates the limits from the numbers reported by a provider.
+    /// Creates a `ContextLimits` from the numbers reported by a provider.
     pub fn new(limit: Option<u64>, requested: Option<u64>) -> Self {
         Self { limit, requested }
     }

@@ -1,4 +1,4 @@
-//! The error type of this crate.
+//! This crate's error type.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -16,8 +16,8 @@ use crate::error::{AuthProblem, ContextLimits, ErrorKind, RateLimitScope};
 ///
 /// The message is a single line and never contains an API key. Details that only some errors
 /// contain are available through getters. An error serializes to a flat JSON object, which is
-/// printed as an `error` line. The [source](StdError::source) is neither serialized nor compared by
-/// `==`.
+/// printed as an `error` line. The error's [source](StdError::source) is neither serialized nor
+/// compared by `==`.
 ///
 /// ```
 /// use turnstream::{Error, ErrorKind};
@@ -40,7 +40,7 @@ struct ErrorFields {
 /// Properties of an error that are not displayed, serialized or compared.
 #[derive(Clone, Copy, Default)]
 struct ErrorFlags {
-    /// Whether a layer that can retract output has already retried the request and given up.
+    /// Whether a layer that can retract output has already retried the request and has given up.
     are_retries_exhausted: bool,
     /// Whether the error was parsed from a response body.
     is_server_message: bool,
@@ -70,8 +70,8 @@ struct ErrorData {
 }
 
 impl Error {
-    /// Creates an error of the given kind. By convention, the message is a lower-case fragment
-    /// without a final full stop.
+    /// Creates an error of the given kind. By convention, the message is a lowercase fragment
+    /// without a trailing period.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self(Arc::new(ErrorFields {
             data: ErrorData {
@@ -103,7 +103,7 @@ impl Error {
         self
     }
 
-    /// Sets how long the provider asked the client to wait before a retry.
+    /// Sets how long the provider asked the client to wait before retrying.
     pub fn with_retry_after(mut self, wait: Duration) -> Self {
         let millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
         self.fields_mut().data.retry_after_ms = Some(millis);
@@ -134,25 +134,25 @@ impl Error {
         self
     }
 
-    /// Sets the size of the request and of the context window that the request exceeds.
+    /// Sets the size of the request and the size of the context window that it exceeds.
     pub fn with_context_limits(mut self, limits: ContextLimits) -> Self {
         self.fields_mut().data.context_limits = Some(limits);
         self
     }
 
-    /// Sets whether, according to the provider, a retry may succeed. The provider's statement
-    /// overrides the default for the error's kind.
+    /// Sets whether the provider said that a retry may succeed. This value overrides the default
+    /// for the error's kind.
     pub fn with_retryable(mut self, retryable: bool) -> Self {
         self.fields_mut().data.retryable = Some(retryable);
         self
     }
 
-    /// Returns the error's kind, from which the caller can decide how to react.
+    /// Returns the error's kind, which lets the caller decide how to react.
     pub fn kind(&self) -> ErrorKind {
         self.0.data.kind
     }
 
-    /// Returns a one-line message for a human reader. `to_string()` returns the same message.
+    /// Returns a one-line, human-readable message. `to_string()` returns the same message.
     pub fn message(&self) -> &str {
         &self.0.data.message
     }
@@ -162,14 +162,14 @@ impl Error {
         self.0.data.status
     }
 
-    /// Returns how long the provider asked the client to wait before a retry, if the provider asked
-    /// for a delay.
+    /// Returns how long the provider asked the client to wait before retrying, if the provider
+    /// specified a delay.
     pub fn retry_after(&self) -> Option<Duration> {
         self.0.data.retry_after_ms.map(Duration::from_millis)
     }
 
-    /// Returns the id that the provider assigned to the request, if any, for use in a support
-    /// request to the provider.
+    /// Returns the id that the provider assigned to the request, if any. Include the id when you
+    /// contact the provider's support.
     pub fn request_id(&self) -> Option<&str> {
         self.0.data.request_id.as_deref()
     }
@@ -191,30 +191,29 @@ impl Error {
         self.0.data.auth
     }
 
-    /// Returns the size of the request and of the context window that the request exceeds, if this
-    /// is a [`ContextWindow`](ErrorKind::ContextWindow) error and the provider reported these
-    /// numbers.
+    /// Returns the size of the request and the size of the context window that it exceeds, if this
+    /// is a [`ContextWindow`](ErrorKind::ContextWindow) error and the provider reported the sizes.
     pub fn context_limits(&self) -> Option<ContextLimits> {
         self.0.data.context_limits
     }
 
     /// Returns whether the same request may succeed if it is sent again later.
     ///
-    /// If the provider stated whether a retry may succeed
-    /// ([`with_retryable`](Self::with_retryable)), that statement takes priority. Otherwise, the
-    /// result depends on whether the kind is [transient](ErrorKind::is_transient). A request that
-    /// is larger than the entire allowance ([`RateLimitScope::RequestSize`]) can never succeed.
+    /// If the provider said whether a retry may succeed ([`with_retryable`](Self::with_retryable)),
+    /// the provider's answer takes precedence. Otherwise, the result depends on whether the error's
+    /// kind is [transient](ErrorKind::is_transient). A request that is larger than the entire
+    /// allowance ([`RateLimitScope::RequestSize`]) can never succeed.
     ///
     /// The result does not take into account whether a consumer has already seen part of the
-    /// answer. [`retry_after`](Self::retry_after) returns how long to wait before a retry, if the
-    /// provider reported a time.
+    /// answer. [`retry_after`](Self::retry_after) returns how long to wait before retrying, if the
+    /// provider specified a delay.
     pub fn is_retryable(&self) -> bool {
         let fits = self.rate_limit_scope() != Some(RateLimitScope::RequestSize);
         self.0.data.retryable.unwrap_or_else(|| self.kind().is_transient() && fits)
     }
 
-    /// Returns whether a retry may succeed according to the provider, if the provider made such a
-    /// statement.
+    /// Returns whether, according to the provider, a retry may succeed, or `None` if the provider
+    /// did not say.
     #[cfg(feature = "http")]
     pub(crate) fn retryable_override(&self) -> Option<bool> {
         self.0.data.retryable
@@ -225,8 +224,8 @@ impl Error {
         source_chain(self).skip(1).find_map(|source| source.downcast_ref())
     }
 
-    /// Applies `f` to all of the error's strings, any of which may come from a server. Sources with
-    /// a message that `f` would change are replaced with their redacted messages.
+    /// Applies `f` to all of the error's strings, any of which may come from a server. If `f`
+    /// changes the message of a source, the source is replaced with the redacted message.
     #[cfg(feature = "http")]
     pub(crate) fn map_text_and_sources(mut self, f: impl Fn(&str) -> String) -> Self {
         if let Some(source) =
@@ -254,8 +253,8 @@ impl Error {
         self
     }
 
-    /// Records that the error comes from a layer that can retract output and that has already
-    /// retried the request.
+    /// Records that a layer that can retract output has already retried the request that caused the
+    /// error.
     pub(crate) fn mark_retries_exhausted(mut self) -> Self {
         self.fields_mut().flags.are_retries_exhausted = true;
         self
@@ -278,13 +277,13 @@ impl Error {
         self.0.flags.is_server_message
     }
 
-    /// Removes the error's source, so that only plain data is left.
+    /// Removes the error's source, leaving only plain data.
     pub(crate) fn without_source(mut self) -> Self {
         self.fields_mut().source = None;
         self
     }
 
-    /// Replaces the source with the result of calling `f` on the source.
+    /// Replaces the error's source with the result of calling `f` with it.
     pub(crate) fn map_source<S: StdError + Send + Sync + 'static>(
         mut self,
         f: impl FnOnce(Option<Arc<dyn StdError + Send + Sync>>) -> S,
@@ -305,7 +304,7 @@ impl Error {
 }
 
 /// Writes the error's message. The alternate form, `{error:#}`, appends the messages of all
-/// sources, each after a colon. A source is left out if the text already ends with that source's
+/// sources, each after a colon. A source is omitted if the text so far already ends with its
 /// message.
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -316,9 +315,9 @@ impl fmt::Display for Error {
     }
 }
 
-/// Writes a single line for a human reader. A `main` function that returns
-/// `Result<(), turnstream::Error>` prints errors in this form. The line contains the message,
-/// followed by the kind and the details of the response in parentheses. `{error:#?}` shows all
+/// Writes a single human-readable line. This is the form in which a `main` function that returns
+/// `Result<(), turnstream::Error>` prints errors. The line contains the message, followed by the
+/// kind and the details of the response in parentheses. The alternate form, `{error:#?}`, shows all
 /// fields and the source.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

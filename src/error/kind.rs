@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The kind of an error. The kinds are distinguished by how a caller can react to the error.
+/// The kind of an error. Kinds are distinguished by how a caller can react to the error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -15,31 +15,31 @@ pub enum ErrorKind {
     /// A timeout expired; see [`Timeouts`](crate::http::Timeouts). If part of the turn had already
     /// arrived, the error's source is a [`PartialTurn`](crate::turn::PartialTurn).
     Timeout,
-    /// The key is missing, wrong, or not allowed to send this request.
-    /// [`Error::auth_problem`](super::Error::auth_problem) may return the reason.
+    /// The key is missing, is wrong, or does not permit this request. If the reason is known,
+    /// [`Error::auth_problem`](super::Error::auth_problem) returns it.
     Auth,
     /// The account has no credit or no valid means of payment.
     Billing,
-    /// Too many requests or tokens were sent. [`Error::retry_after`](super::Error::retry_after) may
-    /// return the time to wait, and [`Error::rate_limit_scope`](super::Error::rate_limit_scope) may
-    /// return the limit that was exceeded.
+    /// Too many requests or tokens were sent. [`Error::retry_after`](super::Error::retry_after)
+    /// returns how long to wait, and [`Error::rate_limit_scope`](super::Error::rate_limit_scope)
+    /// returns which limit was exceeded, if the provider reported this information.
     RateLimited,
-    /// The provider currently has no capacity.
+    /// The provider currently lacks the capacity to handle the request.
     Overloaded,
     /// The provider failed with an internal error.
     Server,
-    /// The request does not fit the model's context window;
-    /// [`Error::context_limits`](super::Error::context_limits) may return the exact sizes.
+    /// The request does not fit into the model's context window. If the provider reported the
+    /// sizes, [`Error::context_limits`](super::Error::context_limits) returns them.
     ContextWindow,
-    /// The provider rejected the request. Sending the same request again does not help.
+    /// The provider rejected the request. Sending the same request again will not help.
     InvalidRequest,
-    /// The provider's API, the model or the store does not support the requested operation.
+    /// The requested operation is not supported by the provider's API, the model or the store.
     Unsupported,
     /// A content filter blocked the request or the answer, or the model refused to answer.
     Filtered,
     /// The model failed to generate a valid answer, for example because it wrote an invalid tool
-    /// call. The request was valid, and the model may answer differently if the same request is
-    /// sent again.
+    /// call. The request was valid, and the model may give a different answer if the same request
+    /// is sent again.
     GenerationFailed,
     /// A turn ended without the provider's end marker. The error's source is a
     /// [`PartialTurn`](crate::turn::PartialTurn).
@@ -54,7 +54,7 @@ pub enum ErrorKind {
     /// A hook failed or took too long. The error ends the run unless the hook only observes the
     /// run.
     Hook,
-    /// Code that the caller supplied panicked.
+    /// Code supplied by the caller panicked.
     Panic,
     /// A store operation failed.
     Store,
@@ -73,7 +73,7 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    /// Returns the kind's serialized name, for example `rate_limited`.
+    /// Returns the kind's name in serialized form, for example `rate_limited`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Connect => "connect",

@@ -1,4 +1,4 @@
-//! The error type of this crate. An error's kind indicates how a caller can react, and its source
+//! This crate's error type. An error's kind indicates how a caller can react to it, and its source
 //! indicates the cause.
 
 mod detail;

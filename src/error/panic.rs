@@ -8,13 +8,13 @@ use futures::FutureExt;
 
 use crate::error::{Error, ErrorKind};
 
-/// Runs code that may panic. If the code panics, the panic's message is returned as the error.
+/// Runs code that may panic. If it panics, the panic's message is returned as the error.
 pub(crate) fn catch_panic<T>(f: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(f)).map_err(panic_message)
 }
 
 /// Runs code that may panic, and converts a panic to an error of the given kind. The error message
-/// names the owner of the code.
+/// names the code's owner.
 pub(crate) fn panic_to_error<T>(
     kind: ErrorKind,
     whose: &str,
@@ -35,8 +35,8 @@ pub(crate) async fn panic_to_error_async<T>(
 
 /// Returns the message of a panic, if its payload is a string.
 ///
-/// The payload is dropped, which may itself panic. The payload of the second panic is leaked,
-/// because dropping that payload could panic again, and so on without end.
+/// The payload is dropped, which may itself panic. The payload of that second panic is leaked,
+/// because dropping it could panic again, and so on indefinitely.
 fn panic_message(payload: Box<dyn Any + Send>) -> String {
     let text = payload.downcast_ref::<&'static str>().copied();
     let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));

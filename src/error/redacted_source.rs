@@ -5,13 +5,13 @@ use std::fmt;
 
 use super::source_chain;
 
-/// The redacted messages of a source and of all its own sources.
+/// The redacted messages of an error's source and of all its sources in turn.
 #[derive(Debug)]
 pub(super) struct RedactedSource(String);
 
 impl RedactedSource {
-    /// Redacts the messages of a source and of its sources. Returns `None` if no message would
-    /// change.
+    /// Redacts the messages of an error's source and of its sources in turn. Returns `None` if
+    /// redaction changes none of the messages.
     pub(super) fn from_source(
         source: &(dyn StdError + 'static),
         f: impl Fn(&str) -> String,

@@ -11,10 +11,10 @@ pub(crate) fn source_chain<'a>(
 
 /// Joins the messages of an error and its sources with colons. Many errors repeat the message of
 /// one of their sources. If the text so far ends with a source's message, that source and all
-/// sources before it are left out.
+/// preceding sources are omitted.
 pub(crate) fn format_source_chain(error: &dyn StdError) -> String {
-    /// A number that is larger than the number of sources of any error, so that a cyclic chain has
-    /// an end.
+    /// The maximum number of sources to visit, which no error exceeds in practice. This limit ends
+    /// the iteration over a cyclic chain.
     const MAX_SOURCES: usize = 32;
     let mut text = error.to_string();
     let sources = std::iter::successors(error.source(), |&error| error.source());

@@ -4,22 +4,22 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// An exhausted budget, and the amount that was used. The used amount may exceed the limit, because
-/// a response that crosses the limit has already been paid for and is kept.
+/// Describes an exhausted budget and the amount that was used. The amount used may exceed the
+/// limit, because a response that crosses the limit has already been paid for and is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct BudgetExceeded {
-    /// The quantity that the budget counts, which also determines the unit of `used` and `limit`.
+    /// The quantity that the budget limits, which also determines the unit of `used` and `limit`.
     pub kind: BudgetKind,
     /// The amount used by the run.
     pub used: u64,
-    /// The amount that was available to the run.
+    /// The amount that the run was allowed to use.
     pub limit: u64,
-    /// Whether a token target was abandoned because the model made no more progress.
+    /// Whether a token target was abandoned because the model stopped making progress.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub diminishing_returns: bool,
 }
 
-/// The quantity that a budget counts, which also determines the unit.
+/// The quantity that a budget limits, which also determines the budget's unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -36,7 +36,7 @@ pub enum BudgetKind {
     Time,
     /// The number of tool calls.
     ToolCalls,
-    /// The number of output tokens that the model was asked to spend.
+    /// The number of output tokens that the model is asked to use.
     Target,
     /// A kind that was added in a later version.
     #[serde(other)]

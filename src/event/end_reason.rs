@@ -20,7 +20,7 @@ pub enum EndReason {
     Stopped,
     /// A stop hook ended the run; [`Outcome::why`](crate::Outcome::why) contains the hook's message.
     StopHookPrevented,
-    /// The context window is full, and the history either was already compacted or cannot be compacted.
+    /// The context window is full, and the history cannot be compacted or has already been compacted.
     ContextWindow,
     /// The model was cut off by its output limit.
     Truncated,
@@ -30,24 +30,24 @@ pub enum EndReason {
     Filtered,
     /// The model's replies could not be used.
     Malformed,
-    /// The model repeated the same calls with the same results; see
+    /// The model kept making the same calls, which returned the same results; see
     /// [`Limits::end_after_repeats`](crate::agent::Limits::end_after_repeats).
     Repeating,
     /// A budget of the run was exhausted.
     Budget,
-    /// A turn ended without the provider's end marker.
+    /// A turn ended without the end marker that the provider sends after a complete turn.
     Incomplete,
-    /// Tool calls are waiting for a verdict or a result from outside.
+    /// Tool calls are waiting for a verdict or an external result.
     Pending,
-    /// The model or a stop hook reported that something is missing. The model may make such a report if the agent
-    /// [requires evidence](crate::Agent::with_evidence).
+    /// The model or a stop hook reported that something is missing. The model may report this if the agent [requires
+    /// evidence](crate::Agent::with_evidence).
     Blocked,
     /// The model claimed success without the required [evidence](crate::Agent::with_evidence), or a stop hook reported
-    /// such a claim.
+    /// that the model did so.
     Unproven,
     /// The provider failed or rejected the request, or no request could be created.
     ProviderError,
-    /// A deciding hook or a validation failed.
+    /// A validation or a decision-making hook failed.
     HookError,
     /// A reason that was added in a later version. Runs in this version of the crate never end with this reason.
     Other,
@@ -73,13 +73,13 @@ pub enum EndReason {
 pub enum InterruptedPhase {
     /// The phase from a turn's first tool until the next request.
     Tools,
-    /// The phase before and during a turn, and after the turn until its first tool starts. Phases that were added in
-    /// later versions are deserialized as `Streaming`.
+    /// The phase before and during a turn, and from the turn's end until the turn's first tool starts. Phases that were
+    /// added in later versions are deserialized as `Streaming`.
     #[serde(other)]
     Streaming,
 }
 
-/// Defines the conversions between the reasons and their names, in both directions.
+/// Defines the conversions from reasons to their names and from names to reasons.
 macro_rules! reason_names {
     ($($Reason:ident = $name:literal),* $(,)?) => {
         impl EndReason {
@@ -92,7 +92,7 @@ macro_rules! reason_names {
                 }
             }
 
-            /// Returns the reason with this name. `phase` is used only if the name is `interrupted`.
+            /// Returns the reason with the given name. `phase` is used only if the name is `interrupted`.
             pub(super) fn named(name: &str, phase: Option<InterruptedPhase>) -> Self {
                 match name {
                     $($name => Self::$Reason,)*
@@ -125,7 +125,7 @@ reason_names! {
 }
 
 impl EndReason {
-    /// Returns the end reason for a run that failed with this error.
+    /// Returns the end reason of a run that failed with this error.
     pub fn from_error(error: &Error) -> Self {
         match error.kind() {
             ErrorKind::IncompleteTurn => Self::Incomplete,
@@ -135,7 +135,7 @@ impl EndReason {
         }
     }
 
-    /// Returns whether a run with this end reason ended before the model was finished.
+    /// Returns whether a run with this end reason ended before the model finished its work.
     pub fn is_partial(self) -> bool {
         match self {
             Self::Completed | Self::Refused | Self::Filtered | Self::Blocked | Self::Unproven => {

@@ -31,16 +31,16 @@ pub enum Event {
         /// The items that were appended.
         items: Vec<Item>,
     },
-    /// The history's entries `from..to` were replaced. If a compaction failed but used tokens, no
-    /// entry is replaced; in that case, `from` equals `to`, and `items` is empty.
+    /// The history's entries `from..to` were replaced. If a compaction used tokens but failed, no
+    /// entries are replaced; in this case, `from` equals `to`, and `items` is empty.
     Rewritten {
         /// The reason why the entries were replaced.
         why: RewriteReason,
         /// The index of the first entry that was replaced.
         from: usize,
-        /// The index after the last entry that was replaced.
+        /// One past the index of the last entry that was replaced.
         to: usize,
-        /// The entries that replace the old entries.
+        /// The replacement entries.
         items: Vec<Item>,
         /// The tokens used to create the replacement, including discarded attempts. These tokens
         /// count towards the run's usage. The field is not serialized if the usage is zero.
@@ -53,7 +53,7 @@ pub enum Event {
         /// The requested model. If several providers are combined, this is the first provider's
         /// model; the model that actually answered is recorded in the [turn](Turn::model).
         model: String,
-        /// The reason why the run continued; `None` for the first model call.
+        /// The reason why the run sends another request; `None` for the first request.
         transition: Option<Transition>,
     },
     /// An event from the turn that is currently streaming.
@@ -62,7 +62,7 @@ pub enum Event {
     Tool(ToolEvent),
     /// An event from a sub-agent that runs as the tool call `call_id`.
     Nested {
-        /// The id of the parent's call that runs the sub-agent.
+        /// The id of the tool call that runs the sub-agent.
         call_id: String,
         /// The name of the sub-agent's tool.
         name: String,
@@ -74,11 +74,11 @@ pub enum Event {
         /// The reason why the run continues.
         reason: Transition,
     },
-    /// The run ended. This event is the run's last event. If the run failed, the stream then yields
-    /// the run's error.
+    /// The run ended. This event is the run's last event. If the run failed, the stream yields the
+    /// run's error after this event.
     Finished(Box<Outcome>),
     /// An event that was added in a later version. This variant is never serialized, and every
-    /// consumer in this crate ignores it.
+    /// consumer in this crate ignores unknown events.
     Unknown,
 }
 
@@ -90,7 +90,7 @@ pub enum ToolEvent {
     /// The tool call must be approved before it runs.
     #[serde(rename = "approval_requested")]
     ApprovalRequested(ToolCall),
-    /// The tool starts to run.
+    /// The tool starts running.
     #[serde(rename = "tool_started")]
     Started {
         /// The id of the call.
@@ -108,8 +108,8 @@ pub enum ToolEvent {
         /// The reported progress, in the tool's own format.
         data: RawJson,
     },
-    /// The sub-agent that runs as this call was suspended, because some of the sub-agent's own
-    /// calls are waiting for a verdict or an external result. The call stays open until the run is
+    /// The sub-agent that runs as this call was suspended, because some of its own calls are
+    /// waiting for a verdict or an external result. The call stays open until the run is
     /// [resumed](crate::Agent::resume). When the run is resumed, the call starts again, and its
     /// sub-agent continues. If the run ends with a reason other than `pending`, the call gets a
     /// result in the same way as any other unanswered call.
@@ -119,7 +119,7 @@ pub enum ToolEvent {
         call_id: String,
         /// The name of the tool.
         name: String,
-        /// The sub-agent's waiting calls, with paths relative to the sub-agent.
+        /// The sub-agent's pending calls, with paths relative to the sub-agent.
         pending: Vec<PendingCall>,
         /// The sub-agent's history so far, which is stored with the call in the run's history.
         nested: Box<History>,
@@ -141,7 +141,7 @@ pub enum ToolEvent {
 }
 
 impl Event {
-    /// Returns the new piece of text, if this event is a text delta.
+    /// Returns the new text, if this event is a text delta.
     pub fn text_delta(&self) -> Option<&Text> {
         match self {
             Self::Turn(event) => event.text_delta(),
@@ -157,7 +157,7 @@ impl Event {
         }
     }
 
-    /// Returns the tool result, if this event contains a tool result.
+    /// Returns the tool result, if this event contains one.
     pub fn tool_output(&self) -> Option<&ToolResult> {
         match self {
             Self::Tool(ToolEvent::Output(result)) => Some(result),
@@ -165,9 +165,9 @@ impl Event {
         }
     }
 
-    /// Returns the tool call awaiting approval, if this event is an approval request. Approval
-    /// requests for a sub-agent's calls are wrapped in `Nested`, so this method returns `None` for
-    /// such requests; see [`approval_request`](Self::approval_request).
+    /// Returns the tool call awaiting approval, if this event is an approval request. For the
+    /// approval request of a sub-agent's call, which is wrapped in `Nested`, this method returns
+    /// `None`; see [`approval_request`](Self::approval_request).
     pub fn as_approval_request(&self) -> Option<&ToolCall> {
         match self {
             Self::Tool(ToolEvent::ApprovalRequested(call)) => Some(call),
@@ -176,7 +176,7 @@ impl Event {
     }
 
     /// Returns the tool call awaiting approval, if this event is an approval request. If the call
-    /// belongs to a sub-agent, the returned value includes the path to the call. Pass the returned
+    /// was made by a sub-agent, the returned value includes the path to the call. Pass the returned
     /// call to [`RunHandle::approve`](crate::RunHandle::approve).
     ///
     /// ```
@@ -228,7 +228,7 @@ impl Event {
         matches!(self, Self::Rewritten { from, to, items, .. } if from < to || !items.is_empty())
     }
 
-    /// Returns whether the event appends or replaces items other than through a turn or a tool
+    /// Returns whether the event appends or replaces items, other than by adding a turn or a tool
     /// result.
     pub(crate) fn changes_items(&self) -> bool {
         matches!(self, Self::Appended { .. } | Self::Rewritten { .. })

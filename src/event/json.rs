@@ -6,7 +6,7 @@ use crate::event::{AppendReason, Event, Outcome, RewriteReason, Transition};
 use crate::item::{Item, RawJson};
 use crate::usage::Usage;
 
-/// The serialized form of the events that have no serialization of their own.
+/// The serialized form of events, except for variants whose content has its own serialized form.
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum EventRef<'a> {
@@ -45,7 +45,8 @@ fn is_zero_usage(usage: &Usage) -> bool {
     *usage == Usage::default()
 }
 
-/// The deserialized form of the events that have no deserialization of their own.
+/// The form in which events are deserialized, except for variants whose content is deserialized
+/// directly.
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum EventOwned {
@@ -94,8 +95,8 @@ impl From<EventOwned> for Event {
             EventOwned::TurnStarted { turn, model, transition } => {
                 Self::TurnStarted { turn, model, transition }
             }
-            // An unknown inner event makes the outer event unknown, because the inner event could
-            // not be serialized again.
+            // An unknown inner event makes the outer event unknown, because unknown events cannot
+            // be serialized again.
             EventOwned::Nested { event, .. } if *event == Self::Unknown => Self::Unknown,
             EventOwned::Nested { call_id, name, event } => Self::Nested { call_id, name, event },
             EventOwned::Continued { reason } => Self::Continued { reason },
@@ -137,7 +138,8 @@ impl<'de> Deserialize<'de> for Event {
             r#type: String,
         }
 
-        // `type` determines how the other fields are parsed, so the event is first kept as text.
+        // `type` determines how the other fields are parsed, so the event is first read as raw
+        // JSON.
         let json = RawJson::deserialize(deserializer)?;
         let Tag { r#type } = json.deserialize_as().map_err(D::Error::custom)?;
         match r#type.as_str() {

@@ -23,13 +23,13 @@ pub struct Outcome {
     /// The message from the stop hook or the evidence policy that ended the run, if any. The
     /// message states why the run was stopped, what is missing, or what has not been proven.
     pub why: Option<String>,
-    /// Whether the run ended before the model was finished.
+    /// Whether the run ended before the model finished its work.
     pub partial: bool,
-    /// The text of the last turn, including the text of any truncated turns that the last turn
-    /// continues.
+    /// The text of the last turn. If the last turn continues truncated turns, their text is
+    /// included.
     pub text: String,
-    /// The number of requests that were started. The last request may not have been sent if the run
-    /// was interrupted.
+    /// The number of requests that the run started. The last request may not have been sent if the
+    /// run was interrupted.
     pub turns: u32,
     /// The tokens used by all requests, including discarded attempts.
     pub usage: Usage,
@@ -38,30 +38,31 @@ pub struct Outcome {
     /// The cost of this run's requests, in millionths of the currency unit used for the prices;
     /// `None` if the run has no money limit.
     pub cost: Option<u64>,
-    /// The complete history, from which another run can start. The history is not serialized; in a
-    /// deserialized outcome, it contains only the run's new items and has an empty id.
+    /// The complete history, from which another run can start. The history is not serialized. In a
+    /// deserialized outcome, this field contains only the run's new items, and the history's id is
+    /// empty.
     pub history: History,
     pub(crate) new_items: Vec<Item>,
     /// The run's error, if the run failed, and `None` otherwise. The run's stream yields the error
     /// as an `Err` after `Finished`.
     pub error: Option<Error>,
-    /// The calls that are waiting for a verdict or an external result. A sub-agent's call includes
-    /// the path to the call.
+    /// The calls that are waiting for a verdict or an external result. A call from a sub-agent
+    /// includes the path to the call.
     pub pending: Vec<PendingCall>,
     /// The input that arrived too late to be used by the run.
     pub undelivered: Vec<UndeliveredInput>,
     /// The evidence reported by the tools in this run.
     pub evidence: Vec<RawJson>,
     /// The check that proves the success of a completed run, if any. The check passed after the
-    /// last change, and no failed check remains. The field can be set even if the agent does not
-    /// [require evidence](crate::Agent::with_evidence).
+    /// run's last change, and no failed check remains. The field can be set even if the agent does
+    /// not [require evidence](crate::Agent::with_evidence).
     pub proof: Option<Box<Evidence>>,
-    /// The exhausted budget, if any. The field is always set if the end reason is
-    /// [`EndReason::Budget`], and also if a token target was abandoned.
+    /// The exhausted budget, if any. This field is always set if the end reason is
+    /// [`EndReason::Budget`] or if a token target was abandoned.
     pub budget: Option<BudgetExceeded>,
 }
 
-/// Input items that were sent to a run too late to be used.
+/// Input that was sent to a run too late to be used.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UndeliveredInput {
     /// The id of the receipt that the sender received for the items.
@@ -87,9 +88,9 @@ impl Outcome {
     /// Returns the items that this run appended to the history, in order, starting with the run's
     /// input. To update a copy of the history that is stored elsewhere, append exactly these items.
     ///
-    /// The items are returned as they were appended, even if they were later replaced by a
-    /// compaction or marked as tombstones. Summaries that replace compacted items are not included,
-    /// and neither are retracted attempts. The next request will contain the items in
+    /// The items are returned in the form in which they were appended, even if a compaction later
+    /// replaced them or they were marked as tombstones. Summaries that replace compacted items are
+    /// not included, and neither are retracted attempts. The next request will contain the items in
     /// [`history`](Self::history), not the items returned by this method.
     ///
     /// The [history of a suspended sub-agent](History::nested_history) is not an item. If a run
@@ -114,7 +115,7 @@ impl Outcome {
         &self.new_items
     }
 
-    /// Deserializes a completed run's answer from JSON into a type, in the same way as
+    /// Deserializes the answer of a completed run from JSON into the type `T`, in the same way as
     /// [`Turn::parse`].
     ///
     /// # Errors
@@ -157,8 +158,9 @@ impl Outcome {
         }
     }
 
-    /// Returns the text for a reader that sees nothing else from the run, for example a parent
-    /// agent. If the run did not complete, a label after the text states the reason.
+    /// Returns the run's text for a reader that sees nothing else from the run, for example a
+    /// parent agent. If the run did not complete, a label after the text states the reason why the
+    /// run ended.
     ///
     /// ```
     /// use turnstream::Agent;

@@ -9,18 +9,19 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Transition {
-    /// The tools returned their results.
+    /// The model receives the results of its tool calls.
     NextTurn,
-    /// The model was cut off by the output limit, and is asked to continue or to repeat its calls.
+    /// The output limit cut the model off, and the model is asked to continue or to repeat its
+    /// calls.
     MaxOutputTokensRecovery,
-    /// A stop hook blocked the end of the run.
+    /// A stop hook prevented the run from ending.
     StopHookBlocking,
     /// The context was too long and was compacted.
     ReactiveCompactRetry,
     /// The reply could not be used. The model learns the reason from a message or from the results
     /// of its calls.
     Corrective,
-    /// The run's last turn, in which no tools are available, starts.
+    /// The run starts its last turn, in which no tools are available.
     WrapUp,
     /// The provider paused the turn, and the turn is now resumed.
     PauseResumed,
@@ -56,11 +57,11 @@ pub enum AppendReason {
     Continuation,
     /// The request to continue because the token target has not been reached yet.
     Nudge,
-    /// The message from a stop hook that blocked the end of the run.
+    /// The message from a stop hook that prevented the run from ending.
     StopHook,
     /// The message from a hook that is not a stop hook.
     Hook,
-    /// The announcement that the next turn is the last turn.
+    /// The announcement that the next turn is the last one.
     WrapUp,
     /// A source that was added in a later version.
     #[serde(other)]
@@ -83,7 +84,7 @@ pub enum RewriteReason {
 
 impl fmt::Display for Transition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A unit variant serializes as the string that `Display` prints.
+        // A variant without fields serializes as the string that `Display` prints.
         self.serialize(f)
     }
 }

@@ -1,4 +1,4 @@
-//! Splits a body into binary messages that each start with their length.
+//! Splits a body into binary messages, each of which starts with its length.
 
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -10,28 +10,28 @@ use crate::sse::Frame;
 /// `application/vnd.amazon.eventstream`: <https://smithy.io/2.0/aws/amazon-eventstream.html>.
 ///
 /// A frame's event type is the value of the first of these headers that is present:
-/// `:exception-type`, `:error-code`, `:event-type`. Without any of these headers, the event type is
-/// `message`. The frame's data is the payload, or the `:error-message` if the payload is empty.
-/// Exception names end in `Exception`, so a decoder can distinguish exceptions from events.
-/// Checksums are verified. The maximum size of a message is 64 MiB. A message that is cut off by
-/// the end of the body is dropped.
+/// `:exception-type`, `:error-code`, `:event-type`; if none of these headers is present, the event
+/// type is `message`. The frame's data is the payload, or the value of `:error-message` if the
+/// payload is empty. Exception names end in `Exception`, so a decoder can distinguish exceptions
+/// from events. Checksums are verified. The maximum size of a message is 64 MiB. An incomplete
+/// message at the end of the body is dropped.
 #[derive(Debug, Default)]
 pub struct AmazonEventStream {
     bytes: BytesMut,
     has_failed: bool,
-    /// The message's event type, which the returned frame borrows.
+    /// The message's event type, from which the returned frame borrows.
     event: String,
     data: String,
 }
 
-/// The size of the prelude in bytes: the total length, the length of the headers, and the checksum
-/// of both lengths, 4 bytes each.
+/// The size of the prelude in bytes. The prelude contains the total length, the length of the
+/// headers, and the checksum of both lengths, 4 bytes each.
 const PRELUDE_BYTES: usize = 12;
 /// The size in bytes of the checksum at the end of a message, which covers all preceding bytes.
 const CHECKSUM_BYTES: usize = 4;
 
 impl AmazonEventStream {
-    /// Removes a complete message from the buffer and parses the message.
+    /// Removes a complete message from the buffer and parses it.
     fn take_message(&mut self) -> Result<Option<()>, Error> {
         let Some(mut prelude) = self.bytes.get(..PRELUDE_BYTES) else { return Ok(None) };
         let sum = crc32fast::hash(&prelude[..PRELUDE_BYTES - CHECKSUM_BYTES]);
@@ -77,7 +77,7 @@ impl AmazonEventStream {
     }
 }
 
-/// Parses a header. Returns the header's name, and the header's value if the value is a string.
+/// Parses a header. Returns its name, and its value if the value is a string.
 fn read_header(headers: &mut Bytes) -> Option<(String, Option<String>)> {
     let text = |bytes: Bytes| String::from_utf8_lossy(&bytes).into_owned();
     let len = headers.try_get_u8().ok()?;

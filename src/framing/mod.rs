@@ -6,9 +6,8 @@
 //! | [`NdJson`] | Ollama |
 //! | [`AmazonEventStream`] | Amazon Bedrock's Converse, for a wire of your own |
 //!
-//! The caller feeds a reader the chunks of a body, and the reader returns frames. A reader does no
-//! I/O, spawns nothing and never waits; when a reader returns `None`, the reader needs the next
-//! chunk.
+//! The caller feeds the chunks of a body to a reader, which returns frames. A reader performs no
+//! I/O, spawns no tasks and never waits; when it returns `None`, it needs the next chunk.
 //!
 //! ```
 //! use turnstream::framing::{Framing, NdJson};
@@ -42,7 +41,7 @@ const MAX_FRAME_BYTES: usize = 64 << 20;
 ///
 /// After an error, an implementation returns only `None`.
 pub trait Framing {
-    /// The media type that is sent in the request's `accept` header.
+    /// The media type to send in the request's `accept` header.
     const MEDIA_TYPE: &'static str;
 
     /// Feeds the reader the next chunk of the body.
@@ -67,9 +66,9 @@ pub trait Framing {
         self.next_frame()
     }
 
-    /// Detects from the first non-blank byte whether a response is in another format, regardless of
-    /// the `content-type` header. Returns a description of the format for an error message, for
-    /// example "a web page", or `None` if the response may use this framing.
+    /// Detects whether a response is in another format. The result depends on the first non-blank
+    /// byte, not on the `content-type` header. Returns a description of the format for use in an
+    /// error message, such as "a web page", or `None` if the response may use this framing.
     fn detect_other_format(first: u8) -> Option<&'static str> {
         match first {
             b'{' | b'[' => Some("one JSON document"),

@@ -1,4 +1,4 @@
-//! Splits a body that has a single JSON value on each line.
+//! Splits a body that contains a single JSON value on each line.
 
 use bytes::{Buf, Bytes, BytesMut};
 use memchr::memchr;
@@ -10,14 +10,14 @@ use crate::sse::Frame;
 /// Splits a body of JSON lines, also called NDJSON, into frames. Each line becomes a frame with the
 /// event type `message`. Blank lines and a byte-order mark are skipped.
 ///
-/// The last line may lack its line feed. The maximum length of a line is 64 MiB.
+/// The last line does not have to end with a line feed. The maximum length of a line is 64 MiB.
 #[derive(Debug, Default)]
 pub struct NdJson {
     bytes: BytesMut,
-    /// The number of buffered bytes already searched for a line feed without finding one.
+    /// The number of buffered bytes that have already been searched and contain no line feed.
     searched_len: usize,
     has_failed: bool,
-    /// The line that the returned frame borrows.
+    /// The line from which the returned frame borrows.
     line: String,
 }
 
@@ -51,8 +51,8 @@ impl Framing for NdJson {
             let bytes = self.bytes.split_to(end?);
             self.bytes.advance(1);
             self.searched_len = 0;
-            // Only the first line may start with a byte-order mark, but skipping the mark on other
-            // lines does no harm.
+            // Only the first line may start with a byte-order mark, but skipping a byte-order mark
+            // on other lines does no harm.
             let line = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(&bytes).trim_ascii();
             if !line.is_empty() {
                 return Some(Ok(self.lend_line(line)));

@@ -13,14 +13,14 @@ use crate::error::Error;
 use crate::http::TurnDeadlines;
 use crate::http::connection_runtime::ConnectionRuntime;
 
-/// Streams the bytes of a response body as they arrive. Dropping a `Body` before it has been read
-/// completely closes the connection.
+/// Streams the bytes of a response body as they arrive. Dropping a `Body` before it has been fully
+/// read closes the connection.
 ///
 /// A `Body` has no timeout of its own; the code that reads the body enforces the timeouts.
 pub struct Body {
-    /// The stream of the remaining bytes; `None` after the end of the body.
+    /// The stream of remaining bytes; `None` after the end of the body.
     bytes: Option<BoxStream<'static, Result<Bytes, Error>>>,
-    /// The chunks that were peeked at but not consumed.
+    /// The chunks that have been peeked at but not consumed yet.
     peeked_chunks: VecDeque<Result<Bytes, Error>>,
     runtime: ConnectionRuntime,
 }
@@ -34,8 +34,8 @@ impl Body {
         Self { bytes: Some(bytes.boxed()), peeked_chunks: VecDeque::new(), runtime }
     }
 
-    /// Returns the first non-blank byte of the body without consuming any bytes, or `None` if the
-    /// first 64 chunks are blank.
+    /// Returns the first non-blank byte of the body without consuming any bytes. Returns `None` if
+    /// the first 64 chunks are blank.
     ///
     /// # Errors
     ///

@@ -26,7 +26,7 @@ const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Sends requests and pools connections. A client is cheap to clone; clones share a connection
 /// pool.
 ///
-/// The client does not follow redirects, so that a key is only sent to the configured address.
+/// The client does not follow redirects, so a key is only ever sent to the configured address.
 #[derive(Clone)]
 pub struct HttpClient {
     clients: Arc<ClientCache>,
@@ -35,7 +35,8 @@ pub struct HttpClient {
 }
 
 /// The cached reqwest clients, one per runtime. A connection is driven by the runtime that opened
-/// it, and would stall in another runtime if the first runtime has ended or is not running.
+/// it. If another runtime used the connection, it would stall once the first runtime ended or
+/// stopped running.
 struct ClientCache {
     customize: Option<Box<CustomizeFn>>,
     uses_proxies: bool,
@@ -44,15 +45,15 @@ struct ClientCache {
 
 type CustomizeFn = dyn Fn(reqwest::ClientBuilder) -> reqwest::ClientBuilder + Send + Sync;
 
-/// The properties that determine which cached reqwest client is used: the runtime that drives the
-/// client, the connect timeout, and the connections to use. In reqwest, these are settings of the
-/// client, not of a request.
+/// The properties that determine which cached reqwest client is used: the runtime that drives it,
+/// the connect timeout, and the connections to use. In reqwest, these are settings of the client,
+/// not of a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct ClientKey {
     runtime: Id,
     connect_timeout: Duration,
     connection_policy: ConnectionPolicy,
-    /// Whether the client's requests go to servers on this machine, without a proxy.
+    /// Whether the client's requests are sent to servers on this machine, without a proxy.
     is_loopback: bool,
 }
 
@@ -142,29 +143,29 @@ pub(crate) struct PostRequest<'a> {
 }
 
 impl HttpClient {
-    /// Returns the default client, which all providers in this process share.
+    /// Returns the default client, which is shared by all providers in this process.
     pub fn shared() -> Self {
         static SHARED: OnceLock<HttpClient> = OnceLock::new();
         SHARED.get_or_init(|| Self::from_settings(None, true)).clone()
     }
 
-    /// Creates a client with custom settings, such as certificates, proxies, name resolution or a
+    /// Creates a client with custom settings, such as certificates, proxies, a name resolver or a
     /// local address.
     ///
     /// The function `customize` receives the settings of the [shared](Self::shared) client. The
     /// function is called once for each tokio runtime that sends requests, when the runtime's first
     /// request is sent. The function is called again for a provider with its own connect timeout,
     /// to replace a connection that the server closed, and for servers on this machine. The
-    /// function must not itself send requests. If the function panics, the turn fails with
+    /// function must not send requests itself. If it panics, the turn fails with
     /// [`ErrorKind::Panic`].
     ///
     /// Two settings are applied after `customize` and cannot be changed. Redirects are not
-    /// followed, because the key would be sent to the redirect's target. Requests to this machine
+    /// followed, because the key would be sent to the redirect target. Requests to this machine
     /// (`localhost`, `127.0.0.1`) never use a proxy.
     ///
     /// Set keys on the provider, not as default headers of this client. The provider does not know
-    /// the client's default headers. The provider can therefore neither mask keys in these headers
-    /// if an error shows them, nor prevent the keys from being sent over plain HTTP.
+    /// the client's default headers, so it can neither mask their keys in errors nor prevent the
+    /// keys from being sent over plain HTTP.
     ///
     /// This is the only function in the crate whose signature contains a type from the underlying
     /// HTTP library, [`reqwest`](crate::http::reqwest).
@@ -200,8 +201,8 @@ impl HttpClient {
         Self { clients, clock: Arc::new(SystemClock), response_hook: None }
     }
 
-    /// Sets the clock used to interpret dates sent by a server, for example the date in a
-    /// `retry-after` header.
+    /// Sets the clock used to interpret dates sent by a server, such as the date in a `retry-after`
+    /// header.
     pub fn with_clock(mut self, clock: impl Clock + 'static) -> Self {
         self.clock = Arc::new(clock);
         self
@@ -209,7 +210,7 @@ impl HttpClient {
 
     /// Sets a function that is called with the status and headers of every response, for example to
     /// read rate limits and request ids. The function runs while the turn is polled and should not
-    /// block. If the function panics, the turn fails with [`ErrorKind::Panic`].
+    /// block. If it panics, the turn fails with [`ErrorKind::Panic`].
     ///
     /// ```
     /// use turnstream::http::HttpClient;
@@ -228,7 +229,7 @@ impl HttpClient {
         self
     }
 
-    /// Returns the reqwest client for sending requests to `to` from the current runtime.
+    /// Returns the reqwest client for requests to `to` from the current runtime.
     #[cfg(feature = "mcp")]
     pub(crate) fn reqwest_client(&self, to: &Endpoint) -> Result<reqwest::Client, Error> {
         let current = connection_runtime::current_runtime()?;
@@ -264,7 +265,7 @@ impl HttpClient {
         let mut answer = sent.map_err(|error| {
             let closed = is_connection_closed(&error);
             let error = mask(sending_error(to, &proxies, error), secrets);
-            // The source `ConnectionClosed` is added last, because masking the sources would remove
+            // The `ConnectionClosed` source is added last, because masking the sources would remove
             // it.
             if closed { error.map_source(ConnectionClosed) } else { error }
         })?;
@@ -291,8 +292,7 @@ impl HttpClient {
 }
 
 /// Converts headers to reqwest's type. A header that is or contains a secret is marked as
-/// sensitive, so reqwest does not show the header's value or use the value to compress later
-/// headers.
+/// sensitive, so reqwest neither shows its value nor uses it to compress later headers.
 fn header_map(headers: &[&Header], secrets: &[Secret]) -> Result<HeaderMap, Error> {
     let wrong = |what: &str| {
         let message = format!("{what} has characters that HTTP does not allow");
@@ -328,8 +328,8 @@ fn sending_error(to: &Endpoint, proxies: &Proxies, error: reqwest::Error) -> Err
     Error::new(kind, format!("{what}: {}", root_cause(&error))).with_source(error)
 }
 
-/// An error source that marks an error as caused by a connection that closed before the first byte
-/// of the response. The server most likely closed the connection while the connection was idle.
+/// The source of an error caused by a connection that was closed before the first byte of the
+/// response. Most likely, the server closed an idle connection.
 #[derive(Debug)]
 struct ConnectionClosed(Option<Arc<dyn StdError + Send + Sync>>);
 
@@ -345,13 +345,14 @@ impl StdError for ConnectionClosed {
     }
 }
 
-/// Returns whether the connection was closed before the first byte of the response.
+/// Returns whether the error was caused by a connection that was closed before the first byte of
+/// the response.
 pub(crate) fn was_connection_closed(error: &Error) -> bool {
     error.find_source::<ConnectionClosed>().is_some()
 }
 
-/// Returns whether a reqwest error means that an open connection was closed. The result is false
-/// for connections that were never opened and for timeouts.
+/// Returns whether a reqwest error means that an open connection was closed. Returns `false` for
+/// timeouts and for connections that were never opened.
 fn is_connection_closed(error: &reqwest::Error) -> bool {
     use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
     if error.is_connect() || error.is_timeout() {

@@ -16,13 +16,13 @@ pub(super) fn current_runtime() -> Result<Handle, Error> {
     })
 }
 
-/// Identifies the runtime that a request was sent from. A task that reqwest spawned on this runtime
-/// transfers the connection's bytes.
+/// Identifies the runtime from which a request was sent. The connection's bytes are transferred by
+/// a task that reqwest spawned on this runtime.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ConnectionRuntime {
-    /// The runtime's id if the runtime is a current-thread runtime, whose tasks run only while the
-    /// runtime is polled. A multi-thread runtime drives the connection on its own threads,
-    /// regardless of where the response is read.
+    /// The runtime's id if it is a current-thread runtime, whose tasks run only while the runtime
+    /// is polled. A multi-thread runtime drives the connection on its own threads, regardless of
+    /// where the response is read.
     current_thread_runtime: Option<Id>,
 }
 
@@ -32,9 +32,9 @@ impl ConnectionRuntime {
         Self { current_thread_runtime: is_current_thread.then(|| runtime.id()) }
     }
 
-    /// Returns an error if a wait for the connection might never end. This can happen if a
-    /// current-thread runtime drives the connection, but the current task is in another runtime or
-    /// outside of any runtime. In this case, it is unknown whether another thread runs the
+    /// Returns an error if waiting for the connection might never end, which is the case if a
+    /// current-thread runtime drives the connection and the current task is in another runtime or
+    /// outside of any runtime, because it is then unknown whether another thread is running the
     /// current-thread runtime.
     pub(super) fn ensure_driven(self) -> Result<(), Error> {
         let Some(id) = self.current_thread_runtime else { return Ok(()) };

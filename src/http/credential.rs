@@ -18,17 +18,17 @@ use crate::http::endpoint::{Header, secrets_in};
 use crate::http::{Endpoint, KeyHeader, Secret};
 use crate::lock::lock_ignoring_poison;
 
-/// The time before a token's expiry at which the token is replaced, so that it is still valid when
-/// a request reaches the server. If a tenth of the token's lifetime is shorter, the tenth is used
-/// instead.
+/// The time before a token's expiry at which the token is replaced. This margin ensures that the
+/// token is still valid when a request reaches the server. If a tenth of the token's lifetime is
+/// shorter than this margin, a tenth of the lifetime is used instead.
 const EXPIRY_MARGIN: Duration = Duration::from_mins(1);
 
-/// The maximum number of token refreshes to track, including those in runtimes that have ended.
+/// The maximum number of token refreshes to track, including refreshes in runtimes that have ended.
 /// When the maximum is reached, the oldest refresh is evicted.
 const MAX_TOKEN_REFRESHES: usize = 32;
 
 /// Authorizes requests with a key, a token, or a signature. A credential is cheap to clone; clones
-/// share one token.
+/// share a token.
 ///
 /// | credential | sent |
 /// |---|---|
@@ -36,7 +36,7 @@ const MAX_TOKEN_REFRESHES: usize = 32;
 /// | [`token`](Self::token) | as `authorization: Bearer …` |
 /// | [`signer`](Self::signer) | in the headers that the signer returns |
 ///
-/// Errors and `Debug` output mask keys, tokens, and the values of headers whose name contains a
+/// Errors and `Debug` output mask keys, tokens, and the values of headers whose names contain a
 /// word such as `authorization`, `token` or `signature`.
 ///
 /// ```
@@ -74,16 +74,16 @@ pub struct Token {
 }
 
 impl Token {
-    /// Creates a token without a known lifetime. The token is used until a server rejects the token
-    /// with status 401.
+    /// Creates a token without a known lifetime. The token is used until a server rejects it with
+    /// status 401.
     pub fn new(token: impl AsRef<str>) -> Self {
         Self { secret: Secret::new(token), lifetime: None }
     }
 
     /// Sets the token's lifetime (`expires_in` in OAuth), measured from when `fetch` returns the
-    /// token. A new token is fetched by the first request within the last minute of the lifetime,
-    /// or within the last tenth if that is shorter. A token with a lifetime of zero is used only by
-    /// the requests that were waiting for the token.
+    /// token. The first request within the last minute of the lifetime, or within the last tenth if
+    /// that is shorter, fetches a new token. A token with a lifetime of zero is used only by the
+    /// requests that were waiting for it.
     pub fn expires_in(mut self, lifetime: Duration) -> Self {
         self.lifetime = Some(lifetime);
         self
@@ -97,8 +97,8 @@ impl Token {
 pub struct UnsignedRequest {
     /// The HTTP method, which is always `POST`.
     pub method: &'static str,
-    /// The full URL, including the query. If the URL contains a user name, the transport sends the
-    /// user name and password as `authorization: Basic …`, unless the signer sets this header.
+    /// The full URL, including the query. If the URL contains a user name, the transport sends it
+    /// and the password as `authorization: Basic …`, unless the signer sets this header.
     pub url: String,
     /// The headers, with unique lower-case names. The transport also sends `host`, `content-length`
     /// and `user-agent`.
@@ -119,7 +119,7 @@ impl fmt::Debug for UnsignedRequest {
 }
 
 impl Credential {
-    /// Creates a credential from a fixed key. An empty key is treated as not set.
+    /// Creates a credential from a fixed key. An empty key is treated as if no key had been set.
     pub fn key(key: impl AsRef<str>) -> Self {
         Self(CredentialKind::Key(Secret::new(key)))
     }
@@ -127,21 +127,21 @@ impl Credential {
     /// Creates a credential whose token is fetched by calling `fetch`.
     ///
     /// The token is fetched for the first request and cached until it expires. If a server rejects
-    /// a cached token with status 401, the token is discarded, and the request is immediately sent
-    /// once more with a new token. If a server rejects a token that was just fetched for the
+    /// a cached token with status 401, the token is discarded, and the request is immediately
+    /// resent once with a new token. If the server rejects a token that was just fetched for the
     /// request, the turn fails.
     ///
     /// All requests in a tokio runtime that need a token at the same time share a single call to
     /// `fetch`. The waiting requests poll the future that `fetch` returned. If the request that
     /// started the call is dropped, the other requests continue. If all waiting requests are
-    /// dropped, the future is dropped. The time that a request waits for a token counts towards the
-    /// request's [`Timeouts`](crate::http::Timeouts).
+    /// dropped, the future is dropped as well. The time that a request waits for a token counts
+    /// towards its [`Timeouts`](crate::http::Timeouts).
     ///
     /// If `fetch` returns an error, the turns of all requests that were waiting for the token fail.
     /// A turn is retried after errors of the kinds [`ErrorKind::Connect`], `RateLimited`,
-    /// `Overloaded` and `Server`, but not after `Timeout` errors. The next request calls `fetch`
-    /// again. An empty token is an [`ErrorKind::Auth`] error. If `fetch` panics, the turn fails
-    /// with [`ErrorKind::Panic`].
+    /// `Overloaded` and `Server`, but not after `Timeout` errors. After an error, the next request
+    /// calls `fetch` again. An empty token causes an [`ErrorKind::Auth`] error. If `fetch` panics,
+    /// the turn fails with [`ErrorKind::Panic`].
     pub fn token<F, R>(fetch: F) -> Self
     where
         F: Fn() -> R + Send + Sync + 'static,
@@ -156,12 +156,12 @@ impl Credential {
 
     /// Creates a credential that signs each request, for example with AWS Signature Version 4. The
     /// function `sign` receives the request with its encoded body and returns headers, which
-    /// replace the request's headers with the same names.
+    /// replace any headers of the request that have the same names.
     ///
     /// The function `sign` is called for each attempt at the request, and the returned future is
     /// dropped if the attempt is dropped. The time spent on signing counts as part of the attempt.
-    /// An error from `sign` is handled, and retried, as if the provider had returned the error. If
-    /// `sign` panics, the turn fails with [`ErrorKind::Panic`].
+    /// An error from `sign` is handled, and possibly retried, as if the provider had returned it.
+    /// If `sign` panics, the turn fails with [`ErrorKind::Panic`].
     ///
     /// ```
     /// use turnstream::http::Credential;
@@ -187,7 +187,8 @@ impl Credential {
 
     /// Returns the authorization for a single request to `to` with the given headers and body.
     ///
-    /// Dropping the returned future does not cancel a refresh that other requests wait for.
+    /// Dropping the returned future does not cancel a token refresh that other requests are waiting
+    /// for.
     pub(crate) async fn authorize(
         &self,
         key_header: KeyHeader,
@@ -241,16 +242,16 @@ pub(crate) struct Authorization {
     pub(crate) headers: Vec<Header>,
     /// The secrets to mask in errors.
     pub(crate) secrets: Vec<Secret>,
-    /// Whether the authorization signs the request's other headers. If so, these headers must not
-    /// be replaced.
+    /// Whether the authorization signs the request's other headers. If so, they must not be
+    /// replaced.
     pub(crate) is_signature: bool,
-    /// The token and the cache that it came from; `None` if the token did not come from a cache.
+    /// The token and the cache from which it came; `None` if it did not come from a cache.
     cached_token: Option<(Arc<TokenCache>, Arc<CachedToken>)>,
 }
 
 impl Authorization {
-    /// Discards the cached token after a server has rejected the token with status 401. Returns
-    /// whether the server may accept a new token.
+    /// Discards the cached token after a server has rejected it with status 401. Returns whether
+    /// the server may accept a new token.
     pub(crate) fn discard_cached_token(&self) -> bool {
         if let Some((tokens, held)) = &self.cached_token {
             tokens.discard(held);
@@ -259,7 +260,7 @@ impl Authorization {
     }
 }
 
-/// Caches the token and fetches a new token when needed.
+/// Caches the token and fetches a new one when needed.
 struct TokenCache {
     fetch_token: Box<dyn Fn() -> BoxFuture<'static, Result<Token, Error>> + Send + Sync>,
     state: Mutex<TokenState>,
@@ -268,8 +269,8 @@ struct TokenCache {
 #[derive(Default)]
 struct TokenState {
     cached_token: Option<Arc<CachedToken>>,
-    /// The token refreshes in progress, one per runtime. A refresh is owned by the requests waiting
-    /// for the refresh, and ends when all of these requests are dropped.
+    /// The token refreshes in progress, one per runtime. The requests that are waiting for a
+    /// refresh own it, and the refresh ends when all of these requests have been dropped.
     refreshes: Vec<(Option<runtime::Id>, WeakShared<Refresh>)>,
 }
 
@@ -281,7 +282,7 @@ struct CachedToken {
     stale_at: Option<Instant>,
 }
 
-/// Tells whether a token came from the cache or was just fetched.
+/// Indicates whether a token came from the cache or was just fetched.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum TokenOrigin {
     /// The token came from the cache; an earlier request may have used it.
@@ -318,8 +319,8 @@ impl TokenCache {
         refresh.await.map(|held| (held, TokenOrigin::Fetched))
     }
 
-    /// Starts a token refresh for the requests in one runtime. This runtime drives the refresh's
-    /// I/O, and may end or stop running while another runtime continues.
+    /// Starts a token refresh for the requests in one runtime. The runtime drives the I/O of the
+    /// refresh, and may end or stop running while another runtime continues.
     fn begin_refresh(
         self: &Arc<Self>,
         here: Option<runtime::Id>,
@@ -352,7 +353,7 @@ impl TokenCache {
         refresh
     }
 
-    /// Discards the token, unless the token has already been replaced.
+    /// Discards the token, unless it has already been replaced.
     fn discard(&self, held: &Arc<CachedToken>) {
         let mut state = lock_ignoring_poison(&self.state);
         state.cached_token.take_if(|current| Arc::ptr_eq(current, held));

@@ -8,9 +8,9 @@ const MONTHS: [&str; 12] =
 /// Parses a date in any of HTTP's three date formats: "a recipient that parses a timestamp value in
 /// an HTTP field MUST accept all three HTTP-date formats" (RFC 9110, section 5.6.7).
 ///
-/// The time `now` determines the century of a two-digit year: "a timestamp that appears to be more
-/// than 50 years in the future" is "the most recent year in the past that had the same last two
-/// digits". The day of the week is ignored.
+/// The current time `now` determines the century of a two-digit year: "a timestamp that appears to
+/// be more than 50 years in the future" is "the most recent year in the past that had the same last
+/// two digits". The day of the week is ignored.
 pub(super) fn parse_http_date(text: &str, now: SystemTime) -> Option<SystemTime> {
     let (_, date) = text.trim().split_once([',', ' '])?;
     let mut words = date.split([' ', '-']).filter(|word| !word.is_empty());
@@ -37,8 +37,8 @@ pub(super) fn parse_http_date(text: &str, now: SystemTime) -> Option<SystemTime>
     }
 }
 
-/// Parses an RFC 3339 date such as `2026-01-31T12:00:00Z`, with optional fractional seconds, in UTC
-/// or with an offset.
+/// Parses an RFC 3339 date, such as `2026-01-31T12:00:00Z`. The date may include fractional seconds
+/// and may be in UTC or have an offset.
 pub(super) fn parse_rfc3339(text: &str) -> Option<SystemTime> {
     let (date, time) = text.trim().split_once(['T', 't', ' '])?;
     let mut date = date.splitn(3, '-').map(parse_digits);
@@ -64,8 +64,8 @@ pub(super) fn parse_rfc3339(text: &str) -> Option<SystemTime> {
     }
 }
 
-/// Parses a time such as `08:49:37` or `08:49`, and returns the number of seconds since midnight. A
-/// leap second counts as the next second.
+/// Parses a time of day, such as `08:49:37` or `08:49`, and returns the number of seconds since
+/// midnight. A leap second counts as the following second.
 fn parse_time_of_day(time: &str) -> Option<u64> {
     let mut parts = time.splitn(3, ':').map(parse_digits);
     let (hours, minutes) = (parts.next()??, parts.next()??);
@@ -90,8 +90,8 @@ fn unix_time(year: u64, month: u64, day: u64, seconds: u64) -> Option<SystemTime
     if !(1970..=9999).contains(&year) || !(1..=in_month).contains(&day) {
         return None;
     }
-    // The year is counted from March, so that the leap day is the last day of the year: Howard
-    // Hinnant, "chrono-Compatible Low-Level Date Algorithms".
+    // In this calculation, the year starts in March, so that the leap day is the last day of the
+    // year: Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms".
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1;
     let since_1970 = days.checked_sub(719_468)?;

@@ -1,4 +1,4 @@
-//! A deadline that uses a timer only while a task is waiting for the deadline.
+//! A deadline that uses a timer only while a task is waiting for it.
 
 use std::fmt;
 use std::pin::Pin;
@@ -16,7 +16,7 @@ struct ArmedTimer {
     sleep: Pin<Box<Sleep>>,
     /// The addresses that identify the waker of the last poll. The timer holds a clone of the
     /// waker, so no other task's waker has the same addresses. The clone itself cannot be compared
-    /// instead, because the clone may have another vtable.
+    /// instead, because it may have a different vtable.
     waker: (usize, usize),
 }
 
@@ -43,7 +43,7 @@ impl ResettableTimer {
             sleep: Box::pin(tokio::time::sleep_until(at)),
             waker: (0, 0),
         });
-        // A later deadline is set when the timer fires.
+        // If the deadline has moved to a later time, the timer is reset only when it fires.
         let fires_at = timer.sleep.deadline();
         let waker = waker_addresses(cx.waker());
         if fires_at > at {

@@ -1,4 +1,4 @@
-//! The URLs that requests are sent to.
+//! The URLs to which requests are sent.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,7 +13,7 @@ use crate::http::Secret;
 /// A header's name and value.
 pub(crate) type Header = (Cow<'static, str>, String);
 
-/// A URL that requests are sent to. `Debug` output and errors never show the URL's user name or
+/// A URL to which requests are sent. `Debug` output and errors never show the URL's user name or
 /// password.
 #[derive(Clone)]
 pub(crate) struct Endpoint(Url);
@@ -30,7 +30,7 @@ impl Endpoint {
         Ok(Self(url))
     }
 
-    /// Parses a request's full URL.
+    /// Parses a full request URL. Unlike `new`, this function keeps trailing slashes.
     pub(crate) fn exact(base: &str) -> Result<Self, Error> {
         let wrong = |what: &str| {
             let message = format!("the base URL {what}");
@@ -45,11 +45,11 @@ impl Endpoint {
         Ok(Self(url))
     }
 
-    /// Appends `path` and `query` to this URL, and returns the result. In `path`, `{model}` is
-    /// replaced by the model's name. Parameters after a `?` in `path` are added to the URL's query
-    /// unless the query already contains them; parameters in `query` take precedence. The path and
-    /// the parameters may already be percent-encoded; the model's name is fully encoded, except for
-    /// `/`.
+    /// Appends `path` and `query` to this URL and returns the resulting URL. In `path`, `{model}`
+    /// is replaced with the model's name. Parameters after a `?` in `path` are added to the URL's
+    /// query unless the query already contains them; parameters in `query` take precedence. The
+    /// path and the parameters may already be percent-encoded; the model's name is fully encoded,
+    /// except for `/`.
     pub(crate) fn join(
         &self,
         path: &str,
@@ -95,8 +95,9 @@ impl Endpoint {
     }
 
     /// Returns the secrets in the URL: the password, the query values, and the user name and
-    /// password as encoded for sending. An API version (such as Azure's `api-version=preview`, a
-    /// word that also occurs in errors) and other short words are not treated as secrets.
+    /// password in the encoded form in which they are sent. Short words, such as the API version in
+    /// Azure's `api-version=preview`, are not treated as secrets, because they may also occur in
+    /// errors.
     pub(crate) fn secrets(&self) -> Vec<Secret> {
         let is_long = |value: &str| value.len() >= 8;
         let query = self.0.query_pairs().filter(|(name, _)| name != "api-version");
@@ -122,7 +123,7 @@ impl Endpoint {
         }
     }
 
-    /// Returns whether requests to the URL are sent unencrypted.
+    /// Returns whether requests to the URL are sent without encryption.
     pub(crate) fn is_plain_http(&self) -> bool {
         self.0.scheme() == "http"
     }
@@ -149,8 +150,8 @@ impl Endpoint {
     }
 }
 
-/// Returns whether a header or query parameter with this name contains a secret, judging by the
-/// words in the name.
+/// Returns whether a header or query parameter with this name is assumed to contain a secret, based
+/// on the words in the name.
 pub(crate) fn is_secret_name(name: &str) -> bool {
     const SECRET_WORDS: [&str; 15] = [
         "auth",
@@ -181,8 +182,8 @@ pub(crate) fn secrets_in((name, value): &Header) -> Vec<Secret> {
     if !is_secret_name(name) {
         return Vec::new();
     }
-    // In `Bearer abc` and `session=abc; user=def`, each part is a secret as well, unless it is a
-    // short word.
+    // In values such as `Bearer abc` and `session=abc; user=def`, each part is also a secret,
+    // unless it is a short word.
     let parts = value
         .split([' ', ';', ','])
         .flat_map(|part| part.split_once('=').map_or([part, part], |(_, value)| [part, value]));
@@ -196,7 +197,7 @@ fn basic_credentials(user: &str, password: &str) -> String {
     STANDARD_NO_PAD.encode(format!("{user}:{password}"))
 }
 
-/// Decodes percent-encoding; invalid sequences are kept unchanged.
+/// Decodes percent-encoded bytes; invalid sequences are kept unchanged.
 fn percent_decode(text: &str) -> String {
     percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned()
 }

@@ -4,9 +4,8 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeyHeader {
-    /// The header `authorization: Bearer …`.
+    /// The `authorization: Bearer …` header.
     Bearer,
-    /// The header with this name, for example `api-key`. The header's value is the key without a
-    /// prefix.
+    /// A header with this name, for example `api-key`, whose value is the key without a prefix.
     Named(&'static str),
 }

@@ -1,7 +1,7 @@
 //! The HTTP transport, shared by all providers.
 //!
-//! The transport is built on the crate reqwest. The only public function with a reqwest type in its
-//! signature is [`HttpClient::customized`].
+//! The transport is built on the reqwest crate. The only public function whose signature contains a
+//! reqwest type is [`HttpClient::customized`].
 
 #[cfg(feature = "http")]
 mod body;
@@ -46,7 +46,7 @@ pub(crate) use parse_delay::{parse_delay, parse_duration_prefix};
 #[cfg(feature = "http")]
 pub(crate) use rate_limit_headers::exhausted_rate_limit;
 /// The underlying HTTP library, re-exported for use with [`HttpClient::customized`]. Any release of
-/// this crate may change the version of reqwest.
+/// this crate may change the reqwest version.
 #[cfg(feature = "http")]
 pub use reqwest;
 #[cfg(feature = "http")]

@@ -4,15 +4,15 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::http::date::{parse_http_date, parse_rfc3339};
 
-/// Parses a duration with units at the start of a string, such as `6m0s`, `1.57s`, `88ms`, `1h2m`,
-/// or `2 minutes 3 seconds`. Also returns the rest of the string.
+/// Parses a duration with units, such as `6m0s`, `1.57s`, `88ms`, `1h2m`, or `2 minutes 3 seconds`,
+/// at the start of a string. Also returns the rest of the string.
 pub(crate) fn parse_duration_prefix(text: &str) -> Option<(Duration, &str)> {
     let mut total = Duration::ZERO;
     let mut rest = text.trim_start();
     let mut read = None;
     loop {
         let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
-        // A full stop after a number ends the sentence.
+        // A period after a number is the end of a sentence.
         let number = rest[..digits].trim_end_matches('.');
         let Ok(number) = number.parse::<f64>() else { return read };
         let behind = rest[digits..].trim_start();
@@ -36,7 +36,7 @@ pub(crate) fn parse_duration_prefix(text: &str) -> Option<(Duration, &str)> {
 /// seconds or milliseconds. A time in the past yields a delay of zero.
 pub(crate) fn parse_delay(text: &str, now: SystemTime) -> Option<Duration> {
     /// The smallest number that is interpreted as a Unix time. No server requests a delay of thirty
-    /// years, so a number this large must be a date.
+    /// years, so a number this large must be a Unix time.
     const MIN_UNIX_SECONDS: f64 = 1e9;
     const MIN_UNIX_MILLIS: f64 = 1e12;
     let text = text.trim();

@@ -1,4 +1,4 @@
-//! Determines which proxy a request uses, for error messages.
+//! Determines which proxy a request uses, for use in error messages.
 
 use std::error::Error as StdError;
 
@@ -20,7 +20,7 @@ pub(super) enum Proxies {
 
 impl Proxies {
     /// Reads the proxies from the `Debug` output of a client and its settings, because neither the
-    /// client nor its settings have a getter for the proxies.
+    /// client nor its settings have a getter for them.
     pub(super) fn from_debug_output(settings: &str, client: &reqwest::Client) -> Self {
         match (proxy_list(settings), proxy_list(&format!("{client:?}"))) {
             (_, None) => Self::None,
@@ -29,7 +29,7 @@ impl Proxies {
         }
     }
 
-    /// Returns the proxy for requests to a URL, if the proxy is known.
+    /// Returns the proxy for requests to a URL, if it is known.
     pub(super) fn proxy_for(&self, endpoint: &Endpoint) -> Option<String> {
         match self {
             Self::None => None,
@@ -49,7 +49,7 @@ impl Proxies {
     }
 }
 
-/// Returns the list of proxies in the `Debug` output of a client or its settings.
+/// Extracts the list of proxies from the `Debug` output of a client or its settings.
 fn proxy_list(shown: &str) -> Option<&str> {
     let (_, list) = shown.split_once("proxies: [")?;
     let mut open = 1_usize;
@@ -76,7 +76,7 @@ fn proxy_host(address: &str) -> Option<String> {
 }
 
 /// Returns whether an error occurred while connecting to the proxy, or is the proxy's response to
-/// the request for a tunnel.
+/// the tunnel request.
 pub(super) fn is_tunnel_error(error: &(dyn StdError + 'static)) -> bool {
     // The error's type is private, so its text is compared.
     source_chain(error).any(|error| error.to_string().starts_with("tunnel error"))

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use crate::error::RateLimitScope;
 use crate::http::parse_delay::parse_delay;
 
-/// The headers for each rate limit, where `{}` stands for `remaining` or `reset`.
+/// The headers for each rate limit. The placeholder `{}` stands for `remaining` or `reset`.
 ///
 /// The values of `x-ratelimit-reset-*` are durations (`6m0s`; Azure sends seconds), and Anthropic's
 /// reset times are RFC 3339 dates. The value of `x-ratelimit-reset` is a number of seconds or, from
@@ -17,14 +17,13 @@ const RATE_LIMIT_HEADERS: &[(&str, Option<RateLimitScope>)] = &[
     ("anthropic-ratelimit-input-tokens-{}", Some(RateLimitScope::InputTokens)),
     ("anthropic-ratelimit-output-tokens-{}", Some(RateLimitScope::OutputTokens)),
     ("anthropic-ratelimit-tokens-{}", Some(RateLimitScope::Tokens)),
-    // Mistral's headers; Mistral sends no reset time.
+    // Mistral's headers, which include no reset time.
     ("x-ratelimit-{}-req-minute", Some(RateLimitScope::Requests)),
     ("x-ratelimit-{}", None),
 ];
 
-/// Returns the exhausted rate limit and the time until that limit resets, as read from the rate
-/// limit headers of a response. These headers are less precise than [`retry_after`] and an error's
-/// message.
+/// Returns the exhausted rate limit and the time until it resets, as read from a response's rate
+/// limit headers. Rate limit headers are less precise than [`retry_after`] and an error's message.
 ///
 /// If several limits are exhausted, the limit with the longest reset time is returned. The reset
 /// time of a limit with remaining capacity is ignored. If the headers contain only one reset time,

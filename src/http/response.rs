@@ -1,4 +1,4 @@
-//! Provides the head of a response, and reads the body of an error response.
+//! Provides access to the head of a response, and reads the body of an error response.
 
 use std::time::{Duration, SystemTime};
 
@@ -13,10 +13,10 @@ use crate::http::{
 };
 
 /// The maximum time to wait for the body of an error response after the head has arrived. The
-/// turn's deadlines also apply.
+/// turn's deadlines also apply to the body.
 const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The headers that may contain a request's id, in order of preference. The headers are sent by
+/// The headers that may contain a request's id, in order of preference. These headers are sent by
 /// Anthropic, by OpenAI and many other vendors, by Azure, by Mistral, by AWS, and by the CDN that
 /// many of these vendors use.
 static REQUEST_ID_HEADERS: [HeaderName; 8] = [
@@ -63,7 +63,8 @@ impl<'a> ResponseHead<'a> {
         self.host
     }
 
-    /// Returns the first value of the header with this name, which is matched case-insensitively.
+    /// Returns the first value of the header with this name. Header names are matched
+    /// case-insensitively.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
@@ -106,17 +107,18 @@ impl Response {
         ids.and_then(|id| id.to_str().ok()).map(str::to_owned)
     }
 
-    /// Returns the retry delay that the provider requests.
+    /// Returns the retry delay that the provider requested.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         retry_after(|name| self.header(name), self.received_at)
     }
 
-    /// Returns the exhausted rate limit, and the time until that limit resets.
+    /// Returns the exhausted rate limit, and the time until it resets.
     pub(crate) fn exhausted_rate_limit(&self) -> (Option<RateLimitScope>, Option<Duration>) {
         exhausted_rate_limit(|name| self.header(name), self.received_at)
     }
 
-    /// Returns whether the provider requests a retry in a header that Anthropic and OpenAI send.
+    /// Returns whether the provider requests a retry, as stated in a header that Anthropic and
+    /// OpenAI send.
     pub(crate) fn should_retry_header(&self) -> Option<bool> {
         self.header("x-should-retry")?.trim().parse().ok()
     }
@@ -128,11 +130,10 @@ impl Response {
     }
 
     /// Reads the body of an error response into `words`, up to a maximum size. If the returned
-    /// future is dropped, `words` keeps the bytes received so far.
+    /// future is dropped, `words` still contains the bytes received so far.
     pub(crate) async fn read_error_body(&mut self, words: &mut Vec<u8>) {
         let mut until = Instant::now() + ERROR_BODY_TIMEOUT;
-        // Read errors and slow bodies are ignored, because the text is only part of an error
-        // message.
+        // Read errors and timeouts are ignored, because the body is only used in an error message.
         while words.len() < MAX_DRAIN_BYTES
             && let Ok(Ok(Some(piece))) = tokio::time::timeout_at(until, self.body.try_next()).await
         {

@@ -4,8 +4,8 @@ use std::time::{Duration, SystemTime};
 
 use crate::http::parse_delay::parse_delay;
 
-/// Reads the retry delays in the headers `retry-after-ms` and `retry-after`, and returns the longer
-/// delay.
+/// Reads the retry delays from the `retry-after-ms` and `retry-after` headers, and returns the
+/// longer delay.
 ///
 /// The value of `retry-after` is a number of seconds or a date (RFC 9110, section 10.2.3), which is
 /// why the current time `now` is required. A date in the past yields a delay of zero.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::http::secret_search::secret_ranges;
 
 /// Holds a key that must stay secret. `Debug` output does not show the key, and
-/// [`mask_in`](Self::mask_in) masks the key in text in which a server echoes the key.
+/// [`mask_in`](Self::mask_in) masks it in text where a server echoes it.
 ///
 /// ```
 /// use turnstream::http::Secret;
@@ -22,13 +22,13 @@ pub struct Secret(Arc<str>);
 const MASK: &str = "…";
 
 impl Secret {
-    /// Creates a secret from a key. White space around the key, for example a line feed from a
-    /// file, is trimmed.
+    /// Creates a secret from a key. Whitespace around the key, such as a line feed from a file, is
+    /// trimmed.
     pub fn new(key: impl AsRef<str>) -> Self {
         Self(key.as_ref().trim().into())
     }
 
-    /// Returns the key itself, for use in the header that sends the key.
+    /// Returns the key itself, for use in the header in which it is sent.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -38,9 +38,9 @@ impl Secret {
         self.0.is_empty()
     }
 
-    /// Masks the key wherever it occurs in a string, even if the key is encoded, escaped, in a
-    /// different case, split across lines, or truncated with dots or asterisks. Keys shorter than
-    /// four bytes are not masked.
+    /// Masks the key wherever it occurs in a string, even if it is encoded, escaped, in a different
+    /// case, split across lines, or truncated with dots or asterisks. Keys shorter than four bytes
+    /// are not masked.
     pub fn mask_in(&self, text: &str) -> String {
         let mut shown = String::with_capacity(text.len());
         let mut end = 0;

@@ -1,4 +1,4 @@
-//! Finds a key in a string, in any form in which servers and proxies write keys.
+//! Finds a key in a string, in any of the forms in which servers and proxies write keys.
 
 use std::ops::Range;
 
@@ -7,16 +7,15 @@ use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 
 /// The minimum length of a key that is masked. Masking shorter keys would only garble the text.
 const MIN_SECRET_BYTES: usize = 4;
-/// The minimum length of a key that is also found if its case differs or if it is split across
-/// lines.
+/// The minimum length of a key that is also found in a different case or split across lines.
 const LONG_SECRET_BYTES: usize = 8;
-/// The minimum length of a partial key that is masked even without an elision mark, if the part is
-/// at least half of the key.
+/// The minimum length of a partial key that is masked even without an elision mark, provided that
+/// it is at least half of the key.
 const MIN_PARTIAL_SECRET_BYTES: usize = 12;
 /// The maximum number of times a byte may be escaped or encoded.
 const MAX_ESCAPE_DEPTH: usize = 8;
-/// The maximum length in bytes of an elision mark, that is, of the dots or asterisks that replace a
-/// part of a key. The mark may be as long as the key.
+/// The maximum length in bytes of an elision mark: the dots or asterisks that replace a part of a
+/// key. The mark may be as long as the key.
 const MAX_ELISION_BYTES: usize = 4096;
 /// The maximum length in bytes of a line break within a key.
 const MAX_LINE_BREAK_BYTES: usize = 256;
@@ -25,9 +24,9 @@ const MAX_LINE_BREAK_BYTES: usize = 256;
 /// parts of a truncated key.
 ///
 /// The key is found if it appears literally, percent-encoded any number of times, with JSON
-/// escapes, in a different case, or with line breaks or spaces inside. The key is also found with
-/// its middle or end replaced by dots or asterisks, and in base64 of either alphabet, even as a
-/// part of a longer text.
+/// escapes, in a different case, or interrupted by line breaks or spaces. The key is also found if
+/// its middle or end is replaced with dots or asterisks. A key encoded as base64, with either
+/// alphabet, is found even as part of a longer text.
 pub(super) fn secret_ranges(key: &str, text: &str) -> Vec<Range<usize>> {
     let key = SecretPattern {
         bytes: key.as_bytes(),
@@ -59,14 +58,14 @@ pub(super) fn secret_ranges(key: &str, text: &str) -> Vec<Range<usize>> {
 /// The bytes to search for, and the ways in which bytes in the text may differ from them.
 struct SecretPattern<'a> {
     bytes: &'a [u8],
-    /// Whether letters match regardless of case.
+    /// Whether letters are matched case-insensitively.
     ignores_case: bool,
-    /// Whether white space is allowed between the bytes of the key.
+    /// Whether whitespace is allowed between the bytes of the key.
     allows_line_breaks: bool,
 }
 
 impl SecretPattern<'_> {
-    /// Returns the range of the key, or of a truncated part of the key, that starts at `at`.
+    /// Returns the range of the key, or of a truncated form of it, that starts at `at`.
     fn match_at(&self, text: &[u8], at: usize) -> Option<Range<usize>> {
         let length = self.bytes.len();
         let (count, end) = self.match_bytes(self.bytes, text, at);
@@ -153,7 +152,8 @@ impl SecretPattern<'_> {
         }
     }
 
-    /// Matches the longest suffix of the key at `at`. Returns the position after the suffix.
+    /// Matches the longest possible suffix of the key at `at`. Returns the position after the
+    /// suffix.
     fn suffix_match_end(&self, text: &[u8], at: usize, least: usize, most: usize) -> Option<usize> {
         let tails = (least..=most).rev().map(|len| &self.bytes[self.bytes.len() - len..]);
         tails.into_iter().find_map(|tail| match self.match_bytes(tail, text, at) {
@@ -181,14 +181,14 @@ fn elision_end(text: &[u8], at: usize, least: usize) -> Option<usize> {
     (weight >= least && weight > 0).then_some(end)
 }
 
-/// Returns whether `text` ends in an elision mark, which may continue after the end of `text`.
+/// Returns whether `text` ends in an elision mark. The mark may continue beyond the end of `text`.
 fn ends_in_elision(text: &[u8]) -> bool {
     matches!(text, [.., b'.' | b'*'])
         || ["…", "•"].iter().any(|mark| text.ends_with(mark.as_bytes()))
 }
 
-/// Returns the end of the white space that starts at `at`, including white space that is escaped
-/// for JSON or URLs.
+/// Returns the end of the whitespace that starts at `at`, including whitespace that is escaped as
+/// in JSON or URLs.
 fn line_break_end(text: &[u8], at: usize) -> Option<usize> {
     let mut end = at;
     while end - at < MAX_LINE_BREAK_BYTES {
@@ -209,7 +209,7 @@ fn line_break_end(text: &[u8], at: usize) -> Option<usize> {
     (end > at).then_some(end)
 }
 
-/// Returns the number of backslashes at the start of a string, up to the maximum escape depth.
+/// Counts the backslashes at the start of a string, up to the maximum escape depth.
 fn count_backslashes(text: &[u8]) -> usize {
     text.iter().take(MAX_ESCAPE_DEPTH).take_while(|byte| **byte == b'\\').count()
 }
@@ -219,9 +219,10 @@ fn hex_value(digits: &[u8]) -> Option<u8> {
     u8::from_str_radix(str::from_utf8(digits).ok()?, 16).ok().filter(|_| all)
 }
 
-/// Returns the base64 fragments that every base64 text containing the key must contain. A fragment
-/// encodes the key's complete groups of three bytes. There is a fragment for each of the three
-/// positions in a group at which the key may start, in both alphabets.
+/// Returns a list of base64 fragments. Every base64 text that contains the key contains at least
+/// one of the fragments. A fragment encodes the key's complete groups of three bytes. The key may
+/// start at any of the three positions in a group, so there is a fragment for each position, in
+/// both alphabets.
 fn base64_fragments(key: &[u8]) -> Vec<Vec<u8>> {
     let mut all: Vec<Vec<u8>> = Vec::new();
     for alphabet in [STANDARD_NO_PAD, URL_SAFE_NO_PAD] {

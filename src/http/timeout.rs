@@ -7,10 +7,10 @@ use std::time::Duration;
 pub(crate) const DRAIN_TIMEOUT: Duration = Duration::from_millis(50);
 pub(crate) const MAX_DRAIN_BYTES: usize = 64 << 10;
 
-/// Limits the time that a provider waits for the server in each phase of a request. The limits
-/// apply separately to each attempt at a request;
+/// Limits how long a provider waits for the server in each phase of a request. The limits apply
+/// separately to each attempt at a request;
 /// [`Budget::with_time_limit`](crate::agent::Budget::with_time_limit) applies to a whole run. Set
-/// only the limits that differ from the default:
+/// only the limits that should differ from the defaults:
 ///
 /// ```
 /// use std::time::Duration;
@@ -26,19 +26,18 @@ pub(crate) const MAX_DRAIN_BYTES: usize = 64 << 10;
 /// error whose message names the limit. If the `connect` limit is exceeded, the error is an
 /// [`ErrorKind::Connect`](crate::ErrorKind::Connect) error instead. If the turn has produced an
 /// event, the error contains the [`PartialTurn`](crate::turn::PartialTurn). A timeout after the
-/// stop reason is not an error; the turn completes.
+/// stop reason has arrived is not an error; the turn completes.
 ///
-/// The limits `first_byte`, `first_output` and `turn` are measured from the time at which the
-/// request is sent. The limits `idle` and `idle_output` are measured only while the consumer waits,
-/// so the time that the consumer takes to handle an event is not counted. All limits use tokio's
-/// clock, which tests can pause.
+/// The `first_byte`, `first_output` and `turn` limits are measured from when the request is sent.
+/// The `idle` and `idle_output` limits are measured only while the consumer waits, so the time it
+/// takes to handle an event is not counted. All limits use tokio's clock, which tests can pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// The maximum time for opening a connection; 10 seconds if not set. Providers that use the
-    /// same client and the same limit share connections.
+    /// The maximum time to open a connection; 10 seconds if not set. Providers that use the same
+    /// client and the same limit share connections.
     pub connect: Option<Duration>,
     /// The maximum time from sending the request to the first byte of the response body; 5 minutes
-    /// by default. This includes the time that the server takes to process the prompt before
+    /// by default. The limit includes the time that the server takes to process the prompt before
     /// sending anything.
     pub first_byte: Duration,
     /// The maximum time from sending the request to the model's first output, which is text,
@@ -51,8 +50,8 @@ pub struct Timeouts {
     /// default. A ping restarts this timeout, but some vendors send no pings while the model
     /// reasons.
     pub idle: Duration,
-    /// The maximum time between one piece of the model's output and the next; 15 minutes by
-    /// default. A ping does not restart this timeout.
+    /// The maximum time between two pieces of the model's output; 15 minutes by default. A ping
+    /// does not restart this timeout.
     pub idle_output: Duration,
     /// The maximum time from sending the request to the end of the turn; [`NEVER`](Self::NEVER) by
     /// default.

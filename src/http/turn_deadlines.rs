@@ -17,30 +17,29 @@ use crate::http::deadline::ResettableTimer;
 
 /// Enforces a turn's deadlines, each with its own limit.
 ///
-/// The turn's consumer reports received bytes and output to the `TurnDeadlines`, and polls the
-/// `TurnDeadlines` while there is nothing to read. Without limits, which is the default, a turn
-/// never times out.
+/// The turn's consumer reports received bytes and output to the `TurnDeadlines`, and polls it while
+/// there is nothing to read. Without limits, which is the default, a turn never times out.
 #[derive(Debug, Default)]
 pub(crate) struct TurnDeadlines {
     timeouts: Option<Timeouts>,
     /// The server's host, for error messages.
     host: String,
-    /// The deadline of the whole turn.
+    /// The deadline for the whole turn.
     turn_deadline: Option<Instant>,
     bytes_wait: EventWait,
     output_wait: EventWait,
     timer: ResettableTimer,
 }
 
-/// Tracks the wait for the first event of a kind, and then for each following event.
+/// Tracks the wait for the first event of a kind, and then for each subsequent event.
 #[derive(Clone, Copy, Debug)]
 enum EventWait {
-    /// The consumer waits for the first event, until this deadline.
+    /// The consumer is waiting for the first event, until this deadline.
     UntilFirst(Option<Instant>),
     /// The consumer is not waiting, because an event has arrived and the wait for the next event
     /// has not started.
     NotWaiting,
-    /// The consumer waits for the next event, until this deadline.
+    /// The consumer is waiting for the next event, until this deadline.
     UntilNext(Option<Instant>),
 }
 
@@ -51,7 +50,7 @@ impl Default for EventWait {
 }
 
 impl EventWait {
-    /// Starts the wait for the next event, unless the wait has already started.
+    /// Starts the wait for the next event, unless it has already started.
     fn start_waiting(&mut self, now: Instant, limit: Duration) {
         if let Self::NotWaiting = self {
             *self = Self::UntilNext(instant_after(now, limit));
@@ -67,7 +66,7 @@ impl EventWait {
 }
 
 impl TurnDeadlines {
-    /// Starts the deadlines for a request that is being sent to `host`.
+    /// Starts enforcing the deadlines of a request that is being sent to `host`.
     #[cfg(feature = "http")]
     pub(crate) fn start(timeouts: Timeouts, host: String) -> Self {
         let began = Instant::now();
@@ -81,7 +80,7 @@ impl TurnDeadlines {
         }
     }
 
-    /// Records that a chunk of the body has arrived.
+    /// Records that a chunk of the response body has arrived.
     pub(crate) fn on_bytes(&mut self) {
         self.bytes_wait = EventWait::NotWaiting;
     }

@@ -33,7 +33,8 @@ enum Step {
         run: String,
         order: u64,
     },
-    /// Yields the session's state from the store, which includes all runs up to this order number.
+    /// Yields the session's state from the store. The state includes all runs up to the one with
+    /// the order number `seen`.
     Load {
         seen: u64,
     },
@@ -43,8 +44,8 @@ enum Step {
 }
 
 impl Step {
-    /// Creates the step that reads the next run, or the step that loads the session if earlier runs
-    /// were missed.
+    /// Creates the step that reads the next run, or, if earlier runs were missed, the step that
+    /// loads the session.
     fn after_wait(next: AnnouncedRun, seen: u64) -> Self {
         match next.order == seen || next.previous == seen {
             true => Self::Read { run: next.run, order: next.order },
@@ -53,9 +54,10 @@ impl Step {
     }
 }
 
-/// Returns whether a run's log was removed, so that the run's data is only in the store. If a run
-/// in this hub was dropped, this function returns `false`, and the run's readers get an error. A
-/// dropped run from another hub may continue on any machine.
+/// Returns whether a run's log has been removed, so that its data is only in the store. If a run in
+/// this hub was dropped, this function returns `false`, and the run's readers receive an error. If
+/// a run in another hub was dropped, this function returns `true`, because any machine may continue
+/// the run.
 fn is_gone(error: &Error, is_own: bool) -> bool {
     let is_lost = NotRunning::from_error(error).is_some() || RunLost::from_error(error).is_some();
     let is_dropped =
@@ -84,7 +86,7 @@ pub(super) fn read_all_hubs(
                             step = Step::Read { run: last.run, order: last.order };
                             continue;
                         }
-                        // After an outage, the active runs are soon announced again.
+                        // After an outage of the directory, active runs are soon announced again.
                         Ok(_) if outage.is_settling() => None,
                         Ok(last) => {
                             step = Step::Load { seen: last.map_or(0, |last| last.order) };
@@ -148,7 +150,7 @@ pub(super) fn read_all_hubs(
                     }
                 }
             };
-            // The log of the run cannot be read now, or is not complete yet.
+            // The run's log currently cannot be read, or is not complete yet.
             if let Some(error) = failed {
                 if LogUnavailable::from_error(&error).is_none() {
                     yield Err(error);
@@ -196,7 +198,7 @@ impl ThisHub {
         self.logs.registry().run(run).is_some_and(|place| !place.has_ended())
     }
 
-    /// Waits for the future's result, but returns early if the hub is closed.
+    /// Waits for the future to complete, but returns early if the hub is closed.
     async fn until_closed<T>(
         &mut self,
         future: impl Future<Output = Result<T, Error>>,
@@ -221,12 +223,12 @@ impl Drop for ThisHub {
     }
 }
 
-/// A period during which the log cannot be read, or the directory lacks active runs.
+/// A period during which the log cannot be read, or active runs may be missing from the directory.
 struct Outage {
     settle_time: Duration,
-    /// The instant until which the directory may lack active runs.
+    /// The instant until which active runs may be missing from the directory.
     settled_at: Option<Instant>,
-    /// The time of the next check of the store; `None` if the reader has not yielded anything yet.
+    /// The time of the next check of the store. `None` if the reader has not yielded anything yet.
     check_at: Option<Instant>,
     has_shown_events: bool,
     /// The version of the session that was last yielded during the outage.
@@ -247,7 +249,7 @@ impl Outage {
         }
     }
 
-    /// Ends the outage because the reader is showing the current state again.
+    /// Ends the outage, because the reader is yielding the current state again.
     fn end(&mut self) {
         (self.settled_at, self.check_at, self.shown) = (None, None, None);
         self.has_shown_events = true;

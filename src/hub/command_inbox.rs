@@ -12,8 +12,8 @@ use crate::hub::event_log::NotRunning;
 use crate::item::{Item, PendingCall, RawJson};
 use crate::tool::Verdict;
 
-/// A command that is sent to a run from outside, for example from another process. Most variants correspond to a method
-/// of [`RunHandle`].
+/// A command sent to a run from outside, for example from another process. Most variants correspond to a method of
+/// [`RunHandle`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Command {
@@ -21,9 +21,9 @@ pub enum Command {
     Interrupt,
     /// Ends the run after its current turn; see [`RunHandle::stop_after_turn`].
     StopAfterTurn,
-    /// Adds these items as input before the next request; see [`RunHandle::steer`].
+    /// Adds these items as input before the next model request; see [`RunHandle::steer`].
     Steer(Vec<Item>),
-    /// Adds these items as input once the model stops on its own; see [`RunHandle::follow_up`].
+    /// Adds these items as input once the model stops of its own accord; see [`RunHandle::follow_up`].
     FollowUp(Vec<Item>),
     /// Submits a verdict on a call; see [`RunHandle::submit_verdict`].
     Verdict {
@@ -32,18 +32,18 @@ pub enum Command {
         /// The verdict on the call.
         verdict: Verdict,
     },
-    /// Reports the progress of a tool call that a durable engine runs on a different worker from the run itself. The
-    /// run's readers receive the progress as a [`Progress`](crate::event::ToolEvent::Progress) event. Runs that are not
-    /// durable reject this command.
+    /// Reports the progress of a tool call that a durable engine executes on a different worker from the run itself.
+    /// The run's readers receive the progress as a [`Progress`](crate::event::ToolEvent::Progress) event. Runs that are
+    /// not durable reject this command.
     ToolProgress {
-        /// The id of the call.
+        /// The id of the tool call.
         call_id: String,
         /// The progress data that the tool reports.
         data: RawJson,
     },
 }
 
-/// A command that was sent to a run, with a callback for returning the result to the sender.
+/// A command that was sent to a run, together with a callback that returns the result to the sender.
 pub struct SentCommand {
     id: String,
     command: Command,
@@ -53,7 +53,7 @@ pub struct SentCommand {
 /// Delivers commands to runs.
 pub trait CommandInbox: Send + Sync {
     /// Opens a run's inbox. The returned stream yields commands in the order in which they were sent. The run accepts
-    /// commands as long as the stream exists. If the same run's inbox is opened again, the earlier stream ends.
+    /// commands as long as this stream exists. If the same run's inbox is opened again, the earlier stream ends.
     ///
     /// # Errors
     ///
@@ -63,10 +63,10 @@ pub trait CommandInbox: Send + Sync {
         run: &'a str,
     ) -> BoxFuture<'a, Result<BoxStream<'static, SentCommand>, Error>>;
 
-    /// Sends a command to a run, and waits until the run has accepted the command. Accepted input is queued for the
-    /// model, but the model may not have read the input yet. The receipt for the input contains the given `id`. When
-    /// the input is added to the history, an `Appended` event with the same id as the receipt is yielded. Input that
-    /// arrives too late to be added is listed in `Outcome::undelivered`.
+    /// Sends a command to a run, and waits until the run has accepted it. Accepted input is queued for the model, which
+    /// may not have read it yet. The receipt for the input contains the given `id`. When the input is added to the
+    /// history, the run yields an `Appended` event with the same id as the receipt. Input that arrives too late to be
+    /// added is listed in `Outcome::undelivered`.
     ///
     /// If the returned future is dropped, the run may or may not receive the command.
     ///
@@ -75,7 +75,7 @@ pub trait CommandInbox: Send + Sync {
     /// - [`InvalidRequest`](ErrorKind::InvalidRequest), with [`NotRunning`](crate::hub::NotRunning) as its source, if
     ///   the run has ended, no longer accepts input or does not exist;
     /// - the error that the run's [handle](RunHandle) returns for the command;
-    /// - [`Overloaded`](ErrorKind::Overloaded) if too many commands are waiting;
+    /// - [`Overloaded`](ErrorKind::Overloaded) if too many commands are queued;
     /// - [`Store`](ErrorKind::Store) if the command cannot be sent.
     fn send<'a>(
         &'a self,
@@ -87,7 +87,7 @@ pub trait CommandInbox: Send + Sync {
 
 impl SentCommand {
     /// Creates a command with this id. `answer` is called at most once, with the command's result. If the run is
-    /// dropped before it handles the command, `answer` is not called.
+    /// dropped before it has handled the command, `answer` is not called.
     pub fn new(
         id: impl Into<String>,
         command: Command,
@@ -103,7 +103,7 @@ impl SentCommand {
 }
 
 impl Command {
-    /// Applies the command to the run to which this handle belongs.
+    /// Applies the command to the run that this handle controls.
     pub(crate) fn apply(self, id: String, run: &str, handle: &RunHandle) -> Result<(), Error> {
         let refused = |_: UndeliveredInput| Error::from(NotRunning { run: run.to_owned() });
         match self {
@@ -113,8 +113,8 @@ impl Command {
             Self::FollowUp(items) => handle.enqueue_as(id, true, items).map_err(refused)?,
             Self::Verdict { call, verdict } => handle.submit_verdict(call, verdict)?,
             Self::ToolProgress { .. } => {
-                let message = "only calls of durable runs that run apart report progress with \
-                this command";
+                let message = "only calls that are executed separately from a durable run report \
+                progress with this command";
                 return Err(Error::new(ErrorKind::Unsupported, message));
             }
         }

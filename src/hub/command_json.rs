@@ -55,7 +55,7 @@ struct AnswerJson {
     is_over: bool,
 }
 
-/// Encodes a command with its id as JSON.
+/// Encodes a command and its id as JSON.
 pub(crate) fn encode(id: &str, command: Command) -> Result<String, Error> {
     let command = match command {
         Command::Interrupt => ActionJson::Interrupt,
@@ -81,8 +81,8 @@ pub(crate) fn encode(id: &str, command: Command) -> Result<String, Error> {
     })
 }
 
-/// Decodes a command and its id. Returns `None` if the JSON is not a command from this crate, or
-/// was written in a later version of the format.
+/// Decodes a command and its id. Returns `None` if the JSON is not a command from this crate or was
+/// written in a later version of the format.
 pub(crate) fn decode(json: &[u8]) -> Option<(String, Command)> {
     let CommandJson { v, id, command } = serde_json::from_slice(json).ok()?;
     if v > VERSION {
@@ -108,8 +108,8 @@ pub(crate) fn decode(json: &[u8]) -> Option<(String, Command)> {
     Some((id, command))
 }
 
-/// Encodes a run's answer to a command. If the answer is an error, only a [`NotRunning`] source is
-/// kept.
+/// Encodes a run's answer to a command. If the answer is an error, its source is kept only if it is
+/// a [`NotRunning`].
 #[cfg(feature = "redis")]
 pub(super) fn encode_answer(answer: Result<(), Error>) -> String {
     let error = answer.err();

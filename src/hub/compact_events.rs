@@ -7,14 +7,15 @@ use crate::event::{Event, ToolEvent};
 use crate::item::ToolResult;
 use crate::turn::{ReasoningKind, Text, TurnEvent};
 
-/// Collects a run's events so far, dropping events that later events have made redundant. The
-/// deltas of complete turns are dropped, and only the last progress event of each call is kept.
-/// Applying the remaining events gives the same result as applying all events.
+/// Collects a run's events so far, dropping those that later events have made redundant. The deltas
+/// of complete turns are dropped, and only the last progress event of each call is kept. Applying
+/// the remaining events gives the same result as applying all events.
 #[derive(Debug, Default)]
 pub(super) struct CompactEvents {
     entries: BTreeMap<u64, Entry>,
     next: u64,
-    /// One lane for the run itself, and one for each sub-agent.
+    /// The states of the individual runs, called lanes: one for the run itself, and one for each
+    /// sub-agent.
     lanes: Vec<Lane>,
 }
 
@@ -57,7 +58,8 @@ impl CompactEvents {
             Event::Unknown => {}
             Event::Turn(inner) => self.turn_event(lane, inner, event),
             Event::Tool(inner) => self.tool_event(lane, inner, event),
-            // An open turn in this lane was cut off; its events are kept.
+            // If a turn of the same run or sub-agent is still streaming, that turn was cut off, and
+            // its events are kept.
             Event::TurnStarted { .. }
             | Event::Appended { .. }
             | Event::Rewritten { .. }
@@ -82,8 +84,8 @@ impl CompactEvents {
         at
     }
 
-    /// Returns the index of the lane that an event belongs to, and the event without its `Nested`
-    /// wrappers.
+    /// Returns the index in `lanes` for the run or sub-agent from which an event comes, and the
+    /// event without its `Nested` wrappers.
     fn lane_of<'a>(&mut self, event: &'a Event) -> (usize, &'a Event) {
         let mut parents: Vec<(&str, &str)> = Vec::new();
         let mut inner = event;
@@ -97,7 +99,7 @@ impl CompactEvents {
             let ids = lane.parents.iter().map(|(call_id, _)| call_id.as_str());
             ids.eq(parents.iter().map(|(call_id, _)| *call_id))
         };
-        // The newest lane is checked first, because events usually belong to that lane.
+        // Newer sub-agents are checked first, because most events come from the newest sub-agent.
         let at = self.lanes.iter().rposition(is_it).unwrap_or_else(|| {
             let owned = |&(call_id, name): &(&str, &str)| (call_id.to_owned(), name.to_owned());
             self.lanes.push(Lane {
@@ -171,7 +173,8 @@ impl CompactEvents {
         });
     }
 
-    /// Adds a delta to the newest entry in the block to which the delta belongs.
+    /// Merges a delta into the newest entry of its content block if that entry has the same key.
+    /// Otherwise, adds a new entry.
     fn delta(&mut self, lane: usize, key: DeltaKey, delta: &Text) {
         for at in self.lanes[lane].open_turn.iter().rev() {
             match self.entries.get_mut(at) {
@@ -189,8 +192,8 @@ impl CompactEvents {
 }
 
 impl Entry {
-    /// Returns whether the entry belongs to the same block as a delta with this key, which means
-    /// that the delta cannot be merged into an earlier entry.
+    /// Returns whether the entry belongs to the same block as a delta with this key. If it does,
+    /// the delta cannot be merged into an earlier entry.
     fn is_of_same_block(&self, key: &DeltaKey) -> bool {
         match (self, key) {
             (Self::Delta { key: other, .. }, _) => match (other, key) {

@@ -13,8 +13,8 @@ use crate::hub::{EventNumber, Snapshot};
 /// An entry in a run's log.
 #[derive(Clone, Debug)]
 pub struct LogEntry {
-    /// The entry's number. Within an attempt, the numbers count up from 0. After a failed append,
-    /// some numbers are skipped.
+    /// The entry's number. Within an attempt, the numbers start at 0 and increase by 1. After a
+    /// failed append, some numbers are skipped.
     pub number: EventNumber,
     /// The entry's content: an event, a snapshot or the end of the run.
     pub content: LogContent,
@@ -35,13 +35,12 @@ pub enum LogContent {
 
 /// Stores the logs of runs. Any number of readers can follow a log.
 ///
-/// A log belongs to the latest attempt at a run, and rejects entries from earlier attempts. After
-/// another process has taken over a run, the earlier process therefore cannot mix its own events
-/// with the later attempt's events, even if the earlier process does not know about the takeover
-/// yet.
+/// A log belongs to the latest attempt at a run, and rejects entries from earlier attempts.
+/// Therefore, once another process has taken over a run, the previous process cannot mix its own
+/// events with those of the later attempt, even if it does not know about the takeover yet.
 pub trait EventLog: Send + Sync {
-    /// Starts an attempt at a run, and returns the attempt's epoch. The epoch is 1 for the first
-    /// attempt, and increases by 1 with each later attempt.
+    /// Starts an attempt at a run, and returns its epoch. The epoch is 1 for the first attempt, and
+    /// increases by 1 with each later attempt.
     ///
     /// # Errors
     ///
@@ -49,11 +48,11 @@ pub trait EventLog: Send + Sync {
     fn begin<'a>(&'a self, run: &'a str) -> BoxFuture<'a, Result<u64, Error>>;
 
     /// Appends entries from a single run and a single epoch, in order. Entries before `trim_before`
-    /// may be removed, because readers that attach later start with a snapshot.
+    /// may be removed, because readers that are attached later start with a snapshot.
     ///
     /// The returned future may wait for slow readers, but only for a limited time. If the future is
     /// dropped before it completes, the entries may or may not have been written. A failed append
-    /// is not retried. If the log is [unavailable](LogUnavailable), the run continues or waits,
+    /// is not retried. If the log is [unavailable](LogUnavailable), the run continues or pauses,
     /// depending on the [`LogOutage`](crate::hub::LogOutage) setting. The next append after an
     /// outage starts with a snapshot. After any other error, the run is interrupted and ends, and
     /// the partial turn is stored.
@@ -61,7 +60,7 @@ pub trait EventLog: Send + Sync {
     /// # Errors
     ///
     /// - [`Conflict`](ErrorKind::Conflict), with a [`StaleEpoch`] as its source, if another attempt
-    ///   at the run was started;
+    ///   at the run has been started;
     /// - [`InvalidRequest`](ErrorKind::InvalidRequest), with [`NotRunning`] as its source, if the
     ///   log was removed;
     /// - [`Store`](ErrorKind::Store) if the entries cannot be written.
@@ -80,15 +79,15 @@ pub trait EventLog: Send + Sync {
     /// If the number is `None`, or if the log no longer contains the entry with that number, the
     /// stream starts with the last snapshot. Later snapshots are skipped, except for the first
     /// snapshot of a new attempt and any snapshot that follows a gap in the numbers. The starting
-    /// position is determined when this method is called, not when the stream is first polled. A
-    /// log on another machine may determine the position one round trip later. Dropping the stream
-    /// stops reading and has no other effect.
+    /// position is determined when this method is called, not when the stream is first polled. For
+    /// a log on another machine, the position may be determined one round trip later. Dropping the
+    /// stream stops the reading and has no other effect.
     ///
     /// # Errors
     ///
     /// The stream ends with an error:
     ///
-    /// - with [`NotRunning`] as its source if no such run exists;
+    /// - with [`NotRunning`] as its source if the run does not exist;
     /// - with [`TooSlow`] as its source if entries were removed before the reader had read them;
     /// - with [`RunLost`] as its source if the run's process has died;
     /// - with [`LogUnavailable`] as its source if the log currently cannot be read;
@@ -99,27 +98,29 @@ pub trait EventLog: Send + Sync {
         after: Option<&EventNumber>,
     ) -> BoxStream<'static, Result<LogEntry, Error>>;
 
-    /// Removes a run's log, unless an attempt with an epoch other than `epoch` was started. Current
-    /// readers of the log still get the remaining entries, followed by an error if the log has no
-    /// end entry. A hub calls this method when its retention time for ended runs is over, or when
-    /// the run is dropped. This method must not block. A log on another machine may simply be left
-    /// to expire.
+    /// Removes a run's log, unless an attempt with an epoch other than `epoch` has been started.
+    /// Current readers of the log still receive the remaining entries, followed by an error if the
+    /// log has no end entry. A hub calls this method when the retention period of an ended run has
+    /// expired, or when the run is dropped. This method must not block. A log on another machine
+    /// may simply be left to expire.
     fn remove(&self, run: &str, epoch: u64);
 
     /// Returns the directory in which hubs look up runs by key, if several hubs share the log. The
-    /// default implementation returns `None`, which means that each hub knows only its own runs.
+    /// default implementation returns `None`, which means that each hub knows only about its own
+    /// runs.
     fn directory(&self) -> Option<Arc<dyn RunDirectory>> {
         None
     }
 
-    /// Returns statistics about the logs: the number of entries, and the number of readers that
-    /// were cut off.
+    /// Returns statistics about the logs, such as the number of entries and the number of readers
+    /// that were cut off.
     fn stats(&self) -> LogStats {
         LogStats::default()
     }
 }
 
-/// Statistics about logs: the number of entries, and the number of readers that were cut off.
+/// Statistics about logs, such as the number of entries and the number of readers that were cut
+/// off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LogStats {
@@ -127,11 +128,11 @@ pub struct LogStats {
     pub entries: usize,
     /// The number of entries in the log with the most entries.
     pub fullest: usize,
-    /// The number of readers that were cut off so far with the error [`TooSlow`].
+    /// The number of readers that have been cut off with a [`TooSlow`] error so far.
     pub cut_readers: u64,
 }
 
-/// The source of the error that is returned if another attempt at the run has been started.
+/// The source of the error that is returned if a later attempt at the run has been started.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the run `{run}` has epoch {found}, not {epoch}")]
 pub struct StaleEpoch {
@@ -164,8 +165,8 @@ impl From<NotRunning> for Error {
 }
 
 /// The source of the error that is returned if a reader did not keep up and entries were removed
-/// before the reader had read them. A new reader can continue after [`last`](Self::last), the
-/// number of the last entry that was read; the new reader starts with a snapshot.
+/// before it had read them. A new reader can continue after [`last`](Self::last), the number of the
+/// last entry that was read. The new reader starts with a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the reader was too slow")]
 pub struct TooSlow {
@@ -192,9 +193,9 @@ impl From<LogUnavailable> for Error {
     }
 }
 
-/// The source of the error that is returned if a run's process has died, or has not sent a
-/// heartbeat for too long. [`Session::resume`](crate::session::Session::resume) continues such a
-/// run's work.
+/// The source of the error that is returned if a run's process has died or has not sent a heartbeat
+/// for too long. To continue the work of a lost run, call
+/// [`Session::resume`](crate::session::Session::resume).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the process of the run `{run}` is gone")]
 pub struct RunLost {

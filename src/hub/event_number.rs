@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 /// Identifies an event in its run's log, in the form `{run}.{epoch}-{number}`.
 ///
-/// When a client reconnects, it sends the number of the last event that it received, for example as
-/// the id of a server-sent event. Clients should treat event numbers as opaque. Within a run, the
-/// number increases with each event, and each new attempt at the run has a higher epoch.
+/// When a client reconnects, it sends the number of the last event that it received, for example in
+/// the `last-event-id` header of a request for server-sent events. Clients should treat event
+/// numbers as opaque. Within a run, the number increases with each event, and each new attempt at
+/// the run has a higher epoch.
 ///
 /// ```
 /// use turnstream::hub::EventNumber;
@@ -26,8 +27,8 @@ pub struct EventNumber {
 }
 
 impl EventNumber {
-    /// Creates an event number from the run's id, the attempt's epoch, and the entry's number
-    /// within the attempt.
+    /// Creates an event number from a run's id, an attempt's epoch, and an entry's number within
+    /// that attempt.
     pub fn new(run: impl Into<Arc<str>>, epoch: u64, number: u64) -> Self {
         Self { run: run.into(), epoch, number }
     }
@@ -52,7 +53,7 @@ impl EventNumber {
         (self.epoch, Some(self.number)) == (last.epoch, last.number.checked_add(1))
     }
 
-    /// Returns the position in the run's log: the epoch, and the number within that epoch.
+    /// Returns the entry's position in the run's log: the epoch, and the number within that epoch.
     pub(super) fn position(&self) -> (u64, u64) {
         (self.epoch, self.number)
     }
@@ -64,7 +65,7 @@ impl fmt::Display for EventNumber {
     }
 }
 
-/// The error that is returned if a string is not a valid event number.
+/// The error returned when a string is not a valid event number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not the number of an event")]
 pub struct ParseEventNumberError;
@@ -83,7 +84,7 @@ impl FromStr for EventNumber {
     }
 }
 
-/// Parses a number from decimal digits, in exactly the form that `Display` writes.
+/// Parses a number from decimal digits, accepting only the form that `Display` writes.
 fn parse_digits(text: &str) -> Option<u64> {
     let is_plain = text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|_| is_plain)

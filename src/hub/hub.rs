@@ -31,14 +31,13 @@ use crate::hub::source::RunSource;
 use crate::session::Session;
 use crate::task::OwnedTask;
 
-/// The maximum time that interrupted runs get to store their partial turns when the hub shuts down.
+/// How long interrupted runs may take to store their partial turns when the hub shuts down.
 const INTERRUPT_LIMIT: Duration = Duration::from_secs(10);
 
-/// Executes each run in a task of its own, so that the run continues even if no reader is attached.
+/// Executes each run in its own task, so that the run continues even if no reader is attached.
 /// Clones refer to the same hub.
 ///
-/// Dropping the last clone synchronously drops all runs, including their tools and their model
-/// requests.
+/// Dropping the last clone synchronously drops all runs, including their tools and model requests.
 #[derive(Clone)]
 pub struct Hub(Arc<HubInner>);
 
@@ -65,11 +64,11 @@ impl Default for Hub {
 }
 
 impl Hub {
-    /// Creates a hub that keeps its logs and inboxes in the memory of this process.
+    /// Creates a hub that keeps its logs and inboxes in this process's memory.
     ///
     /// By default, a log keeps at least the last 512 and at most the last 1,024 entries. Readers
     /// that do not keep up are cut off, runs without readers continue, and a run's log is kept for
-    /// one minute after the run ends.
+    /// one minute after the run has ended.
     pub fn new() -> Self {
         Self::with_backend(MemoryLog::new(), MemoryInbox::new())
     }
@@ -78,9 +77,9 @@ impl Hub {
     /// settings.
     ///
     /// If the log provides a [directory](EventLog::directory), as the Redis log does, all hubs that
-    /// share the log know each other's runs; see [on many machines](crate::hub#on-many-machines).
-    /// Without a directory, the hub knows only its own runs, even if another hub writes to the same
-    /// log.
+    /// share the log know about each other's runs; see [on many
+    /// machines](crate::hub#on-many-machines). Without a directory, the hub knows only about its
+    /// own runs, even if another hub writes to the same log.
     pub fn with_backend(log: impl EventLog + 'static, inbox: impl CommandInbox + 'static) -> Self {
         let settings = HubSettings {
             log: Arc::new(log),
@@ -103,8 +102,8 @@ impl Hub {
     }
 
     /// Sets the maximum number of entries in a run's log. The default is 1,024, and the minimum is
-    /// 16. Each time half of this number of entries has been written, a snapshot is written, and
-    /// all entries before the previous snapshot are removed.
+    /// 16. Each time half of this number of entries has been added, a snapshot is written, and all
+    /// entries before the previous snapshot are removed.
     ///
     /// Like all setters on this type, this method creates a separate hub that contains none of this
     /// hub's runs.
@@ -124,7 +123,7 @@ impl Hub {
         self.with(|settings| settings.log_outage = log_outage)
     }
 
-    /// Sets how long a run's log is kept after the run ends, for readers that reconnect. The
+    /// Sets how long a run's log is kept after the run has ended, for readers that reconnect. The
     /// default is one minute.
     pub fn with_ended_kept_for(self, time: Duration) -> Self {
         self.with(|settings| settings.keep_ended = time)
@@ -147,23 +146,23 @@ impl Hub {
         Self(Arc::new(HubInner { settings, registry: Arc::default() }))
     }
 
-    /// Starts a run under a key, which is usually the id of the run's session. A hub has at most
-    /// one active run for each key. Hubs that share a log also check whether another hub is known
-    /// to have an active run for the key, but only the session's lease guarantees that at most one
-    /// run is active.
+    /// Starts a run under a key, which is usually the id of its session. A hub has at most one
+    /// active run for each key. Hubs that share a log also check whether another hub is known to
+    /// have an active run for the key. However, only the session's lease guarantees that at most
+    /// one run is active.
     ///
     /// To create the run only if the key is free, [reserve](Self::reserve) the key first.
     ///
     /// # Errors
     ///
     /// - [`Conflict`](ErrorKind::Conflict), with [`AlreadyRunning`](crate::hub::AlreadyRunning) as
-    ///   its source, if there already is an active run for the key, in this hub or, as far as this
-    ///   hub knows, in another hub;
+    ///   its source, if a run for the key is already active, in this hub or, as far as this hub
+    ///   knows, in another hub;
     /// - an error with [`ShuttingDown`](crate::hub::ShuttingDown) as its source if the hub is
     ///   shutting down;
-    /// - any error from the log or the inbox. An unavailable log causes an error, with
-    ///   [`LogUnavailable`] as its source, only if the hub [pauses](LogOutage::Pause) runs while
-    ///   the log is unavailable.
+    /// - any error from the log or the inbox. If the log is unavailable, an error with
+    ///   [`LogUnavailable`] as its source is returned only if the hub [pauses](LogOutage::Pause)
+    ///   runs while the log is unavailable.
     ///
     /// If an error is returned, the run is dropped.
     ///
@@ -192,7 +191,7 @@ impl Hub {
         Ok(Reservation { hub: self.clone(), key, is_started: false })
     }
 
-    /// Waits until the key is free in this hub, and then reserves the key. If several callers are
+    /// Waits until the key is free in this hub, and then reserves it. If several callers are
     /// waiting, any of them may get the key next.
     ///
     /// # Errors
@@ -213,7 +212,7 @@ impl Hub {
         self.0.registry.current(key).map(|place| place.run.to_string())
     }
 
-    /// Returns the id of the active run for the key, if any, whether the run is in this hub or in
+    /// Returns the id of the active run for the key, if any. The run may be in this hub or in
     /// another hub that shares the log.
     ///
     /// # Errors
@@ -229,15 +228,15 @@ impl Hub {
         Ok(last.filter(|last| last.is_active).map(|last| last.run))
     }
 
-    /// Lists the lost runs in all hubs that share this log: the runs whose process has died, or has
-    /// not sent a heartbeat for a few seconds. To continue a lost run's work,
+    /// Lists the lost runs in all hubs that share this log. A run is lost if its process has died
+    /// or has not sent a heartbeat for a few seconds. To continue a lost run's work, first
     /// [claim](Self::claim_lost_run) the run, and then call
     /// [`Session::resume`](crate::session::Session::resume). If the log has no
     /// [directory](EventLog::directory), the returned list is empty.
     ///
-    /// A run is listed until the next run for the same key starts. If the log itself loses its
-    /// data, runs that were lost before the data loss are not listed. To find such runs, check the
-    /// store for unfinished sessions.
+    /// A lost run is listed until the next run for the same key starts. If the log itself loses its
+    /// data, the previously lost runs are no longer listed. To find runs that are not listed, look
+    /// for unfinished sessions in the store.
     ///
     /// # Errors
     ///
@@ -250,8 +249,8 @@ impl Hub {
     }
 
     /// Claims a lost run for this hub for 30 seconds. Returns `false` if another hub has already
-    /// claimed the run, or if the log has no directory. A claim only avoids needless attempts to
-    /// resume the run; the session's lease ensures mutual exclusion.
+    /// claimed the run, or if the log has no directory. A claim only avoids unnecessary attempts to
+    /// resume the run; mutual exclusion is ensured by the session's lease.
     ///
     /// # Errors
     ///
@@ -263,26 +262,26 @@ impl Hub {
         }
     }
 
-    /// Creates a reader for this hub's run for the key. The reader starts after the event with the
+    /// Creates a reader for the key's run in this hub. The reader starts after the event with the
     /// given number.
     ///
     /// If no number is given, or if the event was removed or belongs to another run, the reader
     /// starts with a [snapshot](crate::hub::HubEvent::Snapshot). If the number belongs to the key's
     /// most recent run, that run can still be read after it has ended, as long as its log is kept.
-    /// For a page that shows a session, use [`read_session`](Self::read_session), which also works
+    /// To display a session on a page, use [`read_session`](Self::read_session), which also works
     /// while no run is active.
     ///
     /// # Errors
     ///
     /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error, with [`NotRunning`] as its
-    /// source, if there is no run for the key.
+    /// source, if this hub has no run for the key.
     pub fn read(&self, key: &str, after: Option<&EventNumber>) -> Result<Reader, Error> {
         let reader = self.logs().read(key, after);
         reader.ok_or_else(|| NotRunning { run: key.to_owned() }.into())
     }
 
-    /// Creates a reader for this hub's run with the given id. A run that has ended can be read as
-    /// long as its log is kept.
+    /// Creates a reader for the run with the given id in this hub. A run that has ended can be read
+    /// as long as its log is kept.
     ///
     /// # Errors
     ///
@@ -310,11 +309,10 @@ impl Hub {
         SessionReader::new(self.logs(), session.clone(), after.cloned())
     }
 
-    /// Sends a command to a run, and waits until the run has accepted the command. Accepted input
-    /// is queued for the model, but the model may not have read the input yet. When the input is
-    /// added to the history, an `Appended` event is yielded with the same id as the receipt. Input
-    /// that arrives too late to be added is listed in
-    /// [`Outcome::undelivered`](crate::Outcome::undelivered).
+    /// Sends a command to a run, and waits until the run has accepted it. Accepted input is queued
+    /// for the model, which may not have read it yet. When the input is added to the history, the
+    /// run yields an `Appended` event with the same id as the receipt. Input that arrives too late
+    /// to be added is listed in [`Outcome::undelivered`](crate::Outcome::undelivered).
     ///
     /// To get the id of a key's active run, which may be in another hub, use
     /// [`find_run`](Self::find_run). If the run ends before it receives the command, the command is
@@ -325,13 +323,13 @@ impl Hub {
     /// - [`InvalidRequest`](ErrorKind::InvalidRequest), with [`NotRunning`] as its source, if the
     ///   run has ended, no longer accepts input or does not exist;
     /// - the error that the run's [handle](crate::RunHandle) returns for the command;
-    /// - [`Overloaded`](ErrorKind::Overloaded) if too many commands are waiting;
+    /// - [`Overloaded`](ErrorKind::Overloaded) if too many commands are queued;
     /// - [`Unsupported`](ErrorKind::Unsupported) if the stream accepts no commands;
     /// - an error with [`LogUnavailable`] as its source if the inbox cannot be reached. The run may
     ///   still receive the command.
     pub async fn send(&self, run_id: &str, command: Command) -> Result<InputReceipt, Error> {
         let id = self.0.settings.ids.next_id();
-        // A run in this hub can be reached even if an inbox on another machine cannot.
+        // A run in this hub can be reached even if the inboxes on another machine cannot.
         if self.directory().is_some()
             && let Some(place) = self.0.registry.run(run_id)
             && !place.has_ended()
@@ -341,7 +339,7 @@ impl Hub {
         self.0.settings.inbox.send(run_id, id, command).await
     }
 
-    /// Returns statistics about this hub, such as the numbers of runs, readers and log entries.
+    /// Returns statistics about this hub, such as the number of runs, readers and log entries.
     pub fn stats(&self) -> HubStats {
         let places = self.0.registry.runs();
         let log = self.0.settings.log.stats();
@@ -357,13 +355,13 @@ impl Hub {
     }
 
     /// Shuts down the hub: rejects new runs, and waits up to `limit` for the active runs to end.
-    /// The remaining runs are then interrupted, so that sessions store their partial turns, and
-    /// runs that are still active after ten more seconds are dropped. A run whose stream does not
-    /// accept commands is dropped as soon as `limit` has elapsed.
+    /// The remaining runs are then interrupted, so that sessions store their partial turns. Runs
+    /// that are still active after ten more seconds are dropped. A run whose stream does not accept
+    /// commands is dropped as soon as `limit` has elapsed.
     ///
-    /// After the last event of the current run, session readers end with an error that has
+    /// After yielding the last event of the current run, session readers end with an error that has
     /// [`ShuttingDown`](crate::hub::ShuttingDown) as its source. A web server should therefore
-    /// first wait for the future returned by this method, and then for its connections to end. If
+    /// first await the future returned by this method, and then wait for its connections to end. If
     /// the returned future is dropped, the runs continue, but the hub stays closed to new runs.
     pub async fn shut_down(&self, limit: Duration) {
         let registry = &self.0.registry;
@@ -385,15 +383,15 @@ impl Hub {
     async fn check_other_hubs(&self, key: &str, run: &str) -> Result<(), Error> {
         let Some(directory) = self.directory() else { return Ok(()) };
         let Some(last) = directory.last(key).await? else { return Ok(()) };
-        // The next attempt at a run replaces the earlier attempt.
+        // The next attempt at a run replaces the previous attempt.
         match last.is_active && last.run != run && self.0.registry.run(&last.run).is_none() {
             true => Err(AlreadyRunning { key: key.to_owned() }.into()),
             false => Ok(()),
         }
     }
 
-    /// Returns a value that creates readers from the hub's logs. The value does not keep the hub
-    /// alive.
+    /// Returns a [`Logs`] value, which creates readers from the hub's logs. The value does not keep
+    /// the hub alive.
     fn logs(&self) -> Logs {
         let (log, registry) = (Arc::clone(&self.0.settings.log), Arc::clone(&self.0.registry));
         Logs::new(log, registry)
@@ -419,7 +417,7 @@ impl Drop for HubInner {
     }
 }
 
-/// A caller that is waiting for a key; unregisters the caller when dropped.
+/// A caller that is waiting for a key. Dropping this value unregisters the caller.
 struct Waiter<'a> {
     registry: &'a Registry,
     key: &'a str,
@@ -446,7 +444,7 @@ impl Reservation {
     ///
     /// # Errors
     ///
-    /// The same errors as [`Hub::start`].
+    /// Returns the same errors as [`Hub::start`].
     ///
     /// # Panics
     ///
@@ -522,7 +520,7 @@ impl Drop for Reservation {
 }
 
 /// Owns a run in a hub. Dropping the `RunOwner` synchronously drops the run, including its tools
-/// and its model request.
+/// and model request.
 #[must_use = "dropping it drops the run"]
 pub struct RunOwner {
     place: Arc<RunPlace>,
@@ -543,8 +541,7 @@ impl RunOwner {
         self.logs.read_run(Arc::clone(&self.place), None)
     }
 
-    /// Detaches the run from this owner, so that the run continues in the hub. Returns the run's
-    /// id.
+    /// Detaches the run from this owner, so that it continues in the hub. Returns the run's id.
     pub fn detach(mut self) -> String {
         self.is_detached = true;
         self.place.run.to_string()
@@ -559,13 +556,13 @@ impl Drop for RunOwner {
     }
 }
 
-/// Statistics about a hub at a given moment, such as the numbers of runs, readers and log entries.
+/// Statistics about a hub at a point in time, such as the number of runs, readers and log entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HubStats {
     /// The number of active runs.
     pub runs: usize,
-    /// The number of readers that are attached to runs.
+    /// The number of readers that are currently attached to runs.
     pub readers: usize,
     /// The number of entries in all logs.
     pub entries: usize,
@@ -575,8 +572,8 @@ pub struct HubStats {
     pub capacity: usize,
     /// The number of readers that have been cut off so far.
     pub cut_readers: u64,
-    /// How long the longest-attached current reader has been attached; `None` if there is no
-    /// reader.
+    /// How long the longest-attached current reader has been attached. `None` if no reader is
+    /// attached.
     pub oldest_reader: Option<Duration>,
 }
 

@@ -1,4 +1,4 @@
-//! Creates readers for runs, by key or by id.
+//! Creates a reader for a run, given the run's key or id.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ impl Logs {
     }
 
     /// Creates a reader for the key's active run. If `after` is an event number from the key's last
-    /// run, that run is read even if it has ended.
+    /// run, the reader reads that run even if it has ended.
     pub(super) fn read(&self, key: &str, after: Option<&EventNumber>) -> Option<Reader> {
         let last = after.and_then(|number| self.registry.last_run(key, number.run()));
         let place = last.or_else(|| self.registry.current(key))?;

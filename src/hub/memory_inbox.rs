@@ -1,4 +1,4 @@
-//! Inboxes that are kept in the memory of this process.
+//! Inboxes that are kept in this process's memory.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -13,17 +13,17 @@ use crate::hub::NotRunning;
 use crate::hub::command_inbox::{Command, CommandInbox, SentCommand};
 use crate::lock::lock_ignoring_poison;
 
-/// The maximum number of commands that can wait for a busy run.
+/// The maximum number of commands that can be queued for a busy run.
 const MAX_WAITING: usize = 1_000;
 
-/// Keeps the inboxes of runs in the memory of this process. Clones share the same inboxes.
+/// Keeps the inboxes of runs in this process's memory. Clones share the same inboxes.
 ///
-/// At most 1,000 commands can wait for each run; further commands are rejected.
+/// At most 1,000 commands can be queued for each run; further commands are rejected.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryInbox(Arc<Mutex<HashMap<String, mpsc::Sender<SentCommand>>>>);
 
 impl MemoryInbox {
-    /// Creates an empty set of inboxes.
+    /// Creates an empty `MemoryInbox`.
     pub fn new() -> Self {
         Self::default()
     }
@@ -41,8 +41,8 @@ impl MemoryInbox {
         });
         let sent = {
             let mut inboxes = lock_ignoring_poison(&self.0);
-            // The command is not sent with a clone of the sender, because each clone would add
-            // capacity.
+            // The command is not sent through a clone of the sender, because each clone increases
+            // the capacity of the channel.
             let sender = inboxes.get_mut(run).ok_or_else(not_running)?;
             sender.try_send(command).map_err(|error| error.is_full())
         };

@@ -1,4 +1,4 @@
-//! Logs that are kept in the memory of this process.
+//! Logs that are kept in this process's memory.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -13,26 +13,27 @@ use crate::hub::run_log::{LogReader, RunLog};
 use crate::hub::settings::SlowReaders;
 use crate::lock::lock_ignoring_poison;
 
-/// The maximum number of removed logs for which the epoch is remembered.
+/// The maximum number of removed logs whose epochs are remembered.
 const MAX_REMOVED: usize = 1_024;
 
-/// Keeps the logs of runs in the memory of this process. Clones share the same logs.
+/// Keeps the logs of runs in this process's memory. Clones share the same logs.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryLog {
     logs: Arc<Mutex<HashMap<String, Arc<RunLog>>>>,
-    /// The last epochs of runs with removed logs, so that the next attempt gets a new epoch.
+    /// The last epoch of each run whose log was removed. The next attempt at such a run gets a new
+    /// epoch.
     removed: Arc<Mutex<VecDeque<(String, u64)>>>,
     cut_readers: Arc<Mutex<u64>>,
     slow_readers: SlowReaders,
 }
 
 impl MemoryLog {
-    /// Creates an empty set of logs. By default, readers that are too slow are cut off.
+    /// Creates an empty `MemoryLog`. By default, readers that are too slow are cut off.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets how to treat readers that are too slow.
+    /// Sets how readers that are too slow are treated.
     pub fn with_slow_readers(mut self, slow_readers: SlowReaders) -> Self {
         self.slow_readers = slow_readers;
         self

@@ -1,9 +1,9 @@
 //! Runs that outlive their readers.
 //!
-//! A run is a stream, and dropping the stream cancels the run. Cancelling the run is right if the user closes a page,
-//! but not if the user reloads the page. In a [`Hub`], a run continues regardless of how many readers it has, even if
-//! it has none. The hub polls each run in its own task and writes the events to a [log](EventLog). Any number of
-//! readers can read the log, each at its own position. Commands reach a run through its [inbox](CommandInbox).
+//! A run is a stream, and dropping the stream cancels the run. Cancelling the run is right if the user closes the page,
+//! but not if the user reloads it. In a [`Hub`], a run continues regardless of how many readers it has, even if it has
+//! none. The hub polls each run in its own task and writes the events to a [log](EventLog). Any number of readers can
+//! read the log, each from its own position. Commands reach a run through its [inbox](CommandInbox).
 //!
 //! | to read | use |
 //! |---|---|
@@ -48,9 +48,9 @@
 //!
 //! # For a browser
 //!
-//! With the feature `ui`, [`Sse::respond_to_reader`](crate::ui::sse::Sse::respond_to_reader) sends a reader's items as
+//! With the `ui` feature, [`Sse::respond_to_reader`](crate::ui::sse::Sse::respond_to_reader) sends a reader's items as
 //! server-sent events. The other protocols in [`ui`](crate::ui) take the stream returned by [`Reader::into_events`].
-//! The example `web` is a complete server. The following function is that server's route for a page:
+//! The `web` example is a complete server. The following function is that server's route for a page:
 //!
 //! ```
 //! # #[cfg(feature = "ui")]
@@ -76,10 +76,10 @@
 //!
 //! # On many machines
 //!
-//! Without a shared log, a hub knows only its own runs. With the feature `redis`, several hubs can keep their logs and
-//! inboxes on one Redis or Valkey server (`hub::redis::RedisEvents`) and know each other's runs. Any of these hubs can
-//! serve a page, because [`Hub::read_session`], [`Hub::find_run`], [`Hub::read_any_run`] and [`Hub::send`] reach runs
-//! on all machines. The sessions must be kept in a single store that all machines use.
+//! Without a shared log, a hub knows only about its own runs. With the `redis` feature, several hubs can keep their
+//! logs and inboxes on one Redis or Valkey server (`hub::redis::RedisEvents`) and know about each other's runs. Any of
+//! these hubs can serve a page, because [`Hub::read_session`], [`Hub::find_run`], [`Hub::read_any_run`] and
+//! [`Hub::send`] reach runs on all machines. The sessions must be kept in a single store that all machines use.
 //!
 //! | question | answered by |
 //! |---|---|
@@ -88,12 +88,12 @@
 //! | the events of the active run | the log |
 //!
 //! Even if a log loses all its data, no session loses data. While the log is [unavailable](LogUnavailable), a run
-//! continues or waits, depending on the setting [`Hub::with_log_outage`]. Meanwhile, commands fail immediately, and
+//! continues or pauses, depending on the [`Hub::with_log_outage`] setting. Meanwhile, commands fail immediately, and
 //! session readers yield the finished turns from the store until a snapshot of the run is available again.
 //!
-//! When a process dies, its runs count as [lost](RunLost) within five seconds. Readers on other machines yield the
-//! session's state from the store and wait. [`Hub::lost_runs`] lists the lost runs, and the process that
-//! [claims](Hub::claim_lost_run) a run resumes the run's session:
+//! When a process dies, its runs are considered [lost](RunLost) within five seconds. Readers on other machines yield
+//! the session's state from the store and wait. [`Hub::lost_runs`] lists the lost runs, and the process that
+//! [claims](Hub::claim_lost_run) a run resumes its session:
 //!
 //! ```
 //! # use turnstream::hub::Hub;
@@ -118,14 +118,14 @@
 //!
 //! | dropped | effect |
 //! |---|---|
-//! | a [`Reader`] or a [`SessionReader`] | reading stops, the run continues |
+//! | a [`Reader`] or a [`SessionReader`] | reading stops, but the run continues |
 //! | a [`RunOwner`] that was not [detached](RunOwner::detach) | the run is dropped synchronously |
 //! | the last clone of the [`Hub`] | all runs are dropped synchronously |
 //! | the runtime | all of its runs are dropped |
 //!
-//! If another thread is currently polling the run, the run is dropped once that poll returns. When a run is dropped,
-//! the turn that is currently streaming is lost, and the run's readers end with an error. [`Command::Interrupt`], on
-//! the other hand, ends a run and keeps the part of the turn that has already arrived.
+//! A run that another thread is currently polling is dropped once that poll returns. When a run is dropped, the turn
+//! that is currently streaming is lost, and the run's readers end with an error. [`Command::Interrupt`], on the other
+//! hand, ends a run and keeps the part of the turn that has already arrived.
 
 mod all_hubs_reader;
 mod command_inbox;

@@ -20,9 +20,10 @@ pub(super) struct OneHubReader {
     logs: Logs,
     session: Session,
     state: ReadState,
-    /// The order number of the last run that was read or is included in the session's snapshot.
+    /// The order number of the last run that was read or that is included in the session's
+    /// snapshot.
     seen: u64,
-    /// The id of this reader among those waiting for a run.
+    /// The id of this reader among the readers that wait for a run.
     waiter: Option<u64>,
 }
 
@@ -48,7 +49,7 @@ impl OneHubReader {
     }
 
     /// Loads the session, which includes all runs up to the one with the order number `last`. Runs
-    /// that start while the session is loading are read afterwards.
+    /// that start while the session is being loaded are read after it has been loaded.
     fn load(&mut self, last: u64) {
         self.seen = last;
         self.state = ReadState::Loading(self.load_session());
@@ -78,7 +79,7 @@ impl Stream for OneHubReader {
             match &mut this.state {
                 ReadState::New(after) => {
                     let key = this.session.id();
-                    // This number is read before the registry is asked for a run, because a run may
+                    // `last` is read before the registry is asked for a run, because a run may
                     // start in between.
                     let last = this.logs.registry().last_order(key);
                     match this.logs.read(key, after.as_ref()) {

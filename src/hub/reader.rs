@@ -13,15 +13,15 @@ use crate::hub::event_log::{LogContent, LogEntry};
 use crate::hub::registry::RunPlace;
 use crate::hub::{EventNumber, Snapshot};
 
-/// An item that is yielded by a reader.
+/// An item yielded by a reader.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum HubEvent {
     /// The current state, which replaces everything that the reader has already yielded for this
     /// run.
     Snapshot {
-        /// The event number after which to continue; `None` if the session has no active run, or if
-        /// the number is unknown because the log is unavailable.
+        /// The event number after which a new reader should continue. `None` if the session has no
+        /// active run, or if the number is unknown because the log is unavailable.
         number: Option<EventNumber>,
         /// The state of the run or the session so far.
         snapshot: Arc<Snapshot>,
@@ -78,7 +78,7 @@ impl From<LogEntry> for HubEvent {
 pub struct Reader {
     run: Arc<str>,
     entries: BoxStream<'static, Result<LogEntry, Error>>,
-    /// The run that counts this reader, and the reader's id within that run; `None` if the run
+    /// The run that counts this reader, and the reader's id within that run. `None` if the run
     /// belongs to another hub.
     place: Option<(Arc<RunPlace>, u64)>,
 }
@@ -108,12 +108,12 @@ impl Reader {
 
     /// Converts the reader to a plain event stream, for code that expects a run's events. The
     /// events in the first snapshot are included. To get the whole run, create the reader without
-    /// an event number. Turns that were already complete when the reader was created have no deltas
-    /// in the stream.
+    /// an event number. The stream contains no deltas of turns that were already complete when the
+    /// reader was created.
     ///
     /// If the run failed, its error is the last item, as with a [`Run`](crate::Run). A second
-    /// snapshot becomes an error, because such a snapshot means that another attempt at the run has
-    /// started and that the events yielded so far are no longer valid.
+    /// snapshot becomes an error, because it means that another attempt at the run has started and
+    /// that the events yielded so far are no longer valid.
     pub fn into_events(self) -> impl Stream<Item = Result<Event, Error>> + Send {
         let mut is_first = true;
         self.flat_map(move |read| {

@@ -19,7 +19,7 @@ use crate::hub::source::CallProgress;
 use crate::lock::lock_ignoring_poison;
 use crate::task::OwnedTask;
 
-/// The part of a run's state that is used outside of its runner.
+/// The part of a run's state that code outside the run's runner can access.
 pub(super) struct RunPlace {
     pub(super) run: Arc<str>,
     pub(super) key: String,
@@ -27,13 +27,14 @@ pub(super) struct RunPlace {
     /// The channel for the progress of calls that run on another worker. `Some` for an attempt at a durable run, which
     /// receives most other commands through its engine.
     progress: Option<Mutex<mpsc::Sender<CallProgress>>>,
-    /// Wakes the runner when readers attach or leave.
+    /// Wakes the runner when readers are attached or dropped.
     pub(super) runner_waker: AtomicWaker,
     pub(super) task: OnceLock<OwnedTask>,
     has_ended: AtomicBool,
-    /// Set when the run's events have ended, before readers can receive the end.
+    /// Set once the run's events have ended, before readers can receive the end of the run.
     refuses_commands: AtomicBool,
-    /// The run's order number, which counts the runs started by the hub, beginning with 1; 0 until the run has started.
+    /// The run's order number among the runs started by the hub, starting at 1. The number is 0 until the run has
+    /// started.
     order: AtomicU64,
     /// The time at which each reader was attached.
     readers: Mutex<BTreeMap<u64, Instant>>,
@@ -103,8 +104,8 @@ impl RunPlace {
         }
     }
 
-    /// Interrupts the run, so that its results so far are kept. A run that accepts no commands, or that another attempt
-    /// will continue, is dropped instead.
+    /// Interrupts the run, so that its results so far are kept. If the run accepts no commands, or if another attempt
+    /// will continue the run, it is dropped rather than interrupted.
     pub(super) fn interrupt_or_close(&self) {
         match &self.handle {
             Some(handle) if self.progress.is_none() => handle.interrupt(),
@@ -112,7 +113,7 @@ impl RunPlace {
         }
     }
 
-    /// Refuses all commands from now on, since the run's events have ended.
+    /// Rejects all commands from now on, because the run's events have ended.
     pub(super) fn refuse_commands(&self) {
         self.refuses_commands.store(true, Ordering::SeqCst);
     }
@@ -144,7 +145,7 @@ impl RunPlace {
         lock_ignoring_poison(&self.readers).len()
     }
 
-    /// Returns how long the longest-attached current reader has been attached, or `None` if there is no reader.
+    /// Returns how long the longest-attached current reader has been attached, or `None` if the run has no reader.
     pub(super) fn oldest_reader(&self) -> Option<Duration> {
         lock_ignoring_poison(&self.readers).values().min().map(Instant::elapsed)
     }
@@ -160,23 +161,24 @@ struct RegistryState {
     runs: HashMap<Arc<str>, Arc<RunPlace>>,
     keys: HashMap<String, KeyState>,
     is_closed: bool,
-    /// The number of runs that have been started so far.
+    /// The number of runs started so far.
     begun: u64,
     next_waiter: u64,
-    /// Wakers for tasks that wait until all runs have ended.
+    /// The wakers of the tasks that wait until all runs have ended.
     idle_waiters: HashMap<u64, Waker>,
 }
 
 #[derive(Default)]
 struct KeyState {
     occupant: Option<Occupant>,
-    /// Wakers for tasks that wait for a run for the key to start or end.
+    /// The wakers of the tasks that wait for a run under the key to start or end.
     waiters: HashMap<u64, Waker>,
-    /// The order numbers of the last run that was started, and of the run before it.
+    /// The order number of the last run that was started.
     last_order: u64,
+    /// The order number of the run before the last run.
     previous_order: u64,
     last_run: Option<Arc<str>>,
-    /// The number of users of this state: runs whose logs are kept, and readers of the session.
+    /// The number of users of this state: the runs whose logs are kept, and the readers of the session.
     interested: usize,
 }
 
@@ -186,11 +188,11 @@ impl KeyState {
     }
 }
 
-/// The next run for a key, for a reader that reads all runs for the key.
+/// The next run for a reader that reads all of a key's runs.
 pub(super) enum NextRun {
     /// The next run, which may already have ended, but whose log still exists.
     Begun(Arc<RunPlace>),
-    /// Several runs have started and ended, up to the run with this order number.
+    /// Several runs have started and ended. The last of them has this order number.
     Missed(u64),
 }
 
@@ -216,7 +218,7 @@ impl RegistryState {
         }
     }
 
-    /// Removes one user of a key's state. If it was the last user, the state is removed as well.
+    /// Removes one user of a key's state. If this was the last user, the state is also removed.
     fn lose_interest(&mut self, key: &str) {
         if let Some(state) = self.keys.get_mut(key) {
             state.interested -= 1;
@@ -253,7 +255,7 @@ impl Registry {
         state.wake_key(key);
     }
 
-    /// Stores a run under the key that was reserved for the run.
+    /// Stores a run under the key that was reserved for it.
     pub(super) fn insert(&self, place: &Arc<RunPlace>) -> Result<(), Error> {
         let mut state = self.lock();
         if state.is_closed {
@@ -277,7 +279,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Marks the run as ended, and releases the run's key.
+    /// Marks the run as ended, and releases its key.
     pub(super) fn end(&self, place: &RunPlace) {
         if place.has_ended.swap(true, Ordering::SeqCst) {
             return;
@@ -291,7 +293,7 @@ impl Registry {
         drop(ended);
     }
 
-    /// Removes a run whose log was removed.
+    /// Removes a run after its log has been removed.
     pub(super) fn forget(&self, place: &RunPlace) {
         let mut state = self.lock();
         let is_it = |other: &Arc<RunPlace>| std::ptr::eq(&raw const **other, place);
@@ -314,7 +316,7 @@ impl Registry {
         }
     }
 
-    /// Returns the run with this id, if its log still exists and the run is the key's last run.
+    /// Returns the run with this id, if it is the key's last run and its log still exists.
     pub(super) fn last_run(&self, key: &str, run: &str) -> Option<Arc<RunPlace>> {
         let state = self.lock();
         let place = state.runs.get(run)?;
@@ -359,7 +361,7 @@ impl Registry {
         self.lock().is_closed
     }
 
-    /// Waits until the registry is closed, after which no more runs can start.
+    /// Waits until the registry is closed. After that, no more runs can start.
     pub(super) fn poll_closed(
         &self,
         key: &str,
@@ -395,7 +397,7 @@ impl Registry {
         })
     }
 
-    /// Waits until the key is free, and then reserves the key for a run.
+    /// Waits until the key is free, and then reserves it for a run.
     pub(super) fn poll_reserve(
         &self,
         key: &str,
@@ -438,7 +440,7 @@ impl Registry {
         }
     }
 
-    /// Removes the entry of a waiter that was dropped.
+    /// Removes the entry of a waiter that has been dropped.
     pub(super) fn stop_waiting(&self, key: &str, waiter: Option<u64>) {
         let Some(id) = waiter else { return };
         let mut state = self.lock();
@@ -466,7 +468,7 @@ impl Registry {
     }
 }
 
-/// The source of an error that is returned if there already is an active run for the key.
+/// The source of the error that is returned if a run for the key is already active.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a run of `{key}` is running")]
 pub struct AlreadyRunning {
@@ -487,7 +489,7 @@ impl From<AlreadyRunning> for Error {
     }
 }
 
-/// The source of an error that is returned if the hub is shutting down and no longer starts runs.
+/// The source of the error that is returned if the hub is shutting down and no longer starts runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the hub is shutting down")]
 pub struct ShuttingDown;

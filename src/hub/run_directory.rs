@@ -8,7 +8,7 @@ use crate::error::Error;
 
 /// Lists runs by key, across all hubs that share a log.
 ///
-/// The directory is only a hint, not a lock: its data may be outdated or completely lost. The
+/// The directory is only a hint, not a lock: its data may be out of date or completely lost. The
 /// [lease](crate::session::Lease) in the session's store decides which process may run the session.
 ///
 /// # Errors
@@ -17,12 +17,12 @@ use crate::error::Error;
 /// has [`LogUnavailable`](crate::hub::LogUnavailable) as its source.
 pub trait RunDirectory: Send + Sync {
     /// Announces that a run is starting under a key. Returns the run's order number, which is
-    /// higher than the order numbers of all earlier runs for the key.
+    /// higher than those of all earlier runs for the key.
     fn announce<'a>(&'a self, key: &'a str, run: &'a str) -> BoxFuture<'a, Result<u64, Error>>;
 
     /// Announces a run that started and ended while the directory was unavailable, so that readers
     /// can find the run's log. `age` is the time since the run started. If another run for the key
-    /// was announced after the start of this run, the call has no effect. The default
+    /// was announced after the start of this run, this method has no effect. The default
     /// implementation does nothing.
     fn announce_ended<'a>(
         &'a self,
@@ -34,9 +34,9 @@ pub trait RunDirectory: Send + Sync {
         ready(Ok(())).boxed()
     }
 
-    /// Marks the run with this order number as ended. This method must not block. The method may
-    /// fail silently, because a run also stops counting as active when its process sends no more
-    /// heartbeats.
+    /// Marks the run with this order number as ended. This method must not block. The request may
+    /// fail silently, because a run is also no longer considered active once its process has
+    /// stopped sending heartbeats.
     fn end(&self, key: &str, run: &str, order: u64);
 
     /// Returns the last run for a key, if known.
@@ -46,8 +46,8 @@ pub trait RunDirectory: Send + Sync {
     /// with the order number `seen` is active. Returns the key's last run.
     fn next<'a>(&'a self, key: &'a str, seen: u64) -> BoxFuture<'a, Result<AnnouncedRun, Error>>;
 
-    /// Returns how long active runs may still be missing from the directory after an outage of the
-    /// directory. The default is five seconds.
+    /// Returns how long active runs may still be missing from the directory after it has recovered
+    /// from an outage. The default is five seconds.
     fn settle_time(&self) -> Duration {
         Duration::from_secs(5)
     }
@@ -86,7 +86,7 @@ pub struct LostRun {
 }
 
 impl LostRun {
-    /// Creates a lost run, for use in a custom directory.
+    /// Creates a `LostRun` for use in a custom directory.
     pub fn new(key: impl Into<String>, run: impl Into<String>) -> Self {
         Self { key: key.into(), run: run.into() }
     }

@@ -1,4 +1,4 @@
-//! A single run's log, in the memory of a process.
+//! A single run's log, kept in the memory of a process.
 
 use std::collections::{HashMap, VecDeque};
 use std::pin::Pin;
@@ -24,14 +24,15 @@ pub(super) struct RunLog {
 pub(super) struct RunLogState {
     epoch: u64,
     entries: VecDeque<LogEntry>,
-    /// The number of entries that were removed.
+    /// The number of entries that have been removed.
     removed: u64,
-    /// The error that readers get after all entries, if the log contains no end entry.
+    /// The error that readers receive after all entries, if the log contains no end entry.
     closed: Option<Error>,
-    /// The error that readers get after the existing entries while no more entries can be read.
+    /// The error that readers receive after the existing entries while no further entries can be
+    /// read.
     outage: Option<Error>,
     readers: HashMap<u64, ReaderPlace>,
-    /// The total number of readers that have ever been attached.
+    /// The total number of readers that have been attached so far.
     reader_count: u64,
     writer: Option<Waker>,
 }
@@ -50,7 +51,7 @@ impl RunLog {
         lock_ignoring_poison(&self.state)
     }
 
-    /// Waits, for at most `limit`, until no reader needs the entries before the given number.
+    /// Waits until no reader needs the entries before the given number, but no longer than `limit`.
     pub(super) async fn wait_for_readers(&self, before: &EventNumber, limit: Duration) {
         let mut deadline = Deadline::try_start(limit);
         std::future::poll_fn(|cx| {
@@ -85,7 +86,7 @@ impl RunLogState {
     }
 
     /// Removes the entries before `trim_before`, and adds `entries`. Returns the number of readers
-    /// that the removal cuts off.
+    /// that are cut off by the removal.
     pub(super) fn append(
         &mut self,
         entries: Vec<LogEntry>,
@@ -98,7 +99,8 @@ impl RunLogState {
         cut
     }
 
-    /// Sets the error that readers get after the existing entries, until an entry is appended.
+    /// Sets the error that readers receive after the existing entries until another entry is
+    /// appended.
     #[cfg(feature = "redis")]
     pub(super) fn set_outage(&mut self, outage: Option<Error>) {
         self.outage = outage;
@@ -107,7 +109,7 @@ impl RunLogState {
         }
     }
 
-    /// Clears the end of the log, so that more entries can follow.
+    /// Reopens the log, so that more entries can follow.
     #[cfg(feature = "redis")]
     pub(super) fn reopen(&mut self) {
         self.closed = None;
@@ -119,7 +121,7 @@ impl RunLogState {
         self.entries.back().map(|entry| entry.number.position())
     }
 
-    /// Returns the entries after a position, but none from before the last snapshot.
+    /// Returns the entries that follow a position, excluding all entries before the last snapshot.
     #[cfg(feature = "redis")]
     pub(super) fn entries_after(&self, position: (u64, u64)) -> Vec<LogEntry> {
         let from = usize::try_from(self.last_snapshot() - self.removed).unwrap_or(0);
@@ -127,7 +129,7 @@ impl RunLogState {
         entries.filter(|entry| entry.number.position() > position).cloned().collect()
     }
 
-    /// Ends the log for its readers, who get this error after the existing entries.
+    /// Ends the log for its readers, which receive this error after the existing entries.
     pub(super) fn close(&mut self, error: Error) {
         self.closed = Some(error);
         self.wake_readers();
@@ -140,8 +142,8 @@ impl RunLogState {
         self.removed + here as u64
     }
 
-    /// Removes the entries before the given event number. Returns the number of readers that the
-    /// removal cuts off.
+    /// Removes the entries before the given event number. Returns the number of readers that are
+    /// cut off by the removal.
     fn trim(&mut self, before: &EventNumber) -> u64 {
         let keep_from = self.index_of(before);
         let count = usize::try_from(keep_from - self.removed).unwrap_or(usize::MAX);
@@ -200,7 +202,7 @@ impl LogReader {
         Self { log, id, last, has_ended: false }
     }
 
-    /// Polls for the next entry, including snapshots that the reader may skip.
+    /// Polls for the next entry. The entry may be a snapshot that the reader can skip.
     fn poll_entry(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<LogEntry, Error>>> {
         let mut state = lock_ignoring_poison(&self.log.state);
         let state = &mut *state;

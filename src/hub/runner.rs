@@ -29,16 +29,16 @@ const MAX_BATCH: usize = 64;
 /// The reason given in the event that retracts an incomplete turn from a lost attempt.
 const ATTEMPT_LOST: &str = "attempt_lost";
 
-/// The first and the longest delay between two attempts to reach an unavailable log. The delay doubles after each
+/// The initial and the maximum delay between two attempts to reach an unavailable log. The delay doubles after each
 /// attempt.
 const FIRST_RETRY: Duration = Duration::from_millis(100);
 const LAST_RETRY: Duration = Duration::from_secs(5);
 
-/// Polls a run, writes the run's log, and receives the run's commands.
+/// Polls a run, writes its log, and receives its commands.
 pub(super) struct Runner {
     pub(super) run: Arc<str>,
     pub(super) began_at: Instant,
-    /// Whether the log contains a snapshot, the inbox is open, and the run was announced.
+    /// Whether the log contains a snapshot, the inbox is open, and the run has been announced.
     pub(super) is_open: bool,
     /// The attempt's epoch; 0 until the log has been started.
     pub(super) epoch: u64,
@@ -58,21 +58,21 @@ pub(super) struct Runner {
     /// Whether this is an attempt at a durable run. Each attempt after the first retracts the incomplete turn of the
     /// previous attempt.
     pub(super) retracts_lost_turn: bool,
-    /// The number of entries so far, including those that were not written because the log was unavailable.
+    /// The number of entries so far, including entries that were not written because the log was unavailable.
     pub(super) written: u64,
     /// The entry number of the last snapshot.
     pub(super) snapshot_at: u64,
-    /// The deadline of a run without readers; `None` while the run has readers.
+    /// The deadline for a run without readers. `None` while the run has readers.
     pub(super) alone: Option<Deadline>,
     pub(super) log_outage: LogOutage,
-    /// The state of an outage, while the log is unavailable.
+    /// The state of the outage. `None` while the log is available.
     pub(super) behind: Option<Behind>,
     pub(super) announced: Option<Announced>,
 }
 
-/// The state of a run whose log is unavailable, so that entries are missing from the log.
+/// The state of a run whose log is unavailable and therefore lacks entries.
 pub(super) struct Behind {
-    /// The time of the next attempt to write the log; `None` means immediately.
+    /// The time of the next attempt to write the log. `None` means that the attempt is due immediately.
     retry: Option<Deadline>,
     /// The delay between the next attempt and the one after it.
     next_wait: Duration,
@@ -80,7 +80,7 @@ pub(super) struct Behind {
     end: Option<LogContent>,
 }
 
-/// A run's entry in the directory that all hubs share. Dropping this value reports that the run has ended.
+/// A run's entry in the directory shared by all hubs. Dropping this value reports that the run has ended.
 pub(super) struct Announced {
     pub(super) directory: Arc<dyn RunDirectory>,
     pub(super) key: String,
@@ -126,7 +126,7 @@ impl Runner {
         if !has_ended && self.commands.is_none() {
             self.commands = Some(self.inbox.open(&self.run).await?);
         }
-        // The log is started only once, because a repeated start could replace a newer attempt on another hub.
+        // The log is started only once, because starting it again could replace a newer attempt on another hub.
         if self.epoch == 0 {
             self.epoch = self.log.begin(&self.run).await?;
         }
@@ -157,12 +157,12 @@ impl Runner {
         (self.retracts_lost_turn && self.epoch > 1).then(|| Arc::new(retracted.into()))
     }
 
-    /// Starts the run while the log is unavailable. The log is opened later.
+    /// Starts the run even though the log is unavailable. The log is opened later.
     pub(super) fn open_later(&mut self) {
         self.behind = Some(Behind::new(None));
     }
 
-    /// Drives the run to its end.
+    /// Drives the run to completion.
     pub(super) async fn drive(mut self) {
         while self.events.is_some() {
             let batch = poll_fn(|cx| self.poll_batch(cx)).await;
@@ -171,7 +171,7 @@ impl Runner {
                 self.fail(error).await;
             }
             if is_full {
-                // More events are ready, but readers get some time to read before the next batch.
+                // More events are ready, but readers get a chance to read before the next batch.
                 tokio::task::yield_now().await;
             }
         }
@@ -185,8 +185,8 @@ impl Runner {
             return;
         }
         let Some(mut deadline) = Deadline::try_start(self.keep_ended) else { return };
-        // As long as ended runs are kept, the runner keeps trying to write the entries that are missing from an
-        // unavailable log.
+        // Until the retention period for ended runs expires, the runner keeps trying to write the entries that are
+        // missing from an unavailable log.
         while self.behind.is_some() {
             let is_over = poll_fn(|cx| match deadline.poll(cx) {
                 Poll::Ready(_) => Poll::Ready(true),
@@ -199,7 +199,7 @@ impl Runner {
         poll_fn(|cx| deadline.poll(cx)).await;
     }
 
-    /// Appends a batch. If the settings require it, then waits as long as the log is unavailable.
+    /// Appends a batch. After the append, waits as long as the log is unavailable, if the settings require this wait.
     async fn write(&mut self, batch: Vec<LogContent>) -> Result<(), Error> {
         self.append(batch).await?;
         while self.behind.is_some() && self.log_outage == LogOutage::Pause && self.events.is_some()
@@ -263,7 +263,7 @@ impl Runner {
         }
     }
 
-    /// Ends the run if it has had no reader for the configured time.
+    /// Ends the run if it has had no reader for the configured duration.
     fn poll_alone(&mut self, cx: &mut Context<'_>, batch: &mut Vec<LogContent>) {
         let Unattended::InterruptAfter(limit) = self.unattended else { return };
         if self.place.reader_count() > 0 {
@@ -287,7 +287,7 @@ impl Runner {
         }
     }
 
-    /// Numbers and appends a batch. Commands are still received while the append is pending.
+    /// Numbers and appends a batch. The runner still receives commands while the append is pending.
     ///
     /// An unavailable log is not treated as an error, because the missing entries are written later, as a snapshot.
     async fn append(&mut self, batch: Vec<LogContent>) -> Result<(), Error> {
@@ -340,7 +340,7 @@ impl Runner {
     }
 
     /// Numbers the entries in a batch. Returns the entries with snapshots inserted between them, the number before
-    /// which the log can be trimmed, and the end entry, if the batch contains one.
+    /// which the log can be trimmed, and the end entry, if any.
     fn number_batch(
         &mut self,
         batch: Vec<LogContent>,
@@ -363,7 +363,7 @@ impl Runner {
         (entries, trim_before, end)
     }
 
-    /// Creates the next snapshot. Returns the snapshot, and the number of the previous snapshot, before which the log
+    /// Creates the next snapshot. Returns it together with the number of the previous snapshot, before which the log
     /// can be trimmed.
     fn next_snapshot(&mut self) -> (Vec<LogEntry>, Option<EventNumber>) {
         let trim_before = self.number(self.snapshot_at);
@@ -371,7 +371,7 @@ impl Runner {
         (vec![self.snapshot()], Some(trim_before))
     }
 
-    /// Skips an entry that cannot be written to the log. The next snapshot will include the entry's content.
+    /// Skips an entry that cannot be written to the log. The next snapshot will include its content.
     fn leave_out(&mut self, content: LogContent, end: &mut Option<LogContent>) {
         self.written += 1;
         match content {
@@ -396,7 +396,7 @@ impl Runner {
         .await
     }
 
-    /// Ends a run whose log cannot be written. If another attempt has replaced the run, the run is only dropped.
+    /// Ends a run whose log cannot be written. If another attempt has replaced this attempt, the run is only dropped.
     async fn fail(&mut self, error: Error) {
         if error.kind() == ErrorKind::Conflict {
             self.events = None;
@@ -430,10 +430,10 @@ impl Runner {
     }
 }
 
-/// Drops the run regardless of how it ended, so that its readers receive an end and the next run can start.
+/// Drops the run regardless of how it ended, so that its readers receive the end of the log and the next run can start.
 impl Drop for Runner {
     fn drop(&mut self) {
-        // The run's work is dropped before its end is reported.
+        // The run's work is dropped before the end of the run is reported.
         self.events = None;
         self.commands = None;
         self.announced = None;

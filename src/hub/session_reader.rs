@@ -14,24 +14,25 @@ use crate::hub::one_hub_reader::OneHubReader;
 use crate::hub::reader::HubEvent;
 use crate::session::Session;
 
-/// Reads a session across all of its runs: the active run, and all runs that start later. If the
-/// hub's log provides a [directory](crate::hub::EventLog::directory), runs in other hubs are
-/// included.
+/// Reads a session across its runs: the active run, and all runs that start later. If the hub's log
+/// provides a [directory](crate::hub::EventLog::directory), runs in other hubs are included.
 ///
-/// The reader starts with the event after a given number, or with a snapshot of the active run, or
-/// with a snapshot of the session if no run is active. When a run has ended, the reader waits for
-/// the next run. If the next run has already ended before the reader is polled again, that run is
-/// read from its log. If the log of the next run was removed, if several runs have ended in the
-/// meantime, or if the process of a run in another hub has died, the reader instead yields a
-/// snapshot of the session.
+/// The reader starts with the event after a given number, with a snapshot of the active run, or, if
+/// no run is active, with a snapshot of the session. When a run has ended, the reader waits for the
+/// next run. If the next run has already ended when the reader is polled again, that run is read
+/// from its log. The reader skips to a snapshot of the session if the log of the next run was
+/// removed, if several runs have ended in the meantime, or if the process of a run in another hub
+/// has died.
 ///
-/// The reader ends only with an error: if the store cannot be read, if the reader did not keep up,
-/// or if the hub shuts down or is dropped. Dropping the reader stops reading; the run continues.
+/// The reader never ends without an error. The reader ends if the store cannot be read, if the
+/// reader did not keep up, or if the hub shuts down or is dropped. Dropping the reader stops
+/// reading; the run continues.
 ///
 /// If a log that several hubs share is [unavailable](crate::hub::LogUnavailable), the reader yields
-/// the finished turns from the store: immediately if the reader has not yielded anything yet,
-/// otherwise after one second, and again whenever the session has grown. Once the log is available
-/// again, the reader yields a snapshot of the run.
+/// the finished turns from the store. A reader that has not yielded anything yet yields the
+/// finished turns immediately; any other reader first waits for one second. Both yield the turns
+/// again whenever the session has grown. Once the log is available again, the reader yields a
+/// snapshot of the run.
 #[must_use = "streams do nothing unless polled"]
 pub struct SessionReader {
     session: Session,

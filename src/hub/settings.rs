@@ -11,7 +11,7 @@ pub enum SlowReaders {
     #[default]
     Cut,
     /// Whenever the log is full, the run waits for slow readers, but at most for this duration.
-    /// After this duration, readers that are still too slow are cut off.
+    /// Readers that have not caught up by the end of the wait are cut off.
     Wait(Duration),
 }
 
@@ -22,19 +22,19 @@ pub enum Unattended {
     /// The run continues even without readers.
     #[default]
     Continue,
-    /// The run is [interrupted](crate::RunHandle::interrupt) after this time without a reader. A
-    /// run whose stream accepts no commands is dropped instead.
+    /// The run is [interrupted](crate::RunHandle::interrupt) once it has had no reader for this
+    /// duration. A run whose stream accepts no commands is dropped rather than interrupted.
     InterruptAfter(Duration),
 }
 
-/// How a hub treats a run while the run's log is [unavailable](crate::hub::LogUnavailable).
+/// How a hub treats a run while its log is [unavailable](crate::hub::LogUnavailable).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LogOutage {
     /// The run continues without appending to the log. Once the log is available again, the first
-    /// entry written is a snapshot. If the run ended during the outage, the run's end is also
-    /// written, unless the retention time for ended runs is over. New runs can also start during
-    /// the outage.
+    /// entry written is a snapshot. If the run ended during the outage, its end is also written,
+    /// unless the retention period for ended runs has expired. New runs can also start during the
+    /// outage.
     #[default]
     Continue,
     /// The run is not polled until the log is available again, so an interrupt takes effect only

@@ -12,8 +12,8 @@ use crate::usage::Usage;
 ///
 /// The events are reduced: complete turns have no deltas, retracted output is left out, and only
 /// the last progress event of each tool call is kept. Applying the reduced events gives the same
-/// result as applying all events. A new reader starts with the reduced events, and then continues
-/// with the events that follow.
+/// result as applying all events. A new reader first receives the reduced events, and then all
+/// subsequent events.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     run: Option<Arc<str>>,
@@ -34,7 +34,7 @@ impl Snapshot {
         Self { run, start, starts_at, events, pending: Vec::new() }
     }
 
-    /// Creates a snapshot from parts that another process has written.
+    /// Creates a snapshot from parts that were written by another process.
     #[cfg(feature = "redis")]
     pub(in crate::hub) fn from_parts(
         run: Option<Arc<str>>,
@@ -46,7 +46,7 @@ impl Snapshot {
         Self { run, start, starts_at, events, pending }
     }
 
-    /// Returns the calls that were already pending before the events in this snapshot.
+    /// Returns the calls that were already pending before the snapshot's first event.
     #[cfg(feature = "redis")]
     pub(in crate::hub) fn pending_before(&self) -> &[PendingCall] {
         &self.pending
@@ -90,7 +90,7 @@ impl Snapshot {
         &self.events
     }
 
-    /// Creates a journal with the current state, by applying the snapshot's events to the starting
+    /// Creates a journal with the current state by applying the snapshot's events to the starting
     /// history.
     pub fn to_journal(&self) -> Journal {
         let journal = Journal::new(self.start.clone());
@@ -100,7 +100,7 @@ impl Snapshot {
         journal
     }
 
-    /// Returns the history so far. If a turn is still streaming, it is included as an interrupted
+    /// Returns the history so far. A turn that is still streaming is included as an interrupted
     /// turn.
     pub fn history(&self) -> History {
         self.to_journal().history()
@@ -130,7 +130,7 @@ impl Snapshot {
     }
 }
 
-/// Returns whether the call no longer waits for its verdict after this event.
+/// Returns whether the call no longer waits for a verdict after this event.
 fn is_settled_by(call: &PendingCall, event: &Event) -> bool {
     let mut path = call.path.iter();
     let mut inner = event;
@@ -144,7 +144,7 @@ fn is_settled_by(call: &PendingCall, event: &Event) -> bool {
         Event::Tool(ToolEvent::Started { call_id, .. }) => {
             path.next().is_none() && *call_id == call.call_id
         }
-        // The result of a call also settles all requests of the call's sub-agents.
+        // The result of a call also settles all approval requests from the call's sub-agents.
         Event::Tool(ToolEvent::Output(result)) => {
             result.call_id == *path.next().unwrap_or(&call.call_id)
         }

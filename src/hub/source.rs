@@ -27,9 +27,9 @@ pub struct RunSource {
     pub(super) attempt: Option<DurableAttempt>,
 }
 
-/// The data with which an attempt at a durable run starts.
+/// The data required to start an attempt at a durable run.
 pub(super) struct DurableAttempt {
-    /// The events from the steps that earlier attempts stored. The first snapshot contains these events.
+    /// The events from the steps that earlier attempts recorded. The first snapshot contains these events.
     pub(super) replayed: Vec<Arc<Event>>,
     /// The channel through which the attempt receives the progress of calls that run on another worker.
     pub(super) progress: mpsc::Sender<CallProgress>,
@@ -44,7 +44,7 @@ pub(crate) struct CallProgress {
 }
 
 impl RunSource {
-    /// Creates a source from a hand-written loop's event stream and the history with which the loop starts. The source
+    /// Creates a source from a hand-written loop's event stream and the history that the loop starts with. The source
     /// accepts no commands; the hub ends the loop by dropping the stream.
     pub fn new(
         history: History,
@@ -80,14 +80,14 @@ impl RunSource {
         }
     }
 
-    /// Sets the run's id. By default, an id is generated. If a run with this id already exists, this source becomes the
-    /// next attempt at that run, and the earlier attempt can no longer append to the log.
+    /// Sets the run's id. By default, a new id is generated. If a run with this id already exists, this source becomes
+    /// the next attempt at that run, and the earlier attempt can no longer append to the log.
     pub fn with_run_id(mut self, id: impl Into<String>) -> Self {
         self.run_id = Some(id.into());
         self
     }
 
-    /// Calls `look` on each event before the event is written to the log, for example to record a
+    /// Calls `look` with each event before the event is written to the log, for example to record a
     /// [trace](crate::trace::Trace) or metrics. The run waits until `look` returns.
     pub fn inspect(self, mut look: impl FnMut(&Event) + Send + 'static) -> Self {
         let events = self.events.inspect_ok(move |event| look(event)).boxed();
@@ -96,9 +96,9 @@ impl RunSource {
 }
 
 impl RunSource {
-    /// Calls `look` on the error that ends the event stream, before the error is written to the log. The error passed
-    /// to `look` includes its sources, such as a [`LeaseLost`](crate::session::LeaseLost), whereas readers on other
-    /// machines receive the error without its sources.
+    /// Calls `look` with the error that ends the event stream, before the error is written to the log. The error passed
+    /// to `look` includes its sources, such as a [`LeaseLost`](crate::session::LeaseLost). In contrast, readers on
+    /// other machines receive the error without its sources.
     pub fn inspect_err(self, mut look: impl FnMut(&Error) + Send + 'static) -> Self {
         let events = self.events.inspect_err(move |error| look(error)).boxed();
         Self { events, ..self }

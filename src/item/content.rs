@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 
 /// The content of a message or tool result: plain text, or a list of parts. Plain text serializes
-/// to a string, and a list of parts to an array.
+/// to a string, and a list of parts serializes to an array.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Content {
@@ -41,7 +41,7 @@ pub struct Media {
     pub source: MediaSource,
 }
 
-/// An image or a file, either as inline bytes or as a URL.
+/// The data of an image or a file, given either as inline bytes or as a URL.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -71,7 +71,7 @@ impl Content {
 }
 
 impl Media {
-    /// Returns a URL for the bytes: a `data:` URL if the bytes are stored inline.
+    /// Returns a URL for the image or file. For inline bytes, the URL is a `data:` URL.
     pub(crate) fn to_url(&self) -> Cow<'_, str> {
         match &self.source {
             MediaSource::Data(data) => format!("data:{};base64,{data}", self.media_type).into(),
@@ -101,7 +101,7 @@ impl Part {
         Self::Image(Media { media_type: media_type.into(), source })
     }
 
-    /// Creates a file part, for example a PDF, from base64 data.
+    /// Creates a file part from base64 data, for example for a PDF.
     pub fn file(media_type: impl Into<String>, base64: impl Into<String>) -> Self {
         let source = MediaSource::Data(base64.into());
         Self::File(Media { media_type: media_type.into(), source })

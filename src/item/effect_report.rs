@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::item::RawJson;
 
-/// The side effects and evidence that a tool call reported. An effect report is included in stores,
+/// The side effects and evidence reported by a tool call. An effect report is included in stores,
 /// traces and the run's outcome, but is never sent to the model.
 ///
 /// ```
@@ -24,8 +24,8 @@ pub struct EffectReport {
     /// The side effects, in the order in which they were reported.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub side_effects: Vec<SideEffect>,
-    /// The evidence, for example a command with its exit code, or a diff. The run's outcome
-    /// contains the evidence from all of its calls.
+    /// The evidence, such as a diff, or a command with its exit code. A run's outcome contains the
+    /// evidence from all of the run's calls.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<RawJson>,
 }
@@ -39,7 +39,7 @@ pub struct SideEffect {
     pub target: String,
 }
 
-/// The standard format for evidence: a check that was run, and the check's result.
+/// The standard format for evidence: a check that was run, and its result.
 ///
 /// ```
 /// use turnstream::item::{Evidence, RawJson};
@@ -52,23 +52,24 @@ pub struct SideEffect {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Evidence {
-    /// The command, in a form that someone else can run again.
+    /// The command, in a form that others can rerun.
     pub command: String,
     /// The exit code; `None` if a signal or a timeout ended the command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
-    /// The command's error output, shortened.
+    /// A shortened form of the command's error output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stderr_snippet: Option<String>,
 }
 
 impl Evidence {
-    /// Creates evidence from a command and the command's exit code.
+    /// Creates evidence from a command and its exit code.
     pub fn from_command(command: impl Into<String>, exit_code: i32) -> Self {
         Self { command: command.into(), exit_code: Some(exit_code), stderr_snippet: None }
     }
 
-    /// Sets the command's error output. A snippet that contains only whitespace is ignored.
+    /// Sets the snippet of the command's error output. A snippet that consists only of whitespace
+    /// is ignored.
     pub fn with_stderr(mut self, snippet: impl Into<String>) -> Self {
         let snippet = snippet.into();
         self.stderr_snippet = (!snippet.trim().is_empty()).then_some(snippet);
@@ -80,7 +81,7 @@ impl Evidence {
         self.exit_code == Some(0)
     }
 
-    /// Parses JSON as evidence. Returns `None` if the JSON is not in the standard format.
+    /// Parses evidence from JSON. Returns `None` if the JSON is not in the standard format.
     pub fn from_json(json: &RawJson) -> Option<Self> {
         json.deserialize_as().ok()
     }
@@ -94,12 +95,12 @@ impl EffectReport {
 }
 
 impl SideEffect {
-    /// Creates a side effect of the kind `changed`, for a change to something that already existed.
+    /// Creates a side effect of kind `changed`, for a change to something that already existed.
     pub fn of_change(target: impl Into<String>) -> Self {
         Self { kind: "changed".to_owned(), target: target.into() }
     }
 
-    /// Creates a side effect of the kind `created`, for something that was created.
+    /// Creates a side effect of kind `created`, for something that was newly created.
     pub fn of_creation(target: impl Into<String>) -> Self {
         Self { kind: "created".to_owned(), target: target.into() }
     }

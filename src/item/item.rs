@@ -24,7 +24,7 @@ use crate::item::{Content, RawJson, ToolCall, ToolResult, TurnInfo};
     reason = "each is an independent mark and one field of the JSON"
 )]
 pub struct Item {
-    /// The item's kind, together with its content.
+    /// The item's kind and content.
     #[serde(flatten)]
     pub kind: ItemKind,
     /// Data that must be sent back to the provider verbatim.
@@ -40,10 +40,10 @@ pub struct Item {
     #[serde(default, skip_serializing_if = "is_false")]
     pub tombstone: bool,
     /// Whether the provider marked the item as commentary. Commentary is text that the model writes
-    /// before its answer and that is not part of the answer.
+    /// before its answer and that is not part of the answer itself.
     #[serde(default, skip_serializing_if = "is_false")]
     pub commentary: bool,
-    /// The turn's metadata, set only on the last item of a completed turn.
+    /// The turn's metadata, which is set only on the last item of a completed turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn: Option<Arc<TurnInfo>>,
 }
@@ -53,13 +53,13 @@ fn is_false(mark: &bool) -> bool {
     !mark
 }
 
-/// The kind of an item, together with the item's content.
+/// The kind of an item, including the item's content.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ItemKind {
     /// A system instruction. System instructions at the start of a history become part of the
-    /// request's system prompt; later system instructions keep their position.
+    /// request's system prompt; later system instructions keep their positions.
     System {
         /// The instruction's text.
         text: String,
@@ -76,7 +76,7 @@ pub enum ItemKind {
     },
     /// The model's reasoning.
     Reasoning {
-        /// The reasoning text; empty if the provider does not reveal its reasoning text.
+        /// The reasoning text; empty if the provider does not reveal it.
         text: String,
     },
     /// A tool call requested by the model.
@@ -90,7 +90,7 @@ pub enum ItemKind {
 /// Data that must be sent back to a provider verbatim, such as signatures, encrypted reasoning and
 /// provider-specific items.
 ///
-/// Provider data is sent only to the provider and model that produced the data.
+/// Provider data is sent only to the provider and model that produced it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProviderData {
     /// The wire protocol over which the data was received, for example `anthropic`.
@@ -134,12 +134,12 @@ impl Item {
         }
     }
 
-    /// Creates a user message.
+    /// Creates an item for a user message.
     pub fn user(content: impl Into<Content>) -> Self {
         Self::new(ItemKind::User { content: content.into() })
     }
 
-    /// Creates a system instruction.
+    /// Creates an item for a system instruction.
     pub fn system(text: impl Into<String>) -> Self {
         Self::new(ItemKind::System { text: text.into() })
     }
@@ -154,7 +154,7 @@ impl Item {
         Self::new(ItemKind::Reasoning { text: text.into() })
     }
 
-    /// Creates a tool call. `arguments` is a JSON string.
+    /// Creates an item for a tool call. `arguments` is a JSON string.
     pub fn tool_call(
         call_id: impl Into<String>,
         name: impl Into<String>,
@@ -178,8 +178,8 @@ impl Item {
         self
     }
 
-    /// Returns whether the model produced the item. Such an item is text, reasoning, a tool call or
-    /// a provider-specific item.
+    /// Returns whether the model produced the item: text, reasoning, a tool call or a
+    /// provider-specific item.
     pub fn is_model_output(&self) -> bool {
         match self.kind {
             ItemKind::Text { .. }
@@ -213,8 +213,8 @@ impl Item {
         }
     }
 
-    /// Returns whether this item is a user message that is neither a tombstone nor a replacement
-    /// for compacted items.
+    /// Returns whether this item is a user prompt: a user message that is neither a tombstone nor a
+    /// replacement for compacted items.
     pub(crate) fn is_prompt(&self) -> bool {
         self.as_user().is_some() && !self.compacted && !self.tombstone
     }

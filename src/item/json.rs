@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 /// A JSON value that is stored as compact text and is cheap to clone.
 ///
-/// A raw JSON value preserves the order of its keys, even if it passes through another
+/// A raw JSON value preserves the order of its keys, even when it passes through another
 /// self-describing format or through a tagged or flattened struct. Opaque provider values can
 /// therefore be sent back unchanged.
 ///
@@ -30,13 +30,13 @@ impl RawJson {
     ///
     /// # Errors
     ///
-    /// Returns the same errors as `serde_json::to_string`: they occur if a map has keys that are
-    /// not strings, or if a `Serialize` implementation fails.
+    /// Returns the same errors as `serde_json::to_string`, which fails if a map has keys that are
+    /// not strings or if a `Serialize` implementation fails.
     pub fn new<T: Serialize + ?Sized>(value: &T) -> Result<Self, serde_json::Error> {
         serde_json::to_string(value).map(|text| Self(text.into()))
     }
 
-    /// Parses a JSON string. Whitespace outside of string values is dropped, numbers and escapes
+    /// Parses a JSON string. Whitespace outside of string values is dropped. Numbers and escapes
     /// are normalized (`1e2` becomes `100.0`), and a number that does not fit into 64 bits becomes
     /// a float.
     ///
@@ -52,17 +52,17 @@ impl RawJson {
         &self.0
     }
 
-    /// Deserializes the value into a type.
+    /// Deserializes the value into type `T`.
     ///
     /// # Errors
     ///
-    /// Returns an error if the value does not match the type.
+    /// Returns an error if the value does not match `T`.
     pub fn deserialize_as<'a, T: Deserialize<'a>>(&'a self) -> Result<T, serde_json::Error> {
         serde_json::from_str(&self.0)
     }
 
-    /// Converts the value to a `serde_json::Value`, with its keys in the same order. Returns `null`
-    /// if the value is nested more deeply than `serde_json`'s limit of 128 levels.
+    /// Converts the value to a `serde_json::Value` and preserves the order of its keys. Returns
+    /// `null` if the value is nested more deeply than `serde_json`'s limit of 128 levels.
     pub fn to_value(&self) -> serde_json::Value {
         self.deserialize_as().unwrap_or_default()
     }
@@ -71,7 +71,7 @@ impl RawJson {
 impl RawJson {
     /// Replaces arrays and objects nested more than 64 levels deep with strings that contain their
     /// JSON. The limit leaves room for the nesting levels that an event and each sub-agent add, so
-    /// that an event that was written can always be read back.
+    /// that written events can always be read back.
     pub(crate) fn limit_depth(self) -> Self {
         const MAX_DEPTH: usize = 64;
         if nesting_depth(&self.0) <= MAX_DEPTH {
@@ -100,8 +100,7 @@ impl RawJson {
     }
 }
 
-/// Deserializes a JSON string. The error describes the mismatch and the path at which the mismatch
-/// occurred.
+/// Deserializes a JSON string. The error describes the mismatch and the path at which it occurred.
 pub(crate) fn from_str_with_path<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     let mut json = serde_json::Deserializer::from_str(text);
     let read = serde_path_to_error::deserialize(&mut json).map_err(|error| {
@@ -168,10 +167,11 @@ impl<'de> Deserialize<'de> for RawJson {
 }
 
 /// If any crate enables the `arbitrary_precision` feature of `serde_json`, a number that is not a
-/// small integer is presented as a map with this single key, whose value is the text of the number.
+/// small integer is deserialized as a map. The map contains only this key, whose value is the text
+/// of the number.
 const SERDE_JSON_NUMBER_KEY: &str = "$serde_json::private::Number";
 
-/// Parses a number from its text. Returns `None` if the number is out of range for a float.
+/// Parses a number from a string. Returns `None` if the number is out of range for a float.
 pub(crate) fn parse_finite_f64(text: &str) -> Option<f64> {
     text.parse().ok().filter(|number: &f64| number.is_finite())
 }
@@ -215,7 +215,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for MapKey<'a> {
     }
 }
 
-/// Writes every visited value as JSON, with map keys in the order in which they are visited.
+/// Writes every visited value as JSON. Map keys are written in the order in which they are visited.
 struct JsonTranscriber<'a>(&'a mut Vec<u8>);
 
 impl JsonTranscriber<'_> {
@@ -282,7 +282,7 @@ impl<'de> Visitor<'de> for JsonTranscriber<'_> {
             first = self.0.len();
             self.0.push(b',');
         }
-        // Removes the comma after the last element, if there was an element.
+        // Removes the comma after the last element, if any.
         self.0.truncate(first);
         self.0.push(b']');
         Ok(())

@@ -5,14 +5,14 @@ use std::sync::Arc;
 /// A persistent set of numbers.
 ///
 /// Clones share their structure. Adding a number copies only the path to that number, so the cost
-/// does not depend on the size of the set.
+/// is independent of the size of the set.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NumberSet(Option<Arc<TrieNode>>);
 
 #[derive(Clone, Debug)]
 enum TrieNode {
     Leaf(u64),
-    /// The subsets of numbers, indexed by the next four bits of a number.
+    /// The subsets, indexed by the next four bits of a number.
     Branch([NumberSet; 16]),
 }
 

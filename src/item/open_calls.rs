@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-/// A queue of calls of type `C`. Each call stays in the queue until its result is taken.
+/// A queue of calls of type `C`. Each call remains in the queue until its result is taken.
 ///
 /// Results may arrive in any order. Buffered results are read in call order. If two calls have the
 /// same id, a result belongs to the first unanswered call with that id.
@@ -21,7 +21,7 @@ impl<C, R> OpenCalls<C, R> {
     }
 
     /// Returns the position of the first matching unanswered call. Positions can be compared with
-    /// each other, and stay valid until calls are removed from the queue.
+    /// each other and remain valid until calls are removed from the queue.
     pub(crate) fn position(&self, is_it: impl Fn(&C) -> bool) -> Option<usize> {
         self.0.iter().position(|(call, result)| result.is_none() && is_it(call))
     }
@@ -32,8 +32,8 @@ impl<C, R> OpenCalls<C, R> {
         self.0.get_mut(at).map(|(call, _)| call)
     }
 
-    /// Buffers the result for the first matching unanswered call. If there is no such call, the
-    /// result is returned.
+    /// Buffers the result for the first matching unanswered call. If no call matches, returns the
+    /// result.
     pub(crate) fn buffer_result(&mut self, is_it: impl Fn(&C) -> bool, result: R) -> Option<R> {
         match self.position(is_it).and_then(|at| self.0.get_mut(at)) {
             Some((_, held)) => held.replace(result),
@@ -52,7 +52,7 @@ impl<C, R> OpenCalls<C, R> {
     }
 
     /// Takes the buffered results, in call order, and removes the corresponding calls. Unanswered
-    /// calls stay in the queue.
+    /// calls remain in the queue.
     pub(crate) fn take_buffered_results(&mut self) -> Vec<R> {
         let mut held = Vec::new();
         if self.0.is_empty() {
@@ -66,7 +66,7 @@ impl<C, R> OpenCalls<C, R> {
             None => true,
         });
         if self.0.is_empty() {
-            // This frees the memory, because it may be a long time before the run has calls again.
+            // Frees the memory, because it may be a long time before the run makes calls again.
             self.0 = VecDeque::new();
         }
         held

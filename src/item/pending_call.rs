@@ -1,11 +1,11 @@
-//! A pending tool call, with the path of sub-agent calls that leads to the call.
+//! A pending tool call, with the path of sub-agent calls that leads to it.
 
 use serde::{Deserialize, Serialize};
 
 use crate::item::ToolCall;
 
-/// A tool call that is waiting for a verdict or for an external result. The call was made either by
-/// the run itself or by one of its sub-agents.
+/// A tool call that is waiting for a verdict or for an external result. The call was made by the
+/// run itself or by one of its sub-agents.
 ///
 /// ```
 /// use turnstream::item::{PendingCall, ToolCall};
@@ -31,7 +31,7 @@ pub struct PendingCall {
     pub call_id: String,
     /// The tool's name.
     pub name: String,
-    /// The arguments with which the tool would run, as a JSON string.
+    /// The arguments that would be passed to the tool, as a JSON string.
     pub arguments: String,
 }
 
@@ -43,7 +43,7 @@ impl PendingCall {
     }
 
     /// Converts the call from the sub-agent's view to the parent agent's view by prepending
-    /// `parent`, the id of the parent's call that runs the sub-agent, to the path.
+    /// `parent` to the path. `parent` is the id of the parent's call that runs the sub-agent.
     pub fn with_parent_call(mut self, parent: &str) -> Self {
         self.path.insert(0, parent.to_owned());
         self
@@ -55,9 +55,9 @@ impl PendingCall {
         self.path.first().unwrap_or(&self.call_id)
     }
 
-    /// Splits off the first id in the path, which is the id of the run's own call that runs the
-    /// sub-agent. Returns the removed id and the call from the sub-agent's view, or `None` if the
-    /// run itself made the call.
+    /// Splits off the first id in the path, which identifies the run's own call to the sub-agent.
+    /// Returns the removed id and the call from the sub-agent's view, or `None` if the run itself
+    /// made the call.
     pub(crate) fn split_root(&self) -> Option<(&str, Self)> {
         let (parent, path) = self.path.split_first()?;
         Some((parent, Self { path: path.to_vec(), ..self.clone() }))

@@ -1,12 +1,12 @@
-//! Settles a history, so that each tool call has exactly one result, directly after the call's
-//! turn.
+//! Settles a history, so that each tool call has exactly one result, which directly follows the
+//! call's turn.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 
 use crate::item::{Item, ItemKind, ResultKind, ToolCall, ToolResult};
 
-/// The result text for an interrupted call whose tool had started, or may have started.
+/// The result text for an interrupted call whose tool had started or may have started.
 pub const INTERRUPTED_MID_EXECUTION: &str = "Interrupted mid-execution";
 /// The result text for an interrupted call whose tool had not started.
 pub const INTERRUPTED_BEFORE_START: &str = "Interrupted by user";
@@ -16,13 +16,13 @@ pub const TIMED_OUT_MID_EXECUTION: &str = "Timed out: the time of this run is ov
 /// The result text for a call whose tool had not started when the run's time limit was reached.
 pub const TIMED_OUT_BEFORE_START: &str = "Not run: the time of this run is over.";
 
-/// The call ids in a settled prefix, which are needed to settle the items that follow.
+/// The call ids in a settled prefix, which are needed to settle the items that follow the prefix.
 #[derive(Default)]
 pub(super) struct PriorCallIds<'a> {
     /// The ids of the prefix's calls, excluding tombstones.
     pub(super) live_call_ids: HashSet<&'a str>,
-    /// Every call id that is or ever was in the history, including the ids of calls removed by
-    /// rewrites.
+    /// Every call id that the history contains or ever contained, including the ids of calls
+    /// removed by rewrites.
     pub(super) used_call_ids: HashSet<&'a str>,
 }
 
@@ -88,7 +88,7 @@ pub(super) fn pair_calls_with_results(items: &[&Item]) -> CallResultPairs {
     CallResultPairs { call_by_result: call_of, result_by_call: result_of }
 }
 
-/// Returns whether the items are settled, by checking all of them in a single pass.
+/// Checks in a single pass whether all of the items are settled.
 #[cfg(test)]
 pub(super) fn is_settled(items: &[&Item]) -> bool {
     let mut seen: HashSet<&str> = HashSet::new();
@@ -129,7 +129,8 @@ pub(super) fn ends_batch(item: &Item, answering: bool, turn_ended: bool) -> bool
     answering || turn_ended || speaks_from_outside
 }
 
-/// A batch of calls that starts at `start`, with the state needed to find its end.
+/// A batch of calls that starts at position `start`, together with the state needed to find its
+/// end.
 #[derive(Default)]
 struct CallBatch {
     start: usize,
@@ -198,15 +199,15 @@ impl SettlePlan {
             new_call_ids: HashMap::new(),
         };
         let live = || items.iter().enumerate().filter(|(_, item)| !item.tombstone);
-        // Includes the ids of tombstones and of items that were rewritten.
+        // The ids include those of tombstones and of items that were rewritten.
         let here = items.iter().filter_map(|item| Some(item.as_tool_call()?.call_id.clone()));
         let mut taken: HashSet<String> =
             here.chain(before.used_call_ids.iter().map(|id| (*id).to_owned())).collect();
         let mut renamed: HashMap<&str, usize> = HashMap::new();
         let mut seen: HashSet<&str> = before.live_call_ids.clone();
         let mut void: HashSet<&str> = HashSet::new();
-        // By id: the positions of calls without a result, newest batch first, and of results
-        // without a call.
+        // The positions of calls without a result, newest batch first, and of results without a
+        // call. Both maps are keyed by call id.
         let mut calls: HashMap<&str, BTreeSet<(Reverse<usize>, usize)>> = HashMap::new();
         let mut early: HashMap<&str, VecDeque<usize>> = HashMap::new();
         let (mut batch, mut answering, mut turn_ended) = (0, false, false);
@@ -238,8 +239,9 @@ impl SettlePlan {
                     }
                 }
                 ItemKind::ToolResult(result) => {
-                    // Takes the first open call with that id in the newest batch that has such a
-                    // call. Otherwise, the result waits for a later call.
+                    // Pairs the result with the first open call with this id in the newest batch
+                    // that has such a call. If there is no such call, the result waits for a later
+                    // call.
                     match calls.get_mut(result.call_id.as_str()).and_then(BTreeSet::pop_first) {
                         Some((_, call_at)) => plan.add_pair(call_at, at),
                         None if seen.contains(result.call_id.as_str()) => {}

@@ -1,4 +1,4 @@
-//! Computes which items must become tombstones together, so that the history can still be sent.
+//! Determines which items must become tombstones together so that the history can still be sent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -7,23 +7,22 @@ use crate::error::{Error, ErrorKind};
 use crate::item::settle::{CallResultPairs, pair_calls_with_results};
 use crate::item::{History, Item, ItemKind, Mark};
 
-/// A replacement for a range of a history, in which some items are marked as tombstones.
+/// A replacement for a range of items in a history, in which some items are marked as tombstones.
 ///
 /// [`History::tombstone_edits`] returns these edits. A `rewritten` event with the reason
 /// `tombstoned` contains the same data.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TombstoneEdit {
-    /// The index of the first item of the range.
+    /// The index of the first item in the range.
     pub from: usize,
-    /// The index after the last item of the range.
+    /// One past the index of the last item in the range.
     pub to: usize,
     /// The items that replace the range. The number of items equals the length of the range.
     pub items: Vec<Item>,
 }
 
 impl TombstoneEdit {
-    /// Applies the edit to the history for which the edit was created. No item changes its
-    /// position.
+    /// Applies the edit to the history for which it was created. Items keep their positions.
     pub fn apply(&self, history: &mut History) {
         history.rewrite(self.from..self.to, self.items.iter().cloned());
     }
@@ -39,18 +38,18 @@ impl History {
     /// - A call is marked together with its result, and a result together with its call. Other
     ///   calls in the same turn are not marked.
     /// - If any item in a turn, such as text or a call, is marked, all reasoning in that turn is
-    ///   also marked, because providers sign reasoning together with the items that follow.
+    ///   also marked. Providers sign reasoning together with the items that follow it.
     /// - If a turn contains a [provider-specific item](crate::item::ItemKind::Other), such as a
     ///   search run by the provider, all items in the turn are marked, along with the results of
-    ///   the turn's calls.
+    ///   its calls.
     ///
     /// User and system items are marked individually. The note left by a compaction can also be
     /// marked, and [`was_reactively_compacted`](crate::context::was_reactively_compacted) still
-    /// finds a marked note. A position that already contains a tombstone causes no change. A turn's
-    /// [metadata](Item::turn), such as its usage, moves to the last item in the turn that is not a
-    /// tombstone.
+    /// finds it afterwards. Positions that already contain a tombstone are ignored. A turn's
+    /// [metadata](Item::turn), such as its token usage, moves to the last item in the turn that is
+    /// not a tombstone.
     ///
-    /// The ranges of the edits do not overlap, and the history can be sent after each edit. The
+    /// The ranges of the edits do not overlap, and after each edit the history can be sent. The
     /// returned list is empty if no items need to change.
     ///
     /// ```
@@ -115,8 +114,8 @@ struct TombstonePlan<'a> {
 }
 
 impl TombstonePlan<'_> {
-    /// Returns the positions to mark, including all items that must be marked together with
-    /// `chosen`.
+    /// Returns the positions to mark: `chosen`, and the positions of all items that must be marked
+    /// together with them.
     fn expand_selection(&self, mut chosen: Vec<usize>) -> Result<BTreeSet<usize>, Error> {
         let mut void = BTreeSet::new();
         while let Some(at) = chosen.pop() {
@@ -144,8 +143,8 @@ impl TombstonePlan<'_> {
         Ok(void)
     }
 
-    /// Creates the edits. Each range covers all marked items of a turn, and the results of the
-    /// turn's calls.
+    /// Creates the edits. The range of each edit covers all marked items of a turn, and the results
+    /// of its calls.
     fn edits(&self, void: &BTreeSet<usize>) -> Vec<TombstoneEdit> {
         let mut changed: BTreeMap<usize, Item> = BTreeMap::new();
         for at in void {
@@ -165,7 +164,7 @@ impl TombstonePlan<'_> {
             if let (Some(info), Some(last)) =
                 (&self.items[*at].turn, turn.clone().rev().find(stays))
             {
-                // This item is the last of its turn now.
+                // The item at `last` is now the last item of its turn that is not a tombstone.
                 changed.insert(last, Item { turn: Some(info.clone()), ..self.items[last].clone() });
                 if let Some(item) = changed.get_mut(at) {
                     item.turn = None;
@@ -199,7 +198,7 @@ fn open_call_error(call_id: &str) -> Error {
     Error::new(ErrorKind::InvalidRequest, message).with_parameter(call_id)
 }
 
-/// Returns the range of each item's turn, whether the turn is complete or interrupted.
+/// Returns, for each item, the range of its turn, whether or not the turn was completed.
 fn turn_ranges(items: &[&Item]) -> Vec<Range<usize>> {
     let mut turns = Vec::with_capacity(items.len());
     while let Some(first) = items.get(turns.len()) {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::error::{Error, ErrorKind};
 use crate::item::{Content, EffectReport, json};
 
-/// Describes a tool call that the model requested.
+/// A tool call requested by the model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolCall {
     /// The id that links the call to its result. The id is unique within a history.
@@ -23,8 +23,8 @@ pub struct ToolCall {
 }
 
 impl ToolCall {
-    /// Returns the arguments in the form in which they are passed to the tool or sent to a
-    /// provider. Empty arguments and `null` become `{}`.
+    /// Returns the arguments as they are passed to the tool or sent to a provider. Empty arguments
+    /// and `null` become `{}`.
     pub fn arguments_or_empty_object(&self) -> &str {
         or_empty_object(&self.arguments)
     }
@@ -52,7 +52,7 @@ impl ToolCall {
     /// # Errors
     ///
     /// Returns [`Malformed`](ErrorKind::Malformed) if the arguments are not valid JSON or do not
-    /// match the type. The error message includes the location of the mismatch.
+    /// match the type. The error message states where the mismatch occurred.
     pub fn parse_arguments<T: DeserializeOwned>(&self) -> Result<T, Error> {
         json::parse_arguments(self.arguments_or_empty_object()).map_err(|why| {
             let message = format!("the arguments of `{}` do not fit: {why}", self.name);
@@ -68,7 +68,7 @@ fn or_empty_object(arguments: &str) -> &str {
     }
 }
 
-/// Checks that a call's arguments are valid JSON of any shape. Empty arguments are also valid.
+/// Checks that a call's arguments are valid JSON, of any type. Empty arguments are also valid.
 pub(crate) fn validate_json(arguments: &str) -> Result<(), serde_json::Error> {
     serde_json::from_str::<IgnoredAny>(or_empty_object(arguments)).map(drop)
 }
@@ -136,7 +136,7 @@ pub enum ResultKind {
     Denied,
     /// The run ended before the result was available.
     Interrupted,
-    /// The turn was cut off by the output limit; the tool did not run.
+    /// The turn was cut off at the output limit; the tool did not run.
     Truncated,
     /// A budget was exhausted; the tool did not run.
     Budget,
@@ -195,7 +195,7 @@ struct ToolResultRepr {
     report: EffectReport,
 }
 
-/// Deserializes a result kind. An unknown kind, from a later version, is ignored, and the kind is
+/// Deserializes a result kind. An unknown kind, written by a later version, is ignored; the kind is
 /// then derived from `is_error`.
 fn deserialize_known_kind<'de, D: Deserializer<'de>>(
     deserializer: D,

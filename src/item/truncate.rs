@@ -16,12 +16,12 @@ impl Content {
     /// Shortens the content to at most `max_bytes` of text. Returns `None` if the text already fits
     /// within this limit.
     ///
-    /// The kept text comes in equal parts from the start and the end, and is cut at character
-    /// boundaries. A marker between the two parts states the number of omitted bytes, followed by
-    /// the `note`, if any. A note can state, for example, where the full text is stored. The marker
-    /// counts towards `max_bytes`. If the marker alone is longer than `max_bytes`, the result
-    /// consists only of the marker and exceeds the limit. The limit applies to the text of all
-    /// parts combined. Images and files keep their positions.
+    /// Equal amounts of text are kept from the start and the end. The text is cut at character
+    /// boundaries. A marker between the start and the end states the number of omitted bytes,
+    /// followed by the `note`, if any. A note can state, for example, where the full text is
+    /// stored. The marker counts towards `max_bytes`. If the marker alone is longer than
+    /// `max_bytes`, the result consists only of the marker and exceeds the limit. The limit applies
+    /// to the combined text of all parts. Images and files keep their positions.
     ///
     /// ```
     /// use turnstream::item::Content;
@@ -67,7 +67,7 @@ impl Truncation {
             Some(note) => format!("\n[{bytes} bytes were left out here. {note}]\n"),
             None => format!("\n[{bytes} bytes were left out here]\n"),
         };
-        // The marker is longest if it states the full length.
+        // The marker is longest when it states the full length.
         let room = max_bytes.saturating_sub(marker(text.len()).len());
         let tail = room / 2;
         let from = text.floor_char_boundary(room - tail);

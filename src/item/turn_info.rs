@@ -8,10 +8,9 @@ use crate::usage::Usage;
 
 /// The reason why the model ended a turn.
 ///
-/// A stop reason can prevent tool calls from running, but never starts tool calls on its own.
-/// Whether the model requested tools is determined by the calls in the complete turn. The
-/// provider's original stop reason is in
-/// [`Turn::raw_stop_reason`](crate::turn::Turn::raw_stop_reason).
+/// A stop reason can prevent tool calls from running, but never causes tool calls to run. The calls
+/// in the complete turn determine whether the model requested tools. The provider's original stop
+/// reason is available in [`Turn::raw_stop_reason`](crate::turn::Turn::raw_stop_reason).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StopReason {
@@ -76,7 +75,7 @@ impl<'de> Deserialize<'de> for StopReason {
     }
 }
 
-/// The metadata on the last item of a completed turn. The presence of this metadata shows that the
+/// The metadata on the last item of a completed turn. The presence of the metadata shows that the
 /// turn is complete. The metadata also records why the model stopped.
 ///
 /// ```

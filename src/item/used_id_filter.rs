@@ -1,4 +1,5 @@
-//! A filter for the call ids that a history has ever used, which avoids searching all of its items.
+//! A filter for the call ids that a history has ever used, which avoids a search through all of the
+//! history's items.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -7,7 +8,7 @@ use crate::item::NumberSet;
 /// A set of call ids, stored as hashes. Ids are never removed, and hash collisions can cause false
 /// positives.
 ///
-/// Clones share their structure, and the cost of adding an id does not grow with the length of the
+/// Clones share their structure, and the cost of adding an id is independent of the length of the
 /// history.
 #[derive(Clone, Default)]
 pub(super) struct UsedIdFilter(NumberSet);

@@ -7,11 +7,12 @@ use crate::event::Event;
 use crate::journal::{FinishWith, Journal, JournalTo};
 use crate::trace::{Trace, TraceTo};
 
-/// Extension methods for event streams, which come from an agent or from a hand-written loop.
+/// Extension methods for event streams from an agent or a hand-written loop.
 pub trait EventStreamExt: Stream<Item = Result<Event, Error>> + Sized {
-    /// Records every event in `journal`, during the same poll that yields the event.
+    /// Records each event in `journal` during the poll that yields the event.
     ///
-    /// Dropping the returned stream also drops the wrapped stream, but the journal keeps its state.
+    /// Dropping the returned stream also drops the wrapped stream, but `journal` keeps the recorded
+    /// state.
     ///
     /// ```
     /// use futures::TryStreamExt;
@@ -41,27 +42,27 @@ pub trait EventStreamExt: Stream<Item = Result<Event, Error>> + Sized {
         JournalTo::new(self, journal.clone())
     }
 
-    /// Records every step in `trace`, during the same poll in which the step ends.
+    /// Records each step in `trace` during the poll in which the step ends.
     ///
-    /// Dropping the returned stream also drops the wrapped stream, but the trace keeps its state.
-    /// The trace of a hand-written loop is complete only if the loop's events end with
-    /// [`Finished`](Event::Finished). For such a loop, call this method after
+    /// Dropping the returned stream also drops the wrapped stream, but `trace` keeps the recorded
+    /// steps. The trace of a hand-written loop is complete only if the loop's events end with
+    /// [`Finished`](Event::Finished). For a hand-written loop, call this method after
     /// [`finish_with`](Self::finish_with).
     fn trace_to(self, trace: &Trace) -> TraceTo<Self> {
         TraceTo::new(self, trace.clone())
     }
 
-    /// Ends a hand-written loop in the same way as an agent ends a run: calls without a result get
-    /// an `Interrupted` result, and [`Event::Finished`] is the last event.
+    /// Ends a hand-written loop in the same way that an agent ends a run. Calls without a result
+    /// get an `Interrupted` result, and [`Event::Finished`] is the last event.
     ///
-    /// If the wrapped stream yields an `Err`, the error is stored in the outcome, and is yielded
-    /// again after `Finished`, so that `?` propagates the error. If the wrapped stream ends with
-    /// all turns complete and all calls answered, the end reason is `completed`. Otherwise, the end
-    /// reason is `stopped`, even if a call still needs an approval. After a panic, the returned
-    /// stream yields `None`. If the wrapped stream itself yields `Finished`, the returned stream
-    /// then yields the outcome's error, if any, and then `None`. Call this method after
-    /// [`journal_to`](Self::journal_to) with the same journal, because the outcome is read from the
-    /// journal.
+    /// If the wrapped stream yields an `Err`, the error is stored in the outcome and is also
+    /// yielded after `Finished`, so that `?` propagates the error. If the wrapped stream ends with
+    /// all turns complete and all calls answered, the end reason is `completed`. If a turn is
+    /// incomplete or a call is unanswered, the end reason is `stopped`, even if a call still needs
+    /// an approval. After a panic, the returned stream yields `None`. If the wrapped stream itself
+    /// yields `Finished`, the returned stream passes on that event, then yields the outcome's
+    /// error, if any, and then ends. Call this method after [`journal_to`](Self::journal_to) with
+    /// the same journal, because the outcome is read from the journal.
     fn finish_with(self, journal: &Journal) -> FinishWith<Self> {
         FinishWith::new(self, journal.clone())
     }

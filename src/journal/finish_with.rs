@@ -11,23 +11,24 @@ use crate::error::Error;
 use crate::event::{EndReason, Event};
 use crate::journal::Journal;
 
-/// Adds the ending events to a hand-written loop; returned by
-/// [`finish_with`](crate::journal::EventStreamExt::finish_with).
+/// The stream returned by [`finish_with`](crate::journal::EventStreamExt::finish_with), which adds
+/// the final events to a hand-written loop.
 #[pin_project]
 #[derive(Debug)]
 #[must_use = "streams do nothing unless polled"]
 pub struct FinishWith<T> {
-    /// The wrapped stream, or `None` after the stream has ended. The stream is dropped before the
-    /// ending events are created.
+    /// The wrapped stream, or `None` after the stream has ended. The wrapped stream is dropped
+    /// before the final events are created.
     #[pin]
     events: Option<T>,
     journal: Journal,
-    /// Whether a poll is in progress. If a poll panics, the value stays `true`.
+    /// Whether a poll is in progress. If a poll panics, this field stays `true`.
     is_polling: bool,
     /// The end reason and the error. `Some` from the end of the wrapped stream until `Finished` is
     /// yielded.
     pending_end: Option<(EndReason, Option<Error>)>,
-    /// The error of a failed loop. `Some` from the `Finished` event until the error is yielded.
+    /// The error from a failed loop. `Some` from the time that `Finished` is yielded until the
+    /// error is yielded.
     pending_error: Option<Error>,
 }
 
@@ -49,7 +50,8 @@ impl<T: Stream<Item = Result<Event, Error>>> Stream for FinishWith<T> {
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let mut this = self.project();
         if std::mem::replace(this.is_polling, false) {
-            // The wrapped stream panicked, so the reason why it ended is unknown.
+            // The wrapped stream panicked during an earlier poll, so the reason why the loop ended
+            // is unknown.
             this.events.set(None);
         }
         if let Some(events) = this.events.as_mut().as_pin_mut() {

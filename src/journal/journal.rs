@@ -1,4 +1,4 @@
-//! The shared state that results from a run's events.
+//! Shared state that is computed from a run's events.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,14 +15,13 @@ use crate::usage::Usage;
 /// Tracks the history, usage and state that result from a run's events so far. Clones of a journal
 /// share the same state.
 ///
-/// A journal is kept in memory and performs no I/O. A journal can be read at any time, even after
-/// the stream was dropped. A turn that is still open appears as an interrupted turn, and the
-/// results received so far are in the order of their calls. To send the history to a provider, call
-/// [`History::settled`] first.
+/// A journal is kept in memory and performs no I/O. The journal can be read at any time, even after
+/// the event stream has been dropped. A turn that is still open appears as an interrupted turn, and
+/// the results received so far appear in the order of their calls. To send the history to a
+/// provider, call [`History::settled`] first.
 ///
-/// A sub-agent's events are recorded in a nested journal, one for each call that runs a sub-agent;
-/// see [`nested_journal`](Self::nested_journal). A sub-agent's events do not change this journal's
-/// history.
+/// Each call that runs a sub-agent has its own [nested journal](Self::nested_journal), which
+/// records the sub-agent's events. The events of sub-agents do not change this journal's history.
 ///
 /// ```
 /// use turnstream::{Event, History, Item, Journal, event::AppendReason};
@@ -42,9 +41,9 @@ pub struct Journal(Arc<Mutex<JournalState>>);
 #[derive(Debug)]
 struct JournalState {
     fold: RunFold,
-    /// The journals of the sub-agents, one for each call that runs a sub-agent, in the order of
-    /// their first events. A nested journal's lock may be taken while its parent's lock is held,
-    /// but never the other way round.
+    /// The journals of the sub-agents, in the order of the sub-agents' first events. Each call that
+    /// runs a sub-agent has one journal. A nested journal may be locked while its parent journal is
+    /// locked, but never vice versa.
     nested_journals: Vec<(String, Journal)>,
 }
 
@@ -59,7 +58,7 @@ impl Journal {
 
     /// Applies the next event to the journal. The stream returned by
     /// [`journal_to`](crate::EventStreamExt::journal_to) calls this method for each event. Call
-    /// this method yourself only for events that do not pass through such a stream.
+    /// this method yourself only for events that do not pass through a `journal_to` stream.
     pub fn observe(&self, event: &Event) {
         self.with_state(|book| book.observe(event));
     }
@@ -69,25 +68,25 @@ impl Journal {
         self.with_state(|book| book.history())
     }
 
-    /// Returns the items that were appended since this journal was created, in order and in the
-    /// form in which they were appended; see [`Outcome::new_items`](crate::Outcome::new_items).
+    /// Returns the items that have been appended since this journal was created, in order and in
+    /// their original form; see [`Outcome::new_items`](crate::Outcome::new_items).
     pub fn new_items(&self) -> Vec<Item> {
         self.with_state(|book| book.fold.new_items())
     }
 
-    /// Returns the tokens used by all requests so far, including retracted and unfinished attempts,
-    /// but excluding sub-agents.
+    /// Returns the number of tokens used by all requests so far. Retracted and unfinished attempts
+    /// are included, but sub-agents are not.
     pub fn usage(&self) -> Usage {
         self.with_state(|book| book.fold.usage())
     }
 
-    /// Returns the run's current phase, which would be reported if the run were interrupted now;
-    /// see [`InterruptedPhase`].
+    /// Returns the run's current phase. If the run were interrupted now, this phase would be the
+    /// [`InterruptedPhase`] in the run's end reason.
     pub fn phase(&self) -> InterruptedPhase {
         self.with_state(|book| book.fold.phase())
     }
 
-    /// Returns whether every call from the completed turns has a result.
+    /// Returns whether every tool call in the completed turns has a result.
     pub fn all_calls_answered(&self) -> bool {
         self.with_state(|book| book.fold.all_calls_answered())
     }
@@ -97,13 +96,13 @@ impl Journal {
         self.with_state(|book| book.fold.has_open_turn())
     }
 
-    /// Returns the journal for the sub-agent that the call `call_id` runs or ran, or `None` if the
-    /// sub-agent has not yielded an event yet.
+    /// Returns the journal of the sub-agent that was started by the call `call_id`, or `None` if
+    /// this sub-agent has not yielded an event yet.
     ///
-    /// A nested journal starts with an empty history, whose id consists of the parent history's id,
-    /// a slash and the call id. A nested journal is kept if the run is dropped or interrupted, and
-    /// continues when the sub-agent continues. The nested journal contains the journals of the
-    /// sub-agent's own sub-agents.
+    /// A nested journal starts with an empty history, whose id is `{parent history id}/{call id}`.
+    /// The nested journal is kept if the run is dropped or interrupted, and continues when the
+    /// sub-agent continues. A nested journal contains the journals of the sub-agent's own
+    /// sub-agents.
     ///
     /// ```
     /// use turnstream::{Event, History, Item, Journal, event::AppendReason};
@@ -128,25 +127,25 @@ impl Journal {
         self.with_state(|book| book.nested_journal(call_id).cloned())
     }
 
-    /// Returns the ids of the calls that run or ran sub-agents, in the order of the sub-agents'
+    /// Returns the ids of the calls that have started sub-agents, in the order of the sub-agents'
     /// first events.
     pub fn nested_call_ids(&self) -> Vec<String> {
         self.with_state(|book| book.nested_journals.iter().map(|(id, _)| id.clone()).collect())
     }
 
-    /// Returns the tokens used by all sub-agents so far, at all levels of nesting.
+    /// Returns the number of tokens used so far by all sub-agents, at all levels of nesting.
     pub fn nested_usage(&self) -> Usage {
         self.with_state(|book| book.nested_usage())
     }
 
-    /// Returns the history, and the number of its items that are already in their final position.
-    /// The number excludes the open turn, and results that have to wait for the results of other
-    /// calls.
+    /// Returns the history, and the number of items in the history whose position is final. The
+    /// number excludes the items of the open turn and all results that must wait for the results of
+    /// other calls.
     pub(crate) fn history_and_final_len(&self) -> (History, usize) {
         self.with_state(|book| (book.history(), book.fold.final_history().len()))
     }
 
-    /// Records the pending calls with the arguments with which the tools would run.
+    /// Records the pending calls, including the arguments that their tools would receive.
     pub(crate) fn set_effective_calls(&self, calls: impl IntoIterator<Item = ToolCall>) {
         self.with_state(|book| {
             calls.into_iter().for_each(|call| book.fold.set_effective_call(call));
@@ -158,8 +157,8 @@ impl Journal {
         self.with_state(|book| book.fold.set_effect_report(call_id, report));
     }
 
-    /// Creates a result for the next call that has no result, and applies the result to the
-    /// journal. Use this method if the calls were dropped and the run continues.
+    /// Creates a result for the next unanswered call, and applies the result to the journal. Use
+    /// this method if the run continues after its calls were dropped.
     pub(crate) fn next_missing_result(&self, cut: Interruption) -> Option<Event> {
         self.with_state(|book| {
             let event = Event::Tool(book.fold.next_missing_result(cut)?);
@@ -168,14 +167,14 @@ impl Journal {
         })
     }
 
-    /// Returns the number of requests that were started.
+    /// Returns the number of requests started so far.
     pub(crate) fn requests(&self) -> u32 {
         self.with_state(|book| book.fold.requests())
     }
 
-    /// Creates the next ending event of the run, and applies the event to the journal. The ending
-    /// events are a result for each call that has no result, unless the calls are pending, followed
-    /// by `Finished`.
+    /// Creates the next of the events that end the run, and applies the event to the journal.
+    /// First, each unanswered call gets a result, unless the calls are pending. The last event is
+    /// `Finished`.
     pub(crate) fn next_ending_event(
         &self,
         reason: EndReason,
@@ -196,15 +195,15 @@ impl Journal {
         })
     }
 
-    /// Returns the outcome that the run would have if it ended now, with the given reason and
-    /// error. The outcome lists pending calls only if the reason is `Pending`.
+    /// Returns the outcome that the run would have if it ended now with the given reason and error.
+    /// The outcome lists pending calls only if the reason is `Pending`.
     pub fn outcome(&self, reason: EndReason, error: Option<Error>) -> Outcome {
         self.with_state(|book| book.outcome(reason, error, None, Vec::new()))
     }
 
     fn with_state<T>(&self, f: impl FnOnce(&mut JournalState) -> T) -> T {
-        // No user code runs while the lock is held, and only the locks of nested journals are taken
-        // while this lock is held.
+        // While this journal is locked, no user code runs, and no locks are acquired except the
+        // locks of nested journals.
         f(&mut lock_ignoring_poison(&self.0))
     }
 }
@@ -218,8 +217,8 @@ impl JournalState {
         }
     }
 
-    /// Applies the next event of the sub-agent that runs as `call_id`. A suspended sub-agent
-    /// continues with its earlier history.
+    /// Applies the next event from the sub-agent that runs as the call `call_id`. A suspended
+    /// sub-agent continues with its earlier history.
     fn observe_nested(&mut self, call_id: &str, event: &Event) {
         if is_ignored_event(event) {
             return;
@@ -234,13 +233,13 @@ impl JournalState {
         self.nested_journals.push((call_id.to_owned(), child));
     }
 
-    /// Looks up the journal of the sub-agent that runs as `call_id`. The search starts with the
-    /// newest journal, because the newest sub-agent is running.
+    /// Looks up the journal of the sub-agent that runs as the call `call_id`. The search starts
+    /// with the newest journal, because the newest sub-agent is the running one.
     fn nested_journal(&self, call_id: &str) -> Option<&Journal> {
         self.nested_journals.iter().rev().find(|(id, _)| id == call_id).map(|(_, child)| child)
     }
 
-    /// Returns the total tokens used by all sub-agents, at all levels of nesting.
+    /// Returns the total number of tokens used by all sub-agents, at all levels of nesting.
     fn nested_usage(&self) -> Usage {
         self.nested_journals.iter().map(|(_, child)| child.usage() + child.nested_usage()).sum()
     }
@@ -261,8 +260,8 @@ impl JournalState {
     }
 }
 
-/// Returns whether the event, or an event nested in it, is of an unknown kind. Stores skip such
-/// events, too.
+/// Returns whether the event is of an unknown kind, or wraps an event of an unknown kind. Stores
+/// also skip events of unknown kinds.
 fn is_ignored_event(event: &Event) -> bool {
     match event {
         Event::Unknown => true,

@@ -11,8 +11,8 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::journal::Journal;
 
-/// Records every event of a stream in a journal; returned by
-/// [`journal_to`](crate::journal::EventStreamExt::journal_to).
+/// The stream returned by [`journal_to`](crate::journal::EventStreamExt::journal_to), which records
+/// each event of another stream in a journal.
 #[pin_project]
 #[derive(Debug)]
 #[must_use = "streams do nothing unless polled"]

@@ -1,4 +1,4 @@
-//! The state of a call that is waiting for its result.
+//! The state of a tool call that is waiting for its result.
 
 use crate::event::ToolEvent;
 use crate::item::{
@@ -6,7 +6,7 @@ use crate::item::{
     TIMED_OUT_BEFORE_START, TIMED_OUT_MID_EXECUTION, ToolCall, ToolResult,
 };
 
-/// The reason why calls do not get results of their own.
+/// The reason why a call ends without a result from its tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Interruption {
     /// The run was interrupted or failed.
@@ -24,7 +24,7 @@ pub(super) struct OpenCall {
     pub(super) effective_call: Option<ToolCall>,
     /// The name of the running tool. `Some` once the tool has started.
     started_tool: Option<String>,
-    /// The calls for which the call's sub-agent is waiting, if the sub-agent is suspended.
+    /// The pending calls of the sub-agent that this call runs, if the sub-agent is suspended.
     pub(super) nested_pending_calls: Vec<PendingCall>,
     /// The effects that the call reported before it was dropped.
     pub(super) report: EffectReport,
@@ -40,13 +40,13 @@ impl OpenCall {
         &self.call.name
     }
 
-    /// Records that the tool is running.
+    /// Records that the call's tool is running.
     pub(super) fn mark_started(&mut self, tool: &str) {
         self.started_tool = Some(tool.to_owned());
         self.nested_pending_calls.clear();
     }
 
-    /// Creates a result for a call that does not get one of its own.
+    /// Creates a result for a call that gets no result from its tool.
     pub(super) fn missing_result(&self, cut: Interruption) -> ToolEvent {
         let (kind, text) = match (cut, self.started_tool.is_some()) {
             (Interruption::Interrupted, true) => {
@@ -59,7 +59,7 @@ impl OpenCall {
             (Interruption::TimedOut, false) => (ResultKind::Budget, TIMED_OUT_BEFORE_START),
         };
         let mut result = ToolResult::for_call(&self.call, kind, text);
-        // The result has the same tool name as the other events of the call.
+        // The result has the same tool name as the other events for this call.
         let shown_call = self.effective_call.as_ref().map(|call| &call.name);
         if let Some(name) = self.started_tool.as_ref().or(shown_call) {
             result.name.clone_from(name);
@@ -67,7 +67,8 @@ impl OpenCall {
         ToolEvent::Output(result.with_report(self.report.clone()))
     }
 
-    /// Returns the call as it would run, or the calls for which its suspended sub-agent is waiting.
+    /// Returns the call with the arguments that its tool would receive or, if the call runs a
+    /// sub-agent that is suspended, the sub-agent's pending calls.
     pub(super) fn pending_calls(&self) -> Vec<PendingCall> {
         match self.nested_pending_calls.is_empty() {
             true => vec![self.effective_call.as_ref().unwrap_or(&self.call).into()],

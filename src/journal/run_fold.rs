@@ -1,4 +1,4 @@
-//! Applies events to a history, without shared state.
+//! Applies a run's events to a history, without shared state.
 
 use std::collections::HashSet;
 
@@ -14,10 +14,10 @@ use crate::journal::open_call::{Interruption, OpenCall};
 use crate::turn::{PartialTurn, TurnEvent};
 use crate::usage::Usage;
 
-/// Tracks the history, usage and state that result from the events so far.
+/// Tracks the history, usage and state that result from the events applied so far.
 #[derive(Debug)]
 pub(super) struct RunFold {
-    /// The history without the open turn and the buffered results.
+    /// The history, excluding the open turn and the buffered results.
     history: History,
     /// The items that were appended before the last rewrite of the history, in their original form.
     earlier_new_items: Vec<Item>,
@@ -26,12 +26,13 @@ pub(super) struct RunFold {
     new_items_start: usize,
     /// The turn that is currently streaming.
     partial_turn: PartialTurn,
-    /// The unanswered calls of completed turns, with their buffered results.
+    /// The open calls from completed turns, along with any results that are still buffered.
     open_calls: OpenCalls<OpenCall, ToolResult>,
     phase: InterruptedPhase,
-    /// The evidence from the results in the history, including results that were rewritten later.
+    /// The evidence from tool results in the history, including results that have since been
+    /// rewritten.
     evidence: Vec<RawJson>,
-    /// The usage of completed turns, of retracted attempts, and of compactions.
+    /// The tokens used by completed turns, retracted attempts and compactions.
     usage: Usage,
     request_count: u32,
     completed_turns: u32,
@@ -45,7 +46,7 @@ pub(super) struct RunFold {
 
 impl RunFold {
     pub(super) fn new(history: History) -> Self {
-        // Later events can still answer calls that are open.
+        // Later events can still contain results for calls that are open at the start.
         let unanswered = history.unanswered_calls().into_iter().map(OpenCall::from);
         let mut calls: OpenCalls<OpenCall, ToolResult> = unanswered.collect();
         for call_id in history.suspended_call_ids() {
@@ -107,7 +108,7 @@ impl RunFold {
                 );
                 self.history.rewrite(*from..*to, items.iter().cloned());
                 self.new_items_start = self.history.len();
-                // A call that a rewrite removed no longer waits for a result.
+                // A call that was removed by a rewrite no longer waits for a result.
                 if !self.open_calls.all_answered() {
                     let open: HashSet<String> = (self.history.unanswered_calls().into_iter())
                         .map(|call| call.call_id)
@@ -163,8 +164,8 @@ impl RunFold {
         if let Some(call) = self.open_calls.find_mut(is_it)
             && call.name() != result.name
         {
-            // The model called the tool by another name; in the history, a result has the name of
-            // its call.
+            // The model called the tool by another name. In the history, a result has the same tool
+            // name as its call.
             call.name().clone_into(&mut item.name);
         }
         self.open_calls.buffer_result(is_it, item);
@@ -191,7 +192,7 @@ impl RunFold {
         }
     }
 
-    /// Records the call as it was shown for approval.
+    /// Records a call as it was shown for approval.
     pub(super) fn set_effective_call(&mut self, asked: ToolCall) {
         let call_id = asked.call_id.clone();
         self.update_call(&call_id, |call| call.effective_call = Some(asked));
@@ -222,7 +223,7 @@ impl RunFold {
         history
     }
 
-    /// Returns the part of the history whose items are already in their final position.
+    /// Returns the history, excluding items whose position is not final yet.
     pub(super) fn final_history(&self) -> &History {
         &self.history
     }
@@ -249,14 +250,14 @@ impl RunFold {
         !self.partial_turn.is_empty()
     }
 
-    /// Creates a result for the next call that has no result.
+    /// Creates a result for the next unanswered call.
     pub(super) fn next_missing_result(&self, cut: Interruption) -> Option<ToolEvent> {
         self.open_calls.unanswered().next().map(|call| call.missing_result(cut))
     }
 
-    /// Creates a result for the next call that has no result, as an event that must precede the end
-    /// of the run. If the end reason is `Pending`, no such event is needed, because pending calls
-    /// receive their results from outside the run.
+    /// Creates a result for the next unanswered call. Every unanswered call must have a result
+    /// before the run ends. If the end reason is `Pending`, no result is created, because pending
+    /// calls receive their results from outside the run.
     pub(super) fn missing_result_before_end(
         &self,
         reason: EndReason,
@@ -270,7 +271,7 @@ impl RunFold {
         }
     }
 
-    /// Returns the number of requests that were started.
+    /// Returns the number of requests started so far.
     pub(super) fn requests(&self) -> u32 {
         self.request_count
     }
@@ -316,7 +317,7 @@ impl RunFold {
     }
 }
 
-/// Returns the phase that an event starts, if any.
+/// Returns the phase that begins with the given event, if any.
 fn phase_started_by(event: &Event) -> Option<InterruptedPhase> {
     match event {
         Event::Tool(ToolEvent::Started { .. } | ToolEvent::ApprovalRequested(_)) => {
@@ -341,7 +342,7 @@ fn phase_started_by(event: &Event) -> Option<InterruptedPhase> {
     }
 }
 
-/// Iterates over the evidence that a result contains.
+/// Returns an iterator over the evidence in a tool result.
 fn result_evidence(result: &ToolResult) -> impl Iterator<Item = RawJson> {
     result.report.iter().flat_map(|report| report.evidence.iter().cloned())
 }

@@ -2,14 +2,13 @@
 //! Sessions, traces and recordings use this format.
 //!
 //! [`LineWriter`] writes lines until an error occurs; [`split_lines`], [`parse_values`] and
-//! [`read_lines`] read lines. If the last line has no LF, the line may be torn, that is, truncated
-//! by a crash.
+//! [`read_lines`] read lines. A last line without an LF may be torn, that is, truncated by a crash.
 //!
-//! A session's file is read with these functions but not written by a [`LineWriter`]. An append to
-//! the file is a single write, whose first line contains the length and the checksum of the rest.
-//! The append is acknowledged after its bytes have reached the disk, and undone if the write fails,
-//! so that the next append succeeds. Each append opens and locks the file separately, because other
-//! processes may have written to the file.
+//! A session's file is read with these functions but not written by a [`LineWriter`]. Each append
+//! to the file is a single write, whose first line contains the length and the checksum of the
+//! rest. An append is acknowledged once its bytes have reached the disk. If the write fails, it is
+//! undone, so that the next append succeeds. Each append opens and locks the file separately,
+//! because other processes may have written to the file.
 
 mod read;
 mod write;

@@ -6,14 +6,14 @@ use std::io::{self, BufRead};
 use memchr::memchr;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
-/// A line with its line number.
+/// A line, together with its line number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Line<T> {
     /// The line number, counted from 1.
     pub(crate) number: usize,
     /// The content of the line, without the LF.
     pub(crate) text: T,
-    /// Whether the line ends with LF.
+    /// Whether the line ends with an LF.
     pub(crate) is_terminated: bool,
 }
 
@@ -34,7 +34,7 @@ pub(crate) fn split_lines(text: &[u8]) -> impl Iterator<Item = Line<&[u8]>> {
     })
 }
 
-/// Reads lines from a reader, up to the first error. The error is returned with the line number.
+/// Reads lines from a reader until an error occurs. The error is returned with the line number.
 pub(crate) fn read_lines(
     mut from: impl BufRead,
 ) -> impl Iterator<Item = Result<Line<Vec<u8>>, (usize, io::Error)>> {
@@ -60,12 +60,12 @@ pub(crate) fn read_lines(
 }
 
 /// Deserializes each line and passes the value to `take`; blank lines are skipped. Returns the last
-/// line if the line is torn, that is, if the line has no LF and is invalid.
+/// line if it is torn, that is, if it has no LF and is invalid.
 ///
 /// # Errors
 ///
-/// Returns an error with the line number and the reason if a line is invalid or is rejected by
-/// `take`.
+/// Returns an error with the line number and the reason if a line is invalid or `take` rejects its
+/// value.
 pub(crate) fn parse_values<V: DeserializeOwned>(
     text: &str,
     mut take: impl FnMut(V) -> Result<(), String>,
@@ -75,7 +75,7 @@ pub(crate) fn parse_values<V: DeserializeOwned>(
         let refused = |why: &dyn Display| format!("line {}: {why}", line.number);
         match serde_json::from_slice(line.text) {
             Ok(value) => take(value).map_err(|why| refused(&why))?,
-            // A line without an LF was not written completely.
+            // A line without an LF was not completely written.
             Err(_) if !line.is_terminated && line.number > 1 => return Ok(Some(line.text)),
             Err(error) => return Err(refused(&error)),
         }
@@ -89,8 +89,8 @@ impl<T: AsRef<[u8]>> Line<T> {
     }
 }
 
-/// Returns whether these bytes may be a line that a crash cut off, that is, whether the bytes are
-/// the start of an object in compact JSON.
+/// Returns whether `tail` may be a line that was cut off by a crash, that is, whether `tail` is the
+/// start of a compact JSON object.
 pub(crate) fn is_truncated_object(tail: &[u8]) -> bool {
     let text = match str::from_utf8(tail) {
         Ok(text) => text,
@@ -112,7 +112,7 @@ pub(crate) fn is_truncated_object(tail: &[u8]) -> bool {
             || needs_more(text.trim_end_matches(number)))
 }
 
-/// Returns whether these bytes are a complete line that lacks only its LF.
+/// Returns whether `tail` is a complete line that lacks only its LF.
 pub(crate) fn is_complete_object(tail: &[u8]) -> bool {
     tail.ends_with(b"}") && serde_json::from_slice::<IgnoredAny>(tail).is_ok()
 }

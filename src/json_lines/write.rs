@@ -5,35 +5,36 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-/// The number of buffered bytes at which the lines are passed to the writer.
+/// The number of buffered bytes at which the buffered lines are passed to the writer.
 const MAX_BUFFERED_BYTES: usize = 16 << 10;
 
-/// Buffers lines and passes them to a writer. After the first error, the `LineWriter` keeps the
+/// Buffers lines and passes them to a writer. After the first error, a `LineWriter` stores the
 /// error and writes nothing more.
 pub(crate) struct LineWriter<F> {
     out: Box<dyn Write + Send>,
     buffer: Vec<u8>,
-    /// Whether lines are accepted; false after an error, and while the writer is being called,
-    /// since the writer may panic.
+    /// Whether lines are accepted. The value is `false` after an error, and also while the writer
+    /// is being called, since the writer may panic.
     is_open: bool,
     failure: Option<F>,
     make_failure: fn(io::Error) -> F,
 }
 
 impl<F> LineWriter<F> {
-    /// Creates a writer that converts an I/O error with `to_failure`.
+    /// Creates a line writer that converts I/O errors with `to_failure`.
     pub(crate) fn new(out: impl Write + Send + 'static, to_failure: fn(io::Error) -> F) -> Self {
         let (out, lines) = (Box::new(out), Vec::new());
         Self { out, buffer: lines, is_open: true, failure: None, make_failure: to_failure }
     }
 
-    /// Appends a line to the buffer. The line is written by the next [`write`](Self::write), or
-    /// when the buffer is full.
+    /// Appends a line to the buffer. The line is written by the next call to
+    /// [`write`](Self::write), or when the buffer is full.
     pub(crate) fn append(&mut self, line: &impl Serialize) {
         self.append_with(|lines| push_json_line(lines, line));
     }
 
-    /// Appends an object that is already serialized, or keeps the error if serialization failed.
+    /// Appends an object that is already serialized. If serialization failed, stores the error
+    /// instead.
     pub(crate) fn append_json(&mut self, json: serde_json::Result<String>) {
         self.append_with(|lines| {
             lines.extend(json?.as_bytes());
@@ -68,7 +69,7 @@ impl<F> LineWriter<F> {
         self.try_io(|out, _| out.flush());
     }
 
-    /// Returns the first error, if an error occurred.
+    /// Returns the first error, if any.
     pub(crate) fn failure(&self) -> Option<&F> {
         self.failure.as_ref()
     }
@@ -90,12 +91,12 @@ impl<F: fmt::Debug> fmt::Debug for LineWriter<F> {
     }
 }
 
-/// Serializes a value and appends it to `text` as a line. Compact JSON contains no LF, because an
-/// LF is escaped as `\n` in strings.
+/// Serializes a value and appends it to `text` as a line. Compact JSON contains no LF, because LFs
+/// in strings are escaped as `\n`.
 ///
 /// # Errors
 ///
-/// Returns an error if the value cannot be serialized as JSON. In this case, nothing is appended.
+/// Returns an error, and appends nothing, if the value cannot be serialized as JSON.
 fn push_json_line(text: &mut Vec<u8>, line: &impl Serialize) -> serde_json::Result<()> {
     let before = text.len();
     let written = serde_json::to_writer(&mut *text, line);

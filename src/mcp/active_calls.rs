@@ -1,4 +1,4 @@
-//! The calls in progress on a connection, and the server's messages that belong to them.
+//! Tracks the calls in progress on a connection, and delivers the server's messages to them.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,14 +11,14 @@ use tokio::sync::oneshot;
 
 use crate::lock::lock_ignoring_poison;
 
-/// The maximum number of unregistered calls for which early progress is kept.
+/// The maximum number of unregistered calls whose progress is kept.
 const MAX_EARLY_PROGRESS: usize = 64;
 
-/// The maximum number of the server's questions that can wait for each call.
+/// The maximum number of questions from the server that can be queued for each call.
 const MAX_WAITING_QUESTIONS: usize = 16;
 
 /// The calls in progress on a connection. The connection's tasks store incoming messages here, and
-/// a call takes its messages when it is polled. Messages for dropped calls are not kept.
+/// each call takes its messages when it is polled. Messages for dropped calls are discarded.
 #[derive(Debug, Default)]
 pub(super) struct ActiveCalls {
     registered: Mutex<Registered>,
@@ -29,18 +29,18 @@ pub(super) struct ActiveCalls {
 struct Registered {
     calls: Vec<Arc<ActiveCall>>,
     early_progress: HashMap<String, Value>,
-    /// The number of calls that are being sent and whose ids are not known yet.
+    /// The number of calls that are being sent and do not have a known id yet.
     sending_count: usize,
-    /// The questions that may belong to calls that are being sent. Each question is paired with the
-    /// id of its request, if known.
+    /// Questions that may belong to calls that are being sent, each paired with the id of its
+    /// request, if known.
     early_questions: Vec<(Option<String>, Question)>,
 }
 
-/// One call in progress.
+/// A call in progress.
 #[derive(Debug)]
 pub(super) struct ActiveCall {
     number: u64,
-    /// The id of the call's request, as JSON. The progress token is also JSON.
+    /// The id of the call's request, as JSON, which is also the format of the progress token.
     request_id: String,
     progress_token: String,
     state: Mutex<CallState>,
@@ -55,7 +55,8 @@ struct CallState {
     is_over: bool,
 }
 
-/// A request from the server, and the channel for its answer. Dropping a question declines it.
+/// A request from the server, and the channel for sending the answer. Dropping a question declines
+/// it.
 #[derive(Debug)]
 pub(super) struct Question {
     pub(super) method: String,
@@ -63,15 +64,15 @@ pub(super) struct Question {
     pub(super) answer: oneshot::Sender<Value>,
 }
 
-/// A message for a call, other than the call's answer.
+/// A message for a call, other than its answer.
 #[derive(Debug)]
 pub(super) enum Arrived {
     Progress(Value),
     Question(Question),
 }
 
-/// A call that is being sent. Questions that the server asks before the call is registered wait
-/// until the call is registered or this value is dropped.
+/// A call that is being sent. Any questions that the server asks before the call is registered are
+/// held until the call is registered or this value is dropped.
 #[derive(Debug)]
 pub(super) struct SendingCall(Arc<ActiveCalls>);
 
@@ -95,7 +96,7 @@ impl ActiveCalls {
         SendingCall(Arc::clone(self))
     }
 
-    /// Registers a call that was sent. Dropping the returned guard unregisters the call.
+    /// Registers a call that has been sent. Dropping the returned guard unregisters the call.
     pub(super) fn register(
         self: &Arc<Self>,
         request_id: String,
@@ -120,8 +121,8 @@ impl ActiveCalls {
         ActiveCallGuard { calls: Arc::clone(self), call }
     }
 
-    /// Stores progress for the call with this token. The new progress replaces any progress that
-    /// the call has not taken yet.
+    /// Stores progress for the call with this token, replacing any progress that the call has not
+    /// taken yet.
     pub(super) fn on_progress(&self, token: &str, progress: Value) {
         let mut registered = lock_ignoring_poison(&self.registered);
         match registered.calls.iter().find(|call| call.progress_token == token).cloned() {
@@ -141,7 +142,7 @@ impl ActiveCalls {
     }
 
     /// Passes a question to its call or, if the call is unknown, to the newest call. Returns the
-    /// question if no call can take the question.
+    /// question if no call can take it.
     pub(super) fn on_question(
         &self,
         request_id: Option<&str>,
@@ -172,7 +173,7 @@ impl ActiveCalls {
     }
 }
 
-/// A registered call in progress; dropping this guard unregisters the call.
+/// A guard for a registered call. Dropping the guard unregisters the call.
 #[derive(Debug)]
 pub(super) struct ActiveCallGuard {
     calls: Arc<ActiveCalls>,
@@ -180,7 +181,7 @@ pub(super) struct ActiveCallGuard {
 }
 
 impl ActiveCallGuard {
-    /// Takes the next message that is not the call's answer.
+    /// Polls for the call's next message other than its answer, and takes that message.
     pub(super) fn poll_arrived(&self, cx: &mut Context<'_>) -> Poll<Arrived> {
         self.call.waker.register(cx.waker());
         let mut state = lock_ignoring_poison(&self.call.state);

@@ -156,8 +156,8 @@ pub(super) fn call_tool(
     .boxed()
 }
 
-/// Returns how many questions to count for a result. The count is at least 1, because a result
-/// without questions also makes the call wait.
+/// Returns the number of questions that a result counts as. A result without questions counts as
+/// one question, because such a result also makes the call wait.
 pub(super) fn question_count(result: &Value) -> u32 {
     let questions = result["inputRequests"].as_object().map_or(0, Map::len);
     u32::try_from(questions).unwrap_or(u32::MAX).max(1)
@@ -170,8 +170,8 @@ fn unanswered(server: &str, limit: Duration) -> ToolOutput {
     ))
 }
 
-/// Returns the next step in answering a question. Returns `None` if the server has stopped waiting
-/// for the answer, or has answered the call without waiting for the answer to the question.
+/// Returns the next step in answering a question. Returns `None` if the server no longer waits for
+/// the answer, or has completed the call without it.
 async fn next_answering(
     answering: &mut BoxStream<'static, Answering>,
     question: &mut oneshot::Sender<Value>,
@@ -223,7 +223,7 @@ fn call_params(tool: &ListedTool, arguments: &Value) -> Map<String, Value> {
     Map::from_iter([name, arguments])
 }
 
-/// Returns the next update of a call, or `None` if there is no update within `limit`.
+/// Returns the next update for a call, or `None` if no update arrives within `limit`.
 async fn next_update(pending: &mut PendingRequest, limit: Duration) -> Option<CallUpdate> {
     let mut idle = Deadline::new(TimeLimit::Default(limit));
     future::poll_fn(|cx| match pending.poll_update(cx) {
@@ -233,7 +233,7 @@ async fn next_update(pending: &mut PendingRequest, limit: Duration) -> Option<Ca
     .await
 }
 
-/// Converts an error to a result that tells the model how to proceed.
+/// Converts an error into a result that tells the model how to proceed.
 fn failure(error: &Error) -> ToolOutput {
     use crate::error::ErrorKind::{Auth, Connect, InvalidRequest, Timeout, Unsupported};
 
@@ -324,8 +324,8 @@ impl Asked {
     }
 }
 
-/// Runs an agent as a sub-agent of the call, so that the tokens that the agent uses count toward
-/// the run's usage.
+/// Runs an agent as a sub-agent of the call, so that the agent's tokens count toward the run's
+/// usage.
 fn sample(agent: &Agent, params: &Value, cx: &ToolContext) -> Option<AnswerSource> {
     let limit = params["maxTokens"].as_u64().and_then(|tokens| u32::try_from(tokens).ok());
     let own_limit = agent.max_output_tokens().unwrap_or(u32::MAX);

@@ -1,4 +1,4 @@
-//! Connects to an MCP server, and offers its tools to agents.
+//! Connects to an MCP server and offers its tools to agents.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -26,8 +26,8 @@ use crate::mcp::shared_client::{AcceptedDefinitions, Settings, SharedClient};
 use crate::mcp::{ServerCommand, ServerInfo};
 use crate::tool::{Tool, ToolList, ToolOutput, ToolSource, ToolUpdate, Toolkit};
 
-/// A client for one MCP server, which gives access to the server's tools, resources and prompts. The client is cheap to
-/// clone; clones share the connection.
+/// A client for one MCP server, which gives access to the server's tools, resources and prompts. Cloning a client is
+/// cheap, and all clones share one connection.
 ///
 /// To give the tools to an agent, pass the client to [`Agent::with_tool_source`](crate::Agent::with_tool_source). The
 /// agent then lists the tools before each request, so it detects changes. [`toolkit`](Self::toolkit) returns a snapshot
@@ -37,26 +37,27 @@ use crate::tool::{Tool, ToolList, ToolOutput, ToolSource, ToolUpdate, Toolkit};
 ///
 /// The client connects on first use: it starts the server's process, or sends a first request to the server's address,
 /// and detects which version of the protocol the server uses. If the connection breaks, the next use of the client
-/// reconnects and lists the tools again. The connection needs a tokio runtime, because it runs as tasks on that
-/// runtime. If the runtime shuts down, the server's process is ended as well.
+/// reconnects and lists the tools again. The connection requires a tokio runtime, on which it spawns its tasks. If the
+/// runtime shuts down, the server's process is also terminated.
 ///
 /// The connection is closed when the last clone of the client and the last of its tools are dropped. Closing the
-/// connection closes the standard input of the server's process. The process then has the time [`Limits::close`] to
-/// exit. After that time, the server's process and all processes in its group are killed. Processes that have left the
-/// group keep running, and on Windows only the process itself is killed. [`close`](Self::close) waits until the
+/// connection closes the standard input of the server's process, which must then exit within [`Limits::close`]. If the
+/// process does not exit in time, the process and its entire process group are killed. Processes that have left the
+/// group keep running. On Windows, only the process itself is killed. [`close`](Self::close) waits until the killed
 /// processes are gone.
 ///
-/// Each `with_` method returns a client that has its own new connection. [`allow`](Self::allow),
+/// Each `with_` method returns a client with a new connection of its own. [`allow`](Self::allow),
 /// [`trusted`](Self::trusted), [`only`](Self::only) and [`without`](Self::without) return a client that shares the
 /// existing connection, so two agents can use different tools from the same server.
 ///
 /// # Trust
 ///
 /// Each call requires [approval](crate::Tool::requires_approval), unless the called tool is [allowed](Self::allow) or
-/// the server is [trusted](Self::trusted). A server's hints about its tools never change this rule. If a tool's
-/// description, schema or hints change after the tool was first listed, calls to the tool require approval again, until
-/// a call to the changed tool is approved. If the model made a call before receiving the changed definition, the call
-/// does not run. [`with_fingerprints`](Self::with_fingerprints) extends this check to later processes.
+/// the server is [trusted](Self::trusted). A server's hints about its tools never change whether a call requires
+/// approval. If a tool's description, schema or hints change after the tool was first listed, calls to the tool require
+/// approval again, until a call to the changed tool is approved. A call that the model made before it received the
+/// changed definition does not run. [`with_fingerprints`](Self::with_fingerprints) extends this check across restarts
+/// of your program.
 ///
 /// A call that requires approval ends the run with the reason [`Pending`](crate::event::EndReason::Pending). To
 /// continue the run, call [`Agent::resume`](crate::Agent::resume). An [interactive](crate::Agent::interactive) run
@@ -90,7 +91,7 @@ struct View {
     allowed: BTreeSet<String>,
     only: Option<BTreeSet<String>>,
     without: BTreeSet<String>,
-    /// The tools built from the last listing.
+    /// The tools built from the most recent listing.
     built: Mutex<Option<BuiltTools>>,
 }
 
@@ -109,8 +110,8 @@ impl Client {
     }
 
     /// Creates a client for a server at an address, for example `https://mcp.example.com/mcp`, over streamable HTTP.
-    /// The older transport with two addresses (`sse`) is not supported. Interactive login is not supported either. For
-    /// a server that requires OAuth, pass a token to [`with_credential`](Self::with_credential).
+    /// Neither the older transport with two addresses (`sse`) nor interactive login is supported. For a server that
+    /// requires OAuth, pass a token to [`with_credential`](Self::with_credential).
     ///
     /// # Errors
     ///
@@ -174,13 +175,13 @@ impl Client {
     }
 
     /// Sets the server's name, which becomes the prefix of its tool names: `{name}__{tool}`. By default, the name is
-    /// derived from the command or the address, such as `filesystem` from `npx
-    /// @modelcontextprotocol/server-filesystem`. If neither contains a suitable word, the default name is `server`. If
-    /// an agent uses two servers, their names must differ.
+    /// derived from the command or the address. For example, `npx @modelcontextprotocol/server-filesystem` results in
+    /// the name `filesystem`. If neither contains a suitable word, the default name is `server`. The servers that an
+    /// agent uses must have different names.
     ///
-    /// Providers accept letters, digits, `_` and `-`, and at most 64 characters. Tool names that break these rules, and
-    /// server names longer than 24 characters, are changed or shortened. Such a name ends with a hash of the original
-    /// name, so that the name is the same in each listing.
+    /// Providers accept tool names of up to 64 characters that consist of letters, digits, `_` and `-`. Tool names that
+    /// providers do not accept, and server names longer than 24 characters, are changed or shortened. A changed or
+    /// shortened name ends with a hash of the original name, so it is the same in each listing.
     pub fn with_name(self, name: impl Into<String>) -> Self {
         self.update_settings(|settings| settings.name = name.into())
     }
@@ -190,21 +191,22 @@ impl Client {
         self.update_settings(|settings| settings.limits = limits)
     }
 
-    /// Adds a header to each request. Only HTTP connections use the header.
+    /// Adds a header to each request. The header is used only for HTTP connections.
     pub fn with_header(self, name: impl Into<String>, value: impl Into<String>) -> Self {
         let header = (name.into().into(), value.into());
         self.update_endpoint(|endpoint| endpoint.headers.push(header))
     }
 
     /// Sets how requests are authorized. A key or a token is sent as `authorization: Bearer …`. If the server responds
-    /// with 401, the client fetches the token again once; a second 401 is an error of the kind
-    /// [`Auth`](ErrorKind::Auth). A [signer](Credential::signer) receives an empty body, because the transport does not
-    /// give access to the request body. Only HTTP connections use the credential.
+    /// with status 401, the client fetches a new token and retries once. A second response with status 401 results in
+    /// an [`Auth`](ErrorKind::Auth) error. A [signer](Credential::signer) receives an empty body, because the transport
+    /// does not give access to the request body. The credential is used only for HTTP connections.
     pub fn with_credential(self, credential: Credential) -> Self {
         self.update_endpoint(|endpoint| endpoint.credential = Some(credential))
     }
 
-    /// Sets the HTTP client, for example to configure certificates or a proxy. Only HTTP connections use this client.
+    /// Sets the HTTP client, for example to configure certificates or a proxy. The HTTP client is used only for HTTP
+    /// connections.
     pub fn with_http_client(self, client: HttpClient) -> Self {
         self.update_endpoint(|endpoint| endpoint.http_client = client)
     }
@@ -213,8 +215,8 @@ impl Client {
     /// declined.
     ///
     /// If the future that `ask` returns takes longer than [`Limits::input`], the future is dropped and the server
-    /// receives the answer [`Cancel`](ElicitationAnswer::Cancel). Dropping the call also drops this future. If the
-    /// future panics, the question is declined.
+    /// receives the answer [`Cancel`](ElicitationAnswer::Cancel). The future is also dropped when the call is dropped.
+    /// If the future panics, the question is declined.
     pub fn with_elicitation<F, R>(self, ask: F) -> Self
     where
         F: Fn(Elicitation) -> R + Send + Sync + 'static,
@@ -224,8 +226,8 @@ impl Client {
         self.update_settings(|settings| settings.answerers.elicitation = Some(ask))
     }
 
-    /// Lets the server send requests to a model during a call (`sampling`). If this method is not called, such requests
-    /// are answered with an error.
+    /// Lets the server send requests to a model during a call (`sampling`). If this method is not called, the server
+    /// receives an error in response to requests to a model.
     ///
     /// The agent runs as a sub-agent of the call, and its events are nested in the run's events. The tokens that the
     /// agent uses count toward the run's usage and [budget](crate::Agent::with_budget). The server's messages are
@@ -236,8 +238,8 @@ impl Client {
     }
 
     /// Sets the folders that the server should restrict itself to (`roots`). The restriction is not enforced: the
-    /// server's process can still read other folders. If this method is not called, a server that requests the folders
-    /// receives an error.
+    /// server's process can still read other folders. If this method is not called, the server receives an error when
+    /// it requests the folders.
     pub fn with_roots<P: Into<PathBuf>>(self, folders: impl IntoIterator<Item = P>) -> Self {
         let folders = folders.into_iter().map(Into::into).collect();
         self.update_settings(|settings| settings.answerers.roots = Some(folders))
@@ -265,14 +267,14 @@ impl Client {
         self.update_view(|view| view.only = Some(tools.into_iter().map(Into::into).collect()))
     }
 
-    /// Removes these tools from the client.
+    /// Excludes these tools from the client.
     pub fn without<T: Into<String>>(self, tools: impl IntoIterator<Item = T>) -> Self {
         self.update_view(|view| view.without.extend(tools.into_iter().map(Into::into)))
     }
 
     /// Sets the accepted tool definitions. `known` is a value that [`fingerprints`](Self::fingerprints) returned, for
-    /// example in an earlier process. If a tool is missing from `known`, or its definition differs from the definition
-    /// in `known`, calls to the tool require approval, even if the tool is allowed.
+    /// example in an earlier process. If a tool is missing from `known` or its definition has a different fingerprint,
+    /// calls to the tool require approval, even if the tool is allowed.
     pub fn with_fingerprints(self, known: &BTreeMap<String, String>) -> Self {
         let parsed = known.iter().filter_map(|(name, fingerprint)| {
             Some((name.clone(), u128::from_str_radix(fingerprint, 16).ok()?))
@@ -289,16 +291,17 @@ impl Client {
 
     /// Lists the server's tools and returns them as a toolkit.
     ///
-    /// An agent that uses the returned toolkit keeps these definitions. If a tool's definition changes later, calls to
-    /// the tool do not run. For tools that may change, use [`Agent::with_tool_source`](crate::Agent::with_tool_source).
+    /// An agent that uses the returned toolkit keeps the definitions from this listing. If a tool's definition changes
+    /// later, calls to the tool do not run. For tools that may change, use
+    /// [`Agent::with_tool_source`](crate::Agent::with_tool_source).
     ///
     /// # Errors
     ///
-    /// If a server's process fails, the error message includes the last lines of its standard error.
+    /// If a server's process fails, the error message includes the last lines of its standard error output.
     ///
     /// - [`Connect`](ErrorKind::Connect) if the process or the address cannot be reached or the connection breaks, and
     ///   [`Timeout`](ErrorKind::Timeout) if the connection is not ready in time.
-    /// - [`Auth`](ErrorKind::Auth) if the server rejects the authorization, or requires authorization.
+    /// - [`Auth`](ErrorKind::Auth) if the server requires authorization or rejects the authorization that was sent.
     /// - [`Unsupported`](ErrorKind::Unsupported) if the server uses another version of the protocol, and
     ///   [`Protocol`](ErrorKind::Protocol) if the server violates the protocol.
     /// - [`TooLarge`](ErrorKind::TooLarge) if the server's list exceeds the [limits](Limits).
@@ -307,9 +310,9 @@ impl Client {
         Ok(Toolkit::new(self.list().await?.tools.iter().cloned()))
     }
 
-    /// Calls a tool directly from the program instead of from a model. `tool` is the server's own name for the tool.
-    /// The arguments are sent unchanged, and no approval is required. The call's progress is not reported. The server
-    /// may ask the user questions, but may not send requests to a model.
+    /// Calls a tool directly from your program, without a model. `tool` is the server's own name for the tool. The
+    /// arguments are sent unchanged, no approval is required, and the call's progress is not reported. The server may
+    /// ask the user questions, but may not send requests to a model.
     ///
     /// Dropping the future cancels the call on the server.
     ///
@@ -325,9 +328,9 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the server does not have the tool, and the errors listed for
-    /// [`toolkit`](Self::toolkit). If the call fails after it has started, this method does not return an error.
-    /// Instead, the output describes the failure.
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the server does not have the tool, or any error that
+    /// [`toolkit`](Self::toolkit) returns. A failure after the call has started is not returned as an error, but is
+    /// described in the output.
     pub async fn call_tool(&self, tool: &str, arguments: Value) -> Result<ToolOutput, Error> {
         let listing = self.shared.listing().await?;
         let known = listing.tools.iter().find(|known| known.original_name == tool);
@@ -344,7 +347,7 @@ impl Client {
                     return output;
                 }
             }
-            // This case cannot happen, because a call ends with its output.
+            // A missing output is impossible, because a call always ends with its output.
             ToolOutput::error("Error: the call ended without an output.")
         });
         Ok(ended.await.unwrap_or_else(|_| {
@@ -353,14 +356,14 @@ impl Client {
         }))
     }
 
-    /// Returns notes about the most recent tool listing: which tools were left out and why, and which definitions have
-    /// changed. Returns an empty list if the tools have not been listed yet.
+    /// Returns notes about the most recent listing of the tools: which tools were left out and why, and which
+    /// definitions have changed. The list of notes is empty if the tools have not been listed yet.
     pub fn notes(&self) -> Vec<String> {
         let built = lock_ignoring_poison(&self.view.built);
         built.as_ref().map_or_else(Vec::new, |built| built.notes.to_vec())
     }
 
-    /// Returns the server's description of itself, and connects to the server first if necessary.
+    /// Returns the server's description of itself, connecting to the server first if necessary.
     ///
     /// # Errors
     ///
@@ -371,8 +374,8 @@ impl Client {
 
     /// Returns the fingerprints of the accepted tool definitions, keyed by the server's own tool names. Store the
     /// fingerprints to pass them to [`with_fingerprints`](Self::with_fingerprints) later. A tool's accepted definition
-    /// is the first definition that the server listed, or the definition at the time of the last approved call to the
-    /// tool. If necessary, this method lists the tools first.
+    /// is the first definition that the server listed, or the definition used by the last approved call to the tool. If
+    /// necessary, this method lists the tools first.
     ///
     /// # Errors
     ///
@@ -384,13 +387,13 @@ impl Client {
         Ok(accepted.by_name.into_iter().map(as_text).collect())
     }
 
-    /// Returns the last [`Limits::stderr_bytes`] bytes of the server process's standard error. Returns `None` if the
-    /// client did not start the server as a process.
+    /// Returns the last [`Limits::stderr_bytes`] bytes of the server process's standard error output. Returns `None` if
+    /// the client did not start the server as a process.
     pub fn stderr(&self) -> Option<String> {
         self.shared.last_connection()?.stderr()
     }
 
-    /// Closes the connection, and waits until the server's process and its process group are gone. Calls in progress
+    /// Closes the connection and waits until the server's process and its process group are gone. Calls in progress
     /// fail. The next use of the client reconnects.
     pub async fn close(&self) {
         self.shared.close().await;
@@ -405,7 +408,7 @@ impl Client {
         MediaRules { parts: *media, max_bytes: limits.media_bytes }
     }
 
-    /// Returns the tools in this view. The tools are built once for each listing.
+    /// Returns the tools that this view selects. The tools are built only once for each listing.
     async fn list(&self) -> Result<BuiltTools, Error> {
         let listing = self.shared.listing().await?;
         let accepted_revision = self.shared.accepted_revision();
@@ -491,8 +494,8 @@ impl Client {
 }
 
 /// Lists the tools before each request in a run. The full list is fetched again only after the server has reported a
-/// change or the client has reconnected. If fetching the list again fails, the run keeps the previous list and adds a
-/// note about the failure.
+/// change or the client has reconnected. If fetching the list fails, the run keeps the previous list and adds a note
+/// about the failure.
 impl ToolSource for Client {
     fn name(&self) -> &str {
         self.name()

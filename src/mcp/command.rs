@@ -8,8 +8,8 @@ use std::process::Stdio;
 
 use crate::http::{Secret, is_secret_name};
 
-/// The variables that each server inherits from this process, in addition to `LC_*`. With these variables, a server can
-/// find programs, the user's folders and the time zone. The variables contain no keys.
+/// The environment variables that each server inherits from this process, in addition to `LC_*`. The inherited
+/// variables let a server find programs, the user's folders and the time zone, and contain no keys.
 #[cfg(not(windows))]
 const INHERITED_VARIABLES: &[&str] =
     &["HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"];
@@ -35,9 +35,9 @@ const INHERITED_VARIABLES: &[&str] = &[
 
 /// The command that starts an MCP server, which communicates over its standard input and output.
 ///
-/// The server's environment contains only `PATH`, `HOME` and similar variables, and the variables that you name with
-/// [`env`](Self::env) and [`inherit_env`](Self::inherit_env). If this process's environment contains API keys for model
-/// providers, the server does not receive the keys unless you name their variables.
+/// The server's environment contains only `PATH`, `HOME` and similar variables, plus the variables that you set with
+/// [`env`](Self::env) and [`inherit_env`](Self::inherit_env). The server does not receive API keys for model providers
+/// from this process's environment unless you name the variables that contain the keys.
 ///
 /// ```
 /// use turnstream::mcp::ServerCommand;
@@ -67,19 +67,19 @@ impl ServerCommand {
         }
     }
 
-    /// Adds an argument. The program receives the argument unchanged, without a shell.
+    /// Adds an argument. The argument is passed to the program unchanged, without a shell.
     pub fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
         self.args.push(arg.as_ref().to_owned());
         self
     }
 
-    /// Adds arguments. The program receives the arguments unchanged, without a shell.
+    /// Adds arguments. The arguments are passed to the program unchanged, without a shell.
     pub fn args<T: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = T>) -> Self {
         self.args.extend(args.into_iter().map(|arg| arg.as_ref().to_owned()));
         self
     }
 
-    /// Sets a variable in the server's environment. `Debug` output and errors do not show the variable's value.
+    /// Sets a variable in the server's environment. The value is not shown in `Debug` output or errors.
     pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
         self.env.insert(name.as_ref().to_owned(), value.as_ref().to_owned());
         self
@@ -107,8 +107,8 @@ impl ServerCommand {
         self.args.iter().map(|arg| arg.to_string_lossy().into_owned())
     }
 
-    /// Returns the values to mask in messages: the named variables' values, and the values of arguments whose names
-    /// suggest a key, such as `--api-key` or `--token=…`.
+    /// Returns the values to mask in messages: the values of the named variables, and of arguments whose names suggest
+    /// a key, such as `--api-key` or `--token=…`.
     pub(super) fn secrets(&self) -> Vec<Secret> {
         let is_long = |value: &String| value.len() >= 8;
         let granted = self.granted_env().map(|(_, value)| value.to_string_lossy().into_owned());
@@ -121,7 +121,7 @@ impl ServerCommand {
         granted.chain(joined).chain(apart).filter(is_long).map(Secret::new).collect()
     }
 
-    /// Converts the command to a tokio command with piped streams and its own process group.
+    /// Converts this command into a tokio command with piped streams and a process group of its own.
     pub(super) fn to_tokio(&self) -> tokio::process::Command {
         let mut command = tokio::process::Command::new(&self.program);
         command
@@ -149,7 +149,7 @@ impl ServerCommand {
     }
 }
 
-/// Returns whether a server inherits the variable without an explicit grant.
+/// Returns whether servers inherit this variable by default.
 fn is_usual(name: &OsStr) -> bool {
     let name = name.to_string_lossy();
     let is_listed = |known: &&str| match cfg!(windows) {

@@ -1,4 +1,4 @@
-//! Converts the content of results, resources and prompts to parts that a model can read.
+//! Converts the content of results, resources and prompts into parts that a model can read.
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::item::{Content, Part};
 use crate::tool::ToolOutput;
 
-/// The image types that every provider that supports images accepts.
+/// The image types that every provider with support for images accepts.
 const IMAGE_TYPES: &[&str] = &["image/gif", "image/jpeg", "image/png", "image/webp"];
 
 /// Determines whether media in a server's results is sent to the model. Images in the GIF, JPEG,
@@ -18,23 +18,24 @@ const IMAGE_TYPES: &[&str] = &["image/gif", "image/jpeg", "image/png", "image/we
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MediaParts {
-    /// Audio and other files are replaced by a line that states their type and size, because a
+    /// Replaces audio and other files with a line that states their type and size, because a
     /// provider that does not support such files rejects the whole request.
     #[default]
     Named,
-    /// Audio and other files are sent as [`Part::File`], for a provider that supports them.
+    /// Sends audio and other files as [`Part::File`], for providers that support them.
     Sent,
 }
 
-/// The rules for converting media to parts.
+/// The rules for converting media into parts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MediaRules {
     pub(super) parts: MediaParts,
-    /// The maximum size in bytes. Larger media is replaced by a line that states its type and size.
+    /// The maximum size in bytes. A larger image or file is replaced with a line that states its
+    /// type and size.
     pub(super) max_bytes: usize,
 }
 
-/// Converts a call's result to the output that is sent to the model.
+/// Converts a call's result into the output that is sent to the model.
 pub(super) fn tool_output(result: &Value, media: MediaRules) -> ToolOutput {
     let blocks = result["content"].as_array().map_or(&[][..], Vec::as_slice);
     let mut parts: Vec<Part> = blocks.iter().flat_map(|block| parts_of(block, media)).collect();
@@ -55,7 +56,7 @@ pub(super) fn tool_output(result: &Value, media: MediaRules) -> ToolOutput {
     }
 }
 
-/// Creates content from parts. Consecutive text parts are joined with line feeds.
+/// Creates content from parts. Consecutive text parts are joined by line feeds.
 pub(super) fn content_of(parts: Vec<Part>) -> Content {
     let mut joined: Vec<Part> = Vec::with_capacity(parts.len());
     for part in parts {
@@ -73,8 +74,8 @@ pub(super) fn content_of(parts: Vec<Part>) -> Content {
     }
 }
 
-/// Converts a content block to parts. A block of an unknown kind becomes a text part that contains
-/// the block's JSON.
+/// Converts a content block into parts. A block of an unknown kind becomes a text part that
+/// contains its JSON.
 pub(super) fn parts_of(block: &Value, media: MediaRules) -> Vec<Part> {
     let text = |field: &str| block[field].as_str();
     let part = match (text("type"), text("data"), text("text")) {
@@ -90,7 +91,7 @@ pub(super) fn parts_of(block: &Value, media: MediaRules) -> Vec<Part> {
     vec![part]
 }
 
-/// Converts a resource's contents to parts.
+/// Converts a resource's contents into parts.
 pub(super) fn resource_parts(resource: &Value, media: MediaRules) -> Vec<Part> {
     let uri = resource["uri"].as_str().unwrap_or("a resource");
     if let Some(text) = resource["text"].as_str() {
@@ -128,7 +129,7 @@ fn decoded_len(base64: &str) -> Option<usize> {
 const PAD_OR_NOT: GeneralPurposeConfig =
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
 
-/// Describes a resource that the result refers to but does not contain.
+/// Describes a resource that a result links to but does not contain.
 fn describe_link(link: &Value) -> String {
     let mut text = format!("[resource {}", link["uri"].as_str().unwrap_or("without an address"));
     for field in ["name", "description", "mimeType"] {

@@ -1,4 +1,4 @@
-//! Where a server runs, and how to reach it.
+//! Describes where a server runs and how to reach it.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -13,7 +13,7 @@ use crate::http::{self, Credential, Header, HttpClient, Secret, is_secret_name, 
 use crate::lock::lock_ignoring_poison;
 use crate::mcp::ServerCommand;
 
-/// The way to reach a server: a process on this machine, a pair of streams, or an address.
+/// How to reach a server: as a process on this machine, over a pair of streams, or at an address.
 #[derive(Clone)]
 pub(super) enum Endpoint {
     Stdio(ServerCommand),
@@ -27,7 +27,7 @@ pub(super) type Streams = (Box<dyn AsyncRead + Send + Unpin>, Box<dyn AsyncWrite
 
 pub(super) type OpenStreams = dyn Fn() -> BoxFuture<'static, io::Result<Streams>> + Send + Sync;
 
-/// An address, with the headers and settings for requests to it.
+/// A server's address, with the headers and settings for requests to it.
 #[derive(Clone)]
 pub(super) struct HttpEndpoint {
     pub(super) address: http::Endpoint,
@@ -38,7 +38,7 @@ pub(super) struct HttpEndpoint {
     sent_secrets: Arc<Mutex<VecDeque<Secret>>>,
 }
 
-/// The maximum number of sent keys and tokens that are remembered.
+/// The maximum number of sent keys and tokens to remember.
 const MAX_SENT_SECRETS: usize = 8;
 
 impl Endpoint {
@@ -87,7 +87,7 @@ impl HttpEndpoint {
         })
     }
 
-    /// Remembers the secrets in an authorized request, so that they can be masked in messages.
+    /// Records the secrets sent in an authorized request, so that they can be masked in messages.
     pub(super) fn remember_secrets(&self, secrets: &[Secret]) {
         let mut sent = lock_ignoring_poison(&self.sent_secrets);
         for secret in secrets {
@@ -99,7 +99,7 @@ impl HttpEndpoint {
         sent.drain(..surplus);
     }
 
-    /// Returns an error if the settings would send a key unencrypted.
+    /// Returns an error if a key would be sent unencrypted with these settings.
     pub(super) fn validate(&self) -> Result<(), Error> {
         let has_key = self.credential.is_some()
             || self.address.has_credentials()
@@ -125,13 +125,13 @@ impl fmt::Debug for HttpEndpoint {
     }
 }
 
-/// Programs that run another program, named by their first argument.
+/// Programs whose first argument is the name of another program to run.
 const RUNNERS: &[&str] = &[
     "bun", "bunx", "deno", "docker", "node", "npm", "npx", "pipx", "pnpm", "podman", "python",
     "python3", "uv", "uvx", "yarn",
 ];
 
-/// Subcommands that come between a runner and the name of the program to run.
+/// Subcommands that come between one of the [`RUNNERS`] and the name of the program to run.
 const RUNNER_WORDS: &[&str] = &["dlx", "exec", "run", "tool", "x"];
 
 fn name_of_command(command: &ServerCommand) -> String {
@@ -144,7 +144,7 @@ fn name_of_command(command: &ServerCommand) -> String {
     name.unwrap_or(program)
 }
 
-/// Returns the last part of a path or package name, without an extension or a version.
+/// Returns the last component of a path or package name, without its extension or version.
 fn stem(path: &str) -> String {
     let last = path.rsplit(['/', '\\']).next().unwrap_or(path);
     let last = last.split_once('@').map_or(last, |(name, _version)| name);

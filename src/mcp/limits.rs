@@ -15,12 +15,12 @@ use std::time::Duration;
 /// | [`start`](Self::start) | 30 s | connecting fails with [`Timeout`](crate::ErrorKind::Timeout); the process ends |
 /// | [`request`](Self::request) | 60 s | the request, such as a page of a list, fails with `Timeout` |
 /// | [`call`](Self::call) | 60 s | the call is cancelled, and its result is an error |
-/// | [`call_total`](Self::call_total) | 10 min | the call is cancelled, and its result reports a time-out |
-/// | [`input`](Self::input) | 5 min | the server receives the answer that the user cancelled |
+/// | [`call_total`](Self::call_total) | 10 min | the call is cancelled, and its result reports a timeout |
+/// | [`input`](Self::input) | 5 min | the server is informed that the user cancelled |
 /// | [`input_rounds`](Self::input_rounds) | 10 | the call's result is an error |
 /// | [`close`](Self::close) | 3 s | processes that are still running are killed |
 ///
-/// The text in a result is shortened in the same way as the results from other tools; see
+/// Text in results is shortened in the same way as for other tools; see
 /// [`Toolkit::with_max_result_bytes`](crate::Toolkit::with_max_result_bytes).
 ///
 /// ```
@@ -32,28 +32,30 @@ use std::time::Duration;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The maximum size of a message in bytes. A message is a line from standard output or, over HTTP, an event or a
+    /// The maximum size of a message, in bytes. A message is a line from standard output or, over HTTP, an event or a
     /// response body.
     pub message_bytes: usize,
-    /// The maximum number of tools that a server may list.
+    /// The maximum number of tools that a server may list. This limit also applies to each list of resources, resource
+    /// templates or prompts.
     pub tools: usize,
     /// The maximum number of pages in a list.
     pub pages: usize,
-    /// The maximum total size of all tools' schemas and descriptions in bytes.
+    /// The maximum total size of all tools' names, descriptions and schemas, in bytes. Notes about tools that were left
+    /// out also count toward this limit.
     pub schema_bytes: usize,
     /// The maximum size of each image or file in a result, in bytes.
     pub media_bytes: usize,
-    /// The maximum number of bytes to keep from the server's standard error. The newest bytes are kept.
+    /// The maximum number of bytes to keep from the server's standard error output. Only the newest bytes are kept.
     pub stderr_bytes: usize,
-    /// The maximum time from starting a process, or sending a first request, until the connection is ready. This time
-    /// includes the attempt to use the newer version of the protocol and, if that attempt fails, the attempt to use the
-    /// older version. An agent also has its own time limit for listing tools, set with
-    /// [`with_tool_source_timeout`](crate::Agent::with_tool_source_timeout). For a slow server, raise both limits.
+    /// The maximum time from starting a process, or sending a first request, until the connection is ready. This limit
+    /// covers the attempt to use the newer version of the protocol and, if that attempt fails, the attempt to use the
+    /// older version. For a slow server, also raise the agent's own time limit for listing tools; see
+    /// [`with_tool_source_timeout`](crate::Agent::with_tool_source_timeout).
     pub start: Duration,
     /// The maximum time to wait for the answer to a request that is not a tool call.
     pub request: Duration,
-    /// The maximum time that a call may go without an answer or progress. This time does not include the time during
-    /// which the server waits for the answer to a question.
+    /// The maximum time that a call may go without an answer or progress, excluding any time that the server spends
+    /// waiting for the answer to a question.
     pub call: Duration,
     /// The maximum total duration of a call, including the time spent on its questions.
     pub call_total: Duration,
@@ -61,7 +63,7 @@ pub struct Limits {
     pub input: Duration,
     /// The maximum number of questions that a server may ask during a call.
     pub input_rounds: u32,
-    /// The time that a process has to exit after its standard input is closed.
+    /// How long a process may take to exit after its standard input is closed.
     pub close: Duration,
 }
 

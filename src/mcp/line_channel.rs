@@ -1,5 +1,5 @@
 //! Sends and receives messages as lines over a pair of streams. Received lines are limited in
-//! length, and sent lines keep their order.
+//! length, and lines are sent in the order in which they were queued.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -16,29 +16,29 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::lock::lock_ignoring_poison;
 
-/// The maximum number of bytes to keep from a line that is not a message.
+/// The maximum number of bytes to keep from a received line that is not a message.
 const MAX_KEPT_NOISE: usize = 200;
 
 /// The maximum number of bytes to read at once.
 const READ_CHUNK: usize = 16 << 10;
 
-/// The maximum time for reading the last lines after the process has ended. The time is limited
+/// The maximum time for reading the last lines after the process has ended. A limit is necessary
 /// because a child process may keep the output open.
 const LAST_LINES_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Violations found in a server's output.
+/// The violations found in a server's output.
 #[derive(Debug, Default)]
 pub(super) struct OutputReport {
-    /// The size limit in bytes, set if a line exceeded the limit and thereby ended the stream.
+    /// The line size limit in bytes, if the stream ended because a line exceeded it.
     pub(super) oversized_line: OnceLock<usize>,
     /// The beginning of the first line that was not a JSON object.
     pub(super) noise: OnceLock<String>,
-    /// The number of bytes that the server did not read, set if this number exceeded the limit and
-    /// thereby ended the stream.
+    /// The number of bytes that the server left unread, if the stream ended because this number
+    /// exceeded its limit.
     pub(super) unread_bytes: OnceLock<usize>,
 }
 
-/// The queue of lines that have not been sent yet. The queue is cheap to clone.
+/// A queue of lines that have not been sent yet. Cloning the queue is cheap.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SendQueue(Arc<SendState>);
 
@@ -55,8 +55,8 @@ struct QueuedLines {
 }
 
 impl SendQueue {
-    /// Adds a line to the queue. `line` must not end with a line feed. Polling the channel writes
-    /// the queued lines.
+    /// Adds a line to the queue. `line` must not end with a line feed. The queued lines are written
+    /// when the channel is polled.
     pub(super) fn push(&self, mut line: Vec<u8>) {
         line.push(b'\n');
         let mut queued = lock_ignoring_poison(&self.0.lines);
@@ -86,13 +86,13 @@ pub(super) struct LineChannel<R, W> {
     /// The line that is being written, and the number of bytes written so far.
     writing: Option<(Vec<u8>, usize)>,
     is_flushed: bool,
-    /// The bytes that were read but not returned yet.
+    /// The bytes that have been read but not returned yet.
     buffer: Vec<u8>,
     /// The number of bytes in `buffer` that are known to contain no line feed.
     scanned: usize,
     max_bytes: usize,
     report: Arc<OutputReport>,
-    /// Completes when the server's process has ended.
+    /// A future that completes once the server's process has ended.
     process_end: Option<BoxFuture<'static, ()>>,
     /// Whether the server has stopped reading.
     is_broken: bool,
@@ -180,7 +180,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> LineChannel<R, W> {
         let mut line = std::mem::replace(&mut self.buffer, rest);
         self.scanned = 0;
         if line.len() > self.max_bytes.saturating_add(1) {
-            // One read returned the whole line, including its line feed.
+            // A single read returned the whole line, including its line feed.
             let _ = self.report.oversized_line.set(self.max_bytes);
             self.is_broken = true;
             return None;
@@ -189,8 +189,8 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> LineChannel<R, W> {
         Some(line)
     }
 
-    /// Returns whether a line begins like a message. Otherwise, stores the line's beginning in the
-    /// report.
+    /// Returns whether a line begins like a message. If the line does not, stores the beginning of
+    /// the line in the report.
     fn is_message(&self, line: &[u8]) -> bool {
         match line.trim_ascii_start() {
             [] => false,
@@ -239,7 +239,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> LineChannel<R, W> {
     }
 }
 
-/// Tells whether a poll returned an error.
+/// A trait for checking whether a poll returned an error.
 trait IsErr {
     fn is_err(&self) -> bool;
 }

@@ -15,17 +15,16 @@ use crate::request::ToolSpec;
 /// The maximum length of a note about a tool that was left out.
 const MAX_NOTE_BYTES: usize = 300;
 
-/// The maximum number of nodes in a schema. For each reference, the nodes in its target are
-/// counted.
+/// The maximum number of nodes in a schema, including the nodes in the target of each reference.
 const MAX_EXPANDED_NODES: u64 = 100_000;
 
 /// A server's tools, in the order in which the server listed them.
 #[derive(Debug)]
 pub(super) struct Listing {
     pub(super) tools: Vec<ListedTool>,
-    /// Notes about tools that were left out, with the reasons.
+    /// Notes about the tools that were left out, with the reasons.
     pub(super) left_out: Vec<String>,
-    /// The revision of the server's tools just before they were requested.
+    /// The revision of the tool list just before the tools were requested.
     pub(super) revision: u64,
 }
 
@@ -36,7 +35,7 @@ pub(super) struct ListedTool {
     pub(super) original_name: String,
     /// The tool definition that is sent to the model.
     pub(super) spec: ToolSpec,
-    /// Whether the server declares that the tool changes nothing.
+    /// Whether the server declares the tool to be read-only.
     pub(super) is_read_only: bool,
     /// A hash of the tool's name, description, schema and hints.
     pub(super) fingerprint: u128,
@@ -48,7 +47,7 @@ impl Listing {
     /// # Errors
     ///
     /// [`TooLarge`](ErrorKind::TooLarge) if a limit is exceeded, [`Protocol`](ErrorKind::Protocol)
-    /// if an answer is not a list, and any error from the connection.
+    /// if an answer is not a list, or any error from the connection.
     pub(super) async fn fetch(
         connection: &Connection,
         server: &str,
@@ -93,17 +92,17 @@ impl Listing {
     }
 }
 
-/// Returns the parameters for requesting a page.
+/// Returns the parameters for requesting a page of a list.
 pub(super) fn page_params(cursor: Option<String>) -> Value {
     cursor.map_or_else(|| json!({}), |cursor| json!({ "cursor": cursor }))
 }
 
-/// Returns the cursor of the next page.
+/// Returns the cursor for the next page, if any.
 pub(super) fn next_cursor(page: &Value) -> Option<String> {
     page["nextCursor"].as_str().map(str::to_owned)
 }
 
-/// Tracks how much of the limits remains while a list's pages are fetched.
+/// Tracks how much of each limit remains while the pages of a list are fetched.
 pub(super) struct ListBudget<'a> {
     server: &'a str,
     /// The name of the field that contains the list.
@@ -119,7 +118,7 @@ impl<'a> ListBudget<'a> {
         Self { server, field, limits, pages: 0, entries: 0, schema_bytes: 0 }
     }
 
-    /// Returns the entries on the next page.
+    /// Returns the entries on a page, and counts them toward the limits.
     pub(super) fn take_page<'page>(&mut self, page: &'page Value) -> Result<&'page [Value], Error> {
         let Self { server, field, .. } = *self;
         let Some(entries) = page[field].as_array() else {
@@ -154,7 +153,7 @@ impl<'a> ListBudget<'a> {
 }
 
 impl ListedTool {
-    /// Parses a tool, or returns the reason for leaving it out.
+    /// Parses a tool's JSON, or returns the reason for leaving the tool out.
     fn from_json(json: &Value, server: &str) -> Result<Self, String> {
         let Some(original_name) = json["name"].as_str().filter(|name| !name.is_empty()) else {
             return Err("a tool without a name".to_owned());
@@ -175,7 +174,7 @@ impl ListedTool {
     }
 }
 
-/// Checks a schema. Returns the schema unchanged, except that a missing top-level `type` is added.
+/// Checks a schema and returns it unchanged, except that a missing top-level `type` is added.
 fn checked_schema(schema: &Map<String, Value>) -> Result<Value, String> {
     let mut schema = schema.clone();
     match schema.get("type") {
@@ -193,11 +192,11 @@ fn checked_schema(schema: &Map<String, Value>) -> Result<Value, String> {
     }
 }
 
-/// Counts the nodes in a schema. For each reference, the nodes in its target are counted.
+/// Counts the nodes in a schema, including the nodes in each reference's target.
 struct ExpandedSize<'a> {
     schema: &'a Value,
-    /// The size of each reference's target. The size is 0 while the target is being counted, so
-    /// that a recursive reference is not followed.
+    /// The size of each reference's target. While a target is being counted, its size is 0, so that
+    /// recursive references are not followed.
     of_targets: HashMap<&'a str, u64>,
 }
 
@@ -245,7 +244,7 @@ fn remote_reference(schema: &Value) -> Option<&str> {
     }
 }
 
-/// Returns a hash of all information about a tool that a model or an approver sees. The hash is
+/// Returns a hash of everything that a model or an approver sees of a tool. The hash is
 /// collision-resistant, so a server cannot find another definition with the same hash.
 fn fingerprint(original_name: &str, spec: &ToolSpec, annotations: &Value) -> u128 {
     let mut hash = Sha256::new();

@@ -2,14 +2,14 @@
 //!
 //! The Model Context Protocol lets a program offer tools, resources and prompts to any client. A [`Client`] either
 //! starts an MCP server as a process or connects to a server over HTTP. You can give the server's tools to an agent
-//! ([`Agent::with_tool_source`](crate::Agent::with_tool_source)) or put the tools into a [`Toolkit`](crate::Toolkit).
+//! with [`Agent::with_tool_source`](crate::Agent::with_tool_source), or put them into a [`Toolkit`](crate::Toolkit).
 //!
 //! # Supported servers
 //!
 //! The protocol changed in 2026. Up to version 2025-11-25, a connection starts with a handshake, and the server may
-//! send its own requests. Since version 2026-07-28, each request is self-contained. A client supports both generations
-//! of the protocol and detects which generation the server uses; [`ServerInfo::era`] reports the result. The supported
-//! transports are standard input and output, and streamable HTTP.
+//! send requests of its own. Since version 2026-07-28, each request is self-contained. A client supports both
+//! generations of the protocol and detects which generation the server uses. [`ServerInfo::era`] contains the detected
+//! generation. The supported transports are standard input and output, and streamable HTTP.
 //!
 //! # Mapping of the protocol
 //!
@@ -31,19 +31,19 @@
 //! [`with_roots`]: Client::with_roots
 //!
 //! A call is cancelled on the server if the call is dropped, reaches its time limit, or belongs to a run that is
-//! interrupted. To cancel a call, the client sends `notifications/cancelled`, or, for a server that uses the newer
-//! version over HTTP, closes the response.
+//! interrupted. To cancel a call, the client sends `notifications/cancelled` or, if the server uses the newer version
+//! of the protocol over HTTP, closes the response.
 //!
 //! # Tasks and limits
 //!
 //! The protocol's official SDK spawns its own tasks on the tokio runtime. The SDK's tasks belong to the client's
-//! connection. Once a run is dropped, no data for it is delivered. [`Limits`] sets how much data a server may send and
-//! how long it may take to respond.
+//! connection. After a run is dropped, no more data is delivered to it. [`Limits`] sets how much data a server may send
+//! and how long it may take to respond.
 //!
 //! # Many tools
 //!
-//! Schemas for hundreds of tools can fill most of a model's context. With the feature `tool-search`,
-//! `Toolkit::searchable` shows the model two search tools instead of all tools, including those from servers:
+//! Schemas for hundreds of tools can fill most of a model's context. With the `tool-search` feature,
+//! `Toolkit::searchable` shows the model two search tools in place of all tools, including the tools from servers:
 //!
 //! ```
 //! # #[cfg(feature = "tool-search")] {

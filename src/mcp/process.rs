@@ -1,4 +1,4 @@
-//! Runs a server's process, from its start until its whole process group has ended.
+//! Runs a server's process, from its start until its entire process group has ended.
 
 use std::collections::VecDeque;
 use std::process::ExitStatus;
@@ -14,14 +14,15 @@ use crate::lock::lock_ignoring_poison;
 use crate::mcp::ServerCommand;
 use crate::mcp::limits::Limits;
 
-/// The time after which a process group that was sent `SIGTERM` is killed.
+/// The time to wait after sending `SIGTERM` to a process group before killing the group.
 const TERMINATE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The maximum time to wait until a killed group is gone. Processes whose parent has not reaped
 /// them yet are still part of the group.
 const KILL_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The interval between checks whether a killed group is gone, and the maximum number of checks.
+/// How often to check whether a killed group is gone. `MAX_EMPTY_CHECKS` limits the number of
+/// checks.
 #[cfg(unix)]
 const EMPTY_CHECK_INTERVAL: Duration = Duration::from_millis(2);
 #[cfg(unix)]
@@ -30,25 +31,26 @@ const MAX_EMPTY_CHECKS: u32 = 100;
 /// The maximum number of bytes of standard error output to show in a message.
 const MAX_SHOWN_STDERR: usize = 400;
 
-/// A server's process, supervised by a task on the runtime in which it was started. Dropping this
-/// value lets the process exit, and kills its group if it does not exit. If the runtime shuts down
-/// first, the group is killed immediately.
+/// A server's process, which a task supervises on the runtime in which the process was started.
+/// Dropping this value lets the process exit, and kills the process group if the process does not
+/// exit in time. If the runtime shuts down first, the group is killed immediately.
 #[derive(Debug)]
 pub(super) struct ServerProcess {
     pub(super) report: Arc<ProcessReport>,
-    /// Lets the process exit when dropped.
+    /// Dropping this sender lets the process exit.
     stop: Mutex<Option<oneshot::Sender<()>>>,
-    /// Closed once the process has ended.
+    /// A channel that is closed once the process has ended.
     exited: watch::Receiver<()>,
-    /// Closed once the process and its group are gone.
+    /// A channel that is closed once the process and its group are gone.
     ended: watch::Receiver<()>,
-    /// The process group. If no task can kill the group, it is killed directly.
+    /// The process group, which is killed directly if no task can kill it.
     group: ProcessGroup,
-    /// The maximum total time for ending the process and its group.
+    /// The maximum total time that ending the process and its group may take.
     closing_limit: Duration,
 }
 
-/// Details about a process for error messages: its exit status, and the end of its standard error.
+/// Details about a process for error messages: its exit status and the end of its standard error
+/// output.
 #[derive(Debug, Default)]
 pub(super) struct ProcessReport {
     stderr: Mutex<VecDeque<u8>>,
@@ -95,7 +97,7 @@ impl ServerProcess {
         drop(lock_ignoring_poison(&self.stop).take());
     }
 
-    /// Waits until the process has ended. Its child processes may keep running.
+    /// Waits until the process has ended. The process's child processes may still be running.
     pub(super) fn wait_exited(&self) -> impl Future<Output = ()> + Send + use<> {
         wait_until_closed(self.exited.clone())
     }
@@ -105,8 +107,8 @@ impl ServerProcess {
         self.exited.has_changed().is_err()
     }
 
-    /// Waits until the process and its group are gone. If the supervising task does not run because
-    /// its runtime is not polled, kills the process and its group directly.
+    /// Waits until the process and its group are gone. If the supervising task makes no progress
+    /// because its runtime is not polled, kills the process and its group directly.
     pub(super) async fn wait_ended(&self) {
         let ended = wait_until_closed(self.ended.clone());
         if tokio::time::timeout(self.closing_limit, ended).await.is_err() {
@@ -144,7 +146,8 @@ async fn wait_until_closed(mut channel: watch::Receiver<()>) {
     while channel.changed().await.is_ok() {}
 }
 
-/// Waits until the process ends or is stopped, and then kills the remaining processes in its group.
+/// Waits until the process ends or is asked to stop, and then kills the remaining processes in its
+/// group.
 async fn watch_over(
     mut child: Child,
     group: GroupGuard,
@@ -225,7 +228,7 @@ impl ProcessGroup {
     }
 
     /// Waits until the group is empty. The wait has a time limit, because a process that has ended
-    /// is part of the group until its new parent reaps it.
+    /// stays in the group until its new parent reaps it.
     async fn wait_empty(self) {
         let Some(leader) = self.leader else { return };
         let mut checks = 0;
@@ -238,13 +241,13 @@ impl ProcessGroup {
 
     fn send(self, signal: rustix::process::Signal) {
         if let Some(leader) = self.leader {
-            // The call fails if the group is empty.
+            // Sending the signal fails if the group is empty.
             let _ = rustix::process::kill_process_group(leader, signal);
         }
     }
 }
 
-/// On other systems, only the process itself is killed.
+/// On systems other than Unix, only the process itself is killed.
 #[cfg(not(unix))]
 impl ProcessGroup {
     fn new(_leader: Option<u32>) -> Self {

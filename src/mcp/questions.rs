@@ -1,5 +1,5 @@
-//! Requests that a server sends during a call: questions to the user, requests to a model, and
-//! requests for folders.
+//! Handles the requests that a server sends during a call: questions to the user, requests to a
+//! model, and requests for folders.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -12,13 +12,14 @@ use serde_json::{Map, Value, json};
 use crate::agent::Agent;
 use crate::error::panic_to_error_async;
 
-/// A question that a server asks the user, for example for a choice or a missing value.
+/// A question from a server to the user, for example about a choice or a missing value.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Elicitation {
-    /// The server's name.
+    /// The name of the server that asks the question.
     pub server: String,
-    /// The question, in the server's own words. Show the user which server is asking.
+    /// The question, in the server's own words. Show the user both the question and the name of the
+    /// server that asks it.
     pub message: String,
     /// The form that the answer must take.
     pub form: ElicitationForm,
@@ -43,15 +44,15 @@ pub enum ElicitationAnswer {
     Accept(Value),
     /// The user declines to answer.
     Decline,
-    /// The user dismissed the question without making a choice.
+    /// The user dismisses the question without making a choice.
     Cancel,
 }
 
 pub(super) type ElicitationFn =
     dyn Fn(Elicitation) -> BoxFuture<'static, ElicitationAnswer> + Send + Sync;
 
-/// The functions that answer a server's requests. Without a function, elicitation is declined, and
-/// any other request is answered with an error.
+/// The functions that answer a server's requests. If the function for a request is not set, an
+/// elicitation is declined and any other request is answered with an error.
 #[derive(Clone, Default)]
 pub(super) struct Answerers {
     pub(super) elicitation: Option<Arc<ElicitationFn>>,
@@ -60,7 +61,7 @@ pub(super) struct Answerers {
 }
 
 impl Answerers {
-    /// Returns the capabilities to declare to a server.
+    /// Returns the client capabilities to declare to a server.
     pub(super) fn capabilities(&self) -> Value {
         let mut capabilities = Map::new();
         if self.elicitation.is_some() {
@@ -75,15 +76,16 @@ impl Answerers {
         Value::Object(capabilities)
     }
 
-    /// Returns the answer to `roots/list`, or `None` if the server may not request the folders.
+    /// Returns the answer to a `roots/list` request, or `None` if the server may not request the
+    /// folders.
     pub(super) fn roots_answer(&self) -> Option<Value> {
         let root = |folder: &PathBuf| json!({ "uri": file_url(folder), "name": file_name(folder) });
         let roots = self.roots.as_ref()?.iter().map(root).collect::<Vec<_>>();
         Some(json!({ "roots": roots }))
     }
 
-    /// Shows a server's question to the user. The question is declined if no hook is set, or if the
-    /// hook panics.
+    /// Passes a server's question to the function that asks the user. The question is declined if
+    /// no such function is set or the function panics.
     pub(super) fn ask_user(&self, server: &str, params: &Value) -> BoxFuture<'static, Value> {
         let Some(hook) = self.elicitation.clone() else {
             return futures::future::ready(answer_of(ElicitationAnswer::Decline)).boxed();
@@ -120,13 +122,13 @@ impl fmt::Debug for Answerers {
     }
 }
 
-/// Returns the answer to a question that is not shown to the user, or `None` for a request that
-/// cannot be declined.
+/// Returns the answer that declines a question without showing it to the user, or `None` if the
+/// request cannot be declined.
 pub(super) fn declined_answer(method: &str) -> Option<Value> {
     (method == "elicitation/create").then(|| answer_of(ElicitationAnswer::Decline))
 }
 
-/// Returns the answer to a question that the user did not answer in time.
+/// Returns the answer to send if the user did not answer a question in time.
 pub(super) fn cancelled_answer() -> Value {
     answer_of(ElicitationAnswer::Cancel)
 }
@@ -140,7 +142,7 @@ fn answer_of(answer: ElicitationAnswer) -> Value {
     }
 }
 
-/// Returns the content, with missing fields set to their default values.
+/// Returns the content of an answer, with missing fields set to their default values.
 fn with_defaults(content: Value, schema: &Value) -> Value {
     let Value::Object(mut fields) = content else { return content };
     for (name, field) in schema["properties"].as_object().into_iter().flatten() {
@@ -153,7 +155,7 @@ fn with_defaults(content: Value, schema: &Value) -> Value {
     Value::Object(fields)
 }
 
-/// Converts a sampling request to a single text prompt.
+/// Converts a sampling request into a single text prompt.
 pub(super) fn sampling_prompt(params: &Value) -> String {
     let mut prompt = Vec::new();
     if let Some(system) = params["systemPrompt"].as_str() {
@@ -170,7 +172,7 @@ pub(super) fn sampling_prompt(params: &Value) -> String {
     prompt.join("\n\n")
 }
 
-/// Returns the answer to a sampling request.
+/// Returns the answer to a sampling request, with the model's text.
 pub(super) fn sampling_answer(text: &str, model: &str) -> Value {
     json!({
         "role": "assistant",

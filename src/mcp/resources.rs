@@ -1,4 +1,4 @@
-//! Reads a server's resources and prompts, for a program that puts them into a conversation.
+//! Reads a server's resources and prompts, so that a program can add them to a conversation.
 
 use std::collections::BTreeMap;
 
@@ -15,8 +15,8 @@ use crate::mcp::listing::{ListBudget, next_cursor, page_params};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Resource {
-    /// The resource's address. The address of a [template](Client::resource_templates) contains
-    /// names in braces, such as `file:///{path}`. The address of a [resource](Client::resources)
+    /// The resource's address. The address of a [template](Client::resource_templates), such as
+    /// `file:///{path}`, contains names in braces. The address of a [resource](Client::resources)
     /// can be passed to [`read_resource`](Client::read_resource) unchanged.
     pub uri: String,
     /// The resource's name.
@@ -31,11 +31,11 @@ pub struct Resource {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Prompt {
-    /// The prompt's name.
+    /// The name of the prompt.
     pub name: String,
     /// The prompt's description.
     pub description: Option<String>,
-    /// The arguments that the prompt takes.
+    /// The arguments that the prompt accepts.
     pub arguments: Vec<PromptArgument>,
 }
 
@@ -84,14 +84,14 @@ impl Client {
         .await
     }
 
-    /// Reads a resource and returns it as content for a user message. Dropping the future cancels
-    /// the request.
+    /// Reads a resource and returns it as content for a user message. Dropping the returned future
+    /// cancels the request.
     ///
     /// # Errors
     ///
     /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the server has no such resource,
-    /// [`Unsupported`](ErrorKind::Unsupported) if the server requests a model before it answers, or
-    /// any error that [`toolkit`](Self::toolkit) returns.
+    /// [`Unsupported`](ErrorKind::Unsupported) if the server requires a request to a model before
+    /// it answers, or any error that [`toolkit`](Self::toolkit) returns.
     pub async fn read_resource(&self, uri: &str) -> Result<Content, Error> {
         let params = Map::from_iter([("uri".to_owned(), uri.into())]);
         let read = self.request_with_input("resources/read", params).await?;
@@ -109,14 +109,14 @@ impl Client {
         self.list_all("prompts/list", "prompts", |info| info.has_prompts, Prompt::from_json).await
     }
 
-    /// Requests a prompt with these arguments, and returns the prompt as a list of items that can
-    /// [start a run](crate::Agent::run). Dropping the future cancels the request.
+    /// Requests a prompt with the given arguments and returns it as a list of items that can [start
+    /// a run](crate::Agent::run). Dropping the returned future cancels the request.
     ///
     /// # Errors
     ///
     /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the server has no such prompt or an
-    /// argument is missing, [`Unsupported`](ErrorKind::Unsupported) if the server requests a model
-    /// before it answers, or any error that [`toolkit`](Self::toolkit) returns.
+    /// argument is missing, [`Unsupported`](ErrorKind::Unsupported) if the server requires a
+    /// request to a model before it answers, or any error that [`toolkit`](Self::toolkit) returns.
     pub async fn prompt(
         &self,
         name: &str,
@@ -128,7 +128,7 @@ impl Client {
         Ok(messages.iter().map(|message| self.item_of(message)).collect())
     }
 
-    /// Sends a request. The server may first ask the user questions before it returns the result.
+    /// Sends a request. The server may ask the user questions before it returns the result.
     async fn request_with_input(
         &self,
         method: &str,

@@ -1,9 +1,8 @@
-//! A connection to a server, based on rmcp, the protocol's official SDK. Only this file uses rmcp's
-//! types.
+//! Connects to a server with rmcp, the protocol's official SDK. No other file uses rmcp's types.
 //!
 //! rmcp spawns its own tasks on the runtime in which a connection was created. The tasks belong to
-//! the connection, never to a run. The tasks pass a call's messages on through [`ActiveCalls`],
-//! which does not keep messages for dropped calls.
+//! the connection, never to a run. The tasks pass messages to calls through [`ActiveCalls`], which
+//! discards messages for dropped calls.
 
 use std::collections::{HashMap, HashSet};
 use std::error::Error as StdError;
@@ -50,19 +49,19 @@ use crate::mcp::process::ServerProcess;
 use crate::mcp::questions::declined_answer;
 use crate::mcp::{Era, Limits, ServerInfo};
 
-/// The newest protocol version that this crate was tested with.
+/// The newest protocol version that this crate has been tested with.
 const NEWEST_VERSION: ProtocolVersion = ProtocolVersion::V_2026_07_28;
 
 /// The maximum time to wait for the answer to `server/discover`. A server that does not respond
-/// needs a new connection, but after 10 seconds rmcp would send `initialize` on the same
-/// connection.
+/// needs a new connection, whereas rmcp would send `initialize` on the same connection after 10
+/// seconds.
 const MAX_PROBE: Duration = Duration::from_secs(9);
 
-/// The time to wait for a process to exit after it closed its output, so that an error can include
-/// the exit status.
+/// How long to wait for a process to exit after it has closed its output, so that an error can
+/// include the exit status.
 const EXIT_STATUS_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// The initial delay and the maximum delay before subscribing to list changes again.
+/// The initial and the maximum delay before resubscribing to list changes.
 const RESUBSCRIBE_BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
 
 /// The settings for a connection.
@@ -79,18 +78,18 @@ pub(super) struct ConnectionSettings {
 }
 
 /// An open connection to a server. Dropping the connection closes it, and kills the server's
-/// process if the process does not exit.
+/// process if the process does not exit in time.
 pub(super) struct Connection {
     pub(super) info: ServerInfo,
     peer: Peer<RoleClient>,
-    /// The running service, or `None` after the connection was closed.
+    /// The running service, or `None` after the connection has been closed.
     service: Mutex<Option<RunningService<RoleClient, Handler>>>,
     calls: Arc<ActiveCalls>,
     tools_revision: Arc<AtomicU64>,
     context: ErrorContext,
     limits: Limits,
     subscription: Option<tokio::task::AbortHandle>,
-    /// The runtime that the connection's tasks run on.
+    /// The runtime on which the connection's tasks run.
     runtime: Handle,
 }
 
@@ -103,10 +102,10 @@ struct ErrorContext {
     output: Arc<OutputReport>,
 }
 
-/// The way to start a connection.
+/// How to start a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lifecycle {
-    /// Sends `server/discover`, and then `initialize` if the server answers with an error.
+    /// Sends `server/discover`, followed by `initialize` if the server answers with an error.
     Probe,
     /// Sends only `server/discover`.
     Modern,
@@ -115,12 +114,12 @@ enum Lifecycle {
 }
 
 impl Connection {
-    /// Connects to the server. Dropping the future stops the attempt.
+    /// Connects to the server. Dropping the returned future stops the attempt.
     ///
     /// The method `server/discover`, introduced with protocol version 2026-07-28, is sent first. If
     /// the server answers with an error, `initialize` is sent on the same connection. If the server
-    /// does not respond or closes the connection, `initialize` is sent to a fresh process or
-    /// connection.
+    /// does not respond or closes the connection, `initialize` is sent to a new process or over a
+    /// new connection.
     pub(super) async fn open(settings: &ConnectionSettings) -> Result<Self, Error> {
         if Handle::try_current().is_err() {
             let message = "an MCP server needs a tokio runtime, and it was polled outside of any";
@@ -142,7 +141,7 @@ impl Connection {
         let probe = tokio::time::timeout(limit, Self::begin(settings, Lifecycle::Probe)).await;
         let probe_error = match probe {
             Ok(Ok(connection)) => return Ok(connection),
-            // The error would be the same with another version of the protocol.
+            // Another version of the protocol would result in the same error.
             Ok(Err(error)) if is_final(&error) => return Err(error),
             Ok(Err(error)) => Some(error),
             Err(_) => None,
@@ -158,7 +157,7 @@ impl Connection {
         Err(legacy)
     }
 
-    /// Connects using the given lifecycle. Dropping the future stops the attempt.
+    /// Connects using the given lifecycle. Dropping the returned future stops the attempt.
     async fn begin(settings: &ConnectionSettings, lifecycle: Lifecycle) -> Result<Self, Error> {
         let limits = &settings.limits;
         let output = Arc::new(OutputReport::default());
@@ -245,7 +244,7 @@ impl Connection {
         })
     }
 
-    /// Returns whether requests can be sent.
+    /// Returns whether requests can be sent over this connection.
     pub(super) fn is_open(&self) -> bool {
         let has_ended = self.context.process.as_ref().is_some_and(|process| process.has_exited());
         !has_ended && !self.peer.is_transport_closed()
@@ -256,7 +255,7 @@ impl Connection {
         self.tools_revision.load(Ordering::Acquire)
     }
 
-    /// Returns the end of the server process's standard error.
+    /// Returns the end of the server process's standard error output.
     pub(super) fn stderr(&self) -> Option<String> {
         let text = self.context.process.as_ref()?.report.stderr();
         Some(self.context.mask(&text))
@@ -272,7 +271,7 @@ impl Connection {
                 loop {
                     match pending.poll_update(cx) {
                         Poll::Ready(CallUpdate::Answered(answer)) => return Poll::Ready(answer),
-                        // Only calls report progress and ask for input.
+                        // Only tool calls report progress and ask for input.
                         Poll::Ready(CallUpdate::Arrived(_)) => {}
                         Poll::Pending => return Poll::Pending,
                     }
@@ -293,8 +292,8 @@ impl Connection {
         }
     }
 
-    /// Sends a request. Dropping the returned `PendingRequest` before the answer has arrived
-    /// cancels the request on the server.
+    /// Sends a request. Dropping the returned `PendingRequest` before the answer arrives cancels
+    /// the request on the server.
     pub(super) async fn send(
         &self,
         method: &str,
@@ -323,12 +322,12 @@ impl Connection {
         Ok(PendingRequest { method, runtime, handle: Some(handle), call, answer: None })
     }
 
-    /// Converts a failed request's reason to an error from this crate.
+    /// Converts the reason for a failed request into this crate's error type.
     pub(super) async fn describe(&self, failure: RequestFailure) -> Error {
         self.context.on_service_error(failure.0).await
     }
 
-    /// Closes the connection, and waits until the server's process and its process group are gone.
+    /// Closes the connection and waits until the server's process and its process group are gone.
     pub(super) async fn close(&self) {
         let service = lock_ignoring_poison(&self.service).take();
         if let Some(process) = &self.context.process {
@@ -351,11 +350,11 @@ impl Drop for Connection {
     }
 }
 
-/// A request that was sent. Dropping this value cancels the request on the server, unless the
+/// A request that has been sent. Dropping this value cancels the request on the server, unless the
 /// server has already answered it.
 pub(super) struct PendingRequest {
     method: String,
-    /// The runtime that the connection's tasks run on.
+    /// The runtime on which the connection's tasks run.
     runtime: Handle,
     handle: Option<RequestHandle<RoleClient>>,
     call: Option<ActiveCallGuard>,
@@ -368,12 +367,12 @@ pub(super) enum CallUpdate {
     Answered(Result<Value, RequestFailure>),
 }
 
-/// The reason why a request received no answer.
+/// The reason why a request did not receive an answer.
 pub(super) struct RequestFailure(ServiceError);
 
 impl PendingRequest {
-    /// Polls for the next update. Progress and questions are returned before the answer. After the
-    /// answer has been returned, every poll returns `Pending`.
+    /// Polls for the next update. Any progress and questions are returned before the answer. After
+    /// the answer has been returned, every poll returns `Pending`.
     pub(super) fn poll_update(&mut self, cx: &mut Context<'_>) -> Poll<CallUpdate> {
         if let Some(call) = &self.call
             && let Poll::Ready(arrived) = call.poll_arrived(cx)
@@ -389,7 +388,7 @@ impl PendingRequest {
         }
     }
 
-    /// Waits until the answer has arrived.
+    /// Becomes ready once the answer has arrived.
     pub(super) fn poll_is_answered(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.answer.is_some() {
             return Poll::Ready(());
@@ -405,7 +404,7 @@ impl PendingRequest {
 }
 
 /// Returns a result as JSON. Over HTTP, rmcp guesses a result's kind from its fields and drops the
-/// fields that belong to other kinds; a guess that cannot be right becomes an error.
+/// fields that belong to other kinds. A guess that cannot be right results in an error.
 fn result_json(method: &str, result: ServerResult) -> Result<Value, ServiceError> {
     let is_of_call = matches!(
         result,
@@ -426,8 +425,8 @@ fn result_json(method: &str, result: ServerResult) -> Result<Value, ServiceError
 impl Drop for PendingRequest {
     fn drop(&mut self) {
         if let Some(handle) = self.handle.take() {
-            // A single poll passes the message to the connection's task, unless a thousand other
-            // messages are queued for that task. The poll is unconstrained, because the current
+            // A single poll is enough to pass the message to the connection's task, unless a
+            // thousand other messages are queued. The poll is unconstrained, because the current
             // task may have used up its budget.
             let mut cancel = handle.cancel(Some("the caller no longer waits".to_owned())).boxed();
             if tokio::task::unconstrained(&mut cancel).now_or_never().is_none() {
@@ -437,7 +436,7 @@ impl Drop for PendingRequest {
     }
 }
 
-/// An error that the server sent in answer to a request.
+/// An error that the server sent in response to a request.
 #[derive(Debug)]
 pub(super) struct Refusal {
     /// The error's JSON-RPC code.
@@ -456,16 +455,15 @@ impl StdError for Refusal {}
 ///
 /// rmcp's own transport is not used, for three reasons:
 ///
-/// - This transport queues each message as soon as rmcp passes the message on, so a cancellation
-///   never overtakes the request that it cancels.
+/// - This transport queues each message as soon as rmcp hands it over, so a cancellation never
+///   overtakes the request that it cancels.
 /// - A server that does not read cannot make the queue grow without limit.
 /// - Results keep their original JSON, whereas rmcp guesses the kind of a result from its fields.
 struct LineTransport<R, W> {
-    /// The channel, or `None` after the transport was closed.
+    /// The channel, or `None` after the transport has been closed.
     channel: Option<LineChannel<R, W>>,
     queue: SendQueue,
-    /// The ids of the requests that rmcp itself sent. rmcp also reads the results of these
-    /// requests.
+    /// The ids of the requests that rmcp itself sent and whose results rmcp reads.
     own_requests: HashSet<String>,
 }
 
@@ -539,7 +537,7 @@ where
     }
 }
 
-/// Returns whether connecting with another lifecycle would fail as well.
+/// Returns whether connecting with any other lifecycle would result in the same error.
 fn is_final(error: &Error) -> bool {
     let is_unreachable = || {
         error.find_source::<HttpFailure>().is_some()
@@ -548,7 +546,7 @@ fn is_final(error: &Error) -> bool {
     error.kind() == ErrorKind::Auth || error.kind() == ErrorKind::Connect && is_unreachable()
 }
 
-/// Converts an id or a token to a string.
+/// Converts a request id or a progress token into a string.
 fn key(id: &NumberOrString) -> String {
     match id {
         NumberOrString::Number(number) => number.to_string(),
@@ -564,7 +562,7 @@ fn server_info(peer: &Peer<RoleClient>) -> ServerInfo {
 }
 
 /// Listens for changes to the tool list until the connection is closed. The connection owns the
-/// task that runs this future, and ends that task when the connection closes.
+/// task that runs this future, and aborts it when the connection closes.
 async fn subscribe_to_tool_changes(peer: Peer<RoleClient>, revision: Arc<AtomicU64>) {
     let filter: Result<SubscriptionFilter, _> =
         serde_json::from_value(json!({ "toolsListChanged": true }));
@@ -608,7 +606,7 @@ impl Handler {
         Ok(Self { config, roots: settings.roots.clone(), calls, tools_revision })
     }
 
-    /// Passes a server's request to one of this client's calls, and waits for the call's answer.
+    /// Passes a server's request to one of this client's calls, and waits for the answer.
     async fn ask(
         &self,
         request: &ServerRequest,
@@ -711,7 +709,7 @@ impl Service<RoleClient> for Handler {
 }
 
 impl ErrorContext {
-    /// Masks the keys from the settings, and the tokens that were sent, in a string.
+    /// Masks the configured keys and the sent tokens in a string.
     fn mask(&self, text: &str) -> String {
         mask_secrets(&self.endpoint.secrets(), text)
     }
@@ -776,7 +774,7 @@ impl ErrorContext {
         Error::new(kind, message).with_source(Refusal { code: error.code.0 })
     }
 
-    /// Returns the error for a closed connection. The error tells whether the server violated a
+    /// Returns the error for a closed connection. The error states whether the server violated a
     /// limit or ended.
     async fn on_closed(&self) -> Error {
         let server = &self.server;
@@ -811,7 +809,7 @@ impl ErrorContext {
         }
     }
 
-    /// Returns a transport's error, or `None` if the connection was closed.
+    /// Returns the transport's error, or `None` if the connection was closed.
     fn transport_error(&self, error: &(dyn StdError + 'static)) -> Option<Error> {
         let server = &self.server;
         for source in source_chain(error) {
@@ -893,7 +891,7 @@ impl ErrorContext {
     }
 }
 
-/// Marks an error as an error from the HTTP transport.
+/// Marks an error as coming from the HTTP transport.
 #[derive(Debug)]
 struct HttpFailure;
 
@@ -905,14 +903,13 @@ impl std::fmt::Display for HttpFailure {
 
 impl StdError for HttpFailure {}
 
-/// Returns a server's text, shortened for use in an error message.
+/// Returns text from a server, shortened for use in an error message.
 fn shortened(text: &str) -> String {
     const MAX_TEXT: usize = 600;
     crate::item::truncate_middle(text.to_owned(), MAX_TEXT)
 }
 
-/// A connection's HTTP client, which adds this crate's credentials to rmcp's own client for
-/// reqwest.
+/// A connection's HTTP client, which extends rmcp's reqwest client with this crate's credentials.
 #[derive(Clone)]
 struct HttpBackend {
     client: reqwest::Client,
@@ -923,8 +920,8 @@ type Headers = HashMap<HeaderName, HeaderValue>;
 type HttpResult<T> = Result<T, StreamableHttpError<reqwest::Error>>;
 
 impl HttpBackend {
-    /// Sends a request with its authorization. If the server rejects a token, fetches the token
-    /// again and retries once.
+    /// Sends a request with the authorization header attached. If the server rejects a token,
+    /// fetches a new token and retries once.
     async fn authorized<T, F: Future<Output = HttpResult<T>>>(
         &self,
         headers: Headers,
@@ -971,7 +968,7 @@ impl HttpBackend {
     }
 }
 
-/// Returns whether the server responded with 401, with or without a challenge.
+/// Returns whether the server responded with status 401, with or without a challenge.
 fn is_unauthorized(error: &StreamableHttpError<reqwest::Error>) -> bool {
     match error {
         StreamableHttpError::AuthRequired(_) => true,
@@ -981,7 +978,7 @@ fn is_unauthorized(error: &StreamableHttpError<reqwest::Error>) -> bool {
     }
 }
 
-/// Wraps an error from this crate so that the error can be passed through rmcp.
+/// Wraps an error from this crate so that it can be passed through rmcp.
 fn own_error(error: Error) -> StreamableHttpError<reqwest::Error> {
     StreamableHttpError::Io(std::io::Error::other(error))
 }

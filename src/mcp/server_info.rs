@@ -6,29 +6,29 @@ use serde_json::Value;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Era {
-    /// The protocol since version 2026-07-28. Each request is self-contained. If a server needs
+    /// The protocol from version 2026-07-28 on. Each request is self-contained. If a server needs
     /// input during a call, it answers the call with a question.
     Modern,
-    /// The protocol up to version 2025-11-25. This generation uses a handshake, sessions, and
-    /// requests from the server to the client.
+    /// The protocol up to version 2025-11-25, which uses a handshake, sessions, and requests from
+    /// the server to the client.
     Legacy,
 }
 
-/// A server's description of itself. The server's claims are not verified.
+/// A server's description of itself, which is not verified.
 #[expect(clippy::struct_excessive_bools, reason = "each is an independent capability")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerInfo {
-    /// The name of the server program.
+    /// The server program's name.
     pub name: Option<String>,
-    /// The version of the server program.
+    /// The server program's version.
     pub version: Option<String>,
     /// The protocol version, for example `2026-07-28`.
     pub protocol_version: String,
     /// The generation of the protocol that the connection uses.
     pub era: Era,
-    /// The server's instructions for a model. The model does not receive the instructions unless
-    /// you add them to a [system prompt](crate::Agent::with_system).
+    /// The server's instructions for a model. The model receives them only if you add them to a
+    /// [system prompt](crate::Agent::with_system).
     pub instructions: Option<String>,
     /// Whether the server offers tools.
     pub has_tools: bool,

@@ -6,8 +6,8 @@ use crate::error::{Error, ErrorKind};
 use crate::mcp::{Client, ServerCommand};
 
 impl Client {
-    /// Creates a client for each server in the `mcpServers` configuration that other clients use. The clients are in
-    /// the same order as the servers:
+    /// Creates a client for each server in the `mcpServers` configuration that other clients use. The clients are
+    /// returned in the order in which the servers are listed:
     ///
     /// ```
     /// use turnstream::mcp::Client;
@@ -25,15 +25,15 @@ impl Client {
     /// ```
     ///
     /// A server's entry contains either a `command`, with optional `args`, `env` and `cwd`, or a `url`, with optional
-    /// `headers`. The key `servers` is accepted instead of `mcpServers`. In strings, `${NAME}` and `${NAME:-default}`
+    /// `headers`. The `servers` key is accepted in place of `mcpServers`. In strings, `${NAME}` and `${NAME:-default}`
     /// are replaced with the value of this process's environment variable `NAME`. Servers that are `disabled` are left
     /// out, and unknown fields are ignored.
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest), with the position, if the JSON does not match this format, or if
-    /// a variable is not set. [`Unsupported`](ErrorKind::Unsupported) if a server uses `sse`, a transport that the
-    /// protocol deprecated in 2025.
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the JSON does not match this format or a variable is not set;
+    /// the error includes the position. [`Unsupported`](ErrorKind::Unsupported) if a server uses `sse`, a transport
+    /// that was deprecated in 2025.
     pub fn from_json(json: &str) -> Result<Vec<Self>, Error> {
         read_servers(json, &|name| std::env::var(name).ok())
     }
@@ -125,7 +125,7 @@ impl ServerFields<'_> {
         }
     }
 
-    /// Returns a field's text, with variables replaced by their values.
+    /// Returns a field's string, with variables replaced by their values.
     fn expand(&self, field: &str, value: &Value) -> Result<String, Error> {
         let Some(mut rest) = value.as_str() else {
             return Err(invalid(self.name, &format!("has a `{field}` that is not text")));

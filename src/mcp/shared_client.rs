@@ -1,5 +1,5 @@
 //! The state shared by a client's clones and tools: the connection, the most recent listing, and
-//! the definitions that were accepted.
+//! the accepted definitions.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, Weak};
@@ -24,7 +24,7 @@ use crate::mcp::sdk::{Connection, ConnectionSettings};
 pub(super) struct SharedClient {
     pub(super) settings: Settings,
     state: Mutex<State>,
-    /// The accepted definition of each tool, as a fingerprint.
+    /// The fingerprint of each tool's accepted definition.
     accepted: Mutex<AcceptedDefinitions>,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct Settings {
     pub(super) media: MediaParts,
 }
 
-/// The extra time that a caller waits after a connection attempt has reached its own limit.
+/// How much longer a caller waits after a connection attempt has reached its own time limit.
 const CONNECTING_GRACE: Duration = Duration::from_secs(1);
 
 type Connecting = BoxFuture<'static, Result<Arc<Connection>, Error>>;
@@ -46,26 +46,25 @@ type Connecting = BoxFuture<'static, Result<Arc<Connection>, Error>>;
 struct State {
     connection: Option<Arc<Connection>>,
     /// The connection attempt that callers are waiting for. The callers own the attempt: once all
-    /// callers are dropped, the attempt is dropped too.
+    /// of them are dropped, it is dropped too.
     connecting: Option<WeakShared<Connecting>>,
     listing: Option<CurrentListing>,
-    /// The number of times that the client was closed.
+    /// The number of times that the client has been closed.
     closed_count: u64,
-    /// The most recently closed connection, while a caller waits for the connection to end.
+    /// The most recently closed connection, while a caller waits for it to end.
     closing: Option<Weak<Connection>>,
     prepared: PreparedCalls,
 }
 
-/// Records the tool definition that each call was made with, until the call runs. Without these
-/// records, a call could later run with a different definition, which was approved for another
-/// call.
+/// Records the tool definition that each call was made with, until the call runs. Without such a
+/// record, a call could run with a different definition that was later approved for another call.
 #[derive(Default)]
 struct PreparedCalls(VecDeque<PreparedRecord>);
 
 /// The tool's name, a hash of the arguments, and the fingerprint of the tool definition.
 type PreparedRecord = (String, u128, u128);
 
-/// The maximum number of calls whose definitions are kept.
+/// The maximum number of calls to keep records for.
 const MAX_PREPARED_CALLS: usize = 256;
 
 impl PreparedCalls {
@@ -82,8 +81,8 @@ impl PreparedCalls {
         self.0.push_back((tool.original_name.clone(), hash, tool.fingerprint));
     }
 
-    /// Removes and returns the definition that the oldest call to this tool with these arguments
-    /// was made with.
+    /// Removes and returns the tool definition that was recorded for the oldest call to this tool
+    /// with these arguments.
     fn take(&mut self, tool: &ListedTool, arguments: &str) -> Option<u128> {
         let hash = fnv1a_128(arguments.bytes());
         let is_it =
@@ -93,24 +92,24 @@ impl PreparedCalls {
     }
 }
 
-/// The most recent listing, and the connection that it was fetched over.
+/// The most recent listing, and the connection over which it was fetched.
 struct CurrentListing {
     listing: Arc<Listing>,
     connection: Weak<Connection>,
 }
 
-/// The accepted definitions, by fingerprint.
+/// The accepted tool definitions, represented by their fingerprints.
 #[derive(Clone, Default)]
 pub(super) struct AcceptedDefinitions {
     pub(super) by_name: HashMap<String, u128>,
-    /// Whether a tool without an accepted definition requires approval when it is first listed.
+    /// Whether a newly listed tool requires approval if it has no accepted definition.
     is_complete: bool,
     /// The revision of the accepted definitions, which increases with each change.
     pub(super) revision: u64,
 }
 
 impl AcceptedDefinitions {
-    /// Creates a set that accepts only these definitions, until a call with another definition is
+    /// Creates a set that accepts only these definitions until a call with another definition is
     /// approved.
     pub(super) fn complete(by_name: HashMap<String, u128>) -> Self {
         Self { by_name, is_complete: true, revision: 0 }
@@ -130,13 +129,13 @@ impl SharedClient {
         lock_ignoring_poison(&self.accepted).revision
     }
 
-    /// Returns the current connection, even if the connection is broken.
+    /// Returns the current connection, even if it is broken.
     pub(super) fn last_connection(&self) -> Option<Arc<Connection>> {
         lock_ignoring_poison(&self.state).connection.clone()
     }
 
-    /// Returns the connection, and connects first if necessary. Concurrent callers share one
-    /// attempt, which is dropped once all these callers are dropped.
+    /// Returns the connection, connecting first if necessary. Concurrent callers share one
+    /// connection attempt, which is dropped once all of the callers are dropped.
     pub(super) async fn connection(&self) -> Result<Arc<Connection>, Error> {
         if Handle::try_current().is_err() {
             let message = "an MCP server needs a tokio runtime, and it was polled outside of any";
@@ -154,8 +153,8 @@ impl SharedClient {
             (dead, connecting, state.closed_count)
         };
         drop(dead);
-        // The attempt has its own time limit, but uses the timers of the caller that started it,
-        // and that caller's runtime may not be polled.
+        // The attempt has its own time limit, but relies on the timers of the caller that started
+        // it, and that caller's runtime may no longer be polled.
         let limit = self.settings.limits.start + CONNECTING_GRACE;
         let Ok(connected) = tokio::time::timeout(limit, connecting).await else {
             lock_ignoring_poison(&self.state).connecting = None;
@@ -196,8 +195,8 @@ impl SharedClient {
         connecting
     }
 
-    /// Returns the current tools. The most recent listing is used unless the server has reported a
-    /// change or the connection was replaced.
+    /// Returns the current tools. The most recent listing is reused unless the server has reported
+    /// a change or the connection has been replaced.
     pub(super) async fn listing(&self) -> Result<Arc<Listing>, Error> {
         Ok(self.listing_over_connection().await?.1)
     }
@@ -233,10 +232,11 @@ impl SharedClient {
         Ok((connection, listing))
     }
 
-    /// Returns the connection for calling a tool, if the tool's definition has not changed since it
-    /// was sent to the model.
+    /// Returns the connection for calling a tool, provided that the tool's definition has not
+    /// changed since it was sent to the model.
     ///
-    /// The definitions were compared over the returned connection, which may have broken since.
+    /// The tool's definition is compared with the listing that was fetched over the returned
+    /// connection. The connection may have broken since.
     pub(super) async fn connection_for_call(
         &self,
         tool: &ListedTool,
@@ -270,7 +270,7 @@ impl SharedClient {
         lock_ignoring_poison(&self.state).prepared.add(tool, &normalized(arguments));
     }
 
-    /// Closes the connection, and waits until the connection has ended.
+    /// Closes the connection and waits until it has ended.
     pub(super) async fn close(&self) {
         let connection = {
             let mut state = lock_ignoring_poison(&self.state);
@@ -288,8 +288,8 @@ impl SharedClient {
         }
     }
 
-    /// Accepts the definition used by a call that runs, either because its tool is allowed or
-    /// because the call was approved.
+    /// Accepts the tool definition of a call that is about to run because the tool is allowed or
+    /// the call was approved.
     fn accept(&self, tool: &ListedTool) {
         let mut accepted = lock_ignoring_poison(&self.accepted);
         if accepted.by_name.insert(tool.original_name.clone(), tool.fingerprint)
@@ -309,7 +309,7 @@ pub(super) enum CallOrigin<'a> {
     Program,
 }
 
-/// Returns the arguments as normalized JSON.
+/// Returns a call's arguments as normalized JSON.
 fn normalized(arguments: &str) -> String {
     serde_json::from_str::<Value>(arguments)
         .map_or_else(|_| arguments.to_owned(), |it| it.to_string())

@@ -1,4 +1,4 @@
-//! The tool names that a model sees for a server's tools.
+//! Creates the names under which a model sees a server's tools.
 
 use crate::fnv::fnv1a_64;
 
@@ -10,7 +10,7 @@ const MAX_SERVER_NAME_LEN: usize = 24;
 
 const SEPARATOR: &str = "__";
 
-/// Returns the name `{server}__{tool}`, limited to the characters and the length that every
+/// Returns the name `{server}__{tool}`, adapted to the characters and the length that every
 /// provider accepts. A changed or shortened name ends with a hash of the original name, so that
 /// each listing produces the same name.
 pub(super) fn tool_name(server: &str, tool: &str) -> String {
@@ -19,7 +19,7 @@ pub(super) fn tool_name(server: &str, tool: &str) -> String {
     format!("{server}{SEPARATOR}{}", fit(tool, max_tool_len))
 }
 
-/// Converts a name to at most `max_len` characters that are letters, digits, `_` or `-`.
+/// Converts a name into a name of at most `max_len` characters, each a letter, a digit, `_` or `-`.
 fn fit(name: &str, max_len: usize) -> String {
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if name.len() <= max_len && name.chars().all(is_allowed) {

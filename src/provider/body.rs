@@ -1,5 +1,5 @@
-//! Writes the body of a request as a JSON object, field by field, and merges in the extra fields
-//! that the caller sets.
+//! Writes a request body as a JSON object, field by field, and merges in the extra fields set by
+//! the caller.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -9,23 +9,23 @@ use crate::item::RawJson;
 use crate::provider::ordered_fields::OrderedFields;
 pub(super) use crate::request::unsupported_error;
 
-/// Writes a JSON object whose fields are in the order in which they were set. Each field name must
-/// be set only once.
+/// Writes a JSON object whose fields appear in the order in which they were set. Each field must be
+/// set only once.
 #[derive(Debug, Default)]
 pub(super) struct ObjectWriter {
     /// The serialized fields, each followed by a comma.
     fields: Vec<u8>,
-    /// The first error that occurred when a value was serialized.
+    /// The first error that occurred while a value was being serialized.
     error: Option<serde_json::Error>,
 }
 
 impl ObjectWriter {
-    /// Creates a writer with enough capacity for the settings and tools of most requests.
+    /// Creates a writer with enough capacity for the settings and tools of a typical request.
     pub(super) fn for_request() -> Self {
         Self { fields: Vec::with_capacity(1024), error: None }
     }
 
-    /// Adds a field to the object. The field's name is written without escaping.
+    /// Adds a field to the object. The name is written without escaping.
     pub(super) fn set(mut self, name: &str, value: impl Serialize) -> Self {
         self.begin_field(name);
         if let Err(error) = serde_json::to_writer(&mut self.fields, &value) {
@@ -43,12 +43,12 @@ impl ObjectWriter {
         }
     }
 
-    /// Adds an array to the object unless the array is empty.
+    /// Adds an array field to the object, unless `list` is empty.
     pub(super) fn set_list(self, name: &str, list: &[impl Serialize]) -> Self {
         self.set_some(name, (!list.is_empty()).then_some(list))
     }
 
-    /// Adds an object as a field, unless `object` is empty.
+    /// Adds a field whose value is an object, unless `object` is empty.
     pub(super) fn set_object(mut self, name: &str, object: Self) -> Self {
         if object.is_empty() {
             return self;
@@ -60,7 +60,7 @@ impl ObjectWriter {
         self
     }
 
-    /// Adds the fields of another object to this object.
+    /// Appends the fields of another object to this object.
     pub(super) fn append(mut self, other: Self) -> Self {
         self.fields.extend_from_slice(&other.fields);
         self.error = self.error.or(other.error);
@@ -81,9 +81,9 @@ impl ObjectWriter {
         RawJson::parse(std::str::from_utf8(&self.fields).ok()?).ok()
     }
 
-    /// Returns the object as JSON, with an additional last field. This field is an array whose
-    /// elements are appended by `fill`. The fields in
-    /// [`Options::extra`](crate::request::Options::extra) are merged into the object.
+    /// Returns the object as JSON, with an additional last field: an array to which `fill` appends
+    /// the elements. The fields in [`Options::extra`](crate::request::Options::extra) are merged
+    /// into the object.
     ///
     /// # Errors
     ///
@@ -118,8 +118,7 @@ impl ObjectWriter {
             out.push(std::mem::replace(&mut open, b','));
             serde_json::to_writer(&mut out, &name).map_err(serialization_error)?;
             out.push(b':');
-            // If `extra` has a field with the array's name, the value in `extra` replaces the
-            // array.
+            // If `extra` has a field with the array's name, that field replaces the array.
             match fill.take_if(|_| name == array && !extra.contains_key(array)) {
                 Some(fill) => {
                     out.push(b'[');
@@ -139,7 +138,7 @@ impl ObjectWriter {
         self.fields.extend_from_slice(b"\":");
     }
 
-    /// Replaces the comma that follows the last field with `by`.
+    /// Replaces the comma after the last field with `by`.
     fn end_field(&mut self, by: &[u8]) {
         self.fields.pop_if(|last| *last == b',');
         self.fields.extend_from_slice(by);
@@ -166,12 +165,12 @@ pub(super) fn serialization_error(error: serde_json::Error) -> Error {
     Error::new(ErrorKind::InvalidRequest, "the request is not JSON").with_source(error)
 }
 
-/// Checks that none of the given options is set. Each option is a pair `(name, is_set)`.
+/// Checks that none of the given options are set. Each option is a pair `(name, is_set)`.
 ///
 /// # Errors
 ///
-/// Returns an [`Unsupported`](ErrorKind::Unsupported) error for the first option that is set, with
-/// the option's name as the error's parameter.
+/// Returns an [`Unsupported`](ErrorKind::Unsupported) error for the first option that is set. The
+/// error's parameter is the name of that option.
 pub(super) fn ensure_options_unset(wire: &str, options: &[(&str, bool)]) -> Result<(), Error> {
     match options.iter().find(|(_, is_set)| *is_set) {
         Some((option, _)) => Err(unsupported_error(wire, option)),

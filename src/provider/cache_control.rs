@@ -1,4 +1,4 @@
-//! Marks the position up to which a vendor may cache a request.
+//! The marker for the position up to which a vendor may cache a request.
 
 use serde::Serialize;
 

@@ -17,24 +17,25 @@ use crate::request::Request;
 use crate::stream::{TurnPoll, TurnSource, TurnStream};
 use crate::turn::{PartialTurn, TurnBuilder};
 
-/// Wraps a provider in a circuit breaker, which rejects requests for a while after too many
+/// Wraps a provider in a circuit breaker, which rejects requests for a limited time after too many
 /// consecutive failures.
 ///
-/// Retries by the inner provider are not counted: each request counts only once, by its final
+/// Retries by the inner provider are not counted: each request counts only once, based on its final
 /// result.
 ///
-/// - **Closed**: requests are sent to the inner provider. The circuit opens after a number of
-///   consecutive failures, set with [`with_max_failures`](Self::with_max_failures) (5 by default).
-///   A failure is a transient error of the kinds that [`Retry`](crate::provider::Retry) retries, or
-///   an error that [`count_if`](Self::count_if) selects. A completed turn resets the count; other
-///   errors and dropped turns do not change the count.
+/// - **Closed**: requests are sent to the inner provider. The circuit opens after several
+///   consecutive failures: 5 by default, or the number set with
+///   [`with_max_failures`](Self::with_max_failures). By default, a failure is a transient error of
+///   the kinds that [`Retry`](crate::provider::Retry) retries. To count other errors, use
+///   [`count_if`](Self::count_if). A completed turn resets the count; other errors and dropped
+///   turns do not affect it.
 /// - **Open**: each request immediately gets an [`Overloaded`](ErrorKind::Overloaded) error, and
 ///   nothing is sent. The error's [`retry_after`](Error::retry_after) is the time left until the
 ///   end of the [cooldown](Self::with_cooldown) (30 s by default). The error's source is the last
 ///   failure, without its partial turn.
 /// - **Half-open**, after the cooldown: a single request is sent as a probe. All other requests are
 ///   rejected as in the open state, but without a `retry_after`. If the probe's turn completes, the
-///   circuit closes; if the turn fails, the circuit opens again. If the probe is dropped, or ends
+///   circuit closes; if the turn fails, the circuit opens again. If the probe is dropped or ends
 ///   with an error that does not count as a failure, the next request becomes the probe.
 ///
 /// Clones share a single circuit, protected by a mutex that is never held across an await point.
@@ -97,8 +98,8 @@ impl CircuitBreaker {
         self
     }
 
-    /// Replaces the default rule for which errors count as failures: an error counts only if
-    /// `choose` returns true for the error.
+    /// Replaces the default rule for which errors count as failures: an error counts as a failure
+    /// only if `choose` returns true for it.
     pub fn count_if(mut self, choose: impl Fn(&Error) -> bool + Send + Sync + 'static) -> Self {
         self.counts_as_failure = Arc::new(choose);
         self
@@ -113,7 +114,7 @@ impl CircuitBreaker {
         })
     }
 
-    /// Permits a request to be sent, or returns the error with which the request is rejected.
+    /// Returns a permit to send a request, or the error with which the request is rejected.
     fn acquire_permit(&self) -> Result<CircuitPermit, Error> {
         let probes = self.with_state(|circuit| match circuit {
             CircuitState::Closed { .. } => Ok(false),
@@ -142,7 +143,7 @@ fn open_error(last: &Error) -> Error {
     Error::new(ErrorKind::Overloaded, message).with_source(last.clone())
 }
 
-/// Removes the partial turn from an error, since one request's output must not leak into another
+/// Removes the partial turn from an error, because one request's output must not leak into another
 /// request's error.
 fn without_partial_turn(error: &Error) -> Error {
     match PartialTurn::from_error(error) {
@@ -158,8 +159,8 @@ fn round_up_to_millis(time: Duration) -> Duration {
     Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX))
 }
 
-/// Permits a single request to be sent. If a probe's permit is dropped, the next request becomes
-/// the probe.
+/// A permit to send a single request. If the permit for a probe (the only request sent while the
+/// circuit is half-open) is dropped, the next request becomes the probe.
 struct CircuitPermit {
     breaker: CircuitBreaker,
     is_probe: bool,
@@ -196,7 +197,7 @@ impl CircuitPermit {
                 CircuitState::Open { .. } => false,
             };
             if opens {
-                // A cooldown that overflows `Instant` is longer than the process runs in practice.
+                // In practice, a cooldown that overflows `Instant` outlasts the process.
                 let until = now.checked_add(rest).unwrap_or(now + Duration::from_secs(1 << 32));
                 *circuit = CircuitState::Open { until, last_error: without_partial_turn(error) };
             }
@@ -250,8 +251,8 @@ impl fmt::Debug for CircuitBreaker {
 /// Wraps a turn and records in the circuit breaker how the turn ended.
 struct GuardedTurn {
     attempt: TurnStream,
-    /// The permit for the turn's request; `None` once the circuit breaker has recorded how the turn
-    /// ended.
+    /// The permit for the turn's request, or `None` once the circuit breaker has recorded how the
+    /// turn ended.
     permit: Option<CircuitPermit>,
 }
 

@@ -17,15 +17,13 @@ use crate::turn::{ReasoningKind, StopReason, TurnBuilder};
 use crate::usage::Usage;
 
 /// Creates a provider from a closure that returns a stream of [`Piece`]s for a request. Use this
-/// function for a model that runs in this process, or for a model that you call through your own
-/// client.
+/// function for a model that runs in this process or that you call through your own client.
 ///
-/// The argument `model` is the name that the provider's [`model`](Provider::model) method returns.
-/// The turn ends with [`Piece::Stop`]. If the stream ends without a `Stop` piece, the turn is
-/// incomplete, and none of its tool calls run. The closure is called at the first poll, and
-/// dropping the turn drops the closure's stream. Errors in the stream are returned unchanged. The
-/// provider does not retry. To add retries, wrap the provider in a
-/// [`Retry`](crate::provider::Retry).
+/// `model` is the name that the provider's [`model`](Provider::model) method returns. The turn ends
+/// with [`Piece::Stop`]. If the stream ends without a `Stop` piece, the turn is incomplete, and
+/// none of its tool calls run. The closure is called when the turn is first polled, and dropping
+/// the turn drops the stream. Errors in the stream are returned unchanged. The provider does not
+/// retry. To add retries, wrap the provider in a [`Retry`](crate::provider::Retry).
 ///
 /// ```
 /// use futures::stream;
@@ -52,14 +50,14 @@ where
     FromStream { model: model.into(), make_turn: Arc::new(ask) }
 }
 
-/// Creates a provider from a closure that returns a poll function for a request. Each call of the
+/// Creates a provider from a closure that returns a poll function for a request. Each call to the
 /// poll function pushes the next part of the turn into a [`TurnBuilder`].
 ///
 /// The poll function is the closure form of [`TurnSource`]. The function returns
 /// `Ready(Some(Ok(())))` if it pushed something, `Ready(None)` if nothing more follows, and
 /// `Pending` if it has arranged for the task to be woken. To complete the turn, call
 /// [`stop`](TurnBuilder::stop) and then [`complete`](TurnBuilder::complete). The closure is called
-/// at the first poll, and dropping the turn drops the poll function.
+/// when the turn is first polled, and dropping the turn drops the poll function.
 ///
 /// ```
 /// use std::task::Poll;
@@ -102,16 +100,17 @@ pub enum Piece {
     Reasoning(String),
     /// A complete tool call.
     ToolCall {
-        /// The call's id, which the tool result refers to. An empty id is replaced by a unique id.
+        /// The call's id, to which the tool result refers. An empty id is replaced with a unique
+        /// id.
         id: String,
         /// The name of the tool to call.
         name: String,
-        /// The call's arguments, as a string that contains a JSON object.
+        /// The call's arguments, as the JSON text of an object.
         arguments: String,
     },
-    /// The turn's token usage so far, which replaces any usage reported earlier.
+    /// The turn's token usage so far, which replaces any previously reported usage.
     Usage(Usage),
-    /// The end of the turn, with the model's stop reason.
+    /// The end of the turn, with the reason why the model stopped.
     Stop(StopReason),
 }
 
@@ -173,8 +172,7 @@ struct PieceTurn<St> {
     #[pin]
     stream: St,
     model: Arc<str>,
-    /// The index of the open text or reasoning block, or the index for the next block if no block
-    /// is open.
+    /// The index of the open text or reasoning block, or of the next block if none is open.
     index: u32,
     call_count: u32,
     open_block: Option<OpenBlock>,
@@ -191,7 +189,7 @@ impl<St: Stream<Item = Result<Piece, Error>>> TurnSource for PieceTurn<St> {
         let this = self.project();
         let Some(piece) = ready!(this.stream.poll_next(cx)?) else { return Poll::Ready(None) };
         turn.set_model(this.model);
-        // Consecutive pieces of the same kind belong to a single block.
+        // Consecutive pieces of the same kind belong to the same block.
         let mut index_of = |kind: OpenBlock| {
             if this.open_block.is_some_and(|open| open != kind) {
                 *this.index += 1;

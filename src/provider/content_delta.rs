@@ -1,8 +1,8 @@
-//! A part of a turn's content, independent of the events and frames of any wire.
+//! A piece of a turn's content, independent of any wire's events and frames.
 
 use crate::turn::ReasoningKind;
 
-/// A part of a content block in a turn.
+/// A piece of a content block in a turn.
 #[derive(Clone, Debug)]
 pub(crate) enum ContentDelta {
     Text(String),
@@ -20,7 +20,7 @@ pub(crate) enum ContentDelta {
     HiddenReasoning(String),
 }
 
-/// The kind of block that a signature belongs to.
+/// The kind of block to which a signature belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SignatureTarget {
     Text,

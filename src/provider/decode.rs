@@ -1,4 +1,4 @@
-//! Drives every decoder: polls the body for bytes and pushes the decoded content into the turn.
+//! Drives a decoder: polls the body for bytes and pushes the decoded content into the turn.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -17,49 +17,49 @@ use crate::sse::Frame;
 use crate::stream::{TurnPoll, TurnSource};
 use crate::turn::TurnBuilder;
 
-/// The maximum total size in bytes of a turn's frames that produce no event. Decoders buffer parts
-/// of such frames, for example call arguments that arrive before the tool's name.
+/// The maximum number of bytes that a turn may receive in frames that produce no event. Decoders
+/// buffer parts of such frames, for example call arguments that arrive before the tool's name.
 const MAX_SILENT_BYTES: usize = 256 << 20;
 
-/// The maximum number of chunks without an event that a single poll reads before yielding to other
-/// tasks.
+/// The maximum number of chunks that a single poll reads without producing an event before it
+/// yields to other tasks.
 const MAX_CHUNKS_PER_POLL: usize = 128;
 
-/// Decodes a single response in a vendor's wire format. A decoder is a state machine that does no
-/// I/O and is called by [`Decoding`].
+/// Decodes a single response in a vendor's wire format. A decoder is a state machine that performs
+/// no I/O and is driven by [`Decoding`].
 ///
 /// A decoder pushes text, reasoning, tool calls and usage into the [`TurnBuilder`] as they arrive.
 /// When a frame reports why the model stopped, the decoder calls [`TurnBuilder::stop`]. The decoder
-/// does not complete the turn; [`Decoding`] completes the turn after the end-of-stream marker or
-/// the end of the body. If the body ends without a stop reason, the turn is incomplete, and none of
-/// its tool calls run.
+/// does not complete the turn: [`Decoding`] completes it after the end-of-stream marker or the end
+/// of the body. If the body ends without a stop reason, the turn is incomplete, and none of its
+/// tool calls run.
 ///
-/// A decoder does not have to make ids unique or check that arguments are valid JSON. The builder
-/// makes ids unique, and the tools check the arguments. The example `own_wire` contains a complete
+/// A decoder does not have to make ids unique or check that arguments are valid JSON: the builder
+/// makes ids unique, and the tools check the arguments. The `own_wire` example contains a complete
 /// decoder.
 pub trait Decode {
     /// Decodes a frame and pushes its content into the turn.
     ///
     /// An implementation first calls [`TurnBuilder::set_provider`] with the name of the wire and
-    /// [`TurnBuilder::set_model`] with the name of the model; repeating these calls for each frame
-    /// is cheap. Unknown frames and fields must be ignored, since a later version of a wire may
+    /// [`TurnBuilder::set_model`] with the name of the model. Repeating these calls for each frame
+    /// is cheap. Unknown frames and fields must be ignored, because a later version of the wire may
     /// send them.
     ///
-    /// On every wire, a frame with the event type `error` reports an error. Such a frame is passed
-    /// to this method only if its data is empty. In a framing without event types, such as
-    /// [`NdJson`](crate::framing::NdJson), all frames have the type `message`. A decoder for such a
-    /// framing must detect errors itself and parse them with
+    /// On every wire, a frame with the event type `error` reports an error, and is passed to this
+    /// method only if its data is empty. In a framing without event types, such as
+    /// [`NdJson`](crate::framing::NdJson), all frames have the type `message`, so the decoder must
+    /// detect error frames itself and parse them with
     /// [`error_in_stream`](crate::provider::error_in_stream).
     ///
     /// # Errors
     ///
-    /// Returns an error that ends the turn, either because the provider reports an error or because
-    /// a frame violates the wire's protocol. The content pushed before the error is attached to the
-    /// error as a [`PartialTurn`](crate::turn::PartialTurn).
+    /// Returns an error, which ends the turn, if the provider reports an error or a frame violates
+    /// the wire's protocol. The content pushed so far is attached to the error as a
+    /// [`PartialTurn`](crate::turn::PartialTurn).
     fn frame(&mut self, frame: Frame<'_>, turn: &mut TurnBuilder) -> Result<FrameOutcome, Error>;
 
     /// Handles a frame received after the end-of-stream marker. Most wires ignore such a frame. To
-    /// continue the turn after such a frame, return [`FrameOutcome::Continue`].
+    /// continue the turn, return [`FrameOutcome::Continue`].
     ///
     /// # Errors
     ///
@@ -73,31 +73,31 @@ pub trait Decode {
     }
 
     /// Handles the end of a body that ended without an end-of-stream marker and without an error.
-    /// This method is called at most once. If such an end is normal for the wire, the method pushes
-    /// the missing stop reason. The default implementation does nothing.
+    /// This method is called at most once. If the wire allows a body to end without the marker, the
+    /// method pushes the missing stop reason. The default implementation does nothing.
     ///
     /// # Errors
     ///
-    /// Returns an error if the frames received so far do not make a valid turn.
+    /// Returns an error if the frames received so far do not form a valid turn.
     fn body_ended(&mut self, turn: &mut TurnBuilder) -> Result<(), Error> {
         let _ = turn;
         Ok(())
     }
 
-    /// Handles the end of the turn. This method is called once, before the turn is completed. By
-    /// then, either the end-of-stream marker has arrived, or the body has ended, failed or timed
-    /// out after a stop reason. The default implementation does nothing.
+    /// Handles the end of the turn. This method is called once, before the turn is completed. At
+    /// the time of the call, either the end-of-stream marker has arrived, or the body has ended,
+    /// failed or timed out after a stop reason. The default implementation does nothing.
     ///
     /// # Errors
     ///
-    /// Returns an error if the frames received so far do not make a valid turn.
+    /// Returns an error if the frames received so far do not form a valid turn.
     fn finish(&mut self, turn: &mut TurnBuilder) -> Result<(), Error> {
         let _ = turn;
         Ok(())
     }
 }
 
-/// Tells whether more frames are expected after the decoded frame.
+/// Indicates whether more frames are expected after the decoded frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameOutcome {
     /// More frames may follow, even after a stop reason, for example a frame that reports the token
@@ -112,7 +112,7 @@ pub enum FrameOutcome {
 ///
 /// After a stop reason, the turn still waits for the end-of-stream marker or the end of the body.
 /// If the connection breaks after a stop reason, the turn does not fail. If the connection breaks
-/// before the stop reason, the turn fails with an [`IncompleteTurn`](ErrorKind::IncompleteTurn)
+/// before a stop reason, the turn fails with an [`IncompleteTurn`](ErrorKind::IncompleteTurn)
 /// error, but a [`Timeout`](ErrorKind::Timeout) error from the body is returned unchanged. If the
 /// end of the body cuts off the last frame, the truncated frame is decoded as well. If
 /// [`frame`](Decode::frame) then returns a [`Protocol`](ErrorKind::Protocol) error, a turn without
@@ -126,7 +126,7 @@ pub struct Decoding<B, D, F = ServerSentEvents> {
     framing: F,
     stage: Stage,
     deadlines: TurnDeadlines,
-    /// The total size in bytes of the frames that produced no event.
+    /// The total size, in bytes, of the frames that produced no event.
     silent_bytes: usize,
 }
 
@@ -135,7 +135,7 @@ enum Stage {
     Reading,
     /// The body has ended, and the buffered frames are being decoded.
     BodyEnded,
-    /// The end-of-stream marker was received.
+    /// The end-of-stream marker has been received.
     Draining {
         bytes: usize,
         deadline: Option<Deadline>,
@@ -143,15 +143,15 @@ enum Stage {
 }
 
 impl<B, D> Decoding<B, D> {
-    /// Creates a turn that decodes the server-sent events in `body` with `decoder`, without a time
-    /// limit.
+    /// Creates a turn that uses `decoder` to decode the server-sent events in `body`, without a
+    /// time limit.
     pub fn new(body: B, decoder: D) -> Self {
         Self::from_frames(body, ServerSentEvents::new(), decoder)
     }
 }
 
 impl<B, D, F> Decoding<B, D, F> {
-    /// Creates a turn that decodes the frames in `body` with `decoder`, without a time limit.
+    /// Creates a turn that uses `decoder` to decode the frames in `body`, without a time limit.
     pub fn from_frames(body: B, frames: F, decoder: D) -> Self {
         let deadlines = TurnDeadlines::default();
         Self { body, decoder, framing: frames, stage: Stage::Reading, deadlines, silent_bytes: 0 }
@@ -207,8 +207,8 @@ where
             let frame = if ending { this.framing.finish() } else { this.framing.next_frame() };
             match frame {
                 Some(Ok(frame)) => {
-                    // The only remaining frame is one that the end of the body cut off. Many
-                    // gateways close a broken response as if the response had ended regularly.
+                    // The end of the body cut off the only remaining frame. Many gateways close a
+                    // broken response as if it had ended normally.
                     let is_half =
                         ending && serde_json::from_str::<IgnoredAny>(frame.data.trim()).is_err();
                     let bytes = frame.data.len();
@@ -268,8 +268,8 @@ where
     }
 }
 
-/// Adds a frame's bytes to the count of bytes that produced no event, and returns an error if the
-/// count exceeds the maximum.
+/// Adds a frame's size to the number of bytes that produced no event, and returns an error if the
+/// total exceeds the maximum.
 fn count_silent_bytes(silent: &mut usize, bytes: usize) -> Result<(), Error> {
     *silent = silent.saturating_add(bytes);
     if *silent <= MAX_SILENT_BYTES {

@@ -3,7 +3,7 @@
 use crate::request::Effort;
 
 /// A server's names for the reasoning effort levels. If a server has fewer levels than [`Effort`],
-/// several levels share the nearest name.
+/// several levels of `Effort` share the nearest name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EffortNames {
     /// The name for [`Reasoning::Off`](crate::request::Reasoning::Off).
@@ -21,7 +21,7 @@ pub struct EffortNames {
 }
 
 impl EffortNames {
-    /// The names that OpenAI uses, from `none` to `xhigh`.
+    /// The names used by OpenAI, from `none` to `xhigh`.
     pub const OPENAI: Self = Self {
         off: "none",
         minimal: "minimal",

@@ -1,5 +1,5 @@
-//! The common input to every encoder: a request's settled context, without the items that are never
-//! sent, and the part of the context that is already encoded.
+//! The input that all encoders share: a request's [settled](History::settled) context, without the
+//! items that are never sent, and the already encoded part of that context.
 
 use std::any::Any;
 use std::marker::PhantomData;
@@ -12,7 +12,7 @@ use crate::item::{EncodedChunk, History, Item, ItemKind};
 use crate::provider::body::{ObjectWriter, serialization_error};
 use crate::request::Request;
 
-/// The settings that, together with the preceding items, determine the encoded form of an item.
+/// The settings that, together with the preceding items, determine how an item is encoded.
 #[derive(Clone, PartialEq)]
 struct CacheKey<E> {
     wire: &'static str,
@@ -21,9 +21,9 @@ struct CacheKey<E> {
     extra: E,
 }
 
-/// A request's settled context, with the leading system items joined to the stable system prompt.
-/// `S` is the state that an encoder carries from one item to the next. `E` is the type of the
-/// settings that an encoded item depends on in addition to the wire and the model.
+/// A request's [settled](History::settled) context, with the leading system items appended to the
+/// stable system prompt. `S` is the state that an encoder carries from one item to the next. `E` is
+/// the type of any settings, other than the wire and the model, that affect how an item is encoded.
 pub(super) struct EncodeContext<S, E = ()> {
     key: CacheKey<E>,
     settled_history: History,
@@ -31,14 +31,14 @@ pub(super) struct EncodeContext<S, E = ()> {
     volatile_system: String,
     /// The text of each system item at the start of the history.
     leading_system_texts: Arc<[String]>,
-    /// The number of history entries that are leading system items or are already encoded.
+    /// The number of history entries that are leading system items or already encoded.
     done_entries: usize,
     /// The bytes of the items that are already encoded.
     encoded_chunk: Option<Arc<EncodedChunk>>,
     state: PhantomData<S>,
 }
 
-/// The state that is cached together with encoded items.
+/// The state cached together with the encoded items.
 struct CachedPrefix<S> {
     leading_system_texts: Arc<[String]>,
     encoder_state: S,
@@ -48,28 +48,28 @@ struct CachedPrefix<S> {
 #[derive(Debug, Default)]
 pub(super) struct JsonElements(pub(super) Vec<u8>);
 
-/// The elements that later items can no longer change, whose encoding can therefore be cached.
+/// The elements that later items can no longer change, and whose encoding can therefore be cached.
 pub(super) struct ClosedElements<S> {
-    /// The index that follows the last item in the closed elements, as returned by
+    /// One past the history index of the last item in the elements; see
     /// [`EncodeContext::items_to_encode`].
     pub(super) end_index: usize,
-    /// The encoder's state after the closed elements.
+    /// The encoder's state after encoding the elements.
     pub(super) encoder_state: S,
-    /// The elements that were encoded after the cached state.
+    /// The newly encoded elements, which follow the elements that are already cached.
     pub(super) elements: JsonElements,
 }
 
-/// The array in the request body that contains the items.
+/// The array that contains the items in the request body.
 pub(super) struct JsonArray<S> {
     /// The name of the array's field, which is the last field in the body.
     pub(super) name: &'static str,
     /// The elements that precede all items.
     pub(super) leading_elements: JsonElements,
-    /// The newly encoded closed elements.
+    /// The newly encoded elements that later items can no longer change.
     pub(super) closed_elements: Option<ClosedElements<S>>,
-    /// The elements after the closed elements.
+    /// The elements that later items may still change.
     pub(super) remaining_elements: JsonElements,
-    /// The bytes to insert between the items, at this offset after the leading elements.
+    /// An offset from the end of the leading elements, and the bytes to insert at that offset.
     pub(super) insertion: Option<(usize, Vec<u8>)>,
 }
 
@@ -134,7 +134,7 @@ where
     }
 
     /// Checks that the request is not empty: either `is_empty` is false, or some items are already
-    /// encoded. The error message refers to an element as `element`.
+    /// encoded. `element` is the word that the error message uses for an element.
     ///
     /// # Errors
     ///
@@ -158,21 +158,22 @@ where
         zones.into_iter().filter(|zone| !zone.trim().is_empty())
     }
 
-    /// Returns the items to encode, in order. Each item is paired with the index that follows its
-    /// own.
+    /// Returns the items to encode, in order, each paired with the history index immediately after
+    /// it.
     pub(super) fn items_to_encode(&self) -> impl Iterator<Item = (usize, &Item)> {
         #[cfg(test)]
         tests::count(self.peek_items_to_encode().count());
         self.settled_history.entries_after(self.done_entries).filter(|(_, item)| !item.tombstone)
     }
 
-    /// Returns the items to encode, for look-ahead.
+    /// Returns the items to encode, so that an encoder can look ahead.
     pub(super) fn peek_items_to_encode(&self) -> impl Iterator<Item = &Item> {
         let items = self.settled_history.entries_after(self.done_entries).map(|(_, item)| item);
         items.filter(|item| !item.tombstone)
     }
 
-    /// Writes the request body, including the array of items, and caches the closed elements.
+    /// Writes the request body, including the array of items, and caches the elements that can no
+    /// longer change.
     ///
     /// # Errors
     ///
@@ -190,7 +191,7 @@ where
             + closed
             + array.remaining_elements.0.len();
         let fill = |out: &mut Vec<u8>| {
-            // The 64 bytes leave room for the end of the body and for an insertion.
+            // The additional 64 bytes leave room for the end of the body and for an insertion.
             out.reserve(size + 64);
             out.extend_from_slice(&array.leading_elements.0);
             let begins = out.len();
@@ -231,7 +232,7 @@ where
 }
 
 impl<S> JsonArray<S> {
-    /// Creates an array without elements.
+    /// Creates an empty array.
     pub(super) fn new(name: &'static str) -> Self {
         let (front, rest) = (JsonElements::default(), JsonElements::default());
         Self {
@@ -243,8 +244,8 @@ impl<S> JsonArray<S> {
         }
     }
 
-    /// Creates an array from elements. The argument `closed` is `(end_index, count,
-    /// encoder_state)`, where `count` is the number of closed elements at the start.
+    /// Creates an array from elements. `closed` is `(end_index, count, encoder_state)`, where
+    /// `count` is the number of elements at the start of the array that can no longer change.
     pub(super) fn from_elements<T: Serialize>(
         name: &'static str,
         elements: &[T],
@@ -279,7 +280,7 @@ impl JsonElements {
         Ok(all)
     }
 
-    /// Appends an element to the encoded elements.
+    /// Encodes an element and appends it.
     ///
     /// # Errors
     ///
@@ -296,7 +297,7 @@ impl JsonElements {
 }
 
 /// Returns the texts of the system items at the start of a history, and the number of history
-/// entries that contain these items.
+/// entries that contain them.
 fn leading_system_items(settled: &History) -> (Arc<[String]>, usize) {
     let mut texts = Vec::new();
     let mut begun = 0;

@@ -15,31 +15,31 @@ use crate::turn::TurnBuilder;
 /// Sends each request to a chain of providers: if a provider fails, the request is sent to the next
 /// provider.
 ///
-/// The chain falls back after errors that might not occur with another provider. By default, these
-/// are errors of the kinds `connect`, `timeout`, `auth`, `billing`, `rate_limited`, `overloaded`,
-/// `server`, `generation_failed`, `context_window`, `incomplete_turn`, `protocol` and `too_large`.
-/// To select other errors, use [`fall_back_if`](Self::fall_back_if). An error in the request itself
-/// is returned immediately.
+/// The chain falls back after errors that another provider might not return. By default, an error
+/// of one of these kinds causes a fallback: `connect`, `timeout`, `auth`, `billing`,
+/// `rate_limited`, `overloaded`, `server`, `generation_failed`, `context_window`,
+/// `incomplete_turn`, `protocol` or `too_large`. To select other errors, use
+/// [`fall_back_if`](Self::fall_back_if). An error in the request itself is returned immediately.
 ///
 /// The chain falls back without a delay. Only the last provider waits and retries, unless
-/// [`retrying_first`](Self::retrying_first) is set. Each provider still retries after errors that
-/// do not cause a fallback. Each provider also still replaces an idle connection that the server
-/// has closed, but only once.
+/// [`retrying_first`](Self::retrying_first) is set. Every provider still retries after errors that
+/// do not cause a fallback. Every provider still replaces an idle connection that the server has
+/// closed, but only once.
 ///
 /// Before a fallback, the failed provider's output is retracted by a
-/// [`Retracted`](crate::TurnEvent::Retracted) event, which also reports the provider's token usage.
-/// Each turn starts with the first provider. To skip the first provider while it is down, wrap the
-/// first provider in a [`CircuitBreaker`](crate::provider::CircuitBreaker).
+/// [`Retracted`](crate::TurnEvent::Retracted) event, which also reports that provider's token
+/// usage. Each turn starts with the first provider. To skip the first provider while it is down,
+/// wrap it in a [`CircuitBreaker`](crate::provider::CircuitBreaker).
 ///
 /// - [`model`](Provider::model) returns the first provider's model.
-/// - If a request names a model ([`Request::model`]), only the first provider uses that model; all
-///   other providers use their own models.
+/// - If a request names a model ([`Request::model`]), only the first provider uses that model; the
+///   others use their own models.
 /// - Each provider's encoder drops or downgrades history items that are bound to another model, for
 ///   example by a signature; see [`handoff`](crate::provider::handoff()).
-/// - If all providers fail, the last provider's error is returned. Its source is a
-///   [`FallbackFailure`], which lists all errors.
+/// - If all providers fail, the last provider's error is returned. The error's source is a
+///   [`FallbackFailure`], which lists all of the errors.
 ///
-/// Dropping the stream cancels the turn, and no further provider is called. Clones share the
+/// Dropping the stream cancels the turn, and no further provider is called. Clones share the same
 /// providers.
 ///
 /// ```
@@ -58,7 +58,7 @@ use crate::turn::TurnBuilder;
 /// ```
 #[derive(Clone)]
 pub struct Fallback {
-    /// The providers of the chain. Invariant: the list is not empty.
+    /// The providers in the chain. Invariant: the list is not empty.
     providers: Arc<[Arc<dyn Provider>]>,
     should_fall_back: Arc<ErrorPredicate>,
     /// Whether a provider retries before the chain falls back to the next provider.
@@ -66,13 +66,13 @@ pub struct Fallback {
 }
 
 impl Fallback {
-    /// Creates a chain that consists of a single provider.
+    /// Creates a chain with a single provider.
     pub fn new(first: impl Provider + 'static) -> Self {
         let on = Arc::new(|error: &Error| should_fall_back::should_fall_back(error.kind()));
         Self { providers: Arc::new([Arc::new(first)]), should_fall_back: on, retries_first: false }
     }
 
-    /// Adds a provider that is called if all earlier providers have failed.
+    /// Adds a provider to call if all earlier providers have failed.
     pub fn or(mut self, next: impl Provider + 'static) -> Self {
         let next: Arc<dyn Provider> = Arc::new(next);
         self.providers = self.providers.iter().cloned().chain([next]).collect();
@@ -80,7 +80,7 @@ impl Fallback {
     }
 
     /// Replaces the default rule for when to fall back: the chain falls back after an error only if
-    /// `choose` returns true for the error.
+    /// `choose` returns true for it.
     pub fn fall_back_if(mut self, choose: impl Fn(&Error) -> bool + Send + Sync + 'static) -> Self {
         self.should_fall_back = Arc::new(choose);
         self
@@ -121,7 +121,7 @@ impl fmt::Debug for Fallback {
 struct FallbackTurn {
     fallback: Fallback,
     request: Request,
-    /// The current provider's turn; `None` until the turn is started.
+    /// The current provider's turn, or `None` if it has not started yet.
     attempt: Option<TurnStream>,
     /// The model name and the error of each provider that has failed.
     errors: Vec<(String, Error)>,
@@ -174,7 +174,7 @@ impl TurnSource for FallbackTurn {
 /// The errors from all providers that a [`Fallback`] called for a single request.
 ///
 /// If more than one provider was called, a `FallbackFailure` is the source of the last provider's
-/// error. The next error in the source chain is the last provider's error with its original
+/// error. The source of the `FallbackFailure` is the last provider's error with its original
 /// sources.
 ///
 /// ```
@@ -199,7 +199,7 @@ pub struct FallbackFailure {
 }
 
 impl FallbackFailure {
-    /// Finds the `FallbackFailure` in an error's source chain.
+    /// Returns the `FallbackFailure` in the error's source chain, if any.
     pub fn from_error(error: &Error) -> Option<&Self> {
         error.find_source()
     }

@@ -1,4 +1,4 @@
-//! Creates turns whose provider is called at the first poll.
+//! Creates turns that call the provider when they are first polled.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -8,8 +8,8 @@ use crate::request::Request;
 use crate::stream::{TurnPoll, TurnSource, TurnStream, seal};
 use crate::turn::TurnBuilder;
 
-/// Creates the turn for a request. The closure `ask` is called at the first poll; if the closure
-/// returns an error, the turn fails with this error.
+/// Creates the turn for a request. The closure `ask` is called when the turn is first polled. If
+/// `ask` returns an error, the turn fails with that error.
 pub(super) fn start_at_first_poll<T, F>(request: Request, ask: F) -> TurnStream
 where
     T: TurnSource + Unpin + Send + 'static,

@@ -1,43 +1,42 @@
-//! Decodes a frame quickly if it differs from an earlier frame in only one string.
+//! Quickly decodes a frame that differs from an earlier frame in only a single string.
 //!
-//! Most frames of a stream repeat the previous frame, apart from the next piece of text. After a
-//! decoder has parsed a frame, a [`FrameTemplate`] keeps the frame's bytes. A later frame that
+//! Most frames in a stream are identical to the previous frame, apart from the next piece of text.
+//! After a decoder has parsed a frame, a [`FrameTemplate`] keeps its bytes. A later frame that
 //! differs only in one string literal is decoded without a parser.
 //!
 //! # Why the result equals the parser's
 //!
-//! A frame that the parser has accepted has the form `before + literal + after`, where `literal` is
-//! the string literal from which the parser borrowed the text. Let another frame have the form
-//! `before + other + after`, where `other` is also a string literal.
+//! Consider a frame of the form `before + literal + after` that the parser has accepted, where
+//! `literal` is the string literal from which the parser borrowed the text. Consider also a second
+//! frame of the form `before + other + after`, where `other` is another string literal.
 //!
 //! - A JSON parser reads from left to right. After reading `before`, the parser is therefore in the
 //!   same state for both frames and expects the same kind of token.
-//! - A string literal is a single token. The literal ends at its first unescaped quote, and its
-//!   content does not affect how the rest is parsed. `other` must be exactly one literal, and this
-//!   is checked: either the literal contains no quote, backslash or control character, or serde has
-//!   parsed the literal.
-//! - Before `after`, the parser is in the same state for both frames, and parses `after` in the
-//!   same way.
+//! - A string literal is a single token. It ends at its first unescaped quote, and its content does
+//!   not affect how the rest of the frame is parsed. A check ensures that `other` is exactly one
+//!   literal: either it contains no quotes, backslashes or control characters, or serde has parsed
+//!   it.
+//! - The parser is therefore in the same state for both frames when it reaches `after`, and it
+//!   parses `after` in the same way.
 //!
-//! Both frames are therefore the same JSON apart from the text, with the same keys in the same
-//! order, duplicate keys included. The literal is a value and not a key, because the parser passed
-//! the literal to the decoder as text.
+//! Apart from the text, both frames are therefore the same JSON, with the same keys in the same
+//! order, including duplicate keys. The literal is a value and not a key, because the parser passed
+//! it to the decoder as text.
 //!
-//! Two more kinds of values may differ, for the same reason. The first kind consists of the values
-//! of members that are named in [`IGNORED`] and belong to the outermost object, where no decoder
-//! reads these members. In such a member, a string without escapes or an unsigned number may be
-//! replaced by another value of the same form. The second kind consists of the numbers in a flat
-//! object that the decoder names. The decoder receives these numbers and their keys along with the
-//! text.
+//! For the same reason, two more kinds of values may differ. The first kind consists of the values
+//! of those members of the outermost object that [`IGNORED`] names and that no decoder reads. In an
+//! ignored member, a string without escapes or an unsigned number may be replaced with another
+//! value of the same form. The second kind consists of the numbers in a flat object that the
+//! decoder names. The decoder receives these numbers and their keys along with the text.
 //!
-//! The white space between a frame's closing brackets may differ as well, since Anthropic pads its
-//! frames with white space. This white space is never inside a string, because only brackets and
-//! white space follow it.
+//! The white space between a frame's closing brackets may differ as well, because Anthropic pads
+//! its frames with white space. This white space is never inside a string, because only brackets
+//! and more white space follow it.
 //!
-//! The effect of a frame may depend on earlier frames. A template is therefore valid only directly
-//! after the frame from which it was made, so a decoder calls [`forget`](FrameTemplate::forget)
-//! before it parses a frame. A decoder calls [`remember`](FrameTemplate::remember) only for a frame
-//! that has no effect apart from its text.
+//! The effect of a frame may depend on earlier frames. A template is therefore valid only until the
+//! next frame is parsed: a decoder calls [`forget`](FrameTemplate::forget) before it parses a
+//! frame. A decoder calls [`remember`](FrameTemplate::remember) only for a frame that has no effect
+//! apart from its text.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -46,40 +45,41 @@ use memchr::memchr2;
 
 use crate::sse::Frame;
 
-/// The members that change from frame to frame and that no decoder reads. `OpenAI` numbers its
-/// events and pads them to hide the length of the text
-/// (<https://platform.openai.com/docs/api-reference/responses-streaming>); all other members are
+/// The members that vary from frame to frame and that no decoder reads. `OpenAI` numbers its events
+/// and pads them to hide the length of the text
+/// (<https://platform.openai.com/docs/api-reference/responses-streaming>); the other members are
 /// timestamps.
 const IGNORED: [&str; 4] = ["obfuscation", "sequence_number", "created", "created_at"];
 
-/// After this many consecutive unused templates, no more templates are kept. This limit avoids
-/// copying frames in vain if a server's frames differ in other ways.
+/// The number of consecutive unused templates after which no more templates are kept. This limit
+/// avoids copying frames unnecessarily if a server's frames differ in other ways.
 const MAX_MISSES: u8 = 16;
 
-/// The maximum number of digits in a number that may differ between frames, so that the number fits
-/// into 64 bits.
+/// The maximum number of digits in a number that may differ between frames. This limit ensures that
+/// the number fits into 64 bits.
 const MAX_DIGITS: usize = 19;
 
 /// Stores the most recently parsed frame, and the ranges in which the next frame may differ.
 ///
-/// The decoder uses a value of type `K` to mark the kind of content that the text belongs to.
+/// The decoder uses a value of type `K` to mark the kind of content to which the text belongs.
 #[derive(Debug)]
 pub(super) struct FrameTemplate<K> {
     kind: Option<K>,
     misses: u8,
     event: String,
     data: String,
-    /// The range of the text in `data`; the text is one of the values that may differ.
+    /// The range in `data` that contains the text, which is one of the values that may differ.
     text: Range<usize>,
-    /// The range of the text's key in `data`.
+    /// The range in `data` that contains the text's key.
     text_key: Range<usize>,
     /// The name of the outermost object's member whose numbers are counts, such as token counts.
     counts_member: Option<&'static str>,
-    /// The holes, ordered by position; empty until the holes are needed.
+    /// The values that may differ between frames, ordered by position. The list is empty until it
+    /// is needed.
     holes: Vec<Hole>,
-    /// The length of `data` without the trailing closing brackets and white space.
+    /// The length of `data` without its trailing closing brackets and white space.
     content_len: usize,
-    /// The counts from the last decoded frame, in the order of their holes.
+    /// The counts from the last decoded frame, in the order of their positions in the frame.
     counts: Vec<u64>,
 }
 
@@ -96,7 +96,7 @@ enum HoleContent {
     Text,
     IgnoredString,
     IgnoredNumber,
-    /// A number that the decoder reads. The number's key is in the given range.
+    /// A number that the decoder reads, with the range that contains the number's key.
     Count {
         key: Range<usize>,
     },
@@ -120,9 +120,9 @@ impl<K> Default for FrameTemplate<K> {
 }
 
 impl<K: Copy> FrameTemplate<K> {
-    /// Returns the text from a frame that differs from the template only in the template's holes. A
-    /// frame with an empty text is left to the parser, because an empty text has a special meaning
-    /// on some wires.
+    /// Returns the text from a frame that differs from the template only in values that may differ.
+    /// A frame whose text is empty is left to the parser, because an empty text has a special
+    /// meaning on some wires.
     pub(super) fn read<'a>(&mut self, frame: &Frame<'a>) -> Option<(K, Cow<'a, str>)> {
         let kind = self.kind?;
         let text = self.match_text(frame)?;
@@ -130,8 +130,8 @@ impl<K: Copy> FrameTemplate<K> {
         Some((kind, text))
     }
 
-    /// Returns the keys and values of the counts in the last frame that [`read`](Self::read)
-    /// decoded.
+    /// Returns the keys and values of the counts in the frame most recently decoded by
+    /// [`read`](Self::read).
     pub(super) fn counts(&self) -> impl Iterator<Item = (&str, u64)> {
         let keys = self.holes.iter().filter_map(|hole| match &hole.content {
             HoleContent::Count { key } => Some(&self.data[key.clone()]),
@@ -140,14 +140,14 @@ impl<K: Copy> FrameTemplate<K> {
         keys.zip(self.counts.iter().copied())
     }
 
-    /// Returns the text from a frame that has the template's event type and matches the template.
+    /// Returns the text from a frame that matches the template and has the same event type.
     fn match_text<'a>(&mut self, frame: &Frame<'a>) -> Option<Cow<'a, str>> {
         let Frame { event, data } = *frame;
         if event != self.event {
             return None;
         }
         self.counts.clear();
-        // This is the most frequent case, in which only the text differs.
+        // In the most frequent case, only the text differs.
         if let Some(rest) = data.strip_prefix(&self.data[..self.text.start])
             && let Some((text, len)) = read_literal(rest)
             && rest[len..] == self.data[self.text.end..]
@@ -159,7 +159,8 @@ impl<K: Copy> FrameTemplate<K> {
 
     fn match_holes<'a>(&mut self, data: &'a str) -> Option<Cow<'a, str>> {
         if self.holes.is_empty() {
-            // The text's key never overlaps a hole, so a frame without the key cannot match.
+            // The text's key never overlaps a value that may differ, so a frame without the key
+            // cannot match.
             if !data.contains(&self.data[self.text_key.clone()]) {
                 return None;
             }
@@ -167,7 +168,7 @@ impl<K: Copy> FrameTemplate<K> {
         }
         let (known, bytes) = (self.data.as_bytes(), data.as_bytes());
         let mut text = None;
-        // How far the template and the frame have been compared: a position in each.
+        // The positions in the template and in the frame up to which they have been compared.
         let (mut known_at, mut at) = (0, 0);
         for Hole { value, content } in &self.holes {
             let same = &known[known_at..value.start];
@@ -182,8 +183,8 @@ impl<K: Copy> FrameTemplate<K> {
                     text = Some(literal);
                     len
                 }
-                // The byte after the value is also compared, to make sure that the value ends
-                // before this byte.
+                // Comparing the byte after the value makes sure that the value ends before that
+                // byte.
                 HoleContent::IgnoredString | HoleContent::IgnoredNumber
                     if bytes[at..].starts_with(&known[value.start..=value.end]) =>
                 {
@@ -209,10 +210,10 @@ impl<K: Copy> FrameTemplate<K> {
     }
 
     /// Makes a template from a parsed frame. The frame must contain nothing relevant except `text`
-    /// and the numbers in the member `counts` of its outermost object.
+    /// and the numbers in the `counts` member of its outermost object.
     ///
-    /// Does nothing if the text is empty or was not borrowed from the frame. A text that contains
-    /// escapes, or a text from a repaired frame, is not borrowed, so its position is unknown.
+    /// Does nothing if the text is empty or was not borrowed from the frame. Text that contains
+    /// escapes or comes from a repaired frame is not borrowed, so its position is unknown.
     pub(super) fn remember(
         &mut self,
         frame: &Frame<'_>,
@@ -242,8 +243,9 @@ impl<K: Copy> FrameTemplate<K> {
     }
 }
 
-/// Returns the range of the key whose string value starts at position `text`, up to the value's
-/// opening quote. If the key contains a quote, only the end of the key is included.
+/// Returns the range from the start of a key to the opening quote of its string value, whose
+/// content starts at position `text`. If the key contains a quote, only the end of the key is
+/// included.
 fn key_before(data: &str, text: usize) -> Range<usize> {
     let quote = text.saturating_sub(1);
     let mut quotes = data[..quote].bytes().rev().enumerate().filter(|(_, byte)| *byte == b'"');
@@ -270,10 +272,10 @@ fn literal_range(data: &str, text: &str) -> Option<Range<usize>> {
     is_quoted.then_some(range)
 }
 
-/// Reads a string literal after its opening quote. Returns the text and the number of bytes before
-/// the closing quote, or `None` if the literal is empty or might be rejected by the parser.
+/// Reads a string literal whose opening quote precedes `data`. Returns the text and the number of
+/// bytes before the closing quote, or `None` if the literal is empty or the parser might reject it.
 fn read_literal(data: &str) -> Option<(Cow<'_, str>, usize)> {
-    // Texts are short, so a vectorized search would cost more time than it saves.
+    // The text is short, so a vectorized search would take more time than it saves.
     let ends = |byte: &u8| matches!(byte, b'"' | b'\\' | ..b' ');
     let len = data.as_bytes().iter().position(ends)?;
     match data.as_bytes()[len] {
@@ -292,8 +294,8 @@ fn read_escaped_literal(data: &str) -> Option<(Cow<'_, str>, usize)> {
     (!text.is_empty()).then_some((Cow::Owned(text), end))
 }
 
-/// Returns the number of bytes between a string literal's quotes. The slice `bytes` starts after
-/// the opening quote.
+/// Returns the number of bytes between a string literal's quotes. `bytes` starts after the opening
+/// quote.
 fn literal_len(bytes: &[u8]) -> Option<usize> {
     let mut end = memchr2(b'"', b'\\', bytes)?;
     while bytes[end] == b'\\' {
@@ -305,7 +307,7 @@ fn literal_len(bytes: &[u8]) -> Option<usize> {
     Some(end)
 }
 
-/// Returns the length of a string without escapes, up to its closing quote.
+/// Returns the length of a string without escapes, not including its closing quote.
 fn plain_string_len(bytes: &[u8]) -> Option<usize> {
     let end = memchr2(b'"', b'\\', bytes)?;
     (bytes[end] == b'"' && has_no_control(&bytes[..end])).then_some(end)
@@ -322,12 +324,12 @@ fn number_len(bytes: &[u8]) -> Option<usize> {
     (is_number && matches!(bytes.get(len), Some(b',' | b'}'))).then_some(len)
 }
 
-/// Returns the length of a frame without the trailing brackets and white space.
+/// Returns the length of a frame without its trailing brackets and white space.
 fn content_len(data: &str) -> usize {
     data.trim_end_matches(['}', ']', ' ', '\t', '\n', '\r']).len()
 }
 
-/// Returns the bytes of `end`, the end of a frame, without white space.
+/// Returns the bytes of `end`, the end of a frame, without any white space.
 fn brackets(end: &[u8]) -> impl Iterator<Item = &u8> {
     end.iter().filter(|byte| !is_space(**byte))
 }
@@ -355,7 +357,7 @@ fn find_values(data: &str, counts: Option<&str>, holes: &mut Vec<Hole>) {
     });
 }
 
-/// Returns the hole for the value of an ignored member, which starts at `start`, if the value may
+/// Returns the [`Hole`] for the value that starts at `start` in an ignored member, if the value may
 /// differ.
 fn ignored_value(bytes: &[u8], start: usize) -> Option<Hole> {
     if bytes.get(start) == Some(&b'"') {
@@ -366,8 +368,8 @@ fn ignored_value(bytes: &[u8], start: usize) -> Option<Hole> {
     Some(Hole { value, content: HoleContent::IgnoredNumber })
 }
 
-/// Calls `f` for each member of the object that starts at `start`, with the range of the member's
-/// key and the position of its value.
+/// Calls `f` for each member of the object that starts at `start`. `f` receives the range of the
+/// member's key and the position of the member's value.
 fn for_each_member(bytes: &[u8], start: usize, mut f: impl FnMut(Range<usize>, usize)) {
     let (mut depth, mut at) = (0_usize, start);
     while let Some(byte) = bytes.get(at) {

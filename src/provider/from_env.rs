@@ -1,4 +1,4 @@
-//! Chooses a provider based on an API key in the environment or on a model name.
+//! Chooses a provider based on the API keys in the environment or on a model name.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ struct Vendor {
     /// The vendor's name, which precedes the colon in `vendor:model`.
     name: &'static str,
     key_variables: &'static [&'static str],
-    /// The variable that overrides the vendor's base URL, or an empty string if the vendor has no
-    /// such variable.
+    /// The environment variable that overrides the vendor's base URL, or an empty string if the
+    /// vendor has no such variable.
     base_url_variable: &'static str,
     /// The name of the vendor's default model.
     model: &'static str,
@@ -23,8 +23,8 @@ struct Vendor {
 
 enum VendorWire {
     Anthropic,
-    /// The Chat Completions wire. The value is the dialect, or `None` if the dialect depends on the
-    /// base URL.
+    /// The Chat Completions wire, with its dialect, or `None` if the dialect depends on the base
+    /// URL.
     OpenAiChat(Option<&'static Dialect>),
     Gemini,
     Ollama,
@@ -64,12 +64,12 @@ const VENDORS: &[Vendor] = &[
     Vendor::new("ollama", "", VendorWire::Ollama).with_base_url_variable("OLLAMA_BASE_URL"),
 ];
 
-/// Creates a provider for the first API key that is set in the environment. The provider uses a
-/// small model from the key's vendor.
+/// Creates a provider for the first API key that is set in the environment. The provider uses this
+/// crate's default model for the vendor that the key belongs to.
 ///
 /// Keys are looked up in this order: `ANTHROPIC_API_KEY`, `OPENAI_API_KEY`, `GEMINI_API_KEY` (or
 /// `GOOGLE_API_KEY`), `OPENROUTER_API_KEY`, `GROQ_API_KEY`, `DEEPSEEK_API_KEY`, `MISTRAL_API_KEY`,
-/// `TOGETHER_API_KEY`. An empty variable is treated as unset. `ANTHROPIC_BASE_URL`,
+/// `TOGETHER_API_KEY`. Empty variables are treated as unset. `ANTHROPIC_BASE_URL`,
 /// `OPENAI_BASE_URL` and `GEMINI_BASE_URL` override the base URLs of the first three vendors.
 ///
 /// # Errors
@@ -89,23 +89,23 @@ pub fn from_env() -> Result<Arc<dyn Provider>, Error> {
     first_vendor_with_key(&|name| std::env::var(name).ok())?.into_provider()
 }
 
-/// Creates the provider for a model name, using the vendor's API key from the environment.
+/// Creates a provider for a model name, using the vendor's API key from the environment.
 ///
-/// Names such as `claude-…`, `gpt-…`, `o3`, `gemini-…` and `mistral-…` each belong to one vendor.
-/// For a model that several vendors may serve, put the vendor and a colon before the name:
+/// Names such as `claude-…`, `gpt-…`, `o3`, `gemini-…` and `mistral-…` each belong to a single
+/// vendor. For a model that several vendors may serve, prefix the name with the vendor and a colon:
 /// `groq:openai/gpt-oss-20b`, `openrouter:…`, `together:…`, `ollama:…`.
 ///
 /// For a name such as `ollama:…`, requests are sent to an [`Ollama`] server, which does not need a
-/// key. The server's address is taken from `OLLAMA_BASE_URL`, or else from `OLLAMA_HOST`, which can
+/// key. The server's address is read from `OLLAMA_BASE_URL`, or else from `OLLAMA_HOST`, which can
 /// have any form that Ollama itself accepts (`192.168.1.5`, `:8080`, `https://example.com`). If
-/// neither variable is set, requests are sent to this machine. If `OLLAMA_API_KEY` is set, the key
-/// is sent.
+/// neither variable is set, requests are sent to the local machine. If `OLLAMA_API_KEY` is set, its
+/// value is sent as the key.
 ///
 /// # Errors
 ///
 /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if the name does not belong to a
-/// known vendor or a base URL is invalid, and an [`Auth`](ErrorKind::Auth) error if the vendor's
-/// key is not set.
+/// known vendor or if the base URL is invalid. Returns an [`Auth`](ErrorKind::Auth) error if the
+/// vendor's key is not set.
 ///
 /// ```
 /// use turnstream::ErrorKind;
@@ -119,7 +119,7 @@ pub fn from_model_name(model: &str) -> Result<Arc<dyn Provider>, Error> {
     vendor_by_model(model, &|name| std::env::var(name).ok())?.into_provider()
 }
 
-/// A vendor, with the chosen model and the vendor's settings from the environment.
+/// A vendor, with its settings from the environment and the chosen model.
 struct SelectedVendor {
     vendor: &'static Vendor,
     model: String,
@@ -203,7 +203,7 @@ impl Vendor {
     }
 }
 
-/// Returns Ollama's base URL. If `OLLAMA_BASE_URL` ends with the path of one of Ollama's APIs, this
+/// Returns Ollama's base URL. If `OLLAMA_BASE_URL` ends with the path of one of Ollama's APIs, that
 /// path is removed: `/v1` for Chat Completions, or `/api` for Ollama's own API.
 fn ollama_base_url(base_url: Option<String>, env: Environment<'_>) -> Option<String> {
     let Some(url) = base_url else {
@@ -215,9 +215,9 @@ fn ollama_base_url(base_url: Option<String>, env: Environment<'_>) -> Option<Str
 }
 
 /// Converts the value of `OLLAMA_HOST` to a URL. The value has the form
-/// `[scheme://]host[:port][/path]`, where every part is optional. The port defaults to 11434, or to
-/// the usual port for an explicit scheme. An unspecified address such as `0.0.0.0` becomes a
-/// loopback address. <https://github.com/ollama/ollama/blob/main/envconfig/config.go>
+/// `[scheme://]host[:port][/path]`, where all parts are optional. The port defaults to 11434 or, if
+/// a scheme is given, to the scheme's usual port. An unspecified address such as `0.0.0.0` becomes
+/// a loopback address. <https://github.com/ollama/ollama/blob/main/envconfig/config.go>
 fn ollama_host_url(host: &str) -> String {
     let host = host.trim().trim_matches(['"', '\'']).trim();
     let (scheme, rest) = host.split_once("://").unwrap_or(match host {

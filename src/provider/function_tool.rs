@@ -1,4 +1,4 @@
-//! A tool declaration in the format of Chat Completions and Ollama.
+//! A tool declaration in the format that Chat Completions and Ollama use.
 
 use std::borrow::Cow;
 
@@ -24,7 +24,8 @@ struct Function<'a> {
 }
 
 impl<'a> FunctionTool<'a> {
-    /// Creates a tool declaration. `parameters` is the tool's schema, rewritten for the wire.
+    /// Creates a tool declaration. `parameters` is the tool's parameter schema, rewritten for the
+    /// wire.
     pub(super) fn new(tool: &'a ToolSpec, parameters: Cow<'a, RawJson>) -> Self {
         let function = Function { name: &tool.name, description: &tool.description, parameters };
         Self { r#type: "function", function, cache_control: None }

@@ -4,9 +4,9 @@ use crate::item::{Item, ItemKind, ProviderData};
 
 /// Specifies how a history item is sent to a model.
 ///
-/// Signatures, encrypted reasoning and provider-specific items can only be used by the model that
-/// produced them, on the same wire. Such data is sent back to that model byte for byte, and never
-/// to another model.
+/// A signature, encrypted reasoning or a provider-specific item is useful only to the model that
+/// produced it, and only on the same wire. Data that only one model can use is sent back to that
+/// model byte for byte, and never to another model.
 ///
 /// | item | sent to the model that produced it | sent to another model |
 /// |---|---|---|
@@ -16,7 +16,8 @@ use crate::item::{Item, ItemKind, ProviderData};
 /// | user messages, tool results, instructions | unchanged | unchanged |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Handoff<'a> {
-    /// The item is sent together with its provider data, which must be sent back to the provider.
+    /// The item is sent together with its provider data, which the provider expects to receive
+    /// back.
     Verbatim(&'a ProviderData),
     /// The item is sent without provider data.
     Plain,

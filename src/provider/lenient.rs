@@ -1,5 +1,5 @@
-//! Lenient deserialization of wire data. An unknown or malformed value is treated as absent and
-//! never fails the turn.
+//! Lenient deserialization of wire data. Unknown or malformed values are treated as absent and
+//! never cause the turn to fail.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,9 +13,9 @@ use crate::error::Error;
 use crate::item::{RawJson, json};
 use crate::provider::failure::protocol_error;
 
-/// Deserializes a frame. Valid JSON that a strict deserializer would reject is repaired first:
-/// duplicate keys (the last value is kept), unpaired surrogates, and numbers that overflow `f64`. A
-/// value that is not an object is treated as an empty object.
+/// Deserializes a frame. Valid JSON that a strict deserializer would reject is repaired first. The
+/// repairs cover duplicate keys (the last value is kept), unpaired surrogates, and numbers that
+/// overflow `f64`. A value that is not an object is treated as an empty object.
 pub(super) fn read_lenient<'a, T: Deserialize<'a>>(
     data: &'a str,
     room: &'a mut String,
@@ -29,9 +29,8 @@ pub(super) fn read_lenient<'a, T: Deserialize<'a>>(
     }
 }
 
-/// Deserializes a frame in the same way as [`read_lenient`], but does not repair data that contains
-/// `word`. The word indicates that the data may contain a tool call, whose arguments a repair could
-/// change.
+/// Like [`read_lenient`], but does not repair data that contains `word`. The word indicates that
+/// the data may contain a tool call, whose arguments could be changed by a repair.
 pub(super) fn read_lenient_unless_contains<'a, T: Deserialize<'a>>(
     word: &str,
     data: &'a str,
@@ -44,8 +43,8 @@ pub(super) fn read_lenient_unless_contains<'a, T: Deserialize<'a>>(
     }
 }
 
-/// Deserializes an object. An array is rejected, because serde would interpret the array's elements
-/// as the struct's fields, in order.
+/// Deserializes an object. An array is rejected, because serde would interpret its elements as the
+/// fields of the struct, in order.
 pub(super) fn read_object<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Option<T> {
     let object = Some(raw.get()).filter(|json| json.starts_with('{'));
     object.and_then(|json| serde_json::from_str(json).ok())
@@ -56,7 +55,7 @@ pub(super) fn read_object<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Option<T
 /// # Errors
 ///
 /// Returns a [`Protocol`](crate::ErrorKind::Protocol) error if the data is not JSON.
-// Without inlining, the result would be moved one more time for every token.
+// Without inlining, the result would be moved one additional time for each token.
 #[inline]
 pub(super) fn read_frame<'a, T: Deserialize<'a>>(
     what: &str,
@@ -67,8 +66,7 @@ pub(super) fn read_frame<'a, T: Deserialize<'a>>(
         .map_err(|error| protocol_error(format!("{what} is not JSON: {error}")).with_source(error))
 }
 
-/// Repairs JSON text that a strict deserializer rejects. Returns `None` if the text is not valid
-/// JSON.
+/// Repairs JSON that a strict deserializer rejects. Returns `None` if `data` is not valid JSON.
 #[cold]
 pub(super) fn repair_json(data: &str) -> Option<String> {
     serde_json::from_str::<IgnoredAny>(data).ok()?;
@@ -108,7 +106,7 @@ pub(super) fn repair_json(data: &str) -> Option<String> {
         out.push_str(&rest[..len]);
         rest = &rest[len..];
     }
-    // If two fields have the same key, a `Value` keeps the last one.
+    // If several fields have the same key, a `Value` keeps the last one.
     match serde_json::from_str::<serde_json::Value>(&out) {
         Ok(value @ serde_json::Value::Object(_)) => Some(value.to_string()),
         Ok(serde_json::Value::String(text)) => Some(serde_json::Value::from(text).to_string()),
@@ -117,7 +115,7 @@ pub(super) fn repair_json(data: &str) -> Option<String> {
     }
 }
 
-/// Returns the value of a field, or `None` if the value is `null`.
+/// Returns the value of a field, or `None` if it is absent or `null`.
 pub(super) fn non_null(raw: Option<&RawValue>) -> Option<&RawValue> {
     raw.filter(|raw| raw.get() != "null")
 }
@@ -136,14 +134,14 @@ pub(super) fn array_elements(raw: Option<&RawValue>) -> Vec<&RawValue> {
     elements.and_then(Result::ok).unwrap_or_default()
 }
 
-/// Returns a complete JSON value, repaired if necessary.
+/// Returns the complete JSON value, repaired if necessary.
 pub(super) fn deserialize_json(raw: &RawValue) -> Option<RawJson> {
     RawJson::parse(raw.get())
         .or_else(|error| RawJson::parse(&repair_json(raw.get()).ok_or(error)?))
         .ok()
 }
 
-/// A string, borrowed if it contains no escapes. Any JSON value of another type becomes `None`.
+/// A string, borrowed if it contains no escapes. A JSON value of any other type becomes `None`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct LenientStr<'a>(pub(super) Option<Cow<'a, str>>);
 
@@ -171,21 +169,22 @@ impl LenientNumber {
         self.0.unwrap_or_default()
     }
 
-    /// Replaces `count` with the number, if present.
+    /// Sets `count` to the number, if present.
     pub(super) fn update_count(self, count: &mut u64) {
         *count = self.0.unwrap_or(*count);
     }
 }
 
-/// An object. Any JSON value of another type becomes `None`.
+/// An object. A JSON value of any other type becomes `None`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Lenient<T>(pub(super) Option<T>);
 
-/// An object that is rarely present. The object is boxed to keep the structs that contain it small,
-/// since these structs are moved for every token.
+/// An object that is rarely present. It is boxed to keep the structs that contain it small, because
+/// they are moved for each token.
 pub(super) type RareObject<T> = Lenient<Box<T>>;
 
-/// An object, or a marker for a value of another type, which may contain part of a tool call.
+/// An object, or a marker for a value of another type. Such a value may contain part of a tool
+/// call.
 #[derive(Debug, Default)]
 pub(super) struct MaybeObject<T> {
     pub(super) value: Option<T>,
@@ -196,9 +195,9 @@ pub(super) struct MaybeObject<T> {
 #[derive(Clone, Debug, Default)]
 pub(super) struct LenientList<T>(pub(super) Vec<T>);
 
-/// A type that can be deserialized from a JSON value of any type. Each method handles one JSON
-/// type, and by default returns the result of [`from_malformed`](Self::from_malformed). `null`
-/// becomes the default value.
+/// A type that can be deserialized from a JSON value of any type. Each method handles one JSON type
+/// and by default returns the result of [`from_malformed`](Self::from_malformed). `null` becomes
+/// the default value.
 pub(super) trait FromAny<'de>: Default {
     /// Returns the result for a value of the wrong type.
     fn from_malformed() -> Self {
@@ -260,7 +259,7 @@ pub(super) fn deserialize_any<'de, T: FromAny<'de>, D: Deserializer<'de>>(
         fn visit_bool<E>(self, _: bool) -> Result<T, E> {
             Ok(T::from_malformed())
         }
-        /// Handles negative integers; all other integers are passed to the visitor as `u64`.
+        /// Handles negative integers. All other integers are passed to the visitor as `u64`.
         fn visit_i64<E>(self, _: i64) -> Result<T, E> {
             Ok(T::from_malformed())
         }
@@ -271,7 +270,7 @@ pub(super) fn deserialize_any<'de, T: FromAny<'de>, D: Deserializer<'de>>(
     deserializer.deserialize_any(AnyVisitor(PhantomData))
 }
 
-/// Implements `Deserialize` for the given types, each with its generics, by calling
+/// Implements `Deserialize` for the given types, which may be generic, by calling
 /// [`deserialize_any`].
 macro_rules! impl_lenient_deserialize {
     ($([$($generics:tt)*] $type:ty;)*) => {$(
@@ -303,7 +302,7 @@ impl<'de> FromAny<'de> for LenientNumber {
         Self(Some(number))
     }
 
-    /// Converts a float, since some servers send counts as floats.
+    /// Converts a float, because some servers send counts as floats.
     fn from_f64(number: f64) -> Self {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let whole = number as u64;

@@ -1,4 +1,4 @@
-//! Providers, each of which streams a model's turns.
+//! Providers, which stream the turns of a model.
 //!
 //! | provider | wire |
 //! |---|---|
@@ -10,16 +10,17 @@
 //! | [`Scripted`] | none; returns scripted replies |
 //!
 //! A wire is a vendor's HTTP protocol. Each wire has an encoder, which converts a request to a
-//! body, and a decoder, which converts frames to a turn. Both are pure and available without any
-//! feature. With the feature `http`, [`HttpProvider`] sends the encoded body and decodes the
-//! response for every [`Wire`], including your own wires. [`Anthropic`](anthropic) and the other
-//! HTTP providers are type aliases of `HttpProvider`. A [`Credential`](crate::http::Credential)
-//! authorizes requests with a key, a token or a signature. For models hosted by Azure, Amazon
-//! Bedrock or Google's Vertex AI, there are constructors such as [`OpenAiChat::azure`] and
-//! [`Anthropic::vertex`].
+//! request body, and a decoder, which converts a response's frames to a turn. Encoders and decoders
+//! are pure and available without any feature. With the `http` feature, [`HttpProvider`] sends the
+//! encoded body and decodes the response for any [`Wire`], including your own.
+//! [`Anthropic`](anthropic) and the other HTTP providers are type aliases of `HttpProvider`. A
+//! [`Credential`](crate::http::Credential) authorizes requests with a key, a token or a signature.
+//! For models hosted on Azure, Amazon Bedrock or Google's Vertex AI, there are constructors such as
+//! [`OpenAiChat::azure`] and [`Anthropic::vertex`].
 //!
-//! Some providers wrap an inner provider and change one aspect of its behavior. These providers can
-//! be combined in any order: [`Retry`], [`Fallback`], [`CircuitBreaker`], [`Record`], [`Replay`].
+//! Some providers wrap an inner provider and change one aspect of its behavior: [`Retry`],
+//! [`Fallback`], [`CircuitBreaker`], [`Record`] and [`Replay`]. These wrappers can be combined in
+//! any order.
 //!
 //! ```
 //! use turnstream::provider::{Fallback, Reply, Retry, Scripted};
@@ -113,37 +114,37 @@ use crate::stream::TurnStream;
 
 /// Streams a model's turns.
 ///
-/// A decorator, for example for retries or recording, is a provider that wraps an inner provider. A
-/// decorator must pass the request's [`retries`](Request::retries) on to the inner provider. With
+/// A decorator is a provider that wraps an inner provider, for example to add retries or recording.
+/// A decorator must pass the request's [`retries`](Request::retries) on to the inner provider. With
 /// [`from_stream`] or [`from_poll_fn`], you can write your own provider in ten lines. For another
 /// HTTP protocol, use an `HttpProvider` with your own `Wire`.
 ///
-/// With the feature `testing`, `testing::provider_suite` checks whether a provider that
-/// communicates with a server follows all rules of this trait.
+/// With the `testing` feature, `testing::provider_suite` checks whether a provider that
+/// communicates with a server follows all the rules of this trait.
 pub trait Provider: Send + Sync {
     /// Sends the request and streams the model's turn, which obeys the rules of
-    /// [`seal`](crate::stream::seal). The request is sent to the model that the request names, or
-    /// else to the provider's own [`model`](Self::model).
+    /// [`seal`](crate::stream::seal). The request is sent to the model that it names, or else to
+    /// the provider's own [`model`](Self::model).
     ///
     /// Nothing is sent before the first poll. Dropping the stream cancels the request.
     ///
-    /// A provider over HTTP needs a tokio runtime. A turn that was started in a current-thread
-    /// runtime must be polled in that runtime. A poll in another runtime, or outside of any
-    /// runtime, returns an error if the poll would have to wait for the connection, because such a
+    /// An HTTP provider needs a tokio runtime. A turn that was started in a current-thread runtime
+    /// must be polled in that runtime. Polling the turn in another runtime, or outside of any
+    /// runtime, returns an error if the poll would have to wait for the connection, because the
     /// wait might never end.
     fn stream_turn(&self, request: Request) -> TurnStream;
 
-    /// Returns the name of the model to use if a request does not name a model.
+    /// Returns the name of the model to use for requests that do not name a model.
     fn model(&self) -> &str;
 
     /// Returns whether the provider itself searches [deferred](crate::tool::ToolSpec::deferred)
-    /// tools; `false` by default. If the provider does, a request declares all tools, and the model
-    /// sees only the deferred tools that a search on the server finds. A provider that wraps
-    /// several providers returns `true` only if all of the wrapped providers do.
+    /// tools. Returns `false` by default. If the provider searches deferred tools, a request
+    /// declares all tools, and the model sees only the deferred tools that a search on the server
+    /// finds. A provider that wraps several providers returns `true` only if all of them do.
     ///
     /// An agent with a searchable toolkit sends the [complete tool
     /// list](crate::Toolkit::deferred_specs) to a provider that searches tools. To any other
-    /// provider, the agent instead sends two search tools of its own.
+    /// provider, such an agent sends two search tools of its own instead of the complete list.
     fn has_tool_search(&self) -> bool {
         false
     }

@@ -9,8 +9,8 @@ use crate::error::Error;
 use crate::provider::failure::protocol_error;
 use crate::provider::lenient::{LenientNumber, deserialize_string};
 
-/// The details of the input or output token count. Input and output details each contain some of
-/// these fields.
+/// The details of the input or output token count. The input details and the output details each
+/// contain some of these fields.
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(default)]
 #[expect(clippy::struct_field_names, reason = "the wire defines them")]
@@ -21,8 +21,8 @@ pub(super) struct TokenDetails {
 }
 
 /// Returns the JSON text of a call's arguments, which OpenAI sends as a string and some other
-/// servers send as an object. Returns `None` for a value of any other type, since the arguments are
-/// then unknown.
+/// servers send as an object. Returns `None` for a value of any other type, because the arguments
+/// are then unknown.
 pub(super) fn arguments_text(raw: Option<&RawValue>) -> Option<Cow<'_, str>> {
     let Some(raw) = raw else { return Some(Cow::Borrowed("")) };
     match raw.get().as_bytes().first() {

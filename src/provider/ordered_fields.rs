@@ -1,4 +1,5 @@
-//! JSON objects that keep the order of their fields, so that data is sent back exactly as received.
+//! JSON objects that preserve the order of their fields, so that data is sent back exactly as
+//! received.
 
 use std::fmt;
 
@@ -15,12 +16,12 @@ use crate::provider::lenient::array_elements;
 pub(super) struct OrderedFields(Vec<(String, Box<RawValue>)>);
 
 impl OrderedFields {
-    /// Parses an object. Returns `None` for any other value.
+    /// Parses a JSON object. Returns `None` if `json` is not an object.
     pub(super) fn parse(json: &str) -> Option<Self> {
         serde_json::from_str(json).ok()
     }
 
-    /// Returns the objects among the elements of an array.
+    /// Returns those elements of an array that are objects.
     pub(super) fn parse_list(array: Option<&RawValue>) -> Vec<Self> {
         array_elements(array).into_iter().filter_map(|element| Self::parse(element.get())).collect()
     }
@@ -38,7 +39,7 @@ impl OrderedFields {
         Self::parse(data.value.as_str())?.get(name).map(ToOwned::to_owned)
     }
 
-    /// Sets a field of the object. A new field is appended at the end.
+    /// Sets a field of the object. A new field is added at the end.
     pub(super) fn set(&mut self, name: &str, value: Box<RawValue>) {
         match self.0.iter_mut().find(|(field, _)| field == name) {
             Some((_, old)) => *old = value,
@@ -74,8 +75,8 @@ impl OrderedFields {
         RawJson::parse(&serde_json::to_string(&self).ok()?).ok()
     }
 
-    /// Merges `extra` into the object. Objects are merged field by field; any other value replaces
-    /// the existing value.
+    /// Merges `extra` into the object. Objects are merged field by field, and any other value
+    /// replaces the existing value.
     pub(super) fn merge(&mut self, extra: &Map<String, Value>) -> Result<(), serde_json::Error> {
         for (name, value) in extra {
             let old = self.get(name).and_then(|old| Self::parse(old.get()));

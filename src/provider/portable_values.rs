@@ -13,12 +13,11 @@ pub(super) const USER_TEXT_PLACEHOLDER: &str = "(Earlier messages are not shown.
 pub(super) const EMPTY_ERROR_TEXT: &str = "It failed without a message.";
 
 /// Returns a call's arguments as a JSON object, the only form that APIs accept. Arguments that are
-/// not an object are wrapped in an object, so that the model can see its mistake.
+/// not a JSON object are wrapped in an object, so that the model can see its mistake.
 pub(super) fn arguments_as_object(call: &ToolCall) -> Cow<'_, str> {
     let written = call.arguments_or_empty_object();
     if written.starts_with('{') && validate_json(&call.arguments).is_ok() {
-        // An unpaired surrogate is valid in JSON text, but every vendor rejects unpaired
-        // surrogates.
+        // Unpaired surrogates are valid in JSON text, but every vendor rejects them.
         let halved =
             (written.contains("\\ud") || written.contains("\\uD") || written.contains("\\Ud"))
                 && serde_json::from_str::<serde_json::Value>(written).is_err();
@@ -35,9 +34,9 @@ pub(super) const MAX_LONG_ID_BYTES: usize = 64;
 /// The maximum length of a call id on the Chat Completions wire.
 pub(super) const MAX_SHORT_ID_BYTES: usize = 40;
 
-/// Returns a call id that the vendor accepts, which consists of at most `longest` letters, digits,
-/// `_` and `-`. An invalid id is replaced by the id's valid characters and a hash, so that a call
-/// and its result still match.
+/// Returns a call id that the vendor accepts, consisting of at most `longest` letters, digits, `_`
+/// and `-`. An invalid id is replaced with its valid characters and a hash, so that a call and its
+/// result still match.
 pub(super) fn wire_id(id: &str, longest: usize) -> Cow<'_, str> {
     if !id.is_empty() && id.len() <= longest && id.bytes().all(is_id_byte) {
         return Cow::Borrowed(id);
@@ -47,7 +46,7 @@ pub(super) fn wire_id(id: &str, longest: usize) -> Cow<'_, str> {
     Cow::Owned(format!("{kept}_{hash:016x}"))
 }
 
-/// Converts a tool name to one that every vendor accepts, since a model may have invented an
+/// Converts a tool name to a name that every vendor accepts, because a model may have made up an
 /// invalid name.
 pub(super) fn wire_name(name: &str) -> Cow<'_, str> {
     if !name.is_empty() && name.len() <= 64 && name.bytes().all(is_id_byte) {
@@ -65,7 +64,7 @@ fn is_id_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-'
 }
 
-/// Returns whether the content contains parts other than text.
+/// Returns whether the content contains any part that is not text.
 pub(super) fn has_media(content: &Content) -> bool {
     match content {
         Content::Text(_) => false,
@@ -73,7 +72,7 @@ pub(super) fn has_media(content: &Content) -> bool {
     }
 }
 
-/// Returns the text in the content.
+/// Returns the content's text.
 pub(super) fn content_text(content: &Content) -> Cow<'_, str> {
     match content {
         Content::Text(text) => text.into(),
@@ -81,7 +80,7 @@ pub(super) fn content_text(content: &Content) -> Cow<'_, str> {
     }
 }
 
-/// Returns the text of a tool result, or a placeholder if the result is an error without text.
+/// Returns a tool result's text, or a placeholder if the result is an error without text.
 pub(super) fn result_text(result: &ToolResult) -> Cow<'_, str> {
     match content_text(&result.content) {
         text if text.is_empty() && result.is_error() => EMPTY_ERROR_TEXT.into(),

@@ -2,10 +2,10 @@
 
 use crate::error::{Error, ErrorKind};
 
-/// A function that selects errors, for example those after which to retry or to fall back.
+/// A function that selects errors, for example the errors after which to retry or fall back.
 pub(super) type ErrorPredicate = dyn Fn(&Error) -> bool + Send + Sync;
 
-/// Returns whether another provider may succeed, that is, whether the error was caused by the
+/// Returns whether another provider may succeed. This is the case if the error was caused by the
 /// provider, the account or the model rather than by the request.
 pub(crate) fn should_fall_back(kind: ErrorKind) -> bool {
     match kind {
@@ -21,8 +21,8 @@ pub(crate) fn should_fall_back(kind: ErrorKind) -> bool {
         | ErrorKind::IncompleteTurn
         | ErrorKind::Protocol
         | ErrorKind::TooLarge => true,
-        // A caller's mistake must be reported instead of causing another request. Bypassing a
-        // content filter is the caller's own decision.
+        // A mistake by the caller must be reported instead of causing another request. Whether to
+        // bypass a content filter is for the caller to decide.
         ErrorKind::InvalidRequest
         | ErrorKind::Unsupported
         | ErrorKind::Filtered

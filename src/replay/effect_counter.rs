@@ -2,7 +2,7 @@
 
 use crate::world::{EffectKey, EffectKind};
 
-/// Counts how often each kind of effect was requested since the last event.
+/// Counts how often each kind of effect has been requested since the last event.
 #[derive(Default)]
 pub(super) struct EffectCounter(Vec<(EffectKind, String, u32)>);
 

@@ -12,10 +12,10 @@ use crate::fnv::fnv1a_128;
 use crate::item::{Item, RawJson};
 use crate::request::{Output, Request};
 
-/// The names of a request's parts other than its context.
+/// The names of a request's parts, except for the context.
 const REQUEST_PARTS: [&str; 4] = ["model", "system", "tools", "options"];
 
-/// The fingerprints of all parts of a request that are sent to the model. Entries at the start of
+/// The fingerprints of those parts of a request that are sent to the model. Entries at the start of
 /// the context are omitted if they are the same as in the previous request.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct RequestFingerprint {
@@ -29,12 +29,12 @@ pub(super) struct RequestFingerprint {
     context: Vec<Fingerprint>,
 }
 
-/// Computes the fingerprints of a run's requests. For each request, only the parts that differ from
+/// Computes the fingerprints of a run's requests. Only those parts of a request that differ from
 /// the previous request are read.
 #[derive(Default)]
 pub(super) struct FingerprintTracker {
     last_request: Option<Request>,
-    /// The fingerprints of the last request's parts other than its context.
+    /// The fingerprints of the last request's parts, except for the context.
     part_fingerprints: [Fingerprint; 4],
     /// The fingerprints of the entries in the last request's context.
     context_fingerprints: Vec<Fingerprint>,
@@ -48,14 +48,14 @@ pub(super) struct RequestComparison {
     recorded_context: Vec<Fingerprint>,
 }
 
-/// A 128-bit hash, serialised as hexadecimal digits.
+/// A 128-bit hash, serialized as hexadecimal digits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Fingerprint(u128);
 
 /// The first difference between a replay and the recorded run.
 ///
 /// If a [`ReplayRun`](super::ReplayRun) differs from the recorded run, the replay ends with an
-/// error whose source is a `ReplayMismatch`. The values that differ may be private, so the error's
+/// error whose source is a `ReplayMismatch`. The differing values may be private, so the error's
 /// message and its [`parameter`](crate::Error::parameter) contain only the location of the
 /// difference.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,8 +65,8 @@ pub struct ReplayMismatch {
     pub matched_events: usize,
     /// The part that differs: `event`, or a part of a request such as `request.context[2]`.
     pub part: String,
-    /// The recorded value: an event, the fingerprint of a part, or `null` if the recording contains
-    /// no value at this position.
+    /// The recorded value: an event, the fingerprint of a request part, or `null` if the recording
+    /// contains no value at this position.
     pub recorded: RawJson,
     /// The replayed value: an event, a part of a request, or `null` if the replay produced no value
     /// at this position.
@@ -105,7 +105,7 @@ impl ReplayMismatch {
 }
 
 impl FingerprintTracker {
-    /// Returns the fingerprints of the next request.
+    /// Computes the fingerprints of the next request.
     pub(super) fn fingerprint(&mut self, request: &Request) -> RequestFingerprint {
         let last = self.last_request.as_ref();
         let since = last.map_or(0, |last| request.context.common_prefix_len(&last.context));
@@ -142,7 +142,7 @@ impl RequestComparison {
     ) -> Option<ReplayMismatch> {
         let replayed = self.replayed_tracker.fingerprint(request);
         self.recorded_context.truncate(recorded.since);
-        // Entries that both requests share with their predecessors were already compared.
+        // Entries that both requests share with their predecessors have already been compared.
         let alike = replayed.since.min(self.recorded_context.len());
         self.recorded_context.extend(&recorded.context);
         for (at, (recorded, replayed)) in recorded.parts().zip(replayed.parts()).enumerate() {
@@ -177,9 +177,9 @@ fn is_same_part(a: &Request, b: &Request, part: usize) -> bool {
     }
 }
 
-/// Returns a part of a request other than the context. The keys in schemas and extra fields are
-/// sorted, because a different key order does not count as a difference. Recordings from earlier
-/// versions also contain sorted keys.
+/// Returns the part of a request at index `at` in [`REQUEST_PARTS`]. Keys in schemas and extra
+/// fields are sorted, because a different key order does not count as a difference. Recordings from
+/// earlier versions also contain sorted keys.
 fn part_json(request: &Request, at: usize) -> RawJson {
     match REQUEST_PARTS[at] {
         "model" => json_or_null(&request.model),

@@ -1,13 +1,13 @@
 //! Records and replays runs.
 //!
 //! A [`Recorder`] records each run of an agent: the run's events, a fingerprint of every request,
-//! and any external inputs that the events do not contain. A [`Recording`] is a run that was parsed
-//! from recorded lines. [`Recording::replay`] runs the agent's own loop on the recording, without
-//! accessing the network or running tools, and checks every event and every request.
+//! and any external inputs that the events do not contain. A [`Recording`] is a run parsed from
+//! recorded lines. [`Recording::replay`] runs the agent's own loop on the recording, without
+//! accessing the network or running tools, and compares every event and request with the recording.
 //! [`Recording::at_step`] selects a step from which a new run can continue.
 //!
-//! The recorder and the replay are each implemented as a [world](crate::world). The recorder's
-//! world wraps the live world, and the replay's world takes its answers from the recording.
+//! The recorder and the replay are both implemented as [worlds](crate::world). The recorder's world
+//! wraps the live world, and the replay's world takes its answers from the recording.
 
 mod effect_counter;
 mod fingerprint;

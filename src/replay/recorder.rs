@@ -21,16 +21,16 @@ use crate::request::Request;
 /// Answers from hooks, the run's owner, budgets and the compactor are recorded only if no event
 /// contains them. The size of a recording grows with the content of the history, not with the
 /// number of requests. Each line contains the number of its run, so concurrent runs can share a
-/// file. If a run is dropped, its recording ends at that moment. A sub-agent's events are recorded
-/// as part of its parent's run.
+/// file. The recording of a dropped run ends at the point where the run was dropped. A sub-agent's
+/// events are recorded as part of its parent's run.
 ///
-/// A recording contains all messages, including any secrets in these messages. The providers' API
-/// keys are not recorded.
+/// A recording contains all messages, including any secrets in them. The providers' API keys are
+/// not recorded.
 ///
 /// Lines are appended to the output synchronously, in small writes, during each poll that sends a
-/// request or returns the end of a turn, tool call or run. Between these polls, up to 16 KiB of
+/// request or returns the end of a turn, tool call or run; between these polls, up to 16 KiB of
 /// lines are buffered. A write error never affects a run. After a write error, the run continues
-/// without being recorded, and [`failure`](Self::failure) returns the error.
+/// unrecorded, and [`failure`](Self::failure) returns the error.
 ///
 /// Clones of a recorder write to the same output.
 ///
@@ -72,20 +72,20 @@ struct LineSink {
     run_count: u32,
 }
 
-/// A recorded run that has ended. [`Recorder::to_callback`] passes a `RecordedRun` to its callback.
+/// A recorded run that has ended, as passed to the callback of [`Recorder::to_callback`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RecordedRun {
     /// The agent whose run was recorded.
     pub agent: Agent,
-    /// The recording of the run, parsed from its lines.
+    /// The recording of the run, parsed from the recorded lines.
     pub recording: Recording,
     /// The run's requests, as passed to the provider.
     pub requests: Vec<Request>,
 }
 
 impl Recorder {
-    /// Creates a recorder that writes to a file. An existing file is replaced.
+    /// Creates a recorder that writes to a file. An existing file is overwritten.
     ///
     /// # Errors
     ///
@@ -99,15 +99,15 @@ impl Recorder {
         Ok(Self::to_writer(file))
     }
 
-    /// Creates a recorder that writes to `out`. `out` is written to while the runs are polled, and
-    /// must not block for long.
+    /// Creates a recorder that writes to `out`. Writing takes place while the runs are polled, so
+    /// `out` must not block for long.
     pub fn to_writer(out: impl Write + Send + 'static) -> Self {
         let sink = LineSink { writer: LineWriter::new(out, write_error), run_count: 0 };
         Self(Arc::new(RecorderOutput::Writer(Mutex::new(sink))))
     }
 
     /// Creates a recorder that passes each recorded run to `then` when the run is dropped, whether
-    /// or not the run has finished. `then` is called from within the run's `drop`. This recorder is
+    /// or not it has finished. `then` is called from within the run's `drop`. This recorder is
     /// intended for test suites that replay every run.
     ///
     /// ```
@@ -144,26 +144,26 @@ impl Recorder {
         }
     }
 
-    /// Appends a line to the output, or to the recording that the callback receives.
+    /// Appends a line to the output, or to the recording that is passed to the callback.
     pub(super) fn append(&self, read: &mut RecordingParser, line: &RecordingLine<'_>) {
         match &*self.0 {
             RecorderOutput::Writer(sink) => lock_ignoring_poison(sink).writer.append(line),
             RecorderOutput::Callback(_) => {
-                // A line that cannot be serialised and parsed is omitted.
+                // A line that cannot be serialized and parsed is omitted.
                 let json = serde_json::to_string(line).unwrap_or_default();
                 let _ = serde_json::from_str(&json).map(|line| read.push_line(line));
             }
         }
     }
 
-    /// Writes the buffered lines.
+    /// Writes the buffered lines to the output.
     pub(super) fn write_buffered(&self) {
         if let RecorderOutput::Writer(sink) = &*self.0 {
             lock_ignoring_poison(sink).writer.write();
         }
     }
 
-    /// Returns whether each run's requests are stored for the callback.
+    /// Returns whether each run's requests are kept for the callback.
     pub(super) fn keeps_requests(&self) -> bool {
         matches!(&*self.0, RecorderOutput::Callback(_))
     }

@@ -14,13 +14,13 @@ use crate::replay::recording_line::{FORMAT_VERSION, RecordingLine, ValueLine};
 use crate::replay::version1;
 use crate::world::LoopEnd;
 
-/// A recorded run. A `Recording` is cheap to clone.
+/// A recorded run, which is cheap to clone.
 ///
 /// A [`Recorder`](super::Recorder) creates recordings. [`replay`](Self::replay) replays a
 /// recording, and [`at_step`](Self::at_step) selects a step from which a new run can continue.
 ///
-/// A *step* is a complete turn or a tool result in the run itself; sub-agents' turns and tool
-/// results do not count as steps. Step 0 is the start of the run, after the run's input.
+/// A *step* is a complete turn or a tool result in the run itself. The turns and tool results of
+/// sub-agents do not count as steps. Step 0 is the start of the run, after the run's input.
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
@@ -46,11 +46,11 @@ use crate::world::LoopEnd;
 pub struct Recording(pub(super) Arc<ParsedRun>);
 
 impl Recording {
-    /// Parses the first run in a file.
+    /// Parses the first recorded run in the file at `path`.
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`all_from_text`](Self::all_from_text), and
+    /// Returns the same errors as [`all_from_text`](Self::all_from_text), and also
     /// [`Store`](ErrorKind::Store) if the file contains no run or cannot be read.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
@@ -58,17 +58,17 @@ impl Recording {
             let message = format!("the recording {} cannot be read: {error}", path.display());
             Error::new(ErrorKind::Store, message).with_source(error)
         })?;
-        // A truncated file may end within a character. The replacement character makes the last
-        // line of such a file invalid JSON.
+        // If the file was truncated within a character, the replacement character makes the last
+        // line invalid JSON.
         Self::from_text(&String::from_utf8_lossy(&bytes))
     }
 
-    /// Parses the first run in a string.
+    /// Parses the first recorded run in `text`.
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`all_from_text`](Self::all_from_text), and
-    /// [`Store`](ErrorKind::Store) if the string contains no run.
+    /// Returns the same errors as [`all_from_text`](Self::all_from_text), and also
+    /// [`Store`](ErrorKind::Store) if `text` contains no run.
     pub fn from_text(text: &str) -> Result<Self, Error> {
         Self::all_from_text(text)?
             .into_iter()
@@ -76,9 +76,8 @@ impl Recording {
             .ok_or_else(|| parse_error("line 0: there is no run"))
     }
 
-    /// Parses all runs in a string, in the order in which the runs started. A truncated last line
-    /// is skipped. The run that the truncated line belongs to ends before this line, as if the run
-    /// had been dropped.
+    /// Parses all recorded runs in `text`, in the order in which they started. A truncated last
+    /// line is skipped, and the run to which the line belongs ends as if it had been dropped.
     ///
     /// # Errors
     ///
@@ -86,12 +85,12 @@ impl Recording {
     /// has an unknown version, or a line does not belong to any run.
     pub fn all_from_text(text: &str) -> Result<Vec<Self>, Error> {
         let mut reader = RecordingParser::default();
-        // A truncated last line was not written completely and is skipped.
+        // A truncated last line was not completely written and is skipped.
         parse_values(text, |line| reader.push_line(line)).map_err(parse_error)?;
         Ok(reader.into_recordings().collect())
     }
 
-    /// Returns the history from the start of the run, without the run's input.
+    /// Returns the history at the start of the run, without the run's input.
     pub fn history(&self) -> &History {
         &self.0.history
     }
@@ -112,7 +111,7 @@ impl Recording {
 pub(super) struct RecordingParser(Vec<ParsedRun>);
 
 impl RecordingParser {
-    /// Adds a line to the run that the line belongs to.
+    /// Adds a line to the run to which it belongs.
     pub(super) fn push_line(&mut self, line: RecordingLine<'_>) -> Result<(), String> {
         let (run, entry) = match line {
             RecordingLine::Run {

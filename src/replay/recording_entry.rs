@@ -22,8 +22,9 @@ pub(super) enum RecordingEntry {
         vetoed: bool,
     },
     Request(RequestFingerprint),
-    /// An effect's value, and the effect's number among the effects of the same kind since the last
-    /// event. Version 1 often omits this number; in that case, the first unused value is used.
+    /// The value of an effect, and the effect's number among the effects of the same kind since the
+    /// last event. If the number is missing, as is often the case in version 1, the first unused
+    /// value is used.
     Value {
         kind: EffectKind,
         name: String,
@@ -42,7 +43,7 @@ impl RecordingEntry {
         }
     }
 
-    /// Returns the fingerprint if the entry is a request.
+    /// Returns the request's fingerprint, if the entry is a request.
     pub(super) fn request(&self) -> Option<&RequestFingerprint> {
         match self {
             Self::Request(print) => Some(print),
@@ -50,7 +51,7 @@ impl RecordingEntry {
         }
     }
 
-    /// Returns the reason why the agent ended the loop, if the entry is the end of a loop.
+    /// Returns the reason why the agent ended its loop, if the entry is the end of a loop.
     pub(super) fn loop_end(&self) -> Option<&LoopEnd> {
         match self {
             Self::LoopEnd(ending) => Some(ending),

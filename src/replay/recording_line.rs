@@ -11,7 +11,7 @@
 //!                                                         interrupt, an error, or `time_up`
 //! ```
 //!
-//! Default values are omitted. The line for a value from a step in a custom body contains a `name`.
+//! Default values are omitted. The line for a value from a step of a custom body contains a `name`.
 //! The line for a failed effect contains an `error` instead of a `value`. Readers skip lines with
 //! an unknown `type`. Version 1 used `noted` lines instead of `value` lines.
 
@@ -26,7 +26,7 @@ use crate::replay::fingerprint::RequestFingerprint;
 use crate::replay::version1::ValueV1;
 use crate::world::{EffectKind, TimeLimitReached};
 
-/// The version of the format, which is increased when a reader of the previous version would
+/// The version of the format, which is incremented whenever a reader of the previous version would
 /// misread a line.
 pub(super) const FORMAT_VERSION: u32 = 2;
 
@@ -43,7 +43,7 @@ pub(super) enum RecordingLine<'a> {
     },
     Event {
         run: u32,
-        /// Whether the turn's calls were not allowed to run when the event was emitted.
+        /// Whether the turn's calls were prevented from running when the event was emitted.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         vetoed: bool,
         event: Cow<'a, Event>,

@@ -12,7 +12,7 @@ use crate::tool::IntoToolOutput;
 use crate::usage::Usage;
 
 /// A step in a recorded run. You can inspect the step, change a tool result or the prompt, and
-/// continue from the step with a new run.
+/// continue with a new run.
 ///
 /// [`Recording::at_step`] and [`ReplayRun::replay_point`](super::ReplayRun::replay_point) create
 /// replay points. A replay point never changes its recording.
@@ -55,14 +55,14 @@ use crate::usage::Usage;
 pub struct ReplayPoint {
     recording: Recording,
     journal: Journal,
-    /// The history from which a new run continues. This history includes all recorded results of
-    /// the turn's calls.
+    /// The history from which a new run continues, including all recorded results of the turn's
+    /// calls.
     continuation_history: History,
     input: Input,
 }
 
 impl Recording {
-    /// Selects a step in the recording. Steps are counted from 0, and a number beyond the last step
+    /// Selects a step in the recording. Steps are counted from 0. A number beyond the last step
     /// selects the end of the recording.
     pub fn at_step(&self, step: usize) -> ReplayPoint {
         ReplayPoint::new(self, step)
@@ -104,14 +104,14 @@ impl ReplayPoint {
         self.journal.usage()
     }
 
-    /// Returns the run's journal up to this step, including the journals of the run's sub-agents.
+    /// Returns the run's journal up to this step, including the journals of its sub-agents.
     pub fn journal(&self) -> &Journal {
         &self.journal
     }
 
-    /// Moves the replay point to the turn that contains the call, and replaces the call's result.
-    /// The turn's other calls keep their results, and everything after the turn's results is
-    /// discarded.
+    /// Moves the replay point to the turn that contains the given call, and replaces the call's
+    /// result. The turn's other calls keep their results, and everything after the turn's results
+    /// is discarded.
     ///
     /// # Errors
     ///
@@ -165,8 +165,8 @@ impl ReplayPoint {
         agent.build_request(&history)
     }
 
-    /// Continues from this step with a new run that uses the provider and tools of `agent`. The new
-    /// run's counters and limits start afresh, as in any other run.
+    /// Continues from this step with a new run that uses the provider and tools of `agent`. As in
+    /// any other run, counters and limits start afresh.
     ///
     /// Open calls receive their recorded results, so no tool runs twice. A call without a recorded
     /// result receives an `Interrupted` result. The new run's history is a [fork](History::fork),

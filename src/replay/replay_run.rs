@@ -20,14 +20,14 @@ use crate::request::Request;
 use crate::stream::Step;
 use crate::usage::Usage;
 
-/// Replays a recording as a stream of events. The agent's own loop produces these events again.
+/// Replays a recording as a stream of events, which the agent's own loop produces again.
 ///
-/// A replay sends no request, runs no tool and does not wait. The replay's state can be inspected
-/// between polls. [`play_until`](Self::play_until) replays up to a given step.
+/// A replay sends no requests, runs no tools and does not wait. The state of the replay can be
+/// inspected between polls. [`play_until`](Self::play_until) replays up to a given step.
 ///
 /// If the recorded run failed, the replay ends in the same way: with `Finished`, followed by an
 /// `Err` that contains the run's error. If the replay differs from the recording, the stream ends
-/// at the first difference. The last item is then an `Err` of kind
+/// at the first difference with an `Err` of kind
 /// [`ReplayMismatch`](crate::ErrorKind::ReplayMismatch) whose source is a
 /// [`ReplayMismatch`](super::ReplayMismatch).
 ///
@@ -73,10 +73,10 @@ impl Recording {
     /// Replays the run using the agent's own loop, without accessing the network or running tools.
     ///
     /// `agent` must be built in the same way as the recorded agent. The replay uses the settings of
-    /// `agent`, and only calls the agent's provider to get the provider's name. Tools, tool
-    /// sources, hooks, validations and the compactor are not called, since the recording contains
-    /// their answers. The ids are taken from the recording, and no time passes. The same agent
-    /// produces the same events and the same requests. Any difference is reported as a
+    /// `agent`, and calls its provider only to get the provider's name. Tools, tool sources, hooks,
+    /// validations and the compactor are not called, since the recording contains their answers.
+    /// Ids are taken from the recording, and no time passes. The same agent produces the same
+    /// events and requests; any difference is reported as a
     /// [`ReplayMismatch`](super::ReplayMismatch).
     ///
     /// If the recorded run was interrupted, its replay is interrupted at the same event. If the
@@ -86,7 +86,7 @@ impl Recording {
         self.replay_with_body(agent, loop_body)
     }
 
-    /// Replays a run that was started by [`Agent::run_with_body`] with a custom body.
+    /// Replays a run with a custom body, started by [`Agent::run_with_body`].
     ///
     /// The body itself runs again. The inputs that the body receives from [`RunContext`] are
     /// replayed, but any other external calls that the body makes are executed again.
@@ -127,8 +127,8 @@ impl ReplayRun {
     ///
     /// # Errors
     ///
-    /// Returns the first difference from the recorded run, or the error that ended the recorded
-    /// run.
+    /// Returns an error at the first difference from the recorded run, or the error with which the
+    /// recorded run ended.
     pub async fn next_step(&mut self) -> Result<Option<Event>, Error> {
         while let Some(event) = self.next().await {
             let event = event?;
@@ -139,7 +139,7 @@ impl ReplayRun {
         Ok(None)
     }
 
-    /// Replays until `step` steps have been played in total. Returns `false` if the recording
+    /// Replays until a total of `step` steps have been played. Returns `false` if the recording
     /// contains fewer steps.
     ///
     /// # Errors
@@ -175,8 +175,8 @@ impl ReplayRun {
         self.run.journal()
     }
 
-    /// Returns the requests up to the current position, in the form in which they were passed to
-    /// the provider. An encoder for a wire format, for example
+    /// Returns the requests up to the current position, as they were passed to the provider. An
+    /// encoder for a wire format, such as
     /// [`anthropic::encode`](crate::provider::anthropic::encode), turns a request into bytes.
     pub fn requests(&self) -> Vec<Request> {
         self.player.requests()
@@ -203,7 +203,7 @@ impl Stream for ReplayRun {
         }
         if this.player.is_over() && !this.run.has_pending_error() {
             this.is_terminated = true;
-            // There may be no event after the last request.
+            // It is possible that no event follows the last request.
             if this.player.has_request_left() {
                 let _ = this.run.poll_next_unpin(cx);
             }

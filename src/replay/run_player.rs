@@ -38,9 +38,9 @@ struct PlayerState {
     next_entry_index: usize,
     /// The number of emitted events.
     event_count: usize,
-    /// The indices of the entries since the last event that were already used.
+    /// The indices of those entries since the last event that have already been used.
     consumed_entries: HashSet<usize>,
-    /// The number of times that each kind of effect was requested since the last event.
+    /// The number of times that each kind of effect has been requested since the last event.
     effect_counter: EffectCounter,
     /// Whether a future or a stream is waiting for an entry that the recording does not contain.
     is_waiting: bool,
@@ -54,7 +54,7 @@ impl RunPlayer {
         Self(Arc::new(PlayerInner { parsed_run: Arc::clone(read), state: Mutex::default() }))
     }
 
-    /// Compares an event that the replay emits with the recording.
+    /// Compares an event that the replay emitted with the recorded event.
     fn check_event(&self, event: &Event) {
         if *event.without_nesting() == Event::Unknown {
             return;
@@ -76,7 +76,7 @@ impl RunPlayer {
         }
     }
 
-    /// Returns the recorded value for an effect, and marks the value as used.
+    /// Returns the recorded value for an effect and marks it as used.
     fn take_value(&self, key: &EffectKey) -> Option<Result<RawJson, Error>> {
         let mut state = self.lock();
         let now = state.effect_counter.count(key);
@@ -118,8 +118,9 @@ impl RunPlayer {
         Err(mismatch.into_error())
     }
 
-    /// Returns the next event or turn error of the recording, from the index `from` or after the
-    /// last emitted event. At the end of the recording, the poll stays pending.
+    /// Returns the recording's next event or turn error. The search starts at the index `from` or
+    /// after the last emitted event, whichever is later. At the end of the recording, returns
+    /// `Pending`.
     pub(super) fn poll_entry<T>(
         &self,
         from: &mut usize,
@@ -141,14 +142,14 @@ impl RunPlayer {
         Poll::Pending
     }
 
-    /// Returns the user input before the next request, if any.
+    /// Returns the next event, if it appends user input.
     fn next_input(&self) -> Option<Event> {
         use AppendReason::{FollowUp, Steer};
         let (_, next) = self.next_event(self.lock().next_entry_index)?;
         matches!(next, Event::Appended { why: Steer | FollowUp, .. }).then(|| next.clone())
     }
 
-    /// Returns the next event, if this event is a rewrite that replaces items with tombstones.
+    /// Returns the next event, if it is a rewrite that replaces items with tombstones.
     fn next_tombstone(&self) -> Option<Event> {
         let (_, next) = self.next_event(self.lock().next_entry_index)?;
         matches!(next, Event::Rewritten { why: RewriteReason::Tombstoned, .. })
@@ -173,7 +174,7 @@ impl RunPlayer {
         self.0.parsed_run.entries.last().and_then(RecordingEntry::event).and_then(Event::outcome)
     }
 
-    /// Returns the reports of calls that were dropped.
+    /// Returns the reports from calls that were dropped.
     fn dropped_call_reports(&self) -> Vec<(String, EffectReport)> {
         let state = self.lock();
         let left = self
@@ -211,26 +212,27 @@ impl RunPlayer {
         })
     }
 
-    /// Returns whether the recording was replayed to its end.
+    /// Returns whether the recording has been replayed to its end.
     pub(super) fn is_over(&self) -> bool {
         let state = self.lock();
         self.next_event(state.next_entry_index).is_none()
             && self.find_entry(&state, RecordingEntry::loop_end).is_none()
     }
 
-    /// Returns whether a request that was sent after the last event has not been replayed.
+    /// Returns whether the recording contains a request after the last event that has not been
+    /// replayed yet.
     pub(super) fn has_request_left(&self) -> bool {
         let state = self.lock();
         self.find_entry(&state, RecordingEntry::request).is_some()
     }
 
-    /// Returns the first difference from the recording.
+    /// Returns the first difference from the recording, if any.
     pub(super) fn mismatch(&self) -> Option<ReplayMismatch> {
         self.lock().mismatch.clone()
     }
 
     /// Returns whether the replay is waiting for an entry that the recording does not contain, and
-    /// resets this state.
+    /// clears the `is_waiting` flag.
     pub(super) fn take_waiting(&self) -> bool {
         std::mem::take(&mut self.lock().is_waiting)
     }
@@ -251,8 +253,8 @@ impl RunPlayer {
         entries.find_map(|(at, entry)| Some((at, entry.event()?)))
     }
 
-    /// Returns the index and value of the first unused entry before the next event for which `fits`
-    /// returns a value.
+    /// Searches the unused entries before the next event. Returns the index of the first entry for
+    /// which `fits` returns a value, together with that value.
     fn find_entry<'a, T>(
         &'a self,
         state: &PlayerState,

@@ -23,7 +23,7 @@ use crate::stream::TurnStream;
 use crate::tool::ToolRun;
 use crate::world::{Effect, EffectKey, EffectKind, EffectValue, LoopEnd, SendRequest, World};
 
-/// Records the answers from another world, and the run's events.
+/// Wraps another world and records its answers, together with the run's events.
 #[derive(Debug)]
 pub(super) struct RunRecorder {
     world: Arc<dyn World>,
@@ -41,21 +41,21 @@ struct RunLog {
 
 #[derive(Default)]
 struct RecorderState {
-    /// The number of the run, or `None` before the first line is recorded.
+    /// The run's number, or `None` before the first line is recorded.
     run_number: Option<u32>,
-    /// Parses the recorded lines to build the recording that a callback receives at the end of the
-    /// run.
+    /// Parses the recorded lines to build the recording that is passed to a callback at the end of
+    /// the run.
     parser: RecordingParser,
     requests: Vec<Request>,
     fingerprints: FingerprintTracker,
-    /// The number of times that each kind of effect was requested since the last event.
+    /// The number of times that each kind of effect has been requested since the last event.
     effect_counter: EffectCounter,
 }
 
 impl Agent {
-    /// Records all of the agent's later runs with the given recorder.
+    /// Records all subsequent runs of the agent with the given recorder.
     ///
-    /// A [`Recorder`] only observes runs, and does not change them.
+    /// A [`Recorder`] only observes runs and does not change their behavior.
     pub fn with_recorder(self, recorder: &Recorder) -> Self {
         let recorder = recorder.clone();
         let inner = self.world_factory();
@@ -86,7 +86,7 @@ impl RunRecorder {
 impl World for RunRecorder {
     fn draw(&self, key: &EffectKey, live: &mut dyn FnMut() -> EffectValue) -> EffectValue {
         let drawn = self.world.draw(key, live);
-        // The values of other effects are contained in events.
+        // Events contain the values of all effects except facts and notes.
         if matches!(key.kind, EffectKind::Facts | EffectKind::Notes) {
             let nth = self.log.count_effect(key);
             self.log.write_value_if_set(key, nth, &drawn);
@@ -165,7 +165,7 @@ impl RunLog {
         lock_ignoring_poison(&self.state).effect_counter.count(key)
     }
 
-    /// Records a value unless the value is a default.
+    /// Records the value of an effect unless it is a default value.
     fn write_value_if_set(&self, key: &EffectKey, nth: u32, made: &EffectValue) {
         match made.to_json() {
             Ok(json) if is_default_json(&json) && key.kind != EffectKind::Step => {}
@@ -238,7 +238,8 @@ impl RunLog {
     }
 }
 
-/// Returns whether a value is a default, such as `null` or an empty list, and can be omitted.
+/// Returns whether a value is a default value, such as `null` or an empty list, and can therefore
+/// be omitted.
 fn is_default_json(json: &RawJson) -> bool {
     matches!(json.as_str(), "null" | "false" | "{}" | "[]")
 }

@@ -16,7 +16,7 @@ use crate::world::EffectKind;
 #[derive(Deserialize)]
 pub(super) struct ValueV1 {
     of: String,
-    /// The number of the request for facts since the last event.
+    /// The request's number among the requests for facts since the last event.
     nth: Option<u32>,
     #[serde(flatten)]
     fields: Map<String, Value>,
@@ -47,10 +47,10 @@ impl ValueV1 {
     }
 }
 
-/// Moves notes from hooks to the position before the event that contains these notes, since version
-/// 1 recorded the notes after the turn that the hooks observed. If a request is prepared again
-/// because the run stopped waiting for its pool, the request receives the number that the current
-/// version would record.
+/// Moves notes from hooks to the position before the event that contains them, because version 1
+/// recorded notes after the turn that the hooks observed. A request that is prepared again because
+/// the run stopped waiting for its pool receives the number that the current version of the format
+/// assigns to it.
 pub(super) fn reorder_v1(entries: &mut Vec<RecordingEntry>) {
     let mut notes = Vec::new();
     let mut gave_way = 0;

@@ -16,7 +16,7 @@ pub use retries::Retries;
 use crate::error::{Error, ErrorKind};
 use crate::item::{History, RawJson};
 
-/// A request to a model. Contains everything that a provider needs to send the request.
+/// A request to a model, which contains everything that a provider needs in order to send it.
 ///
 /// ```
 /// use turnstream::{History, Item, Request, env::SystemIds};
@@ -28,9 +28,9 @@ use crate::item::{History, RawJson};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// The full history. A new tool call's id must not be in use in this history.
+    /// The full history. The id of a new tool call must not already be in use in this history.
     pub history: History,
-    /// The items to send; by default, the whole history. Encoders settle the items first.
+    /// The items to send, which encoders settle first; by default, the whole history.
     pub context: History,
     /// The system prompt.
     pub system: System,
@@ -43,10 +43,10 @@ pub struct Request {
     /// Whether the provider may send the request again after a failure. This setting is not
     /// included in recordings.
     pub retries: Retries,
-    /// The maximum total number of bytes of text, reasoning and call arguments in the turn. If the
-    /// value is `None`, the [`TurnBuilder`](crate::turn::TurnBuilder) default of 64 MiB applies. An
-    /// agent sets this limit from its [`Limits`](crate::agent::Limits). The limit is not included
-    /// in recordings.
+    /// The maximum total number of bytes of text, reasoning and call arguments in the turn. If
+    /// `None`, the [`TurnBuilder`](crate::turn::TurnBuilder) default of 64 MiB applies. An agent
+    /// sets this limit from its [`Limits`](crate::agent::Limits). The limit is not included in
+    /// recordings.
     pub max_turn_bytes: Option<usize>,
 }
 
@@ -55,25 +55,24 @@ pub struct Request {
 pub struct System {
     /// The part that stays the same from request to request, so that the provider can cache it.
     pub stable: String,
-    /// The part that changes between requests, for example the date. The volatile part is sent
-    /// after the stable part.
+    /// The part that may change between requests, such as the date. The volatile part is sent after
+    /// the stable part.
     pub volatile: String,
 }
 
 /// A tool's declaration as sent to the model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolSpec {
-    /// The name of the tool. All providers accept a name of at most 64 characters that contains
-    /// only letters, digits, `_` and `-`.
+    /// The name of the tool. All providers accept names of up to 64 characters that contain only
+    /// letters, digits, `_` and `-`.
     pub name: String,
     /// A description of the tool, for the model.
     pub description: String,
-    /// The JSON Schema for the arguments, which must have the type `object`. The schema is
+    /// The JSON Schema for the arguments. The schema's type must be `object`. The schema is
     /// serialized once, and all clones of the spec share the serialized text.
     pub parameters: RawJson,
     /// Whether the model sees the tool only after searching for it, if the provider offers [tool
-    /// search](crate::Provider::has_tool_search). With any other provider, this field has no
-    /// effect.
+    /// search](crate::Provider::has_tool_search). With other providers, this field has no effect.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub deferred: bool,
 }
@@ -110,7 +109,7 @@ impl ToolSpec {
 }
 
 impl Request {
-    /// Creates a request with the given history and with default values for all other fields.
+    /// Creates a request with the given history and default values for all other fields.
     pub fn new(history: History) -> Self {
         Self {
             context: history.clone(),
@@ -130,7 +129,7 @@ impl Request {
         self
     }
 
-    /// Sets the options. Fields that `options` does not set keep their earlier values; see
+    /// Sets the options. Fields that `options` does not set keep their previous values; see
     /// [`Options::or`].
     pub fn with_options(mut self, options: Options) -> Self {
         self.options = options.or(self.options);

@@ -12,9 +12,9 @@ use crate::item::RawJson;
 ///
 /// The provider chooses the values of options that are not set. If a wire format cannot express an
 /// option, the request fails with an [`Unsupported`](crate::ErrorKind::Unsupported) error whose
-/// [`parameter`](crate::Error::parameter) names the field, unless the field's docs say that the
-/// option has no effect in such a format. To set options that have no field in this struct, use
-/// [`extra`](Self::extra).
+/// [`parameter`](crate::Error::parameter) names the field. The exceptions are options whose docs
+/// state that they have no effect in that wire format. To set options that have no field in this
+/// struct, use [`extra`](Self::extra).
 ///
 /// ```
 /// use turnstream::request::{Effort, Options, Reasoning};
@@ -33,32 +33,31 @@ pub struct Options {
     /// The maximum number of output tokens. If a wire format requires a maximum and this field is
     /// not set, a default is sent.
     ///
-    /// If a turn uses the maximum number of output tokens and contains a tool call whose arguments
-    /// are invalid JSON, the turn is treated as truncated, regardless of the stop reason that the
-    /// server reports. See
+    /// A turn that uses the maximum number of output tokens is treated as truncated if it contains
+    /// a tool call whose arguments are invalid JSON, regardless of the stop reason that the server
+    /// reports. See
     /// [`TurnBuilder::with_max_output_tokens`](crate::turn::TurnBuilder::with_max_output_tokens).
     pub max_output_tokens: Option<u32>,
-    /// The sampling temperature. The minimum is 0, at which the model always chooses the likeliest
-    /// token. The maximum is 1 or 2, depending on the provider.
+    /// The sampling temperature. The minimum is 0, at which the model always chooses the most
+    /// likely token. The maximum is 1 or 2, depending on the provider.
     #[serde(deserialize_with = "deserialize_number")]
     pub temperature: Option<f32>,
-    /// The threshold for nucleus sampling, from 0 to 1. The model samples from the likeliest tokens
-    /// whose probabilities add up to this value.
+    /// The threshold for nucleus sampling, from 0 to 1. The model samples only from the most likely
+    /// tokens whose probabilities add up to this value.
     #[serde(deserialize_with = "deserialize_number")]
     pub top_p: Option<f32>,
-    /// The number of tokens to sample from: the model samples only from this many of the likeliest
-    /// tokens.
+    /// The number of most likely tokens that the model samples from.
     pub top_k: Option<u32>,
-    /// A seed that makes sampling repeatable, as far as the provider supports this.
+    /// A seed for repeatable sampling, to the extent that the provider supports it.
     pub seed: Option<u64>,
-    /// The penalty for repeated tokens, from -2 to 2. The penalty grows with the number of times
-    /// that a token has already appeared.
+    /// The penalty for repeated tokens, from -2 to 2, which grows with the number of times that a
+    /// token has already appeared.
     #[serde(deserialize_with = "deserialize_number")]
     pub frequency_penalty: Option<f32>,
     /// The penalty, from -2 to 2, for tokens that have already appeared at least once.
     #[serde(deserialize_with = "deserialize_number")]
     pub presence_penalty: Option<f32>,
-    /// Strings at which the model stops. The answer ends before the first stop sequence that
+    /// Strings at which the model stops. The answer ends just before the first stop sequence that
     /// occurs.
     pub stop_sequences: Vec<String>,
     /// Whether the model may, must or must not call tools.
@@ -66,17 +65,17 @@ pub struct Options {
     /// Whether a single turn may contain several tool calls; `Some(false)` allows at most one call.
     pub parallel_tool_calls: Option<bool>,
     /// How much the model reasons before answering. If this field is set, the reasoning text is
-    /// also requested from providers that can return that text.
+    /// also requested from providers that can return it.
     pub reasoning: Option<Reasoning>,
-    /// The format of the answer. A schema is rewritten for the wire format. If a schema cannot be
+    /// The format of the answer. A schema is rewritten for the wire format. If the schema cannot be
     /// rewritten, an error is returned whose [`parameter`](crate::Error::parameter) is the location
     /// of the problem in the schema, for example `#/properties/tags`.
     pub output: Output,
     /// How long the provider may cache the request's prefix for later requests. This option has no
     /// effect if the provider caches automatically.
     pub cache: Cache,
-    /// An opaque id for the end user, which must not reveal the user's identity. Providers use this
-    /// id to detect abuse.
+    /// An opaque id for the end user, which providers use to detect abuse. The id must not reveal
+    /// the user's identity.
     pub user: Option<String>,
     /// Key-value pairs that providers store with the request, if they store requests.
     pub metadata: BTreeMap<String, String>,
@@ -85,16 +84,17 @@ pub struct Options {
     pub extra: Map<String, Value>,
 }
 
-/// Deserializes a number from its text. If the feature `serde_json/arbitrary_precision` is enabled,
-/// serde deserializes a number inside an internally tagged enum from text.
+/// Deserializes a number from its JSON text. This function also works inside an internally tagged
+/// enum if the `serde_json/arbitrary_precision` feature is enabled, in which case serde represents
+/// the number as text.
 fn deserialize_number<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f32>, D::Error> {
     RawJson::deserialize(from)?.deserialize_as().map_err(de::Error::custom)
 }
 
 impl Options {
-    /// Returns these options, with each option that is not set taken from `defaults`. A field that
+    /// Returns these options, taking each option that is not set from `defaults`. A field that
     /// contains its default value counts as not set. The entries in `metadata` and `extra` are
-    /// merged. If both maps contain a key, the entry from `self` is used.
+    /// merged. If a key exists in both options, the entry from `self` is used.
     ///
     /// ```
     /// use turnstream::request::Options;
@@ -136,7 +136,7 @@ impl Options {
     /// field names such as `temperature`. Encoders use this method to reject options that their
     /// wire format cannot express.
     ///
-    /// The options [`cache`](Self::cache) and [`extra`](Self::extra) are never rejected;
+    /// The [`cache`](Self::cache) and [`extra`](Self::extra) options are never rejected;
     /// `parallel_tool_calls` is rejected only if it is `Some(false)`.
     ///
     /// ```
@@ -196,8 +196,8 @@ impl Options {
     }
 }
 
-/// Creates an [`Unsupported`](ErrorKind::Unsupported) error for an option, or for content, that a
-/// wire format cannot express. The error's [`parameter`](Error::parameter) is `option`.
+/// Creates an [`Unsupported`](ErrorKind::Unsupported) error for an option or content that a wire
+/// format cannot express. The error's [`parameter`](Error::parameter) is `option`.
 pub fn unsupported_error(wire: &str, option: &str) -> Error {
     let message = format!("the {wire} wire cannot express `{option}`");
     Error::new(ErrorKind::Unsupported, message).with_parameter(option)
@@ -226,9 +226,9 @@ pub enum ToolChoice {
 pub enum Reasoning {
     /// The model does not reason.
     Off,
-    /// The model reasons with this effort.
+    /// The model reasons with the given effort.
     Effort(Effort),
-    /// The model reasons, using at most this number of tokens.
+    /// The model reasons, using at most the given number of tokens.
     Budget(u32),
 }
 
@@ -296,7 +296,7 @@ impl OutputSchema {
     ///
     /// Most wire formats require the schema's root to be an object, so an enum must be wrapped in a
     /// struct field. The model may omit a field with `#[serde(default)]`. In wire formats without
-    /// optional fields, however, the model always writes such a field.
+    /// optional fields, however, the model always includes such a field.
     ///
     /// ```
     /// use turnstream::request::OutputSchema;
@@ -314,8 +314,8 @@ impl OutputSchema {
     pub fn for_type<T: schemars::JsonSchema>() -> Self {
         let mut schema = schemars::schema_for!(T).to_value();
         if let Some(schema) = schema.as_object_mut() {
-            // These fields are intended for people and for JSON Schema tools. For a model, they
-            // would only cost tokens.
+            // The removed fields are intended for people and for JSON Schema tools. In a request to
+            // a model, these fields would only cost tokens.
             schema.shift_remove("$schema");
             schema.shift_remove("title");
         }
@@ -338,10 +338,10 @@ impl OutputSchema {
 pub enum Cache {
     /// No part of the request is marked for caching.
     Off,
-    /// The prefix is cached for the provider's usual duration, a few minutes.
+    /// The prefix is cached for the provider's usual duration, which is a few minutes.
     #[default]
     Short,
-    /// The prefix is cached for the provider's longer duration, about an hour, if the provider
-    /// offers two durations.
+    /// The prefix is cached for the provider's longer duration, which is about an hour, if the
+    /// provider offers two durations.
     Long,
 }

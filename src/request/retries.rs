@@ -12,10 +12,10 @@ use crate::error::Error;
 /// provider, it tells its wrapped providers not to retry errors that it handles itself.
 /// [`Retry`](crate::provider::Retry), [`Fallback`](crate::provider::Fallback) and
 /// [`Agent::with_fallback`](crate::Agent::with_fallback) change the setting in this way. If your
-/// own provider wraps another provider, your provider should pass the request on unchanged.
+/// own provider wraps another provider, it should pass the request on unchanged.
 ///
-/// This setting affects how a request is sent, not its content. The setting is therefore not
-/// included in recordings, and any two `Retries` values compare as equal.
+/// This setting affects how a request is sent, not its content; the setting is therefore not
+/// included in recordings, and any two `Retries` values compare equal.
 ///
 /// ```
 /// use turnstream::request::Retries;
@@ -58,9 +58,9 @@ impl Retries {
         Self { handled_errors: HandledErrors::All, ..Self::default() }
     }
 
-    /// Prevents retries after errors for which `handled` returns true, in addition to earlier
-    /// exceptions. The provider returns such errors at once, because the caller can handle them
-    /// better than by waiting and retrying.
+    /// Prevents retries after errors for which `handled` returns true, in addition to any
+    /// exceptions added earlier. The provider returns such errors immediately, because the caller
+    /// has a better way to handle them than waiting and retrying.
     pub fn with_exception(self, handled: impl Fn(&Error) -> bool + Send + Sync + 'static) -> Self {
         let handled = match self.handled_errors {
             HandledErrors::None => HandledErrors::Matching(Arc::new(handled)),
@@ -72,8 +72,8 @@ impl Retries {
         Self { handled_errors: handled, ..self }
     }
 
-    /// Also allows the provider to replace, without a delay, a connection that was closed while
-    /// idle, if `allows` returns true for the error.
+    /// Also allows the provider to immediately replace a connection that was closed while idle, if
+    /// `allows` returns true for the error.
     pub(crate) fn with_reconnect_if(mut self, allows: Arc<ErrorPredicate>) -> Self {
         self.reconnect_predicate = Some(allows);
         self

@@ -1,4 +1,4 @@
-//! Stores that are implemented synchronously.
+//! Support for stores that are implemented synchronously.
 
 use std::time::SystemTime;
 
@@ -24,9 +24,9 @@ pub(super) trait BlockingStore {
     fn prune(&mut self, before: SystemTime) -> Result<Vec<String>, Error>;
 }
 
-/// Implements `Store` for a type whose field `sessions` has a method `run`. That method takes a
-/// closure, and returns a future that executes the closure on a [`BlockingStore`] when the future
-/// is first polled.
+/// Implements `Store` for a type whose `sessions` field has a `run` method. The `run` method takes
+/// a closure and returns a future. The first poll of the future executes the closure on a
+/// [`BlockingStore`].
 macro_rules! impl_store_from_blocking {
     ($store:ty) => {
         impl $crate::session::Store for $store {

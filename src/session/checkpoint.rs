@@ -13,13 +13,13 @@ use crate::session::{Entry, Session, SessionState};
 use crate::usage::Usage;
 
 impl Session {
-    /// Replaces a range of the history with the replacement that the compactor proposes. Returns
-    /// the number of tokens that the compactor used (zero if no model was called), or `None` if the
-    /// replacement would not make the history shorter.
+    /// Replaces a range of the history with the items that the compactor proposes. Returns the
+    /// number of tokens that the compactor used (zero if no model was called). If the proposed
+    /// items would not make the history shorter, nothing is replaced, and `None` is returned.
     ///
     /// The replaced items stay in the store (see [`entries`](Self::entries)), and their call ids
-    /// stay reserved. As in an agent's run, a [record](crate::context::record_stale_usage) of the
-    /// compaction is added, and the note from an earlier
+    /// stay reserved. As during an agent's run, a [record](crate::context::record_stale_usage) of
+    /// the compaction is added, and the note from an earlier
     /// [reactive](crate::context::mark_reactive_compaction) compaction is kept. If a run is active,
     /// either the run or this call fails with a [`Conflict`](crate::ErrorKind::Conflict).
     ///
@@ -74,9 +74,10 @@ impl Session {
     /// # Errors
     ///
     /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if the range cannot be replaced with
-    /// these items (see [`Compaction::validate`]), or if the range contains a call that waits for
-    /// its result. [`Store`](crate::ErrorKind::Store) and [`Conflict`](crate::ErrorKind::Conflict)
-    /// if the checkpoint cannot be written. After an error, the history is unchanged.
+    /// these items (see [`Compaction::validate`]), or if the range contains a call that is still
+    /// waiting for its result. [`Store`](crate::ErrorKind::Store) and
+    /// [`Conflict`](crate::ErrorKind::Conflict) if the checkpoint cannot be written. After an
+    /// error, the history is unchanged.
     pub async fn checkpoint(
         &self,
         range: Range<usize>,
@@ -98,8 +99,8 @@ impl Session {
     ) -> Result<(), Error> {
         let history = restored.history();
         compaction.validate(&history)?;
-        // The history is also checked together with the results that settling adds for the pending
-        // calls at the end.
+        // The compaction is also checked against the settled history, in which the pending calls at
+        // the end have results.
         let settled = history.settled();
         if settled.iter().take(history.len()).eq(history.iter()) {
             compaction.validate(&settled)?;
@@ -111,9 +112,9 @@ impl Session {
     }
 
     /// Marks items in the [history](Self::history) as [tombstones](Item::tombstone), which stay in
-    /// the history but are no longer sent to the model. `positions` contains item indices, counted
-    /// from 0. [`History::tombstone_edits`](crate::History::tombstone_edits) describes which items
-    /// are marked together.
+    /// the history but are no longer sent to the model. `positions` contains the zero-based indices
+    /// of the items. [`History::tombstone_edits`](crate::History::tombstone_edits) describes which
+    /// items are marked together.
     ///
     /// The change is durable once the returned future completes. Nothing is written if the items
     /// are already tombstones. While a run is active, use
@@ -142,7 +143,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) in the same cases as for
+    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) in the same cases as
     /// [`History::tombstone_edits`](crate::History::tombstone_edits), and if a call is
     /// [pending](SessionState::Pending) or was left open. [`Store`](crate::ErrorKind::Store) and
     /// [`Conflict`](crate::ErrorKind::Conflict) if the change cannot be written. After an error,
@@ -163,8 +164,8 @@ impl Session {
     ///
     /// The fork has its own id, so the idempotency keys for its tool calls differ from those in
     /// this session. Calls that are open at the fork point belong to this session. In the fork,
-    /// these calls get an interrupted result, except [pending](SessionState::Pending) calls that
-    /// this session has not started in the meantime.
+    /// these calls get an interrupted result, except for [pending](SessionState::Pending) calls
+    /// that this session has not started since the fork point.
     ///
     /// # Errors
     ///
@@ -189,13 +190,13 @@ impl Session {
     }
 
     /// Creates another session that starts with the entries before the user's latest prompt. Use
-    /// this method, for example, to rephrase the prompt after a refusal. Some providers refuse
-    /// again as long as the refused prompt is in the context.
+    /// this method, for example, to rephrase the prompt after a refusal. Some providers keep
+    /// refusing requests for as long as the refused prompt is in the context.
     ///
-    /// This method calls [`fork_at`](Self::fork_at) at the prompt that
-    /// [`History::before_last_prompt`] would find. The method searches the session's entries for
-    /// the prompt, so the fork restores items that were compacted after the prompt. A session
-    /// without a prompt is forked at its latest entry.
+    /// This method calls [`fork_at`](Self::fork_at) with the position of the prompt that
+    /// [`History::before_last_prompt`] also finds. The prompt's position is determined among the
+    /// session's entries, so the fork restores items that were compacted after the prompt was
+    /// added. A session without a prompt is forked after its latest entry.
     ///
     /// [`History::before_last_prompt`]: crate::History::before_last_prompt
     ///
@@ -234,8 +235,8 @@ impl Session {
         self.fork_at((last - prompt) as u64, id).await
     }
 
-    /// Returns the calls that were open when this session was forked. The returned calls belong to
-    /// the original session.
+    /// If this session is a fork, returns the calls that were open in the original session at the
+    /// fork point. These calls belong to the original session.
     ///
     /// # Errors
     ///
@@ -250,7 +251,7 @@ impl Session {
         inherited.extend(entries);
         Ok(match inherited.session_state() {
             SessionState::Unfinished { open_calls: open } => open,
-            // The original session has not started them.
+            // The original session had started none of these calls at the fork point.
             SessionState::Idle | SessionState::Pending { .. } => Vec::new(),
         })
     }

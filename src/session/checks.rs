@@ -1,4 +1,4 @@
-//! The checks that all stores share, and the errors that these checks return.
+//! Checks and errors shared by all stores.
 
 use std::error::Error as StdError;
 use std::fmt::Display;
@@ -6,7 +6,7 @@ use std::fmt::Display;
 use crate::error::{Error, ErrorKind};
 use crate::session::Conflict;
 
-/// Rejects an empty session id, because a session with an empty id could not be found again.
+/// Rejects an empty session id, because a session cannot be looked up by an empty id.
 pub(super) fn ensure_id_not_empty(id: &str) -> Result<(), Error> {
     match id.is_empty() {
         true => Err(Error::new(ErrorKind::InvalidRequest, "a session needs an id")),
@@ -66,7 +66,7 @@ pub(super) fn store_error(
     Error::new(ErrorKind::Store, format!("{what}: {source}")).with_source(source)
 }
 
-/// Creates the error for corrupt data, that is, data that no store would write.
+/// Creates the error for corrupt data, that is, data that a store never writes.
 pub(super) fn corrupt_data_error(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::Store, message)
 }

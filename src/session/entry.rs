@@ -1,4 +1,4 @@
-//! An entry of a session.
+//! Session entries.
 
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -8,8 +8,8 @@ use crate::item::{History, Item, PendingCall, RawJson};
 /// An entry in a session. Entries are stored in the order in which they were created.
 ///
 /// An entry is serialized as a flat JSON object with a `type` field. For an entry that contains an
-/// item, `type` is the item's type; every other kind of entry has its own `type`. Deserializing an
-/// unknown `type` fails, because a reader that skipped the entry would lose data.
+/// item, `type` is the item's type. Each other kind of entry has a distinct `type`. Deserializing
+/// an unknown `type` fails, because a reader that skipped the entry would lose data.
 ///
 /// ```
 /// use turnstream::Item;
@@ -32,7 +32,7 @@ pub enum Entry {
         why: RewriteReason,
         /// The index of the first replaced item, in the history before the rewrite.
         from: usize,
-        /// The index after the last replaced item, in the history before the rewrite.
+        /// One past the index of the last replaced item, in the history before the rewrite.
         to: usize,
         /// The replacement items.
         items: Vec<Item>,
@@ -41,11 +41,11 @@ pub enum Entry {
     /// calls has started, unless the call's tool is [idempotent](crate::Tool::idempotent) and an
     /// earlier crash left the call open.
     Pending {
-        /// The pending calls. Each call contains the arguments with which it would run. A call from
-        /// a sub-agent also includes the path to that call.
+        /// The pending calls. Each call contains the arguments that its tool would receive. A call
+        /// from a sub-agent also includes the path to that call.
         calls: Vec<PendingCall>,
     },
-    /// A sub-agent was suspended. An open call had started this sub-agent.
+    /// A sub-agent that had been started by an open call was suspended.
     Nested {
         /// The id of the call that started the sub-agent.
         call_id: String,
@@ -55,17 +55,17 @@ pub enum Entry {
     /// The session's open calls were resumed. After this entry, each open call may have started,
     /// even if the call was [pending](Self::Pending) or left open by a crash.
     ///
-    /// When the session is loaded, results after this entry are placed after the results before
-    /// this entry, regardless of the order of their calls. For this reason, an entry of this kind
-    /// is also written between the results of calls that continue without an interruption.
+    /// When the session is loaded, the results that follow this entry are placed after the results
+    /// that precede it, regardless of the order of their calls. For this reason, an entry of this
+    /// kind is also written between the results of calls that were not interrupted.
     Resumed,
-    /// An item was added, for example a message or a result. The results for a turn are stored in
-    /// the order in which they arrived, and are loaded in the order of their calls.
+    /// An item was added, for example a message or a result. A turn's results are stored in the
+    /// order in which they arrived, but are loaded in the order of their calls.
     #[serde(untagged)]
     Item(Item),
 }
 
-/// The kinds of entries that are not items, for deserialization.
+/// The form in which entries that are not items are deserialized.
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum StoredEntry {

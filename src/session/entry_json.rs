@@ -8,8 +8,8 @@ use crate::session::Entry;
 ///
 /// # Errors
 ///
-/// Returns an error if the line could not be parsed again, for example because it is nested more
-/// deeply than `serde_json` allows. An entry that cannot be parsed must not be written.
+/// Returns an error if the line cannot be parsed as an entry, for example because its JSON is
+/// nested more deeply than `serde_json` allows. An entry that cannot be parsed must not be written.
 pub(super) fn to_json_line(entry: &Entry) -> Result<String, Error> {
     let line = serde_json::to_string(entry);
     line.and_then(|line| serde_json::from_str::<Entry>(&line).map(|_| line))

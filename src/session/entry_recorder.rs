@@ -8,8 +8,8 @@ use crate::turn::{PartialTurn, TurnEvent};
 
 /// Converts events to session entries, one event at a time, without performing I/O.
 ///
-/// A complete turn is converted to one entry for each of its items. A result is converted when it
-/// arrives. Restoring the entries produces the same history as folding the events.
+/// A complete turn is converted to one entry for each of its items. A tool result is converted as
+/// soon as it arrives. Restoring the entries produces the same history as folding the events.
 #[derive(Clone, Debug)]
 pub(super) struct EntryRecorder {
     /// The fold of the entries recorded so far.
@@ -18,14 +18,15 @@ pub(super) struct EntryRecorder {
     partial_turn: PartialTurn,
     /// The calls for which a result is accepted.
     open_calls: OpenCalls<CallName>,
-    /// Whether calls were open at the start and no entry has recorded yet that these calls may have
-    /// started.
+    /// Whether calls were open at the start of the stream, and no entry yet records that these
+    /// calls may have started.
     awaits_resumed_entry: bool,
     /// Whether later results for open calls are placed after the results recorded so far.
     has_flushed_results: bool,
 }
 
-/// A call's id, and the tool name as the model wrote it. The result in the history uses this name.
+/// A call's id, and the tool name as written by the model. In the history, the call's result has
+/// the same tool name.
 #[derive(Clone, Debug)]
 struct CallName {
     call_id: String,
@@ -56,7 +57,8 @@ impl EntryRecorder {
         &self.fold
     }
 
-    /// Returns the entries that must be written before the event is yielded.
+    /// Processes an event, and returns the entries that must be written before the event is
+    /// yielded.
     pub(super) fn observe(&mut self, event: &Event) -> Vec<Entry> {
         let mut entries = Vec::new();
         match event {
@@ -133,7 +135,8 @@ impl EntryRecorder {
         entries
     }
 
-    /// Like the journal's fold, records an open call's first result and ignores all other results.
+    /// Records a result if it is the first result for an open call, and ignores all other results.
+    /// The journal's fold does the same.
     fn record_result(&mut self, result: &ToolResult, entries: &mut Vec<Entry>) {
         let is_it = |call: &CallName| call.call_id == result.call_id;
         if let Some(CallName { name, .. }) = self.open_calls.take_first_unanswered(is_it) {
@@ -147,21 +150,23 @@ impl EntryRecorder {
         self.open_calls.position(|open| open.call_id == call_id).is_some()
     }
 
-    /// Records that the calls that were open at the start are resumed.
+    /// Records that the calls that were open at the start of the stream are resumed.
     fn record_resumed(&mut self, entries: &mut Vec<Entry>) {
         if std::mem::take(&mut self.awaits_resumed_entry) {
             self.push_entry(Entry::Resumed, entries);
         }
     }
 
-    /// Writes the open turn at the same point as the journal's fold does.
+    /// Creates the entries for the open turn. The journal's fold writes the open turn at the same
+    /// point.
     fn flush_turn(&mut self, entries: &mut Vec<Entry>) {
         self.flush_results();
         let partial = std::mem::take(&mut self.partial_turn);
         self.push_items(partial.items(), entries);
     }
 
-    /// Marks the buffered results as flushed, at the point where the journal's fold writes them.
+    /// Marks the buffered results as flushed. The journal's fold writes the buffered results into
+    /// the history at the same point.
     fn flush_results(&mut self) {
         self.has_flushed_results |= self.fold.last_buffered_position().is_some();
     }

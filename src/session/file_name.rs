@@ -1,4 +1,4 @@
-//! Maps session ids to file names and back.
+//! Converts session ids to file names and back.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use crate::fnv::fnv1a_128;
 pub(super) const SESSION_FILE_SUFFIX: &str = ".jsonl";
 
 /// The maximum length of a file name. A longer name is replaced by a prefix and a hash, because
-/// file systems allow about 255 bytes, and some only 143.
+/// file systems limit names to about 255 bytes, and some to only 143.
 const MAX_NAME_BYTES: usize = 120;
 const SHORTENED_NAME_PREFIX_BYTES: usize = 80;
 
@@ -19,8 +19,8 @@ const WINDOWS_DEVICE_NAMES: [&str; 22] = [
 ];
 
 /// Returns the name of a session's file, without the extension. Lower-case letters, digits, `-` and
-/// `_` are kept; every other byte becomes `%` and two hexadecimal digits. Upper-case letters are
-/// also replaced, because a file system may be case-insensitive.
+/// `_` are kept; every other byte is replaced by `%` and two hexadecimal digits. Upper-case letters
+/// are also replaced, because a file system may be case-insensitive.
 pub(super) fn file_name_from_id(id: &str) -> String {
     let mut name = String::with_capacity(id.len());
     for (at, byte) in id.bytes().enumerate() {
@@ -33,9 +33,9 @@ pub(super) fn file_name_from_id(id: &str) -> String {
     }
     match name.len() <= MAX_NAME_BYTES {
         true => name,
-        // No other name contains `~`. The name is ASCII, so it can be cut anywhere. The file's
-        // header contains the whole id, so two ids with the same hash cause an error and are never
-        // mixed up.
+        // No other name contains `~`. The name is ASCII, so it can be truncated at any byte. The
+        // file's header contains the whole id, so two ids with the same file name cause an error
+        // and are never mixed up.
         false => format!(
             "{}~{:032x}",
             name.split_at(SHORTENED_NAME_PREFIX_BYTES).0,

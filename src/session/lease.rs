@@ -14,14 +14,15 @@ use crate::error::{Error, ErrorKind};
 /// Clones share the lease, and dropping the last clone releases the lease.
 ///
 /// [`Session::run`](crate::session::Session::run) and [`resume`](crate::session::Session::resume)
-/// take the lease with [`Store::lease`](crate::session::Store::lease) before they read the entries,
-/// and the run then writes with [`Store::append_leased`](crate::session::Store::append_leased).
-/// Once a run has taken the lease, no other run is executing the session's open calls, because the
-/// run that started those calls has ended or lost its lease.
+/// acquire the lease with [`Store::lease`](crate::session::Store::lease) before they read the
+/// entries, and the run then writes with
+/// [`Store::append_leased`](crate::session::Store::append_leased). Once a run has acquired the
+/// lease, no other run is executing the session's open calls: the run that started these calls has
+/// ended or has lost its lease.
 ///
 /// Each lease has an epoch, a number that is higher than the epochs of all earlier leases on the
-/// same session. A store rejects appends under any lease but the latest, so a process that has not
-/// noticed the loss of its lease cannot write to the session.
+/// same session. A store rejects appends under any lease except the latest, so a process that has
+/// not noticed the loss of its lease cannot write to the session.
 #[derive(Clone)]
 pub struct Lease {
     epoch: u64,
@@ -30,8 +31,8 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Creates a lease that is held as long as `hold` exists. Dropping `hold` must release the
-    /// lease.
+    /// Creates a lease that stores `hold` and drops it together with the last clone of the lease.
+    /// Dropping `hold` must release the lease in the store.
     pub fn new(epoch: u64, hold: impl Any + Send + Sync) -> Self {
         Self { epoch, hold: Arc::new(hold), lost: None }
     }
@@ -53,16 +54,15 @@ impl Lease {
         self.epoch
     }
 
-    /// Returns the value that was passed to [`new`](Self::new), so that the store can use the
-    /// value.
+    /// Returns the `hold` value that was passed to [`new`](Self::new), if the value has type `T`.
     pub fn hold<T: Any>(&self) -> Option<&T> {
         (*self.hold).downcast_ref()
     }
 
-    /// Polls whether the lease is lost. Returns ready once the loss is known.
+    /// Polls for the loss of the lease. Returns `Poll::Ready` once the loss has been detected.
     pub(super) fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match &mut self.lost {
-            // A shared future must not be polled again after it has completed.
+            // A `Shared` future must not be polled again after it has completed.
             Some(lost) if lost.peek().is_some() => Poll::Ready(()),
             Some(lost) => lost.poll_unpin(cx),
             None => Poll::Pending,
@@ -80,8 +80,9 @@ impl fmt::Debug for Lease {
 /// process or another process, holds the session's lease. The failed call wrote nothing and started
 /// nothing.
 ///
-/// The other run changes the session and its [`state`](crate::session::Session::state). Before you
-/// try again later, call [`Session::reload`](crate::session::Session::reload).
+/// The other run may change the session and the session's
+/// [`state`](crate::session::Session::state). Before you try again, call
+/// [`Session::reload`](crate::session::Session::reload).
 ///
 /// ```
 /// use turnstream::Agent;
@@ -124,8 +125,8 @@ impl From<AlreadyLeased> for Error {
 /// session's lease.
 ///
 /// When the lease is lost, the run is dropped: its tools are cancelled, and no results are written
-/// for its open calls. The session may continue in another process.
-/// [`Session::resume`](crate::session::Session::resume) takes a new lease, or fails with
+/// for its open calls. Another process may continue the session.
+/// [`Session::resume`](crate::session::Session::resume) acquires a new lease, or fails with
 /// [`AlreadyLeased`] if another run already holds the lease.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the lease of the session `{id}` is lost")]

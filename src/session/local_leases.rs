@@ -1,4 +1,4 @@
-//! Leases within one process.
+//! Leases that exclude other runs only within one process.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -7,7 +7,8 @@ use crate::error::Error;
 use crate::lock::lock_ignoring_poison;
 use crate::session::{AlreadyLeased, Lease, LeaseLost};
 
-/// Tracks the leases that this process holds on a store's sessions. Clones share the leases.
+/// Tracks the leases that this process holds on the sessions of a store. Clones track the same
+/// leases.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LocalLeases(Arc<Mutex<LeaseTable>>);
 
@@ -18,14 +19,15 @@ struct LeaseTable {
     held: HashMap<String, u64>,
 }
 
-/// The value that a local lease holds. Dropping this value releases the lease.
+/// The value that a local [`Lease`] keeps until it is dropped. Dropping this value releases the
+/// lease.
 struct LocalHold {
     leases: LocalLeases,
     id: String,
 }
 
 impl LocalLeases {
-    /// Takes a session's lease.
+    /// Acquires the lease on a session.
     pub(super) fn take(&self, id: &str) -> Result<Lease, Error> {
         let mut table = lock_ignoring_poison(&self.0);
         if table.held.contains_key(id) {
@@ -37,13 +39,13 @@ impl LocalLeases {
         Ok(Lease::new(epoch, LocalHold { leases: self.clone(), id: id.to_owned() }))
     }
 
-    /// Returns whether this is a local lease on the given session.
+    /// Returns whether `lease` is a local lease on the given session.
     #[cfg(feature = "sqlite")]
     pub(super) fn is_of(lease: &Lease, id: &str) -> bool {
         lease.hold::<LocalHold>().is_some_and(|hold| hold.id == id)
     }
 
-    /// Checks that the lease is the session's latest lease.
+    /// Checks that `lease` is the latest lease on the session.
     pub(super) fn check(&self, id: &str, lease: &Lease) -> Result<(), Error> {
         let epoch = lease.epoch();
         match lock_ignoring_poison(&self.0).held.get(id) == Some(&epoch) {

@@ -12,24 +12,25 @@ use crate::session::AlreadyLeased;
 use crate::session::checks::store_error;
 use crate::session::private_files::{FileId, create_private_dir, private_file_options};
 
-/// The beginning of each lock file. A file that begins differently belongs to another program.
+/// The text at the start of every lock file. A file without this prefix belongs to another program.
 const PREFIX: &str = "turnstream lease ";
 
-/// The maximum number of attempts to open a file that is being removed concurrently.
+/// The maximum number of attempts to open and lock a file that is repeatedly removed by other
+/// processes.
 const MAX_ATTEMPTS: usize = 100;
 
-/// Locks a file exclusively while this value exists (with `flock` or the system's equivalent). The
-/// operating system unlocks the file however the process ends.
+/// Holds an exclusive lock on a file for as long as this value exists (using `flock` or the
+/// system's equivalent). The operating system releases the lock no matter how the process ends.
 #[derive(Debug)]
 pub(super) struct LockFile {
-    /// The locked file. The mutex guards the file's cursor, and no code blocks while the mutex is
-    /// locked.
+    /// The locked file. The mutex guards the file's cursor. No code blocks while it holds the
+    /// mutex.
     file: Mutex<File>,
     path: PathBuf,
     removal: LockRemoval,
 }
 
-/// Determines whether the file is removed when the lock is released.
+/// Determines whether the lock file is removed when the lock is released.
 #[derive(Debug)]
 pub(super) enum LockRemoval {
     Always,
@@ -38,8 +39,8 @@ pub(super) enum LockRemoval {
 }
 
 impl LockFile {
-    /// Creates the file if it does not exist, with the permissions of `like`, and locks the file
-    /// without waiting.
+    /// Locks the file at `path` without waiting. If the file does not exist, it is created with the
+    /// same permissions as `like`.
     ///
     /// # Errors
     ///
@@ -90,14 +91,14 @@ impl LockFile {
         Err(cannot(io::Error::new(ErrorKind::NotFound, "it is removed repeatedly")))
     }
 
-    /// Returns whether the locked file is still the file at the path. If this method returns
-    /// `false`, another process may have locked the current file at the path.
+    /// Returns whether the locked file is still the file at `path`. If this method returns `false`,
+    /// another process may have locked the file that is now at `path`.
     pub(super) fn is_at(&self, path: &Path) -> bool {
         self.path == path && is_at_path(&self.lock_file(), path)
     }
 
     /// Increments the epoch in the file and returns the new epoch. The first epoch is a timestamp,
-    /// so that it is higher than the epochs in an earlier file that was removed.
+    /// so that it is higher than any epoch in an earlier file that has since been removed.
     pub(super) fn raise_epoch(&self, now: SystemTime) -> Result<u64, Error> {
         let raise = |file: &mut File| {
             let epoch = match read_epoch(file)? {
@@ -107,7 +108,7 @@ impl LockFile {
             let text = format!("{PREFIX}{epoch}\n");
             file.rewind()?;
             file.write_all(text.as_bytes())?;
-            // The epoch need not be durable, because no lease outlives the system.
+            // The epoch need not be durable, because no lease survives a restart of the system.
             file.set_len(text.len() as u64)?;
             Ok(epoch)
         };
@@ -126,10 +127,10 @@ impl LockFile {
     }
 }
 
-/// Returns the first epoch, in microseconds since 1970.
+/// Returns the first epoch of a new lock file: the time `now` in microseconds since 1970.
 pub(super) fn first_epoch(now: SystemTime) -> u64 {
     let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
-    // Epochs are also stored as signed numbers.
+    // Epochs are also stored as signed integers.
     i64::try_from(since.as_micros()).unwrap_or(i64::MAX).unsigned_abs().max(1)
 }
 
@@ -154,8 +155,8 @@ fn read_epoch(file: &mut File) -> io::Result<Option<u64>> {
     }
 }
 
-/// Removes the lock file of a deleted session. If a run holds the lock, that run removes the file
-/// later.
+/// Removes the lock file of a deleted session. If a run holds the lock, the file is kept, and that
+/// run removes the file when it releases the lock.
 pub(super) fn remove_unused_lock(path: &Path, id: &str) {
     if path.exists() {
         drop(LockFile::lock(path.to_owned(), id, path, LockRemoval::Always));
@@ -169,15 +170,15 @@ fn is_at_path(file: &File, path: &Path) -> bool {
     }
 }
 
-/// The kind of permissions to copy.
+/// The kind of file whose permissions are copied.
 #[derive(Clone, Copy)]
 enum Rights {
     OfFile,
     OfFolder,
 }
 
-/// Copies the permissions from one file to another, because users who can write to the session must
-/// be able to take its lease. Errors are ignored.
+/// Copies the permissions from one file to another, because users who can write to a session must
+/// also be able to acquire the session's lease. Errors are ignored.
 #[cfg(unix)]
 fn copy_rights(like: &Path, to: &Path, rights: Rights) {
     use std::os::unix::fs::PermissionsExt;
@@ -191,7 +192,7 @@ fn copy_rights(like: &Path, to: &Path, rights: Rights) {
     let _ = fs::set_permissions(to, fs::Permissions::from_mode(mode));
 }
 
-/// Copies no permissions, because the folder's permissions apply on other systems.
+/// Does nothing, because on systems other than Unix, the folder's permissions apply to its files.
 #[cfg(not(unix))]
 fn copy_rights(_like: &Path, _to: &Path, _rights: Rights) {}
 
@@ -203,12 +204,12 @@ impl Drop for LockFile {
         };
         let file = self.lock_file();
         if is_removed && is_at_path(&file, &self.path) {
-            // The file is still locked, and a process that opens it now detects that it was
-            // removed.
+            // The file is still locked, and a process that opens it now will detect that it has
+            // been removed.
             let _ = fs::remove_file(&self.path);
         }
-        // A child process that is being started may share the open file for a moment, so dropping
-        // the file is not sufficient to unlock it.
+        // A child process that is being started may briefly share the open file, so dropping the
+        // file is not enough to unlock it.
         let _ = file.unlock();
     }
 }

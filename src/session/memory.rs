@@ -19,9 +19,10 @@ use crate::session::local_leases::LocalLeases;
 use crate::session::prune::prunable_ids;
 use crate::session::{Entry, ForkOrigin, Lease, SessionInfo};
 
-/// Stores sessions in memory. Clones share the sessions, which are dropped with the last clone.
+/// Stores sessions in memory. Clones share the sessions, which are dropped along with the last
+/// clone.
 ///
-/// Use a memory store for tests, and for sessions that need not outlive the process.
+/// Use this store for tests and for sessions that need not outlive the process.
 #[derive(Clone, Default)]
 pub struct MemoryStore {
     sessions: SharedSessions,
@@ -58,7 +59,7 @@ impl MemoryStore {
         Self::default()
     }
 
-    /// Sets the clock that determines the time of each write. The default is the system clock.
+    /// Sets the clock used to timestamp each write. The default is the system clock.
     pub fn with_clock(mut self, clock: impl Clock + 'static) -> Self {
         self.sessions.clock = Arc::new(clock);
         self
@@ -111,7 +112,8 @@ impl BlockingStore for SharedSessions {
     fn load(&mut self, id: &str, from: u64) -> Result<Option<Vec<Entry>>, Error> {
         let sessions = self.lock_sessions();
         let mut next = Some((id, u64::MAX));
-        // Collects entries from the session's own entries back to those of the first ancestor.
+        // Collects the session's own entries first, and then the own entries of each ancestor,
+        // ending with the earliest.
         let mut parts = Vec::new();
         while let Some((id, until)) = next {
             let Some(kept) = sessions.get(id) else { return Ok(None) };

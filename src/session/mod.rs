@@ -1,9 +1,9 @@
 //! Sessions: conversations that are stored as they take place, so that they outlive the process.
 //!
 //! A session is an ordered list of [`Entry`]s in a [`Store`]. The list only grows: compacted items
-//! stay in the list, and their replacement is appended. A session's version is the number of its
-//! entries. Each append names the version that it expects to follow, so the appends of two writers
-//! cannot interleave.
+//! stay in the list, and an entry with their replacement is appended. A session's version is the
+//! number of its entries. Each append states the version that it expects the session to have, so
+//! the appends of two writers cannot interleave.
 //!
 //! A [`Session`] is a handle to such a list of entries. [`Session::run`] starts a run,
 //! [`Session::resume`] continues interrupted work, and [`Session::fork_at`] creates a new session

@@ -17,11 +17,11 @@ use crate::session::{Lease, LeaseLost, Session};
 
 /// Adds the method [`persist_to`](Self::persist_to) to event streams from an agent or a hand-written loop.
 pub trait PersistExt: Stream<Item = Result<Event, Error>> + Sized {
-    /// Writes the effect of each event to `session` before the event is yielded.
+    /// Writes the entries that result from each event to `session` before the event is yielded.
     ///
     /// The wrapped stream is not polled during a write. As a result, the user's message is durable before a request is
-    /// sent, the model's turn is durable before its tools start, and each result is durable as soon as it arrives. The
-    /// loop must start with the session's [history](Session::history).
+    /// sent, the model's turn is durable before the turn's tools start, and each result is durable before its event is
+    /// yielded. The loop must start with the session's [history](Session::history).
     ///
     /// Call this method after [`finish_with`](crate::EventStreamExt::finish_with), so that the results for interrupted
     /// calls are also written.
@@ -29,13 +29,13 @@ pub trait PersistExt: Stream<Item = Result<Event, Error>> + Sized {
     /// # Drop
     ///
     /// Dropping the stream drops the wrapped stream. A turn that was still streaming is not written. If a write was in
-    /// progress, the session checks the store for the outcome of that write before its next write.
+    /// progress, the session reads the store to determine the outcome of that write before it writes again.
     ///
     /// # Errors
     ///
-    /// If the store fails or another process has written to the session, the wrapped stream is dropped synchronously,
-    /// and the error is the last item, without a preceding `Finished` event. If the wrapped stream yields an error, the
-    /// part of an open turn that has been received is written before the error is yielded.
+    /// If the store fails or another process has written to the session, the wrapped stream is dropped synchronously.
+    /// The store's error is then the returned stream's last item, and no `Finished` event precedes it. If the wrapped
+    /// stream yields an error, the received part of an open turn is written before the error is yielded.
     ///
     /// ```
     /// use futures::TryStreamExt;
@@ -78,7 +78,7 @@ pub trait PersistExt: Stream<Item = Result<Event, Error>> + Sized {
 
 impl<T: Stream<Item = Result<Event, Error>>> PersistExt for T {}
 
-/// The stream that the [`persist_to`](PersistExt::persist_to) method returns.
+/// The stream returned by the [`persist_to`](PersistExt::persist_to) method.
 #[pin_project]
 #[must_use = "streams do nothing unless polled"]
 pub struct PersistTo<T> {
@@ -86,9 +86,9 @@ pub struct PersistTo<T> {
     #[pin]
     events: Option<T>,
     session: Session,
-    /// The lease, which is held until this stream ends. `None` for a hand-written loop.
+    /// The session's lease, which is held until this stream ends. `None` for a hand-written loop.
     lease: Option<Lease>,
-    /// The version that the next append expects to follow.
+    /// The version that the next append expects the session to have.
     version: u64,
     recorder: EntryRecorder,
     pending_append: Option<BoxFuture<'static, Result<u64, Error>>>,
@@ -176,7 +176,7 @@ impl<T: Stream<Item = Result<Event, Error>>> Stream for PersistTo<T> {
     }
 }
 
-/// Returns whether nothing else is written after this item.
+/// Returns whether no entries are written after the entries for this item.
 fn is_last(item: Option<&Result<Event, Error>>) -> bool {
     !matches!(item, Some(Ok(event)) if event.outcome().is_none())
 }

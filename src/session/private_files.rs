@@ -1,4 +1,4 @@
-//! File operations that all stores on disk share.
+//! File operations shared by all stores on disk.
 
 use std::fs::{DirBuilder, File, Metadata, OpenOptions};
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::checks::store_error;
 use crate::error::Error;
 
-/// Identifies a file, independent of its path.
+/// Identifies a file independently of its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FileId(u64, u64);
 
@@ -18,14 +18,15 @@ impl FileId {
         Self(file.dev(), file.ino())
     }
 
-    /// Returns the same id for all files, because an open file cannot be replaced on these systems.
+    /// Returns the same id for all files, because on systems other than Unix, a file cannot be
+    /// replaced while it is open.
     #[cfg(not(unix))]
     pub(super) fn from_metadata(_file: &Metadata) -> Self {
         Self(0, 0)
     }
 }
 
-/// Returns the time of the last change to a file or its metadata; programs cannot set this time.
+/// Returns the time of the last change to a file or its metadata. Programs cannot set this time.
 /// Returns a constant on systems that do not provide this time.
 #[cfg(unix)]
 pub(super) fn change_time(file: &Metadata) -> (i64, i64) {
@@ -42,7 +43,7 @@ pub(super) fn change_time(_file: &Metadata) -> (i64, i64) {
 /// Resolves the symbolic links in a path, even if the target file does not exist yet.
 pub(super) fn resolve_links(path: &Path) -> PathBuf {
     let mut path = path.to_owned();
-    // This is the same limit as the operating system's.
+    // The operating system has the same limit for resolving links.
     for _ in 0..40 {
         if let Ok(path) = path.canonicalize() {
             return path;
@@ -86,7 +87,7 @@ pub(super) fn create_private_dir(folder: &Path) -> Result<(), Error> {
 
 /// Syncs the folder that contains a file to disk, so that the file's name is durable.
 pub(super) fn sync_parent_dir(path: &Path) -> Result<(), Error> {
-    // On other systems, a folder cannot be opened, and this is not needed.
+    // On systems other than Unix, a folder cannot be opened and need not be synced.
     if !cfg!(unix) {
         return Ok(());
     }

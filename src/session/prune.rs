@@ -5,8 +5,8 @@ use std::time::SystemTime;
 
 use crate::session::SessionInfo;
 
-/// Returns the ids of the sessions that were last written before the given time. A fork is listed
-/// before its original session. If a fork is kept, its original session is not included.
+/// Returns the ids of the sessions that were last written to before the given time. A fork is
+/// listed before its original session. If a fork is kept, its original session is not included.
 pub(super) fn prunable_ids(sessions: &[SessionInfo], before: SystemTime) -> Vec<&str> {
     let by_id: HashMap<&str, &SessionInfo> = sessions.iter().map(|it| (&*it.id, it)).collect();
     let origin = |session: &SessionInfo| {

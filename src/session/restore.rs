@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 use crate::item::{History, Item, ItemKind, OpenCalls, PendingCall, ToolCall};
 use crate::session::Entry;
 
-/// Restores a session's history from the session's entries. `id` becomes the id of the history and
-/// must be the session's id.
+/// Restores a session's history from its entries. `id` must be the session's id, and is used as the
+/// history's id.
 ///
-/// The result is the history that the run's journal contained, without the turn that was still
-/// open. Results are placed in the order of their calls, and rewrites are applied. The call ids of
-/// compacted items stay reserved. Inconsistent entries, such as a second result for a call, are
-/// kept unchanged; [`settled`](History::settled) repairs the history.
+/// The result is the history that the journal of the session's last run contained, without a turn
+/// that was still open. Results are placed in the order of their calls, and rewrites are applied.
+/// The call ids of compacted items stay reserved. Inconsistent entries, such as a second result for
+/// a call, are kept unchanged; [`settled`](History::settled) repairs the history.
 ///
 /// ```
 /// use turnstream::Item;
@@ -31,7 +31,7 @@ pub fn restore_history(
     restored.history()
 }
 
-/// The state of a session, as determined by the session's entries. A session is idle, waits for
+/// The state of a session, as determined by its entries. A session is idle, is waiting for
 /// verdicts, or has unfinished work.
 ///
 /// In JSON, a session state is an object with a `type`: `idle`, `pending` with a list of `calls`,
@@ -39,8 +39,7 @@ pub fn restore_history(
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum SessionState {
-    /// The session is not waiting for anything, because it is empty or because the model has
-    /// answered.
+    /// The session is not waiting for anything, because it is empty or the model has answered.
     #[default]
     Idle,
     /// A run ended while calls were waiting for a verdict or an external result. None of these
@@ -48,20 +47,20 @@ pub enum SessionState {
     /// earlier crash left the call open. Pass the verdicts to
     /// [`Session::resume`](crate::session::Session::resume).
     Pending {
-        /// The pending calls. Each call contains the arguments with which it would run. A call from
-        /// a sub-agent also includes the path to that call.
+        /// The pending calls. Each call contains the arguments that its tool would receive. A call
+        /// from a sub-agent also includes the path to that call.
         calls: Vec<PendingCall>,
     },
     /// A run was interrupted, or ended before the model answered.
     Unfinished {
-        /// The calls without a result. These calls may have started, and may even have completed.
+        /// The calls without a result. Open calls may have started, and may even have completed.
         open_calls: Vec<ToolCall>,
     },
 }
 
 impl SessionState {
-    /// Determines a session's state from the session's entries. `entries` must contain all of the
-    /// session's entries.
+    /// Determines a session's state from its entries. `entries` must contain all of the session's
+    /// entries.
     ///
     /// ```
     /// use turnstream::Item;
@@ -82,11 +81,11 @@ impl SessionState {
 pub(super) struct EntryFold {
     /// The history, without the buffered results.
     history: History,
-    /// The ids of the calls in a turn whose last item has not been read yet.
+    /// The ids of the calls read so far from a turn whose last item has not been read yet.
     turn_call_ids: Vec<String>,
-    /// The open calls, with the results that were read after the last entry of another kind.
-    /// Results are buffered because a history contains them in call order, but a store contains
-    /// them in the order in which they arrived.
+    /// The open calls, and those of their results that were read after the last entry of another
+    /// kind. Results are buffered because a history contains them in call order, whereas a store
+    /// contains them in order of arrival.
     buffered_calls: OpenCalls<String, Item>,
     /// The calls from the last `Pending` entry. Empty if calls were resumed after that entry.
     pending_calls: Arc<[PendingCall]>,
@@ -99,7 +98,7 @@ impl EntryFold {
         Self { history, turn_call_ids: turn, buffered_calls: calls, pending_calls: Arc::default() }
     }
 
-    /// Returns the same fold, but with another history id.
+    /// Returns a copy of the fold with a different history id.
     pub(super) fn fork(&self, id: &str) -> Self {
         Self { history: self.history.fork_with_id(id), ..self.clone() }
     }
@@ -182,12 +181,12 @@ impl EntryFold {
         self.history.extend(self.buffered_calls.take_buffered_results());
     }
 
-    /// Returns the position of the open call that a result with this call id would answer.
+    /// Returns the position of the open call with the given call id, if any.
     pub(super) fn call_position(&self, call_id: &str) -> Option<usize> {
         self.buffered_calls.position(|id| id == call_id)
     }
 
-    /// Returns the position of the last call, in call order, whose result is buffered.
+    /// Returns the position of the last call (in call order) whose result is buffered.
     pub(super) fn last_buffered_position(&self) -> Option<usize> {
         self.buffered_calls.last_buffered_position()
     }
@@ -227,7 +226,7 @@ impl Extend<Entry> for EntryFold {
     }
 }
 
-/// Returns whether the model must answer next.
+/// Returns whether the model must answer next for the conversation to continue.
 fn awaits_model(history: &History) -> bool {
     let last = history.live_newest_first().next();
     last.is_some_and(|item: &Item| {

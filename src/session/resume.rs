@@ -14,26 +14,27 @@ impl Session {
     /// Starts a run with new input, as [`Agent::run_from`] does, and writes the run's events to the
     /// session.
     ///
-    /// Calls that a crash left open are settled first, and their results are durable before the run
+    /// Calls that a crash left open are settled first: their results are durable before the run
     /// starts. A call without a result gets an interrupted result, which the run's first events
-    /// report. If the call's tool is [idempotent](Tool::idempotent), the call is executed again
-    /// instead, with the same idempotency key. The input is then inserted after the results, by
-    /// [steering](crate::RunHandle::steer) the run. If such a run ends early because the call needs
-    /// an approval, the input is returned as undelivered. Pending calls also get an interrupted
-    /// result; use [`resume`](Self::resume) to run pending calls. Calls that were open when this
-    /// session was [forked](Self::fork_at) get an interrupted result too, because these calls
-    /// belong to the original session.
+    /// report. If the call's tool is [idempotent](Tool::idempotent), the call gets no interrupted
+    /// result, but is executed again with the same idempotency key. If a call is executed again,
+    /// the input is inserted after the results by [steering](crate::RunHandle::steer) the run. If
+    /// the run ends early because such a call needs an approval, the input is returned as
+    /// undelivered. Pending calls also get an interrupted result; to run pending calls, use
+    /// [`resume`](Self::resume). If this session is a [fork](Self::fork_at), calls that were
+    /// already open at the fork point always get an interrupted result, because these calls belong
+    /// to the original session.
     ///
-    /// This method first takes the session's [lease](Lease), which the run then keeps. As a result,
-    /// the calls that are settled here cannot be running anywhere else.
+    /// This method first acquires the session's [lease](Lease), which the run then keeps. As a
+    /// result, the calls that this method settles cannot be running anywhere else.
     ///
     /// # Errors
     ///
-    /// [`Conflict`](ErrorKind::Conflict) if another process has written to the session in the
-    /// meantime. [`Conflict`](ErrorKind::Conflict), with
+    /// [`Conflict`](ErrorKind::Conflict) if another process has written to the session since this
+    /// handle last read the session. [`Conflict`](ErrorKind::Conflict), with
     /// [`AlreadyLeased`](crate::session::AlreadyLeased) as its source, if another run holds the
-    /// lease. [`Store`](ErrorKind::Store) if the store fails. If this method returns an error, no
-    /// run is started.
+    /// session's lease. [`Store`](ErrorKind::Store) if the store fails. If this method returns an
+    /// error, no run is started.
     pub async fn run(&self, agent: &Agent, input: impl Into<Input>) -> Result<SessionRun, Error> {
         let lease = self.lease().await?;
         let (version, restored) = self.current_fold().await?;
@@ -46,21 +47,23 @@ impl Session {
         self.continue_run(agent, lease, version, restored, reruns, input.into()).await
     }
 
-    /// Continues a session without new input. The run starts with the session's pending or open
-    /// calls, or with a user message that the model has not answered yet.
+    /// Continues a session without new input. The returned run starts with the session's pending or
+    /// open calls, or with a user message that the model has not answered yet.
     ///
-    /// [Pending](SessionState::Pending) calls run with their verdicts, as in [`Agent::resume`].
-    /// Before the first pending call starts, an entry is stored durably to record that the pending
-    /// calls may have started. This ensures that a call that is not idempotent never starts twice.
+    /// [Pending](SessionState::Pending) calls are resumed with their verdicts, as in
+    /// [`Agent::resume`]. Before the first pending call starts, an entry is stored durably to
+    /// record that the pending calls may have started. The entry ensures that a call that is not
+    /// idempotent never starts twice.
     ///
     /// Calls that a crash left [open](SessionState::Unfinished) do not need a verdict. If an open
     /// call's tool is [idempotent](Tool::idempotent), the call is executed again with the same
-    /// idempotency key, and hooks and approvals apply again. All other open calls get an
-    /// interrupted result, which the run's first events report. A [`Verdict::Output`] for an open
-    /// call becomes the call's result, and any other verdict applies to a call that is executed
-    /// again. Once all open calls have results, the model is called.
+    /// idempotency key: hooks are called for the call again, and the call may need another
+    /// approval. All other open calls get an interrupted result, which the run's first events
+    /// report. A [`Verdict::Output`] for an open call becomes the call's result. Any other verdict
+    /// for an open call applies only if the call is executed again. Once all open calls have
+    /// results, the model is called.
     ///
-    /// Like [`run`](Self::run), this method takes the session's [lease](Lease).
+    /// Like [`run`](Self::run), this method acquires the session's [lease](Lease).
     ///
     /// ```
     /// use serde_json::json;
@@ -97,9 +100,9 @@ impl Session {
     ///
     /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the session has nothing to continue, if a
     /// verdict is for a call that is not open, or if two verdicts are for the same call. If calls
-    /// are pending, the errors from [`Agent::resume`] also apply. [`Store`](ErrorKind::Store) and
-    /// [`Conflict`](ErrorKind::Conflict) in the same cases as for [`run`](Self::run). If this
-    /// method returns an error, no run is started.
+    /// are pending, this method also returns the errors that [`Agent::resume`] returns.
+    /// [`Store`](ErrorKind::Store) and [`Conflict`](ErrorKind::Conflict) in the same cases as
+    /// [`run`](Self::run). If this method returns an error, no run is started.
     pub async fn resume(
         &self,
         agent: &Agent,
@@ -125,7 +128,7 @@ impl Session {
         }
     }
 
-    /// Settles all calls except the calls to execute again, and starts the run.
+    /// Starts the run after settling all open calls that are not in `reruns`.
     async fn continue_run(
         &self,
         agent: &Agent,
@@ -161,8 +164,8 @@ impl Session {
         Ok(SessionRun::new(self, lease, version, restored, events, run))
     }
 
-    /// Returns the open calls that can be executed again or were given a result, together with
-    /// their verdicts.
+    /// Returns the open calls that can be executed again or whose verdict contains a result,
+    /// together with their verdicts.
     async fn calls_to_rerun(
         &self,
         agent: &Agent,
@@ -196,7 +199,7 @@ impl Session {
 }
 
 /// Returns the verdicts by call id. Each verdict must be for an open call. If a call wraps another
-/// call, the verdict is for the inner call, because the inner call is executed.
+/// call, the verdict is for the inner call, because that is the call that is executed.
 fn verdicts_by_call_id(
     agent: &Agent,
     open: &[ToolCall],

@@ -2,9 +2,9 @@
 
 use crate::session::Entry;
 
-/// Contains the readable part of a damaged session, and a list of the damage.
+/// The readable part of a damaged session, and a list of the damaged parts.
 ///
-/// Salvaging a session does not change the session. The salvaged entries can be appended to a new session:
+/// Salvaging a session does not change it. The salvaged entries can be appended to a new session:
 ///
 /// ```
 /// use turnstream::Item;
@@ -38,7 +38,7 @@ use crate::session::Entry;
 pub struct SalvageReport {
     /// The readable entries, in order, including inherited entries.
     pub entries: Vec<Entry>,
-    /// The damaged parts, in order. Empty if nothing is damaged.
+    /// The damaged parts, in order. The list is empty if the session is undamaged.
     pub damage: Vec<Damage>,
 }
 
@@ -54,13 +54,13 @@ pub struct Damage {
     pub reason: String,
     /// The number of entries that were lost in the damaged part. `None` if this number is unknown.
     pub lost_entries: Option<u64>,
-    /// The parseable entries in the damaged part. Suspect entries may differ from the entries that were originally
+    /// The parseable entries in the damaged part. These entries may differ from the entries that were originally
     /// written.
     pub suspect_entries: Vec<Entry>,
 }
 
 impl SalvageReport {
-    /// Adds a damaged part after the entries added so far.
+    /// Adds a damaged part that follows the entries added so far.
     pub(super) fn push_damage(&mut self, place: String, reason: String, lost: Option<u64>) {
         let (after, doubtful) = (self.entries.len(), Vec::new());
         self.damage.push(Damage {
@@ -72,8 +72,8 @@ impl SalvageReport {
         });
     }
 
-    /// Keeps the first `at` entries, counted with their original numbers. If the number of entries lost in a damaged
-    /// part is unknown, everything after that part is left out.
+    /// Keeps the first `at` entries of the original session, including lost entries in the count. If the number of
+    /// entries lost in a damaged part is unknown, everything after that part is removed.
     pub(super) fn truncated(mut self, at: u64) -> Self {
         let mut damage: Vec<Damage> = Vec::new();
         let mut lost: u64 = 0;

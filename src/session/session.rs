@@ -13,24 +13,23 @@ use crate::session::checks::{corrupt_data_error, ensure_id_not_empty};
 use crate::session::restore::EntryFold;
 use crate::session::{Conflict, Entry, Lease, SessionState, Store};
 
-/// A conversation that is written to a store as it takes place. Clones of a session share the same
-/// state.
+/// A conversation that is stored while it takes place. Clones of a session share the same state.
 ///
 /// Methods that return the session's data return only durable data. [`run`](Self::run) starts a
 /// run, [`resume`](Self::resume) continues interrupted work, and
 /// [`persist_to`](crate::session::PersistExt::persist_to) writes the events from a hand-written
 /// agent loop.
 ///
-/// The history's id is the session's id, so tools identify their calls by `{session id}/{call id}`,
+/// The history's id is the session's id, so a call's idempotency key is `{session id}/{call id}`,
 /// even after a restart.
 ///
 /// A session can have only one active run at a time, because [`run`](Self::run) and
-/// [`resume`](Self::resume) take the session's [lease](Lease). If a second run is started while the
-/// first is active, in the same process or another process, the second run fails with an error
-/// whose source is [`AlreadyLeased`](crate::session::AlreadyLeased). The lease is released after
-/// the run's last event, or when the run is dropped. Hand-written loops and
-/// [checkpoints](Self::checkpoint) do not take a lease. If two such writers append concurrently,
-/// the second append fails with a [`Conflict`].
+/// [`resume`](Self::resume) acquire the session's [lease](Lease). If a second run is started in any
+/// process while the first run is active, starting the second run fails with an error whose source
+/// is [`AlreadyLeased`](crate::session::AlreadyLeased). The lease is released after the run's last
+/// event, or when the run is dropped. Hand-written loops and [checkpoints](Self::checkpoint) do not
+/// acquire a lease. If two writers without a lease append concurrently, the second append fails
+/// with a [`Conflict`].
 ///
 /// ```
 /// use turnstream::Agent;
@@ -59,18 +58,18 @@ pub struct Session {
     cache: Arc<Mutex<SessionCache>>,
 }
 
-/// The cached state of the session in the store.
+/// The cached state of a stored session.
 struct SessionCache {
     /// The number of entries that have been read or written.
     version: u64,
     fold: EntryFold,
     /// The last entry, if known. If the store contains a different entry at this position, the
-    /// session was deleted and created again.
+    /// session has been deleted and recreated.
     last_entry: Option<Entry>,
     state: CacheState,
-    /// The number of changes to this cache.
+    /// The number of times that this cache has changed.
     change_count: u64,
-    /// The epoch of the last lease that this session handle took.
+    /// The epoch of the last lease that this session handle acquired.
     last_epoch: u64,
 }
 
@@ -78,7 +77,8 @@ struct SessionCache {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum CacheState {
     Current,
-    /// The store may contain more entries, because an append failed or its future was dropped.
+    /// The store may contain entries that are not in the cache, because an append failed or its
+    /// future was dropped.
     Stale,
     /// The cached entries differ from the stored entries, because the store contains fewer entries
     /// or has returned an impossible version.
@@ -134,9 +134,9 @@ impl Session {
         &self.id
     }
 
-    /// Returns the durable part of the history. A turn that is still streaming is not included, and
-    /// neither are results that have not arrived yet. Call [`History::settled`] before you send the
-    /// history to a model.
+    /// Returns the durable part of the history. The returned history does not include a turn that
+    /// is still streaming or results that have not arrived yet. Before you send the history to a
+    /// model, call [`History::settled`].
     pub fn history(&self) -> History {
         self.lock_cache().fold.history()
     }
@@ -146,15 +146,16 @@ impl Session {
         self.lock_cache().version
     }
 
-    /// Returns whether the session is idle, pending or unfinished. During a run, this method
-    /// returns the state that the session would have if the run were dropped now.
+    /// Returns whether the session is idle, pending or unfinished. While a run is active, this
+    /// method returns the state that the session would have if the run were dropped now.
     pub fn state(&self) -> SessionState {
         self.lock_cache().fold.session_state()
     }
 
     /// Reads the entries that other writers have appended to the session.
     ///
-    /// A run reads these entries automatically if an earlier append failed or was dropped.
+    /// If an earlier append failed or its future was dropped, the next run reloads the session
+    /// automatically.
     ///
     /// # Errors
     ///
@@ -177,7 +178,7 @@ impl Session {
     }
 
     /// Returns the session's version and the fold of all entries up to that version. If the cache
-    /// is not current, the entries are read from the store first.
+    /// is not current, it is first refreshed from the store.
     pub(super) async fn current_fold(&self) -> Result<(u64, EntryFold), Error> {
         if self.lock_cache().state != CacheState::Current {
             self.refresh_cache().await?;
@@ -185,16 +186,17 @@ impl Session {
         Ok(self.cached_fold())
     }
 
-    /// Takes the lease and then refreshes the cache, because another process may have held the
-    /// lease in the meantime.
+    /// Acquires the session's lease. If another process may have held the lease since this handle
+    /// last held it, the cache is refreshed.
     pub(super) async fn lease(&self) -> Result<Lease, Error> {
         let lease = catch_store_panic(async { self.store.lease(&self.id).await }).await?;
         let last = self.lock_cache().last_epoch;
-        // A store without leases reports other writers with a conflict at the next append.
+        // A store without leases reports other writers through a conflict at the next append.
         if ![0, last.wrapping_add(1)].contains(&lease.epoch()) {
             self.refresh_cache().await?;
         }
-        // If refreshing the cache failed, the next lease reads the entries again.
+        // The epoch is not recorded if refreshing the cache failed, so that the next call refreshes
+        // the cache again.
         self.lock_cache().last_epoch = lease.epoch();
         Ok(lease)
     }
@@ -222,7 +224,7 @@ impl Session {
         if let (Some(last), Some(found)) = (&last, &mut entries)
             && (found.is_empty() || found.remove(0) != *last)
         {
-            // The session was deleted and created again.
+            // The session was deleted and recreated.
             (from, restored) = (0, EntryFold::new(Arc::clone(&self.id)));
             entries = self.read_entries_from(0).await?;
         }
@@ -238,7 +240,8 @@ impl Session {
         if cell.change_count == changes {
             cell.update(version, restored, last);
         } else if cell.state != CacheState::Invalid && cell.version < version {
-            // An append has completed or failed in the meantime, so the cache keeps its state.
+            // An append completed or failed while the entries were being read, so `state` stays
+            // unchanged.
             (cell.version, cell.fold, cell.last_entry) = (version, restored, last);
         }
         Ok(())
@@ -248,8 +251,9 @@ impl Session {
         catch_store_panic(async { self.store.load(&self.id, from).await }).await
     }
 
-    /// Appends entries to the session after the entries in `restored`, under the lease if there is
-    /// one. Returns the new version and fold. Does nothing if `entries` is empty.
+    /// Appends entries to the session after the entries in `restored`. If `lease` is given, the
+    /// append fails once the lease has been lost. Returns the new version and fold. Does nothing if
+    /// `entries` is empty.
     pub(super) async fn append_and_fold(
         &self,
         lease: Option<&Lease>,
@@ -267,8 +271,8 @@ impl Session {
     }
 
     /// Appends entries after the session's first `expected` entries. `restored` is the fold that
-    /// already includes the appended entries. If the future is dropped, it is unknown whether the
-    /// entries were written.
+    /// already includes the appended entries. If the returned future is dropped, it is unknown
+    /// whether the entries were written.
     pub(super) fn append_entries(
         &self,
         lease: Option<Lease>,
@@ -320,12 +324,13 @@ impl Session {
     }
 
     fn lock_cache(&self) -> MutexGuard<'_, SessionCache> {
-        // No user code runs while the lock is held.
+        // No user code runs while the cache is locked.
         lock_ignoring_poison(&self.cache)
     }
 }
 
-/// Marks the cache as stale when the guard is dropped, unless the guard was disarmed.
+/// Marks the session's cache as stale when the guard is dropped, unless the guard has been
+/// disarmed.
 struct AppendGuard<'a>(Option<&'a Session>);
 
 impl AppendGuard<'_> {

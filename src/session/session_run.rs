@@ -1,4 +1,4 @@
-//! A run of a session.
+//! Runs of a session.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -22,9 +22,9 @@ use crate::session::{Lease, Session};
 /// durably before it is yielded.
 ///
 /// A session run is a [`Run`] whose events are written to the store before they are yielded. If the
-/// store fails, or if another process has written to the session, the run is dropped synchronously,
-/// and the error is the stream's last item, without a preceding `Finished` event. If the run itself
-/// fails, its error follows `Finished`, as with a [`Run`].
+/// store fails, or if another process has written to the session, the run is dropped synchronously.
+/// The store's error is then the stream's last item, and no `Finished` event precedes it. If the
+/// run itself fails, its error follows `Finished`, as with a [`Run`].
 ///
 /// A session run holds the session's [lease](Lease) until it has yielded
 /// [`Finished`](Event::Finished) or an error, or until it is dropped. If the lease is lost before
@@ -38,11 +38,11 @@ use crate::session::{Lease, Session};
 /// items in the run's outcome.
 ///
 /// Like a [`Run`], a session run dereferences to its [`RunHandle`]. The handle's history and
-/// journal include the turn that is currently streaming, and may be one event ahead of the yielded
-/// events. [`Session::history`] returns the durable history.
+/// journal include the turn that is currently streaming, and may already include one event that the
+/// stream has not yielded yet. [`Session::history`] returns the durable history.
 ///
 /// Dropping a session run cancels all of its work, as with a [`Run`]. A turn that was still
-/// streaming is not stored. To store the partial output of such a turn,
+/// streaming is not stored. To store the partial output of a streaming turn,
 /// [interrupt](RunHandle::interrupt) the run and poll it until it ends.
 #[must_use = "streams do nothing unless polled"]
 pub struct SessionRun {
@@ -90,14 +90,14 @@ impl SessionRun {
         self
     }
 
-    /// Drives the run to its end. Dropping the returned future cancels the run. As with
+    /// Drives the run to completion. Dropping the returned future cancels the run. As with
     /// [`Run::outcome`], an interactive run waits for verdicts only as long as another handle
     /// exists that can give verdicts.
     ///
     /// # Errors
     ///
     /// Returns the store's errors. If the run itself fails, the outcome contains the error, and
-    /// [`into_result`](Outcome::into_result) returns the error.
+    /// [`into_result`](Outcome::into_result) returns it.
     pub async fn outcome(mut self) -> Result<Outcome, Error> {
         self.handle.require_external_handle();
         loop {
@@ -119,7 +119,7 @@ impl SessionRun {
     }
 }
 
-/// Lets the run's owner control the run through the run's [`RunHandle`].
+/// Dereferences to the run's [`RunHandle`], so that its methods can be called on the run.
 impl Deref for SessionRun {
     type Target = RunHandle;
 

@@ -1,10 +1,10 @@
-//! The entries that settle a history, so that the session can continue.
+//! Creates the entries that settle a history, so that a session can continue.
 
 use crate::event::{Event, RewriteReason, ToolEvent};
 use crate::item::{History, INTERRUPTED_MID_EXECUTION, Item, ResultKind, ToolCall, ToolResult};
 use crate::session::Entry;
 
-/// The entries that settle a history, and the events for the calls that these entries answer.
+/// The entries that settle a history, and the events that report the results in these entries.
 #[derive(Debug, Default)]
 pub(super) struct SettleEntries {
     pub(super) entries: Vec<Entry>,
@@ -38,7 +38,7 @@ impl SettleEntries {
         settling
     }
 
-    /// Creates interrupted results for open calls in the history.
+    /// Creates entries with an interrupted result for each of the given open calls in `history`.
     pub(super) fn for_interrupted_calls<'a>(
         history: &History,
         calls: impl IntoIterator<Item = &'a ToolCall>,

@@ -13,27 +13,28 @@ use crate::session::{Entry, Lease};
 ///
 /// A session is identified by an id, which can be any non-empty string. The entries of a session
 /// are numbered from 0, and the session's version is the number of its entries. Two appends to a
-/// session never interleave, because each append names the version that it expects to follow. If
-/// two appends name the same version, one append is written completely, and the other fails with a
-/// [`Conflict`].
+/// session never interleave, because each append states the version that it expects the session to
+/// have. If two appends state the same version, one is written completely, and the other fails with
+/// a [`Conflict`].
 ///
-/// In a durable store, entries survive a process crash once the append that wrote them has
-/// returned. If the future of an append is dropped, the append may or may not be written, but is
-/// never written partially. Call [`load`](Self::load) to determine whether such an append was
-/// written.
+/// In a durable store, entries survive a process crash once the append that wrote the entries has
+/// completed. If the future of an append is dropped, the append may or may not be written, but is
+/// never written partially. To determine whether an append was written after its future was
+/// dropped, call [`load`](Self::load).
 ///
-/// With the feature `testing`, `session::suite` checks whether a store fulfills this contract.
+/// `session::suite`, which requires the `testing` feature, checks whether a store fulfills this
+/// contract.
 pub trait Store: Send + Sync {
     /// Appends entries to a session that currently contains `expected` entries, and returns the new
     /// version. A session that does not exist has version 0, and the first append to a session
-    /// creates the session. An append without entries writes nothing.
+    /// creates it. An append without entries writes nothing.
     ///
     /// # Errors
     ///
     /// [`Conflict`](ErrorKind::Conflict), with a [`Conflict`] as its source, if the session's
     /// version is not `expected`, and [`Store`](ErrorKind::Store) if the entries cannot be written.
-    /// If an error is returned, nothing was written, unless the error message from a remote store
-    /// says that the outcome is unknown.
+    /// If an error is returned, nothing was written, unless the error comes from a remote store and
+    /// its message says that the outcome is unknown.
     fn append<'a>(
         &'a self,
         id: &'a str,
@@ -41,17 +42,17 @@ pub trait Store: Send + Sync {
         entries: Vec<Entry>,
     ) -> BoxFuture<'a, Result<u64, Error>>;
 
-    /// Like [`append`](Self::append), but fails if another lease on the session has been taken
-    /// since `lease` was taken. The check and the write are a single atomic step, so every
-    /// successful append was written before the next lease was taken.
+    /// Like [`append`](Self::append), but fails if another lease on the session has been acquired
+    /// since `lease` was acquired. The check and the write are a single atomic step, so every
+    /// successful append was written before the next lease was acquired.
     ///
     /// The default implementation ignores the lease and calls [`append`](Self::append).
     ///
     /// # Errors
     ///
     /// [`Conflict`](ErrorKind::Conflict), with a [`LeaseLost`](crate::session::LeaseLost) as its
-    /// source, if the lease is lost; nothing was written in this case. This method can also return
-    /// every error that [`append`](Self::append) returns.
+    /// source, if the lease has been lost. In this case, nothing was written. This method can also
+    /// return every error that [`append`](Self::append) returns.
     fn append_leased<'a>(
         &'a self,
         lease: &'a Lease,
@@ -63,12 +64,12 @@ pub trait Store: Send + Sync {
         self.append(id, expected, entries)
     }
 
-    /// Takes a session's [lease](Lease). The session need not exist yet. If another run holds the
-    /// lease, this method fails without waiting. The lease ends when its last clone is dropped,
-    /// when the process that took the lease ends, or when the machine of that process fails.
+    /// Acquires the [lease](Lease) on a session. The session need not exist yet. If another run
+    /// holds the lease, this method fails without waiting. The lease ends when its last clone is
+    /// dropped, when the process that acquired the lease ends, or when the machine running that
+    /// process fails.
     ///
-    /// If the returned future is dropped and the lease has already been taken, the lease is
-    /// released again.
+    /// If the returned future is dropped after the lease has been acquired, the lease is released.
     ///
     /// The default implementation returns leases that [do not exclude other
     /// runs](Lease::unguarded).
@@ -95,7 +96,7 @@ pub trait Store: Send + Sync {
         from: u64,
     ) -> BoxFuture<'a, Result<Option<Vec<Entry>>, Error>>;
 
-    /// Lists all sessions, starting with the most recently written session.
+    /// Lists all sessions, starting with the most recently modified session.
     ///
     /// # Errors
     ///
@@ -104,8 +105,8 @@ pub trait Store: Send + Sync {
 
     /// Returns one page of the [session list](Self::list), with at most `limit` sessions. The page
     /// starts after the session `after`, or at the start of the list if `after` is `None`. If a
-    /// session is written while a caller reads one page after another, the session moves to the
-    /// front of the list, so later pages do not contain that session.
+    /// session is written to while a caller is still reading the pages of the list, the session
+    /// moves to the front of the list and does not appear on later pages.
     ///
     /// The default implementation reads the whole list.
     ///
@@ -158,15 +159,16 @@ pub trait Store: Send + Sync {
 
     /// Deletes a session and all of its entries. Returns whether the session existed.
     ///
-    /// If the session is open in another process, that process's next append fails with a
-    /// [`Conflict`]. The id of the deleted session can be used again. This method does not take a
-    /// lease, so an active run of the session ends with that conflict. Unreadable sessions can also
-    /// be deleted. If the future is dropped, the session may or may not be deleted.
+    /// If the session is open in another process, the next append by that process fails with a
+    /// [`Conflict`]. The id of the deleted session can be reused. This method does not acquire a
+    /// lease, so an active run of the session fails with a conflict at its next append. Unreadable
+    /// sessions can also be deleted. If the future is dropped, the session may or may not be
+    /// deleted.
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if another session was forked from this
-    /// session, because the fork would lose its first entries. [`Store`](ErrorKind::Store) if the
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if another session was forked from the session
+    /// to delete, because the fork would lose its first entries. [`Store`](ErrorKind::Store) if the
     /// session cannot be deleted. [`Unsupported`](ErrorKind::Unsupported) if the store does not
     /// support deletion, as in the default implementation.
     fn delete<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<bool, Error>> {
@@ -174,14 +176,15 @@ pub trait Store: Send + Sync {
         ready(Err(removal_unsupported_error())).boxed()
     }
 
-    /// Deletes all sessions that were last written before the given time, according to the store's
-    /// clock. Returns the ids of the deleted sessions in the order in which they were deleted.
-    ///
-    /// A session is kept if one of its forks is kept, if it is written in the meantime, or if it
-    /// cannot be read. Leases are ignored, so an active run that has not written anything since the
-    /// given time loses its session. Each session is deleted as if by a call to
-    /// [`delete`](Self::delete). If the future is dropped, some of the sessions may already be
+    /// Deletes all sessions that were last written to before the given time, according to the
+    /// store's clock. Returns the ids of the deleted sessions in the order in which they were
     /// deleted.
+    ///
+    /// A session is kept if one of its forks is kept, if the session is written to during this
+    /// call, or if the session cannot be read. Leases are ignored, so a session can be deleted
+    /// during an active run if the run has not written anything since the given time. Each session
+    /// is deleted as if by a call to [`delete`](Self::delete). If the future is dropped, some of
+    /// the sessions may already be deleted.
     ///
     /// ```
     /// use std::time::{Duration, SystemTime};
@@ -200,7 +203,7 @@ pub trait Store: Send + Sync {
     /// # Errors
     ///
     /// [`Store`](ErrorKind::Store) if a session cannot be deleted, and
-    /// [`Unsupported`](ErrorKind::Unsupported) in the same case as for [`delete`](Self::delete).
+    /// [`Unsupported`](ErrorKind::Unsupported) in the same case as [`delete`](Self::delete).
     fn prune(&self, before: SystemTime) -> BoxFuture<'_, Result<Vec<String>, Error>> {
         let _ = before;
         ready(Err(removal_unsupported_error())).boxed()
@@ -275,17 +278,18 @@ pub struct SessionInfo {
     pub id: String,
     /// The number of entries in the session, including inherited entries.
     pub version: u64,
-    /// The original session, and the number of entries that this session inherits from the original
-    /// session. `None` if this session is not a fork.
+    /// The original session, and the number of entries inherited from the original session. `None`
+    /// if this session is not a fork.
     pub origin: Option<ForkOrigin>,
-    /// The time of the last write to the session, with at least millisecond precision. This time
-    /// determines the order of the session list, and which sessions are pruned.
+    /// The time of the last write to the session, with at least millisecond precision. The time of
+    /// the last write determines the session's position in the session list, and whether the
+    /// session is pruned.
     pub updated_at: SystemTime,
 }
 
 impl SessionInfo {
-    /// Compares two sessions by their order in the session list, which starts with the most
-    /// recently written session.
+    /// Compares two sessions by their positions in the session list. The list starts with the most
+    /// recently modified session.
     pub(super) fn list_order(&self, other: &Self) -> Ordering {
         other.updated_at.cmp(&self.updated_at).then_with(|| self.id.cmp(&other.id))
     }

@@ -42,20 +42,21 @@ enum WorkerState<T> {
 struct WorkerThread<T> {
     id: ThreadId,
     job_sender: mpsc::Sender<Job<T>>,
-    /// The receiver for the exit signal. It is disconnected once the thread has dropped the value.
+    /// The receiver for the exit signal. The channel is disconnected once the thread has dropped
+    /// the value.
     exit_signal: mpsc::Receiver<Infallible>,
 }
 
 impl<T: Send + 'static> Worker<T> {
-    /// Creates a worker. The first job starts the worker's thread, which has the given name.
+    /// Creates a worker whose thread has the given name. The thread is started by the first job.
     pub(super) fn new(name: &'static str, value: T) -> Self {
         Self {
             shared: Arc::new(SharedWorker { name, state: Mutex::new(WorkerState::Idle(value)) }),
         }
     }
 
-    /// Runs a job and returns the job's result. The first poll submits the job; dropping the future
-    /// after the first poll does not cancel the job.
+    /// Runs a job and returns its result. The first poll submits the job; dropping the future after
+    /// the first poll does not cancel the job.
     pub(super) async fn run<R: Send + 'static>(
         &self,
         job: impl FnOnce(&mut T) -> Result<R, Error> + Send + 'static,
@@ -85,8 +86,7 @@ impl<T: Send + 'static> Worker<T> {
         }
     }
 
-    /// Changes the value before the first job is submitted. Does nothing once a job has been
-    /// submitted.
+    /// Applies `change` to the value. Does nothing once a job has been submitted.
     pub(super) fn configure(&mut self, change: impl FnOnce(&mut T)) {
         match &mut *self.shared.lock_state() {
             WorkerState::Idle(value) => change(value),
@@ -109,7 +109,8 @@ impl<T> Drop for SharedWorker<T> {
             return;
         };
         drop(jobs);
-        // The last clone may be dropped on this thread, inside a task that a job wakes.
+        // A job may wake a task that drops the last clone on the worker's own thread, which must
+        // not wait for itself.
         if thread::current().id() != id {
             let _ = ended.recv_timeout(JOIN_TIMEOUT);
         }

@@ -2,7 +2,7 @@
 
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
-/// Skips a byte-order mark at the start of a body, even if the mark is split across chunks.
+/// Skips a byte-order mark at the start of a body, even if it is split across chunks.
 #[derive(Default)]
 pub(super) struct ByteOrderMark {
     /// The number of bytes of the byte-order mark that have been matched.
@@ -17,9 +17,10 @@ impl ByteOrderMark {
         self.is_done
     }
 
-    /// Returns how many bytes at the start of the next chunk belong to the byte-order mark.
+    /// Returns the number of bytes at the start of the next chunk that belong to the byte-order
+    /// mark.
     ///
-    /// If the body turns out not to start with a byte-order mark, the second value contains the
+    /// If the body turns out to have no byte-order mark, the second returned value contains the
     /// bytes to put back at the start of the body.
     pub(super) fn consume(&mut self, chunk: &[u8]) -> (usize, &'static [u8]) {
         if self.is_done {

@@ -14,14 +14,14 @@ use crate::error::{Error, ErrorKind};
 const DEFAULT_EVENT: &str = "message";
 
 /// The event type of a frame with an `error` field. The specification does not define this field,
-/// but older versions of llama.cpp, and servers built on llama.cpp, use it to report errors:
+/// but older versions of llama.cpp, and servers built on it, use the field to report errors:
 /// <https://github.com/ggml-org/llama.cpp/issues/16104>.
 const ERROR_EVENT: &str = "error";
 
 /// A single event from a stream, borrowed from the [`FrameReader`](super::FrameReader).
 ///
-/// The fields `id` and `retry` are omitted, because both are meant for reconnecting. An interrupted
-/// turn is not resumed but requested again.
+/// The `id` and `retry` fields are omitted, because they are intended for reconnecting. An
+/// interrupted turn is not resumed but requested again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Frame<'a> {
@@ -59,10 +59,10 @@ impl<'a> Frame<'a> {
         })
     }
 
-    /// Creates a frame that borrows the fields at the ranges in [`FrameFields`], which must
-    /// describe all of the frame's lines.
+    /// Creates a frame that borrows its fields from the ranges in [`FrameFields`], which must cover
+    /// all of the frame's lines.
     ///
-    /// Bytes that are not UTF-8 are replaced, and the resulting text is stored in `rooms`.
+    /// Invalid UTF-8 is replaced, and the resulting text is stored in `rooms`.
     pub(super) fn from_fields(
         frame: &'a [u8],
         fields: &FrameFields,
@@ -115,17 +115,17 @@ pub(super) struct FrameFields {
 /// Determines how a complete frame is handled.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum FrameKind {
-    /// A frame that dispatches no event.
+    /// The frame dispatches no event.
     Empty,
-    /// A frame that contains, apart from comments, exactly one `data:` line and at most one
-    /// `event:` line.
+    /// Apart from comments, the frame contains exactly one `data:` line and at most one `event:`
+    /// line.
     Simple,
-    /// A frame that contains other lines and must be parsed with [`parse_with_library`].
+    /// The frame contains other lines and must be parsed with [`parse_with_library`].
     NeedsParser,
 }
 
 impl FrameFields {
-    /// Records the fields of the line that starts at offset `at` of the frame.
+    /// Records the field in the line that starts at offset `at` in the frame.
     pub(super) fn scan_line(&mut self, line: &[u8], at: usize) {
         let (field, value) = if let Some(value) = line.strip_prefix(b"data:") {
             (&mut self.data, value)
@@ -146,12 +146,12 @@ impl FrameFields {
         *field = Some(end - value.len()..end);
     }
 
-    /// Returns how the frame is handled. All lines of the frame must have been scanned.
+    /// Returns how the frame is handled. All of the frame's lines must already have been scanned.
     pub(super) fn frame_kind(&self) -> FrameKind {
         // > If the data buffer is an empty string, set the data buffer and the event type buffer
         // > to the empty string and return.
         //
-        // A `data:` line without a value leaves a line feed in that buffer, so the frame is
+        // A `data:` line without a value leaves a line feed in the data buffer, so the frame is
         // dispatched.
         match self.data {
             _ if self.needs_parser => FrameKind::NeedsParser,
@@ -164,16 +164,16 @@ impl FrameFields {
 /// Parses a frame with `eventsource-stream`.
 ///
 /// The parser receives one line at a time, because it would otherwise move the rest of its buffer
-/// after each line. The comment in front keeps U+FEFF from being the first character, which would
-/// cause a panic in the parser. Every line ends in a line feed, because the parser would wait
-/// forever after a final carriage return.
+/// after each line. The leading comment prevents U+FEFF from being the first character, which would
+/// make the parser panic. Every line ends with a line feed, because the parser would wait forever
+/// after a final carriage return.
 ///
-/// If the frame contains an `error` field, the event's data is the value of this field.
+/// If the frame contains an `error` field, the field's value becomes the event's data.
 pub(super) fn parse_with_library(frame: &[u8]) -> Option<Event> {
     let is_error = |line: &&[u8]| line.starts_with(b"error:");
     let lines = frame
         .split(|byte| matches!(byte, b'\n' | b'\r'))
-        // This line is the gap within a CRLF; a frame has no blank lines.
+        // An empty line is the gap within a CRLF, since a frame has no blank lines.
         .filter(|line| !line.is_empty() && !is_comment_line(line));
     let tells_of_error = lines.clone().any(|line| is_error(&line));
     let lines = lines
@@ -193,7 +193,7 @@ fn is_comment_line(line: &[u8]) -> bool {
     line.starts_with(b":")
 }
 
-/// Borrows `bytes` as a string. If the bytes are not UTF-8, a repaired copy is stored in `room`.
+/// Borrows `bytes` as a string. If they are not valid UTF-8, a repaired copy is stored in `room`.
 fn text<'a>(bytes: &'a [u8], room: &'a mut String) -> &'a str {
     str::from_utf8(bytes).unwrap_or_else(|_| replace_invalid_utf8(bytes, room))
 }

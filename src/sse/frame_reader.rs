@@ -15,14 +15,15 @@ use crate::sse::frame::{Frame, FrameFields, FrameKind, FrameTooLarge, parse_with
 /// Splits the chunks of a body into frames.
 ///
 /// The running time is linear in the number of bytes, regardless of the size of the chunks. Each
-/// byte is searched for line ends once. A byte is copied at most once, and only if its frame spans
-/// several chunks. A frame is borrowed from its chunk without allocating if the frame lies within a
-/// single chunk and contains, apart from comments, one `data:` line and at most one `event:` line.
+/// byte is scanned for line endings only once. A byte is copied at most once, and only if its frame
+/// spans several chunks. A frame that lies within a single chunk is borrowed from that chunk
+/// without an allocation, provided that it contains, apart from comments, one `data:` line and at
+/// most one `event:` line.
 ///
-/// The reader follows the specification; for example, bytes that are not valid UTF-8 are replaced
-/// by U+FFFD. There are two exceptions. A frame that exceeds the size limit causes an error, so
-/// that a server cannot exhaust memory. The method [`finish`](Self::finish) returns a frame that
-/// was cut off by the end of the body.
+/// The reader follows the specification; for example, invalid UTF-8 is replaced with U+FFFD. There
+/// are two exceptions: a frame that exceeds the size limit causes an error, so that a server cannot
+/// exhaust memory, and [`finish`](Self::finish) returns a frame that was cut off by the end of the
+/// body.
 #[derive(Default)]
 pub struct FrameReader {
     max_frame_bytes: SizeLimit,
@@ -32,30 +33,29 @@ pub struct FrameReader {
     /// The position in `chunk` at which the pending frame starts, or at which it continues if its
     /// start is in `carry`.
     frame_start: usize,
-    /// The position up to which `chunk` has been searched: the end of the last complete line.
+    /// The position up to which `chunk` has been scanned: the end of the last complete line.
     scanned: usize,
     byte_order_mark: ByteOrderMark,
     /// Whether the last chunk ended in a carriage return, so that a line feed at the start of the
-    /// next chunk belongs to the same line end.
+    /// next chunk belongs to the same line ending.
     follows_cr: bool,
     /// The bytes of the pending frame from earlier chunks.
     carry: Vec<u8>,
-    /// Whether `carry` and `fields` belong to a frame that has already been returned, so that both
-    /// can be cleared.
+    /// Whether `carry` and `fields` belong to a frame that has already been returned and can
+    /// therefore be cleared.
     is_lent: bool,
     /// The offset within the pending frame at which the unfinished line starts.
     line_start: usize,
     fields: FrameFields,
-    /// The repaired strings that the returned frame borrows.
+    /// The repaired strings from which the returned frame borrows.
     repaired_text: [String; 2],
-    /// The event from `eventsource-stream` that the returned frame borrows.
+    /// The event from `eventsource-stream` from which the returned frame borrows.
     parsed_frame: Event,
     #[cfg(test)]
     pub(super) work_counters: crate::sse::tests::Work,
 }
 
-/// The maximum size of a chunk that is appended directly to `carry` if the chunk contains no line
-/// end.
+/// The maximum size of a chunk that is appended directly to `carry` if it contains no line ending.
 const MAX_SMALL_CHUNK_BYTES: usize = 16;
 
 struct SizeLimit(usize);
@@ -84,7 +84,7 @@ impl FrameReader {
 
     /// Creates a reader for frames of up to `max` bytes.
     ///
-    /// The size of a frame is the total size of its lines and the line ends between the lines.
+    /// The size of a frame is the total size of its lines and of the line endings between them.
     #[must_use]
     pub fn limited_to_bytes(max: usize) -> Self {
         Self { max_frame_bytes: SizeLimit(max), ..Self::default() }
@@ -93,7 +93,7 @@ impl FrameReader {
     /// Feeds the reader the next chunk of the body.
     ///
     /// Call this method when [`next_frame`](Self::next_frame) returns `None`. Chunks that are fed
-    /// earlier are kept in an unbounded queue.
+    /// earlier are stored in an unbounded queue.
     pub fn feed(&mut self, chunk: Bytes) {
         if self.has_failed {
             // No bytes are read after an error.
@@ -110,7 +110,8 @@ impl FrameReader {
     ///
     /// # Errors
     ///
-    /// Returns an error if the frame is larger than the limit. No frames follow this error.
+    /// Returns an error if the frame is larger than the limit. No frames are returned after this
+    /// error.
     pub fn next_frame(&mut self) -> Option<Result<Frame<'_>, FrameTooLarge>> {
         if self.is_drained() {
             self.release_chunk();
@@ -120,17 +121,18 @@ impl FrameReader {
         Some(cut.map(|cut| self.lend_frame(cut)))
     }
 
-    /// Returns the next remaining frame after the body has ended, including a last frame without a
-    /// closing blank line. In all other respects, `finish` behaves like
+    /// Returns the next remaining frame after the body has ended. The last frame is returned even
+    /// if it has no closing blank line. In all other respects, `finish` behaves like
     /// [`next_frame`](Self::next_frame).
     ///
-    /// The specification requires that a last frame without a closing blank line is discarded. This
-    /// reader returns the frame, because the frame may report an error from a server that is
-    /// shutting down. The framing does not decide whether a turn is complete.
+    /// The specification requires that a last frame without a closing blank line be discarded. This
+    /// reader returns such a frame, because it may report an error from a server that is shutting
+    /// down. The framing does not decide whether a turn is complete.
     ///
     /// # Errors
     ///
-    /// Returns an error if the frame is larger than the limit. No frames follow this error.
+    /// Returns an error if the frame is larger than the limit. No frames are returned after this
+    /// error.
     pub fn finish(&mut self) -> Option<Result<Frame<'_>, FrameTooLarge>> {
         let cut = match self.cut_frame() {
             Some(cut) => cut,
@@ -200,8 +202,8 @@ impl FrameReader {
         self.finish_frame(0..0)
     }
 
-    /// Finishes the pending frame, which is in `carry`, or in this range of `chunk` if `carry` is
-    /// empty.
+    /// Finishes the pending frame. The frame is in `carry`, or in the range `frame` of `chunk` if
+    /// `carry` is empty.
     fn finish_frame(&mut self, frame: Range<usize>) -> Option<CutFrame> {
         self.line_start = 0;
         let cut = match self.fields.frame_kind() {
@@ -238,14 +240,14 @@ impl FrameReader {
         }
     }
 
-    /// Finds the next line end in the chunk.
+    /// Finds the next line ending in the chunk.
     ///
-    /// No byte is searched twice, because the caller sets `scanned` to the line end that is found.
-    /// If no line end is found, the chunk is finished.
+    /// No byte is scanned twice, because the caller sets `scanned` to the position of the line
+    /// ending. If there is no line ending, the chunk is finished.
     fn find_line_end(&mut self) -> Option<usize> {
         let rest = &self.chunk[self.scanned..];
         let found = match rest {
-            // A blank line needs no search, and every second line of a body is blank.
+            // Finding a blank line requires no search, and every second line of a body is blank.
             [] | [b'\n' | b'\r', ..] => rest.first().map(|_| 0),
             [_, rest @ ..] => memchr2(b'\n', b'\r', rest).map(|len| len + 1),
         };
@@ -254,10 +256,10 @@ impl FrameReader {
         Some(self.scanned + found?)
     }
 
-    /// Moves the rest of a chunk to `carry` until the next chunk arrives.
+    /// Moves the rest of a chunk to `carry`, where it is kept until the next chunk arrives.
     fn carry_rest(&mut self) -> Result<(), FrameTooLarge> {
         let size = self.carry.len() + self.chunk.len() - self.frame_start;
-        // The end of a line does not count towards the size until another line follows.
+        // A line ending does not count towards the size until another line follows.
         if size > self.line_start && size > self.max_frame_bytes.0 {
             return Err(self.fail());
         }
@@ -273,7 +275,8 @@ impl FrameReader {
         self.frame_start = end;
     }
 
-    /// Appends a few bytes from the middle of a line to `carry`; a body may arrive byte by byte.
+    /// Appends a small chunk from the middle of a line to `carry`, because a body may arrive byte
+    /// by byte.
     fn carry_small_chunk(&mut self, chunk: &[u8]) -> bool {
         let fits = chunk.len() <= MAX_SMALL_CHUNK_BYTES
             && self.carry.len() + chunk.len() <= self.max_frame_bytes.0;
@@ -314,7 +317,7 @@ impl FrameReader {
         }
     }
 
-    /// Drops a chunk that was read, so that the connection can reuse the chunk's memory.
+    /// Drops a chunk that has been read, so that the connection can reuse its memory.
     fn release_chunk(&mut self) {
         self.chunk = Bytes::new();
         self.frame_start = 0;
@@ -334,7 +337,7 @@ impl FrameReader {
     }
 }
 
-/// Shows the state of the reader, but not the content of its buffers.
+/// Shows the state of the reader, but not the contents of its buffers.
 impl fmt::Debug for FrameReader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FrameReader")

@@ -1,11 +1,11 @@
-//! Splits the bytes of an HTTP body into frames of server-sent events, and writes such frames.
+//! Splits the bytes of an HTTP body into server-sent event frames, and writes such frames.
 //!
 //! The body arrives in chunks; a frame consists of the lines up to a blank line. A [`FrameReader`]
-//! is fed the chunks and returns frames. The reader does no I/O, spawns nothing and never waits;
-//! when it returns `None`, it needs the next chunk.
+//! is fed the chunks and returns frames. The reader performs no I/O, spawns no tasks and never
+//! waits; when it returns `None`, it needs the next chunk.
 //!
-//! A frame with at most one `event:` line and one `data:` line, the form that model providers send,
-//! is borrowed from the chunk. Any other frame is parsed by the crate `eventsource-stream`.
+//! Frames with at most one `event:` line and one `data:` line, which model providers send, are
+//! borrowed from the chunk. The `eventsource-stream` crate parses all other frames.
 //!
 //! ```
 //! # use turnstream::sse::FrameReader;

@@ -4,9 +4,9 @@ use memchr::memchr2;
 
 /// Appends a server-sent event frame to `out`.
 ///
-/// Data with several lines becomes several `data` lines. A reader joins these lines with line
-/// feeds, whether the line ends in `data` are LF, CR or CRLF. Line ends in `event` are removed, so
-/// that the value of `event` cannot inject other fields.
+/// Each line of the data is written as a separate `data` line. A reader joins these lines with line
+/// feeds, whether the line endings in `data` are LF, CR or CRLF. Line endings in `event` are
+/// removed, so that the event type cannot inject other fields.
 ///
 /// ```
 /// # use turnstream::sse::write_frame;

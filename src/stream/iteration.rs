@@ -1,4 +1,4 @@
-//! A loop's active iteration. All kinds of loops use this code.
+//! The active iteration of a loop. All kinds of loops use this code.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -8,8 +8,8 @@ use pin_project::pin_project;
 
 use crate::stream::{IntoStep, Step};
 
-/// The maximum number of consecutive bodies that end without an item before the loop yields to the
-/// executor.
+/// The maximum number of consecutive bodies that end without yielding an item before the loop
+/// yields to the executor.
 const MAX_EMPTY_BODIES: u32 = 128;
 
 /// The reason why a loop ended.
@@ -88,9 +88,9 @@ impl<B, S, O> Iteration<B, S, O> {
         &self.observer
     }
 
-    /// Returns whether [`MAX_EMPTY_BODIES`] consecutive bodies ended without an item, which means
-    /// that the loop should yield to the executor. When this method returns `true`, the count of
-    /// these bodies is reset.
+    /// Returns whether the loop should yield to the executor, because [`MAX_EMPTY_BODIES`]
+    /// consecutive bodies have ended without yielding an item. Returning `true` resets the count of
+    /// consecutive empty bodies.
     pub(super) fn should_yield(self: Pin<&mut Self>) -> bool {
         let this = self.project();
         let due = *this.empty_bodies >= MAX_EMPTY_BODIES;
@@ -136,8 +136,8 @@ impl<B, S, O: LoopObserver<S>> Iteration<B, S, O> {
 
     /// Polls the active body for an item.
     ///
-    /// `Ready(None)` means that the body ended and was dropped. Unless the loop also ended, the
-    /// state for the next body is set.
+    /// `Ready(None)` means that the body has ended and been dropped. Unless the loop has also
+    /// ended, the state for the next body is set.
     #[inline]
     pub(super) fn poll_item(
         self: Pin<&mut Self>,

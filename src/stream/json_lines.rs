@@ -1,4 +1,4 @@
-//! Parses a turn that consists of JSON lines. Each line is parsed as soon as the line is complete.
+//! Parses a turn that consists of JSON lines. Each line is parsed as soon as it is complete.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -21,11 +21,11 @@ const DEFAULT_MAX_LINE_BYTES: usize = 1024 * 1024;
 /// A line from a turn's text, or a notice that all lines so far are void.
 #[derive(Clone, Debug, PartialEq)]
 pub enum JsonLine<T> {
-    /// A line that was successfully parsed.
+    /// A line that was parsed successfully.
     Object(T),
     /// A line that cannot be parsed. Later lines are still parsed.
     Invalid(LineError),
-    /// The turn is starting again. All lines so far are void, and line numbers start at 1 again.
+    /// The turn is starting over. All lines so far are void, and line numbers restart at 1.
     Retracted,
 }
 
@@ -55,11 +55,11 @@ impl std::error::Error for LineError {
 #[pin_project]
 #[must_use = "streams do nothing unless polled"]
 pub struct JsonLines<S, T> {
-    /// The stream of events, or `None` once this stream has ended.
+    /// The stream of events, or `None` once it has ended.
     #[pin]
     events: Option<S>,
     line_parser: LineParser,
-    /// The complete turn. Cleared once the turn's last line has been parsed.
+    /// The complete turn, until its last line has been parsed.
     completed_turn: Option<Arc<Turn>>,
     object_type: PhantomData<fn() -> T>,
 }
@@ -145,16 +145,16 @@ impl<S, T> fmt::Debug for JsonLines<S, T> {
     }
 }
 
-/// Splits pieces of text into lines, and parses the lines. A line that lies within a single piece
+/// Splits pieces of text into lines, and parses each line. A line that lies within a single piece
 /// is not copied.
 #[derive(Default)]
 struct LineParser {
-    /// The piece that is being split, and the byte offset at which the piece's unread part starts.
+    /// The piece that is being split, and the byte offset at which its unread part starts.
     current_piece: Option<(Text, usize)>,
     /// The start of the current line, from earlier pieces.
     partial_line: String,
-    /// Whether to discard the rest of the current line because the line is too long and was already
-    /// reported.
+    /// Whether to discard the rest of the current line because the line is too long and has already
+    /// been reported.
     is_skipping: bool,
     /// The number of complete lines so far.
     line_number: usize,
@@ -174,7 +174,7 @@ impl LineParser {
     fn next<T: DeserializeOwned>(&mut self) -> Option<JsonLine<T>> {
         while let Some((piece, at)) = self.current_piece.take() {
             let rest = piece.get(at..).unwrap_or_default();
-            // Only a line feed ends a line, because JSON strings may contain Unicode's other line
+            // Only a line feed ends a line, because JSON strings may contain the other Unicode line
             // separators.
             let Some((chunk, _)) =
                 memchr(b'\n', rest.as_bytes()).and_then(|n| rest.split_at_checked(n))
@@ -203,7 +203,7 @@ impl LineParser {
         None
     }
 
-    /// Buffers the start of a line, unless the line is already too long.
+    /// Buffers the start of a line, unless it is already too long.
     fn buffer_partial_line<T>(&mut self, chunk: &str) -> Option<JsonLine<T>> {
         if self.is_skipping {
             return None;
@@ -217,7 +217,7 @@ impl LineParser {
         None
     }
 
-    /// Returns the text's last line if that line does not end with a line feed.
+    /// Returns the last line of the text if it does not end with a line feed.
     fn take_last_line<T: DeserializeOwned>(&mut self) -> Option<JsonLine<T>> {
         let begun = std::mem::take(&mut self.partial_line);
         self.line_number += 1;

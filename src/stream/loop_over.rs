@@ -1,4 +1,4 @@
-//! A loop over the items in an input stream that passes a state from item to item.
+//! A loop that runs over the items in an input stream and passes a state from one item to the next.
 
 use std::fmt;
 use std::pin::Pin;
@@ -122,8 +122,8 @@ where
     B: Stream,
     B::Item: IntoStep<State = S>,
 {
-    /// Pulls input items and builds a body for each one, until a body yields an item.
-    // NOTE: this method is like `LoopStream::run_next_body`, but for the input.
+    /// Pulls input items and builds a body for each input item, until a body yields an item.
+    // NOTE: this method is like `LoopStream::run_next_body`, except that it pulls input items.
     #[cold]
     fn run_next_body(
         self: Pin<&mut Self>,

@@ -11,7 +11,7 @@ use pin_project::pin_project;
 use crate::stream::iteration::{Iteration, LoopObserver};
 use crate::stream::{IntoStep, LoopEndReason};
 
-/// Builds a body from the state, streams the body's items, and repeats with the state from the
+/// Builds a body from the state, yields the body's items, and repeats with the state from the
 /// body's last step until a step ends the loop.
 ///
 /// `loop_stream` is like `unfold`, but each state yields a stream of items instead of a single
@@ -24,7 +24,8 @@ use crate::stream::{IntoStep, LoopEndReason};
 ///   been dropped.
 /// - Dropping the stream drops the active body exactly once.
 /// - The loop runs in constant stack space and never allocates, regardless of the number of
-///   iterations. After many consecutive bodies that yield no item, the loop yields to the executor.
+///   iterations. After many consecutive bodies that yield no items, the loop yields to the
+///   executor.
 /// - A body that ends without a `Next`, `Stop` or `StopWith` also ends the loop.
 ///   [`end_reason`](LoopStream::end_reason) returns the reason why the loop ended.
 /// - A panic in the body propagates to the caller. The body is dropped, and later polls of the
@@ -65,7 +66,7 @@ impl<F, B, S, O> LoopStream<F, B, S, O> {
         Self { make_body: make, iteration: Iteration::new(state, observer) }
     }
 
-    /// Drops the active body and starts the loop again with another state.
+    /// Drops the active body and restarts the loop with another state.
     pub(crate) fn restart(self: Pin<&mut Self>, state: S)
     where
         O: LoopObserver<S>,

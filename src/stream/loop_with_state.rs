@@ -1,4 +1,4 @@
-//! A loop whose state can be read from outside the loop.
+//! A loop whose state can be read from the outside.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -9,12 +9,12 @@ use crate::lock::lock_ignoring_poison;
 use crate::stream::iteration::LoopObserver;
 use crate::stream::{IntoStep, LoopEndReason, LoopStream};
 
-/// Creates a loop in the same way as [`loop_stream`](crate::stream::loop_stream), and also returns
-/// a cell from which the loop's state can be read.
+/// Like [`loop_stream`](crate::stream::loop_stream), but also returns a cell from which the loop's
+/// state can be read.
 ///
-/// The cell contains the state from which the active body was built. If the loop ends with
-/// [`Step::StopWith`](crate::stream::Step::StopWith), the cell then contains the final state. The
-/// cell may outlive the stream.
+/// The cell contains the state from which the active body was built. After the loop has ended with
+/// [`Step::StopWith`](crate::stream::Step::StopWith), the cell contains the final state. The cell
+/// may outlive the stream.
 ///
 /// ```
 /// use futures::{StreamExt, executor::block_on, stream};
@@ -76,7 +76,8 @@ impl<S: Clone> LoopObserver<S> for StateCell<S> {
     fn observe_state(&mut self, state: &S) {
         let state = state.clone();
         let before = self.with_contents(|seen| std::mem::replace(&mut seen.state, state));
-        // The old state is dropped outside the lock, because its `Drop` may read the cell.
+        // The old state is dropped after the lock is released, because its `Drop` may read the
+        // cell.
         drop(before);
     }
 

@@ -3,7 +3,7 @@
 //!
 //! The functions in this module spawn no tasks and keep no queues. The next loop body is built when
 //! the consumer polls for the next item, and dropping a stream synchronously drops everything that
-//! the stream owns.
+//! it owns.
 
 mod into_turn;
 mod iteration;
@@ -34,12 +34,13 @@ pub use text_deltas::TextDeltas;
 use crate::error::Error;
 use crate::turn::{Turn, TurnBuilder, TurnEvent};
 
-/// An extension trait with methods for all streams of turn events.
+/// An extension trait that provides methods for all streams of turn events.
 pub trait TurnStreamExt: Stream<Item = Result<TurnEvent, Error>> {
     /// Forwards every event from a turn as a [`Step::Value`], and then calls `then` with the
-    /// finished turn to decide how the loop continues. The call happens when the consumer polls
-    /// again after [`TurnComplete`](TurnEvent::TurnComplete), and this stream of events is dropped
-    /// before the call. The turn's events are followed by the [`Steps`] that `then` returns.
+    /// finished turn to decide how the loop continues. `then` is called when the consumer polls
+    /// again after [`TurnComplete`](TurnEvent::TurnComplete); before `then` is called, the stream
+    /// of events is dropped. After the turn's events, the stream yields the steps from the
+    /// [`Steps`] that `then` returns.
     ///
     /// If a turn ends without `TurnComplete`, the returned stream yields an
     /// [`IncompleteTurn`](crate::ErrorKind::IncompleteTurn) error. The error carries the partial
@@ -47,8 +48,8 @@ pub trait TurnStreamExt: Stream<Item = Result<TurnEvent, Error>> {
     /// panic in `then`, or in the steps that it returns, is caught and yielded as a
     /// [`Panic`](crate::ErrorKind::Panic) error. After an error, the returned stream yields `None`.
     ///
-    /// Dropping the returned stream drops the part that is active: the stream of events, the future
-    /// from `then`, or the steps.
+    /// Dropping the returned stream drops its active part: the stream of events, the future from
+    /// `then`, or the steps.
     ///
     /// ```
     /// use futures::TryStreamExt;
@@ -119,19 +120,19 @@ pub trait TurnStreamExt: Stream<Item = Result<TurnEvent, Error>> {
         TextDeltas::new(self)
     }
 
-    /// Parses each line in the turn's text as JSON into a `T` as soon as the line is complete.
+    /// Parses each line of the turn's text as JSON into a `T`, as soon as the line is complete.
     /// Events without text are dropped, but errors are passed on.
     ///
     /// A line that cannot be parsed is yielded as [`JsonLine::Invalid`], and parsing continues with
-    /// the next line. An `Err`, in contrast, always ends the stream. The `Err` is either an error
-    /// from the stream of events, or reports that the lines may be incomplete because the model
-    /// refused or was cut off. In the latter case, the error's source is a
-    /// [`ParseError`](crate::turn::ParseError). A [`JsonLine::Retracted`] voids every earlier line.
-    /// In the retry, line numbers start at 1 again.
+    /// the next line. An `Err`, in contrast, always ends the stream. The error either comes from
+    /// the stream of events, or has a [`ParseError`](crate::turn::ParseError) as its source and
+    /// reports that the lines may be incomplete because the model refused or was cut off. A
+    /// [`JsonLine::Retracted`] voids every earlier line, and line numbers restart at 1 in the
+    /// retry.
     ///
-    /// Only a line feed ends a line; the last line does not need one. Empty lines and lines that
-    /// start with three backticks are skipped. Only the current line is buffered. To also get the
-    /// turn, observe the events before calling this method, for example with
+    /// Only a line feed ends a line; the last line does not need a line feed. Empty lines and lines
+    /// that start with three backticks are skipped. Only the current line is buffered. To also get
+    /// the turn, observe the events before calling this method, for example with
     /// `TryStreamExt::inspect_ok`.
     ///
     /// ```
@@ -168,8 +169,8 @@ pub trait TurnStreamExt: Stream<Item = Result<TurnEvent, Error>> {
         JsonLines::new(self)
     }
 
-    /// Drives the turn to its end and returns the finished turn. Dropping the returned future drops
-    /// the stream.
+    /// Drives the turn to completion and returns the finished turn. Dropping the returned future
+    /// drops the stream.
     ///
     /// # Errors
     ///

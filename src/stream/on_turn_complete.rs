@@ -1,4 +1,4 @@
-//! Connects a streaming turn to the loop's next step.
+//! Connects a streaming turn to the next step of a loop.
 
 use std::fmt;
 use std::pin::Pin;
@@ -21,7 +21,7 @@ use crate::turn::{PartialTurn, Turn, TurnEvent};
 pub struct OnTurnComplete<'a, T, Then, Fut, S> {
     #[pin]
     stage: Stage<'a, T, Fut, S>,
-    /// The closure that decides the next step, or `None` once the closure has been called.
+    /// The closure that decides the next step, or `None` once it has been called.
     then: Option<Then>,
 }
 

@@ -41,8 +41,8 @@ impl From<&History> for TurnBuilder {
     }
 }
 
-/// Creates a builder for the turn that follows the request's history. The builder uses the
-/// request's limits on bytes and output tokens.
+/// Creates a builder for the turn that follows the request's history, using the request's limits on
+/// bytes and output tokens.
 impl From<&Request> for TurnBuilder {
     fn from(request: &Request) -> Self {
         let turn = Self::for_history(&request.history)
@@ -79,8 +79,8 @@ pub fn seal(
 
 #[pin_project]
 struct Sealed<T> {
-    /// The source, or `None` once the source has ended. The source is dropped before the last event
-    /// is yielded.
+    /// The source, or `None` once it has ended. The source is dropped before the last event is
+    /// yielded.
     #[pin]
     source: Option<T>,
     turn: TurnBuilder,
@@ -125,7 +125,7 @@ impl<T: TurnSource> Stream for Sealed<T> {
     }
 }
 
-/// A turn whose limits can be set before the turn is read.
+/// A turn whose limits can be set before it is read.
 trait LimitTurn: Stream<Item = Result<TurnEvent, Error>> + Send {
     fn set_limits(self: Pin<&mut Self>, max_bytes: usize, max_output_tokens: Option<u32>);
 }
@@ -138,7 +138,7 @@ impl<T: TurnSource + Send> LimitTurn for Sealed<T> {
     }
 }
 
-/// A boxed stream of a turn's events that satisfies the contract described at [`seal`].
+/// A boxed stream of a turn's events that satisfies the contract described in [`seal`].
 ///
 /// Dropping the stream cancels the turn: the connection is closed, and all work stops.
 #[must_use = "streams do nothing unless polled"]
@@ -151,7 +151,7 @@ impl TurnStream {
         self
     }
 
-    /// Calls `observe` with each item before yielding the item.
+    /// Calls `observe` with each item before yielding it.
     pub fn observed_by(
         self,
         observe: impl FnMut(&Result<TurnEvent, Error>) + Send + Unpin + 'static,

@@ -6,13 +6,13 @@ use futures::stream::{Once, once};
 
 /// An item that a loop body yields.
 ///
-/// A `Next`, `Stop` or `StopWith` ends the iteration. The body is then dropped, so any items that
-/// the body would have yielded later are lost.
+/// A `Next`, `Stop` or `StopWith` ends the iteration and drops the body, so any items that the body
+/// has not yielded yet are lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Step<A, S> {
     /// A value that the loop yields to the consumer.
     Value(A),
-    /// Ends this iteration; the next iteration starts with this state.
+    /// Ends this iteration; the next iteration starts with the given state.
     Next(S),
     /// Ends the loop.
     Stop,
@@ -36,7 +36,7 @@ pub trait IntoStep {
     /// ending.
     fn into_step(self) -> Result<Step<Self::Value, Self::State>, Self::Item>;
 
-    /// Wraps a value as an item of the loop's stream.
+    /// Wraps a value in an item of the loop's stream.
     fn wrap_value(value: Self::Value) -> Self::Item;
 }
 

@@ -11,8 +11,8 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::stream::Step;
 
-/// A boxed stream of steps over [`Event`]s, which gives all arms of a loop's body the same return
-/// type.
+/// A boxed stream of steps whose values are [`Event`]s. Boxing gives all arms of a loop's body the
+/// same return type.
 ///
 /// Dropping the `Steps` drops the boxed stream.
 #[must_use = "streams do nothing unless polled"]
@@ -39,7 +39,7 @@ impl<'a, S: Send + 'a> Steps<'a, S> {
         Self::from_step(Step::StopWith(state))
     }
 
-    /// Adds `events` before the existing steps, so that the consumer receives the events first.
+    /// Adds `events` before the existing steps, so that the consumer receives them first.
     pub fn preceded_by(self, events: impl IntoIterator<Item = Event, IntoIter: Send + 'a>) -> Self {
         let values = stream::iter(events).map(|event| Ok(Step::Value(event)));
         Self::new(values.chain(self))

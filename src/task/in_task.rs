@@ -1,4 +1,4 @@
-//! The stream from which the consumer receives the task's items.
+//! The stream through which the consumer receives the task's items.
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::task::owned_task::OwnedTask;
 use crate::task::shared_buffer::{FillBuffer, SharedBuffer};
 
-/// Yields the items of a stream that runs in its own task; returned by
+/// Yields the items of a stream that runs in its own task. Returned by
 /// [`in_task`](crate::task::InTaskExt::in_task).
 #[must_use = "streams do nothing unless polled"]
 pub struct InTask<T> {
@@ -46,7 +46,7 @@ impl<T: Send + 'static> Stream for InTask<T> {
             return Poll::Ready(None);
         }
         if !this.is_spawned {
-            // If there is no runtime, this call panics before any state has changed.
+            // Without a runtime, this call panics before any state has changed.
             let runtime = Handle::current();
             this.task.spawn_on(&runtime);
             this.is_spawned = true;

@@ -1,9 +1,9 @@
 //! Runs a stream in its own task, for consumers that pause.
 //!
 //! The streams in this crate make progress only while they are polled. If a consumer pauses between
-//! two items, the tools and the reading of the model's output therefore also pause. With
-//! [`in_task`](InTaskExt::in_task), a separate task polls the stream instead. Apart from this
-//! module, only a hub (feature `hub`) spawns tasks.
+//! two items, the tools therefore pause as well, and so does the reading of the model's output.
+//! With [`in_task`](InTaskExt::in_task), a separate task polls the stream, even while the consumer
+//! pauses. Apart from this module, only a hub (`hub` feature) spawns tasks.
 
 mod in_task;
 mod owned_task;
@@ -19,36 +19,35 @@ pub(crate) use owned_task::OwnedTask;
 
 use crate::error::Error;
 
-/// Adds the method [`in_task`](Self::in_task) to streams of results, such as a run, a hand-written
+/// Adds the [`in_task`](Self::in_task) method to streams of results, such as a run, a hand-written
 /// loop or a turn.
 pub trait InTaskExt<T>: Stream<Item = Result<T, Error>> + Sized {
-    /// Runs the stream in a tokio task that gets at most `n` items ahead of the consumer.
+    /// Runs the stream in its own tokio task, which gets at most `n` items ahead of the consumer.
     ///
-    /// If the consumer pauses, the stream continues until `n` items are buffered, and then pauses
-    /// as well. A tool that yields no events runs to completion even if `n` is small. A tool that
-    /// reports progress may need a larger buffer.
+    /// If the consumer pauses, the stream continues until `n` items have been buffered, and then
+    /// pauses as well. A tool that yields no events runs to completion even if `n` is small. A tool
+    /// that reports progress may need a larger buffer.
     ///
     /// The first poll spawns the task. All items, including errors, arrive in the order in which
-    /// the stream yields them. After the last item, the stream is dropped, and every later poll
-    /// returns `None`.
+    /// the stream yields them. After its last item, the stream is dropped, and all further polls
+    /// return `None`.
     ///
     /// # Drop
     ///
-    /// Dropping the returned stream synchronously drops the inner stream, with its connection and
-    /// its tools, and all buffered items. If the task is polling the inner stream on another thread
-    /// when the returned stream is dropped, the inner stream is dropped once that poll returns,
-    /// because a poll cannot be aborted.
+    /// Dropping the returned stream synchronously drops the inner stream, including its connection
+    /// and tools, and all buffered items. However, a poll cannot be aborted: if another thread is
+    /// polling the inner stream during the drop, the inner stream is dropped once the poll returns.
     ///
     /// # Errors
     ///
     /// If the stream panics, an error of kind [`Panic`](crate::ErrorKind::Panic) is yielded. If the
     /// runtime ends before the stream does, an error of kind [`Other`](crate::ErrorKind::Other) is
-    /// yielded. In both cases, the error is the last item.
+    /// yielded. After a panic or the end of the runtime, the error is the last item.
     ///
     /// # Panics
     ///
-    /// The first poll panics if it happens outside of a tokio runtime. After such a panic, the poll
-    /// can be repeated inside a runtime.
+    /// The first poll panics if it happens outside of a tokio runtime. After this panic, the stream
+    /// can be polled again inside a runtime.
     ///
     /// ```
     /// use std::num::NonZeroUsize;

@@ -1,4 +1,4 @@
-//! A future that runs in its own task, and that its owner can drop at any time.
+//! A future that runs in its own task and that its owner can drop at any time.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -13,17 +13,17 @@ use crate::error::catch_panic;
 use crate::lock::lock_ignoring_poison;
 
 /// Owns a future that is polled in its own task. Dropping the `OwnedTask` drops the future
-/// synchronously, or, if another thread is currently polling the future, as soon as that poll
-/// returns.
+/// synchronously. If another thread is currently polling the future, it is dropped as soon as that
+/// poll returns.
 ///
 /// The future is also dropped if it panics or if the runtime ends.
 pub(crate) struct OwnedTask(Arc<TaskCell>);
 
 struct TaskCell {
     /// The future's state. No user code runs while the lock is held, because the future is always
-    /// taken out before it is polled or dropped.
+    /// taken out of this field before it is polled or dropped.
     state: Mutex<TaskState>,
-    /// Wakes the task after the future is dropped, so that the task ends.
+    /// Wakes the task after the future has been dropped, so that the task ends.
     task_waker: AtomicWaker,
 }
 
@@ -32,7 +32,7 @@ enum TaskState {
     Idle(BoxFuture<'static, ()>),
     /// The task has taken the future and is polling it.
     Polling,
-    /// The future has completed or was dropped.
+    /// The future has completed or has been dropped.
     Done,
 }
 
@@ -51,8 +51,8 @@ impl OwnedTask {
     /// Drops the future unless it has already completed.
     pub(crate) fn close(&self) {
         let future = self.0.replace(TaskState::Done);
-        // The task is woken so that it sees the new state and ends. This happens before the drop,
-        // because the drop may panic.
+        // The task is woken so that it sees the new state and ends. The task is woken before the
+        // future is dropped, because the drop may panic.
         self.0.task_waker.wake();
         drop(future);
     }
@@ -69,7 +69,8 @@ impl TaskCell {
         std::mem::replace(&mut *lock_ignoring_poison(&self.state), state)
     }
 
-    /// Takes the future out in order to poll it. Returns `None` if the future is not stored here.
+    /// Takes the future out of the state in order to poll it. Returns `None` if the state does not
+    /// contain it.
     fn take(&self) -> Option<BoxFuture<'static, ()>> {
         let mut state = lock_ignoring_poison(&self.state);
         match std::mem::replace(&mut *state, TaskState::Polling) {
@@ -82,7 +83,8 @@ impl TaskCell {
         }
     }
 
-    /// Puts the future back after a poll. If the task was closed during the poll, drops the future.
+    /// Puts the future back after a poll. If the task was closed during the poll, drops the future
+    /// rather than putting it back.
     fn put_back(&self, future: BoxFuture<'static, ()>) -> Poll<()> {
         let mut state = lock_ignoring_poison(&self.state);
         if let TaskState::Done = *state {
@@ -118,7 +120,7 @@ impl Future for PollTask {
 
 impl Drop for PollTask {
     fn drop(&mut self) {
-        // The future is still stored only if the runtime dropped the task.
+        // The future is still present only if the runtime dropped the task.
         let future = self.0.replace(TaskState::Done);
         let _ = catch_panic(|| drop(future));
     }

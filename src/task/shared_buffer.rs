@@ -1,4 +1,4 @@
-//! The buffer that the task and the consumer share.
+//! The buffer shared by the task and the consumer.
 
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
@@ -15,8 +15,8 @@ use crate::lock::lock_ignoring_poison;
 /// The number of consecutive items after which the task yields to other tasks.
 const MAX_ITEMS_PER_POLL: usize = 64;
 
-/// The items that the task has received from the stream, but the consumer has not received yet. No
-/// user code runs while the lock is held.
+/// The items that the task has received from the stream, but that the consumer has not received
+/// yet. No user code runs while the lock is held.
 pub(super) struct SharedBuffer<T> {
     state: Mutex<BufferState<T>>,
     capacity: usize,
@@ -28,7 +28,7 @@ pub(super) struct SharedBuffer<T> {
 
 struct BufferState<T> {
     buffered: VecDeque<Result<T, Error>>,
-    /// Whether the last item was added or the consumer was dropped.
+    /// Whether the last item has been added or the consumer has been dropped.
     has_ended: bool,
 }
 
@@ -78,7 +78,7 @@ impl<T> SharedBuffer<T> {
         self.with_state(|state| state.buffered.len() < self.capacity)
     }
 
-    /// Adds an item. If the consumer was dropped, the item is returned as the error.
+    /// Adds an item. If the consumer has been dropped, returns the item as the error.
     fn push(&self, item: Result<T, Error>) -> Result<(), Result<T, Error>> {
         self.with_state(|state| {
             if state.has_ended {
@@ -91,7 +91,7 @@ impl<T> SharedBuffer<T> {
         Ok(())
     }
 
-    /// Ends the buffer. If `error` is `Some`, the error becomes the last item.
+    /// Marks the buffer as ended. If `error` is `Some`, the error becomes the last item.
     fn end(&self, error: Option<Error>) {
         self.with_state(|state| {
             if !std::mem::replace(&mut state.has_ended, true) {
@@ -108,7 +108,7 @@ impl<T> SharedBuffer<T> {
 
 /// A future that reads the stream and fills the buffer.
 pub(super) struct FillBuffer<T> {
-    /// The stream; `None` after its end.
+    /// The stream. `None` once it has ended.
     stream: Option<BoxStream<'static, Result<T, Error>>>,
     buffer: Arc<SharedBuffer<T>>,
 }
@@ -121,7 +121,8 @@ impl<T> FillBuffer<T> {
         Self { stream: Some(stream), buffer }
     }
 
-    /// Drops the stream and ends the buffer. If `error` is `Some`, the error becomes the last item.
+    /// Drops the stream, and marks the buffer as ended. If `error` is `Some`, the error becomes the
+    /// last item.
     fn finish(&mut self, error: Option<Error>) {
         let stream = self.stream.take();
         // A panic in a `Drop` implementation must not leave the consumer waiting.
@@ -159,7 +160,7 @@ impl<T> Future for FillBuffer<T> {
 
 impl<T> Drop for FillBuffer<T> {
     fn drop(&mut self) {
-        // The stream is still stored only if the runtime ended or the consumer was dropped.
+        // The stream is still present only if the runtime ended or the consumer was dropped.
         if self.stream.is_some() {
             let message = "the runtime ended before the stream";
             self.finish(Some(Error::new(ErrorKind::Other, message)));

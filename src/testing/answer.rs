@@ -1,4 +1,4 @@
-//! A server's answer to one request.
+//! A server's answer to a request.
 
 use bytes::Bytes;
 
@@ -11,11 +11,11 @@ use crate::testing::response_stream::{BodyStep, ResponseBody, StreamResponse};
 use crate::testing::signatures::Signatures;
 use crate::testing::{ReceivedRequest, Wire, error_response, scripted_stream};
 
-/// The answer that a [`ModelServer`](crate::testing::ModelServer) sends to one request. An answer
-/// contains a turn, an error or a raw body, and any faults to inject.
+/// An answer that a [`ModelServer`](crate::testing::ModelServer) sends in response to a request. An
+/// answer contains a turn, an error or a raw body, along with any faults to inject.
 ///
 /// A [`Reply`] or a `&str` converts into an answer. An [`Error`] converts into an error response in
-/// the vendor's format, with the error's status and `retry-after`.
+/// the vendor's format, with the same status and `retry-after` as the error.
 ///
 /// ```
 /// use serde_json::json;
@@ -58,11 +58,11 @@ enum ResponseContent {
 }
 
 impl Answer {
-    /// Creates an answer that contains a turn from the model.
+    /// Creates an answer that contains a turn of the model.
     ///
     /// If the reply starts with an error that has a status, the answer is an error response. Any
-    /// other error is sent in the stream. If the wire format cannot express a part of the reply,
-    /// the server responds with status 500 and a message that names this part.
+    /// other error is sent within the stream. If the wire format cannot express a part of the
+    /// reply, the server responds with status 500 and a message that names that part.
     pub fn reply(reply: impl Into<Reply>) -> Self {
         let moves = reply.into();
         match moves.initial_error() {
@@ -71,23 +71,22 @@ impl Answer {
         }
     }
 
-    /// Creates an error response with this status, and with the message that vendors typically use
-    /// for the status.
+    /// Creates an error response with this status and a message that is typical of vendors.
     ///
-    /// To use a custom message, convert an [`Error`] into an answer instead.
+    /// To send a custom message, convert an [`Error`] into an answer.
     pub fn error(status: u16) -> Self {
         Self::from_content(ResponseContent::Error(error_response::error_for_status(status)))
     }
 
-    /// Creates an answer that contains an HTML page. The page resembles an error page from a
-    /// gateway in front of the provider.
+    /// Creates an answer that contains an HTML page, like an error page from a gateway in front of
+    /// the provider.
     pub fn html_page(status: u16) -> Self {
         let page =
             format!("<html>\r\n<head><title>{status}</title></head>\r\n<body></body></html>\r\n");
         Self::raw("text/html", page).with_status(status)
     }
 
-    /// Creates an answer whose body is `body`, with status 200.
+    /// Creates an answer with the given body and status 200.
     ///
     /// ```
     /// use turnstream::testing::Answer;
@@ -110,8 +109,8 @@ impl Answer {
         self
     }
 
-    /// Adds a header. The header is sent unchanged, and replaces any default header with the same
-    /// name, such as `content-type`.
+    /// Adds a header, which is sent unchanged. If a default header, such as `content-type`, has the
+    /// same name, the added header replaces it.
     pub fn with_header(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));
         self
@@ -123,9 +122,9 @@ impl Answer {
         self
     }
 
-    /// Returns the bytes of the answer's body in this wire format. If a fault interrupts the body,
-    /// returns only the bytes before the interruption. Use the returned bytes to test a decoder, or
-    /// to find out at how many positions the body can be cut.
+    /// Encodes the answer's body in this wire format. If a fault interrupts the body, returns only
+    /// the bytes before the interruption. Use this method to test a decoder, or to count the
+    /// positions at which the body can be cut.
     ///
     /// ```
     /// use turnstream::testing::{Answer, Wire};
@@ -149,7 +148,7 @@ impl Answer {
         bytes.collect::<Vec<_>>().concat()
     }
 
-    /// Converts the answer into a response, and records the response's signatures in `signatures`.
+    /// Converts the answer into a response, and records its signatures in `signatures`.
     pub(super) fn into_response(
         self,
         asked: &ReceivedRequest,
@@ -180,7 +179,7 @@ impl Answer {
         }
     }
 
-    /// Adds the faults that apply to every answer from a server.
+    /// Adds the faults that a server applies to all of its answers.
     pub(super) fn with_faults(mut self, faults: &[Fault]) -> Self {
         self.faults.extend_from_slice(faults);
         self
@@ -199,7 +198,7 @@ fn stream(steps: Vec<BodyStep>, asked: &ReceivedRequest) -> StreamResponse {
 }
 
 impl Reply {
-    /// Returns the error that the server responds with before the stream starts, if any.
+    /// Returns the error to send instead of a stream, if any.
     fn initial_error(&self) -> Option<Error> {
         match self.steps().first() {
             Some(ReplyStep::Error(error)) if error.status().is_some() => Some(error.clone()),

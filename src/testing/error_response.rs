@@ -4,7 +4,7 @@ use crate::error::{Error, ErrorKind};
 use crate::testing::Wire;
 use crate::testing::response_stream::StreamResponse;
 
-/// Creates the error for a status, with a message that any vendor might use.
+/// Creates the error for an HTTP status, with a message that is not specific to a vendor.
 pub(super) fn error_for_status(status: u16) -> Error {
     let (kind, message) = match status {
         401 => (ErrorKind::Auth, "invalid API key"),
@@ -21,7 +21,8 @@ pub(super) fn error_for_status(status: u16) -> Error {
     Error::new(kind, message).with_status(status)
 }
 
-/// Creates a response with an error's status and body.
+/// Creates an error response that has the error's status and contains the error in the wire's
+/// format.
 pub(super) fn error_response(wire: Wire, error: &Error) -> StreamResponse {
     let server = wire.server_wire();
     let status = error.status().unwrap_or_else(|| (server.status)(error.kind()));
@@ -33,7 +34,7 @@ pub(super) fn error_response(wire: Wire, error: &Error) -> StreamResponse {
     response
 }
 
-/// Creates the response for a scripted answer that the wire format cannot express.
+/// Creates the error response to send when the wire format cannot express a scripted answer.
 pub(super) fn server_error(wire: Wire, what: &str) -> StreamResponse {
     error_response(wire, &Error::new(ErrorKind::Server, what).with_status(500))
 }

@@ -7,8 +7,8 @@ use crate::error::Error;
 /// A fault to inject into an [`Answer`](crate::testing::Answer).
 ///
 /// Several faults can be combined, in any order. Faults that change the content are applied first,
-/// then faults that change the framing, and then faults that affect the transport. Random values
-/// are generated from a seed.
+/// followed by those that change the framing, and then by those that affect the transport. Random
+/// values are generated from a seed.
 ///
 /// ```
 /// use turnstream::testing::{FaultPosition, Answer, Fault, Wire};
@@ -20,56 +20,56 @@ use crate::error::Error;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Fault {
-    /// Closes the connection without sending HTTP's end marker for the body.
+    /// Closes the connection without sending the final HTTP chunk, which marks the end of the body.
     Cut(FaultPosition),
-    /// Ends the body as if the body were complete, so the transport reports no error.
+    /// Ends the body as if it were complete, so the transport reports no error.
     EndEarly(FaultPosition),
-    /// Stops sending, but keeps the connection open until the client closes it.
+    /// Stops sending data, but keeps the connection open until the client closes it.
     Stall(FaultPosition),
-    /// Resets the connection. The client may lose bytes that it has not read yet.
+    /// Resets the connection. Bytes that the client has not read yet may be lost.
     Reset(FaultPosition),
-    /// Sends an error in the stream, in the wire format's own form, and then ends the body. This
-    /// fault has no effect on an answer that is not a stream.
+    /// Sends an error within the stream, as defined by the wire format, and then ends the body.
+    /// This fault has no effect on an answer that is not a stream.
     Error(FaultPosition, Error),
-    /// Ends the body before the terminal marker. Neither the marker nor anything after it is sent.
+    /// Ends the body just before the terminal marker, which completes the turn.
     NoTerminalMarker,
-    /// Ends the body before the marker that follows the terminal marker (`[DONE]`, `message_stop`).
-    /// This fault has no effect on the Responses, Gemini and Ollama wires, where nothing follows
-    /// the terminal marker.
+    /// Ends the body after the terminal marker, without the marker that follows it (`[DONE]`,
+    /// `message_stop`). This fault has no effect on the Responses, Gemini and Ollama wires, where
+    /// nothing follows the terminal marker.
     NoDoneMarker,
     /// Sends noise before every event.
     InsertNoise(Noise),
-    /// Uses this line ending for all lines instead of the wire format's own line endings.
+    /// Ends every line with this line ending instead of the wire format's own line ending.
     LineEnds(LineEnd),
-    /// Leaves out the blank line that ends the last event.
+    /// Omits the blank line that ends the last event.
     NoFinalBlankLine,
-    /// Compresses the body with gzip and sends the matching header, even though the client did not
+    /// Compresses the body with gzip and sends the corresponding header, even if the client did not
     /// request compression.
     Gzip,
-    /// Sends the bytes in chunks of this size, regardless of frame boundaries. A size of 0 counts
-    /// as 1.
+    /// Sends the bytes in chunks of this size, regardless of frame boundaries. A size of 0 is
+    /// treated as 1.
     FixedSizeChunks(usize),
-    /// Sends the bytes in chunks of 1 to `max_len` bytes. The same seed results in the same chunk
-    /// sizes.
+    /// Sends the bytes in chunks of 1 to `max_len` bytes. The same seed always produces the same
+    /// chunk sizes.
     RandomSizeChunks {
-        /// The seed for the random sizes.
+        /// The seed for the random chunk sizes.
         seed: u64,
-        /// The maximum chunk size in bytes. A size of 0 counts as 1.
+        /// The maximum chunk size in bytes. A size of 0 is treated as 1.
         max_len: usize,
     },
     /// Waits for this duration, measured by tokio's clock, before each chunk.
     DelayPerChunk(Duration),
 }
 
-/// The position in a body at which a fault happens. If the body is shorter, the fault happens at
-/// the end of the body.
+/// The position in a body at which a fault occurs. If the body ends before this position, the fault
+/// occurs at the end of the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FaultPosition {
-    /// After this number of body bytes. Bytes are counted in the form in which they are sent.
+    /// After this number of body bytes, counted as they are sent.
     Bytes(usize),
-    /// After this number of events. [`Noise`] does not count as an event. An answer that is not a
-    /// stream contains no events.
+    /// After this number of events. [`Noise`] is not counted. An answer that is not a stream
+    /// contains no events.
     Events(usize),
 }
 
@@ -77,15 +77,14 @@ pub enum FaultPosition {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Noise {
-    /// Comments similar to the comments that gateways send to keep a connection open. On wires that
-    /// use JSON lines, empty lines are sent instead.
+    /// Comments like those that gateways send to keep a connection open. On wires that use JSON
+    /// lines, empty lines are sent instead of comments.
     Comments,
     /// The wire format's own keep-alive: `ping` on Anthropic, `keepalive` on Responses, an empty
-    /// line on Ollama, which does not support comments, and a comment on all other wires.
+    /// line on Ollama (which has no comments), and a comment on all other wires.
     Pings,
-    /// Events of an unknown type. Events have no types on the Chat Completions, Gemini and Ollama
-    /// wires. On these wires, the server instead sends chunks without choices, candidates or a
-    /// message.
+    /// Events of an unknown type. On the Chat Completions, Gemini and Ollama wires, whose events
+    /// have no types, the server sends chunks that contain no choices, no candidates or no message.
     UnknownEvents,
     /// Blank lines between the events.
     BlankLines,

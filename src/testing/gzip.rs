@@ -7,7 +7,7 @@ use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-/// The message for a write error. Writing to memory never fails, so this error cannot occur.
+/// The panic message for a write error, which cannot occur because writing to memory never fails.
 const WRITE_INVARIANT: &str = "a vector takes all that is written to it";
 
 /// Compresses a body while it is being sent.
@@ -19,15 +19,15 @@ impl Gzip {
         Self(GzEncoder::new(Vec::new(), Compression::fast()))
     }
 
-    /// Compresses and flushes a chunk, so that the client can read the complete chunk before the
-    /// next chunk is sent.
+    /// Compresses and flushes a chunk, so that the client can read all of it before the next chunk
+    /// is sent.
     pub(super) fn compress_chunk(&mut self, bytes: &[u8]) -> Bytes {
         let packed = self.0.write_all(bytes).and_then(|()| self.0.flush());
         packed.expect(WRITE_INVARIANT);
         mem::take(self.0.get_mut()).into()
     }
 
-    /// Returns the end of the compressed body.
+    /// Finishes the compression and returns the last bytes of the compressed body.
     pub(super) fn finish(self) -> Bytes {
         self.0.finish().expect(WRITE_INVARIANT).into()
     }

@@ -1,4 +1,4 @@
-//! Encodes a response's steps as frames, and injects faults into the frames.
+//! Encodes a response's steps as frames, and injects faults into them.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::testing::gzip::Gzip;
 use crate::testing::http::BodyPart;
 use crate::testing::response_stream::{BodyStep, ResponseBody, count_frames};
 
-/// Returns the parts of the body to send, with all faults injected.
+/// Injects all faults into a body, and returns the parts to send.
 pub(super) fn inject(body: ResponseBody, faults: &[Fault], wire: Wire) -> Vec<BodyPart> {
     let mut parts = match body {
         ResponseBody::Stream(steps, format) => {
@@ -62,7 +62,7 @@ pub(super) fn inject(body: ResponseBody, faults: &[Fault], wire: Wire) -> Vec<Bo
 }
 
 /// Returns the position at which a fault interrupts a body, and the part to send at that position.
-/// Returns `None` for an error in the stream, because such an error is an event.
+/// Returns `None` for an error within the stream, because such an error is an event.
 fn fault_position(fault: &Fault) -> Option<(FaultPosition, Option<BodyPart>)> {
     match fault {
         Fault::Cut(after) => Some((*after, Some(BodyPart::Cut))),
@@ -105,7 +105,7 @@ fn inject_frame_faults(
     for fault in faults {
         match fault {
             Fault::Error(after, error) => {
-                // An error is sent after a complete event: the event that contains the byte at this
+                // An error is sent after the complete event that contains the byte at this
                 // position.
                 let n = match after {
                     FaultPosition::Events(n) => *n,
@@ -139,7 +139,7 @@ fn inject_frame_faults(
     steps
 }
 
-/// Keeps the first `n` frames and the steps up to the next frame, and removes all later steps.
+/// Removes the frame that follows the first `n` frames, and all steps after that frame.
 fn truncate_after_frames(steps: &mut Vec<BodyStep>, n: usize) {
     let mut frames = 0;
     let next = steps.iter().position(|step| {
@@ -149,7 +149,7 @@ fn truncate_after_frames(steps: &mut Vec<BodyStep>, n: usize) {
     steps.truncate(next.unwrap_or(steps.len()));
 }
 
-/// Returns the number of frames that contain the first `bytes` bytes.
+/// Returns the number of frames in the first `bytes` bytes, including a partial last frame.
 fn count_events_within(steps: &[BodyStep], bytes: usize, format: FrameFormat) -> usize {
     let mut room = bytes;
     let frames = steps.iter().filter_map(|step| match step {
@@ -212,7 +212,7 @@ fn compress(parts: Vec<BodyPart>) -> Vec<BodyPart> {
     parts
 }
 
-/// Keeps the first `n` bytes of the parts, and appends `end`.
+/// Truncates the parts after their first `n` bytes, and appends `end`.
 fn truncate_at(parts: Vec<BodyPart>, n: usize, end: Option<BodyPart>) -> Vec<BodyPart> {
     let mut kept = Vec::new();
     let mut room = n;
@@ -234,7 +234,7 @@ fn truncate_at(parts: Vec<BodyPart>, n: usize, end: Option<BodyPart>) -> Vec<Bod
     kept
 }
 
-/// Splits consecutive bytes into chunks, regardless of frames.
+/// Splits consecutive bytes into chunks, regardless of frame boundaries.
 fn split_into_parts(parts: Vec<BodyPart>, mut size: impl FnMut() -> usize) -> Vec<BodyPart> {
     let mut out = Vec::new();
     let mut run = BytesMut::new();

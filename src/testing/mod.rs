@@ -1,12 +1,12 @@
 //! Provides loopback servers that stand in for a provider in tests and examples.
 //!
 //! [`ModelServer`] sends scripted answers in the providers' real wire formats, so tests also cover
-//! HTTP, framing and decoding. An [`Answer`] is the response to one request, and a [`Fault`] is an
-//! error that happens on the way to the client. [`lint`] checks requests as strictly as a vendor
-//! does, and [`http`] contains the underlying HTTP server. [`provider_suite`] contains contract
-//! tests for authors of providers. [`mcp`] contains a server that offers tools instead of a model.
+//! HTTP, framing and decoding. An [`Answer`] is the response to a request, and a [`Fault`] is an
+//! error that occurs on the way to the client. [`lint`] checks requests as strictly as vendors do,
+//! and [`http`] contains the underlying HTTP server. [`provider_suite`] contains contract tests for
+//! authors of providers. [`mcp`] contains a scripted MCP server.
 //!
-//! The following server works with every wire format, and injects faults into its scripted answers:
+//! The following server works with every wire format and injects faults into its scripted answers:
 //!
 //! ```
 //! use std::time::Duration;

@@ -14,18 +14,18 @@ use crate::testing::signatures::Signatures;
 use crate::testing::{Answer, ReceivedRequest, Wire};
 
 /// A server on 127.0.0.1 that supports the providers' wire formats and sends the answers that a
-/// function returns.
+/// script function returns.
 ///
 /// [`start`](Self::start) serves all wires. A request's path selects the wire, so a single test can
-/// cover every wire. Each of the other constructors serves a single wire. The function returns an
-/// [`Answer`], or a value that converts into an answer, such as a [`Reply`](crate::provider::Reply)
-/// or a string.
+/// cover every wire. Each constructor that is named after a wire serves only that wire. The script
+/// returns an [`Answer`], or a value that converts into an answer, such as a
+/// [`Reply`](crate::provider::Reply) or a string.
 ///
 /// The server is strict. If the vendor would reject a request with status 400, the server rejects
-/// the request in the vendor's format without calling the function; see
-/// [`lint`](crate::testing::lint). The server also rejects a request if the request contains a
-/// signature that the server did not issue, or a signature whose text has changed.
-/// [`lenient`](Self::lenient) disables these checks.
+/// the request in the vendor's format without calling the script; see
+/// [`lint`](crate::testing::lint). The server also rejects a request if it contains a signature
+/// that the server did not issue, or a signature whose text has changed. [`lenient`](Self::lenient)
+/// disables these checks.
 ///
 /// The server records every request. Dropping the server closes all connections.
 ///
@@ -70,7 +70,7 @@ impl ModelServer {
     /// `/v1/chat/completions`, `/v1/responses`, `/v1beta/models/{model}:streamGenerateContent` and
     /// `/api/chat`, with any prefix.
     ///
-    /// Each parsed request is passed to the function `script`.
+    /// Each request is parsed and passed to `script`, which returns the answer.
     ///
     /// # Errors
     ///
@@ -86,21 +86,21 @@ impl ModelServer {
         Self::start_for_wire(None, move |asked| script(asked).into()).await
     }
 
-    /// Disables the request checks, so that the server accepts any request whose body is a JSON
+    /// Disables the checks on requests, so that the server accepts any request whose body is a JSON
     /// object.
     pub fn lenient(self) -> Self {
         self.state.lenient.store(true, Ordering::Relaxed);
         self
     }
 
-    /// Injects a fault into every later answer, including error responses.
+    /// Injects a fault into every answer from now on, including error responses.
     pub fn with_fault(self, fault: Fault) -> Self {
         lock_ignoring_poison(&self.state.faults).push(fault);
         self
     }
 
-    /// Returns the server's base URL, without a trailing slash. The URL works for providers that
-    /// use any of the served wires, also with `/v1` or any other path appended.
+    /// Returns the server's base URL, without a trailing slash. The URL works for providers of all
+    /// served wires, with or without `/v1` or any other path appended.
     pub fn url(&self) -> String {
         self.server.url()
     }
@@ -112,8 +112,8 @@ impl ModelServer {
         requests.iter().map(|r| serde_json::from_slice(&r.body).unwrap_or_default()).collect()
     }
 
-    /// Returns the violations in all requests that were rejected as invalid. A test can use this
-    /// method to detect a rejected request even if the agent recovers from the rejection.
+    /// Returns the violations in all requests that were rejected as invalid. With this method, a
+    /// test can detect a rejected request even if the agent recovers from the rejection.
     pub fn violations(&self) -> Vec<String> {
         lock_ignoring_poison(&self.state.violations).clone()
     }
@@ -140,8 +140,7 @@ macro_rules! servers_of_one_wire {
         impl ModelServer {$(
             #[doc = concat!("Starts a server that speaks ", $what)]
             ///
-            /// The function `script` receives each request's body, and the number of earlier
-            /// requests.
+            /// `script` is called with each request's body and the number of earlier requests.
             ///
             /// # Errors
             ///
@@ -209,7 +208,8 @@ impl ServerState {
         {
             violations.push(format!("{name}: header is required"));
         }
-        // The vendors answer such requests with a single document; this server only streams.
+        // Vendors answer a request that does not ask for a stream with a single document, but this
+        // server only streams.
         if !(vendor.server_wire.wants_stream)(&asked.body) {
             violations.push("this server only streams, and `stream` is not true".to_owned());
         }

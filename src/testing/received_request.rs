@@ -5,11 +5,12 @@ use serde_json::Value;
 use crate::testing::Wire;
 use crate::testing::http::HttpRequest;
 
-/// A request that a [`ModelServer`](crate::testing::ModelServer) received and passes to its script.
+/// A request that a [`ModelServer`](crate::testing::ModelServer) has received and passes to its
+/// script.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ReceivedRequest {
-    /// The number of requests that the script received before this request, in any wire format.
+    /// The number of requests, in any wire format, that the script received before this one.
     pub index: usize,
     /// The wire format that the request uses.
     pub wire: Wire,
@@ -22,7 +23,8 @@ pub struct ReceivedRequest {
 }
 
 impl ReceivedRequest {
-    /// Parses a request in a wire format. An `Err` contains the reason why the request is invalid.
+    /// Parses a request in this wire format. An `Err` contains the reason why the request is
+    /// invalid.
     pub(super) fn parse(wire: Wire, http: HttpRequest) -> Result<Self, String> {
         let body: Value = match serde_json::from_slice(&http.body) {
             Ok(body @ Value::Object(_)) => body,
@@ -33,7 +35,7 @@ impl ReceivedRequest {
         Ok(Self { index: 0, wire, model, body, http })
     }
 
-    /// Creates a placeholder request for a wire.
+    /// Creates a placeholder request in this wire format.
     pub(super) fn for_wire(wire: Wire) -> Self {
         let model = String::from("scripted");
         let body = serde_json::json!({

@@ -1,4 +1,4 @@
-//! The response to a request, before faults are injected.
+//! The response to a request, before any faults are injected.
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::provider::server::{FrameFormat, ServerFrame, ServerWire};
 use crate::testing::http::BodyPart;
 
-/// A response before faults are injected.
+/// A response before any faults are injected.
 pub(super) struct StreamResponse {
     pub(super) status: u16,
     pub(super) headers: Vec<(String, String)>,
@@ -14,19 +14,19 @@ pub(super) struct StreamResponse {
 }
 
 pub(super) enum ResponseBody {
-    /// A stream in the wire's format.
+    /// A stream of events in the wire's format.
     Stream(Vec<BodyStep>, FrameFormat),
     /// Bytes that are not in a wire's stream format.
     Raw(Bytes),
 }
 
-/// A step in a stream: either bytes to send, or another action.
+/// A step in sending a stream: either bytes to send or another action.
 #[derive(Debug)]
 pub(super) enum BodyStep {
     Frame(ServerFrame),
     /// Bytes that have no meaning for the client.
     Noise(Bytes),
-    /// A wait or the end of the body.
+    /// A delay or the end of the body.
     Part(BodyPart),
 }
 

@@ -9,12 +9,12 @@ use crate::testing::response_stream::{BodyStep, count_frames};
 use crate::testing::signatures::{Signatures, sign_text};
 use crate::usage::Usage;
 
-/// The creation time of every answer, in seconds since 1970. The time is constant so that the same
+/// The creation time of every answer, in seconds since 1970. A constant time ensures that the same
 /// script always produces the same bytes.
 const CREATED_AT: u64 = 1_700_000_000;
 
 /// Returns the stream that answers a request, and records the stream's signatures in `signatures`.
-/// An `Err` is meant for the script's author and names the content that the wire cannot express.
+/// An `Err` is addressed to the script's author and names the content that the wire cannot express.
 pub(super) fn script_to_body_steps(
     moves: Vec<ReplyStep>,
     asked: &ReceivedRequest,

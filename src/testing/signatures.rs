@@ -1,5 +1,5 @@
-//! Issues signatures for a scripted model's reasoning, and recognizes these signatures when a
-//! request sends them back.
+//! Issues signatures for a scripted model's reasoning, and recognizes them when a request sends
+//! them back.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,17 +9,17 @@ use crate::provider::server::IssuedItem;
 /// The prefix of every generated signature, which is `scripted:` encoded as base64.
 pub(super) const SIGNATURE_PREFIX: &str = "c2NyaXB0ZWQ6";
 
-/// Returns a signature for a text. As with vendors' signatures, the signature is valid base64. The
-/// signature depends only on the text, so other test servers also accept the signature.
+/// Returns a signature for a text. Like vendors' signatures, the signature is valid base64. The
+/// signature depends only on the text, so other test servers accept it as well.
 pub(super) fn sign_text(content: &str) -> String {
-    // Sixteen hexadecimal digits are also valid base 64.
+    // Sixteen hexadecimal digits are also valid base64.
     format!("{SIGNATURE_PREFIX}{:016x}", fnv1a_64(content.bytes()))
 }
 
-/// The signatures that a server issued in scripted answers.
+/// The signatures that a server has issued in scripted answers.
 #[derive(Debug, Default)]
 pub(super) struct Signatures {
-    /// The texts that each signature was issued for.
+    /// The texts for which each signature was issued.
     issued: HashMap<String, HashSet<String>>,
     /// The reasoning item that precedes each item on the Responses wire.
     reasoning_by_item: HashMap<String, String>,
@@ -40,18 +40,18 @@ impl Signatures {
         }
     }
 
-    /// Returns whether the signature was issued for this text.
+    /// Returns whether this signature was issued for this text.
     pub(super) fn is_issued_for(&self, signature: &str, content: &str) -> bool {
         let given = self.issued.get(signature);
         signature == sign_text(content) || given.is_some_and(|over| over.contains(content))
     }
 
-    /// Returns whether the signature was issued for any text.
+    /// Returns whether this signature was issued for any text.
     pub(super) fn was_issued(&self, signature: &str) -> bool {
         self.issued.contains_key(signature)
     }
 
-    /// Returns the reasoning item that a request must send back together with an item, if any.
+    /// Returns the reasoning item, if any, that a request must send back together with this item.
     pub(super) fn signed_reasoning_before(&self, item: &str) -> Option<&String> {
         self.reasoning_by_item.get(item)
     }

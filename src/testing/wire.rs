@@ -1,4 +1,4 @@
-//! The supported wires, and the data that a test server needs for each wire.
+//! The supported wires, and the data that a test server needs for each of them.
 
 use std::fmt;
 
@@ -25,32 +25,32 @@ pub enum Wire {
     Ollama,
 }
 
-/// The data that a test server needs for a wire. A new wire also needs a lint.
+/// The data that a test server needs for a wire. A new wire requires a lint as well.
 pub(super) struct WireProfile {
     /// The server side of the wire.
     pub(super) server_wire: &'static ServerWire,
-    /// A function that returns the errors that the vendor would report for a request's body. The
-    /// first argument is the model.
+    /// Returns the errors that the vendor would report for a request's body. The first argument is
+    /// the model.
     pub(super) lint: fn(&str, &Value) -> Vec<String>,
-    /// A function that returns the errors that the vendor would report for a request's signatures.
+    /// Returns the errors that the vendor would report for the signatures in a request.
     pub(super) check_signatures: fn(&Signatures, &Value) -> Vec<String>,
     /// The name of a header that every request must contain.
     pub(super) required_header: Option<&'static str>,
-    /// The name and the data for a frame of an unknown type.
+    /// The name and data of a frame of an unknown type.
     pub(super) unknown_event: (Option<&'static str>, &'static str),
 }
 
 impl Wire {
-    /// All wire formats, for tests that cover each of them.
+    /// All wire formats, for tests that iterate over them.
     pub const ALL: [Self; 5] =
         [Self::Anthropic, Self::OpenAiChat, Self::OpenAiResponses, Self::Gemini, Self::Ollama];
 
-    /// Returns the wire format's name in the form used in provider data.
+    /// Returns the wire format's name, as used in provider data.
     pub fn as_str(self) -> &'static str {
         self.server_wire().name
     }
 
-    /// Returns the wire for a path. The path may have any prefix.
+    /// Returns the wire for a request path, which may have any prefix.
     pub(super) fn from_path(path: &str) -> Option<Self> {
         let (path, _query) = path.split_once('?').unwrap_or((path, ""));
         Self::ALL.into_iter().find(|wire| path.ends_with(wire.server_wire().path_suffix))

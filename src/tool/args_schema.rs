@@ -1,4 +1,4 @@
-//! Checks arguments against a raw tool's schema.
+//! Validates arguments against a raw tool's schema.
 
 use serde_json::Value;
 
@@ -11,7 +11,7 @@ pub(super) use small::Schema;
 pub(super) use whole::Schema;
 
 impl Schema {
-    /// Parses `arguments` if they match the schema, or returns the reason why they do not match.
+    /// Parses `arguments` if they match the schema; otherwise, returns the reason for the mismatch.
     pub(super) fn parse_arguments(
         &self,
         spec: &ToolSpec,
@@ -23,8 +23,8 @@ impl Schema {
     }
 }
 
-/// Implements the built-in schema check, which supports only the keywords that tool schemas
-/// commonly contain.
+/// Implements the built-in schema validation, which supports only the keywords commonly used in
+/// tool schemas.
 mod small {
     use serde_json::{Map, Value};
 
@@ -46,8 +46,8 @@ mod small {
         }
     }
 
-    /// Checks a value up to its first mismatch with the schema, without allocating memory before
-    /// the mismatch.
+    /// Validates a value against a schema and stops at the first mismatch. No memory is allocated
+    /// unless a mismatch is found.
     pub(super) fn check(schema: &Value, value: &Value, path: &str) -> Result<(), String> {
         let schema = match schema {
             Value::Object(schema) => schema,
@@ -144,8 +144,8 @@ mod small {
         }
     }
 
-    /// Compares two JSON values as JSON Schema does: two numbers are equal if their values are
-    /// equal, such as 1 and 1.0.
+    /// Compares two JSON values in the same way as JSON Schema: numbers such as 1 and 1.0 are
+    /// equal.
     fn json_eq(a: &Value, b: &Value) -> bool {
         a == b || (a.is_number() && b.is_number() && a.as_f64() == b.as_f64())
     }
@@ -170,7 +170,7 @@ mod small {
     }
 }
 
-/// Implements the schema check using a complete JSON Schema validator.
+/// Implements schema validation using a complete JSON Schema validator.
 #[cfg(feature = "validate")]
 mod whole {
     use jsonschema::ValidationError;
@@ -180,12 +180,13 @@ mod whole {
     use super::{Error, ToolSpec, small};
     use crate::error::ErrorKind;
 
-    /// The maximum number of values that arguments may contain to be diagnosed completely. The
-    /// validator collects the errors from all alternatives in a schema, and all locations of each
-    /// error. For larger arguments, these errors are not requested.
+    /// The maximum number of values in arguments for which a complete diagnosis is made. For a
+    /// complete diagnosis, the validator collects the errors from all alternatives in a schema, and
+    /// all locations of each error. If the arguments contain more values than this maximum, these
+    /// errors are not collected.
     const MAX_DIAGNOSED_VALUES: usize = 1000;
-    /// The number of elements checked for errors in each list if the arguments contain more than
-    /// [`MAX_DIAGNOSED_VALUES`] values.
+    /// The number of elements that are checked for errors in each list if the arguments contain
+    /// more than [`MAX_DIAGNOSED_VALUES`] values.
     const MAX_DIAGNOSED_LIST_ELEMENTS: usize = 16;
 
     pub(in crate::tool) struct Schema(jsonschema::Validator);
@@ -206,8 +207,8 @@ mod whole {
             }
         }
 
-        /// Returns the reason why arguments do not match the schema, using bounded memory for
-        /// arguments of any size.
+        /// Returns the reason why arguments do not match the schema. Memory use is bounded,
+        /// regardless of the size of the arguments.
         fn violation_reason(&self, schema: &Value, args: &Value) -> String {
             let unknown = || "they do not fit the schema".to_owned();
             if !has_alternatives(schema)
@@ -235,7 +236,8 @@ mod whole {
         }
     }
 
-    /// Returns whether a schema contains keywords that make the validator try several alternatives.
+    /// Returns whether a schema contains keywords for which the validator tries several
+    /// alternatives.
     fn has_alternatives(schema: &Value) -> bool {
         match schema {
             Value::Object(fields) => fields.iter().any(|(name, value)| {
@@ -246,12 +248,13 @@ mod whole {
         }
     }
 
-    /// Returns whether an error may be caused by omitted list elements.
+    /// Returns whether an error may have been caused by omitting list elements.
     fn is_caused_by_truncation(error: &ValidationError<'_>) -> bool {
         matches!(error.kind(), ValidationErrorKind::MinItems { .. } | ValidationErrorKind::Contains)
     }
 
-    /// Returns whether a value consists of at most `left` values.
+    /// Returns whether the number of values, counting `value` itself and all values nested in it,
+    /// is at most `left`.
     fn has_at_most_values(value: &Value, left: &mut usize) -> bool {
         let Some(rest) = left.checked_sub(1) else { return false };
         *left = rest;
@@ -262,8 +265,8 @@ mod whole {
         }
     }
 
-    /// Returns a copy of the value that contains only the first elements of each list, or `None` if
-    /// this copy still consists of more than `left` values.
+    /// Returns a copy of the value with each list truncated to its first elements, or `None` if
+    /// even this copy consists of more than `left` values.
     fn truncate_lists(value: &Value, left: &mut usize) -> Option<Value> {
         *left = left.checked_sub(1)?;
         Some(match value {
@@ -283,7 +286,7 @@ mod whole {
         })
     }
 
-    /// Formats a JSON pointer (RFC 6901) in the style of the built-in check's paths, for example
+    /// Formats a JSON pointer (RFC 6901) in the path format of the built-in validation, for example
     /// `deep.list[1]`.
     fn format_json_pointer(pointer: &str, args: &Value) -> String {
         let mut place = String::new();

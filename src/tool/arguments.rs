@@ -1,4 +1,4 @@
-//! The types into which a tool's arguments can be deserialised.
+//! The types that a tool's arguments can be deserialised into.
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, BinaryHeap, HashSet, LinkedList, VecDeque};
@@ -11,14 +11,13 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
-/// A trait for types into which a tool's arguments can be deserialised. Such a type implements
+/// A trait for types that a tool's arguments can be deserialised into. Such a type implements
 /// [`DeserializeOwned`] and [`JsonSchema`], and its JSON representation is an object. Use `()` for
 /// a tool without arguments.
 ///
 /// Types that never represent a JSON object, such as numbers, strings and lists, cause a compile
 /// error. The compiler reports that `MustBeAnObject` cannot be inferred (E0283). The type parameter
-/// `MustBeAnObject` exists only for this check. Use a struct with one field for each argument
-/// instead.
+/// `MustBeAnObject` exists only for this check. Use a struct with one field per argument instead.
 ///
 /// ```compile_fail,E0283
 /// use turnstream::Tool;
@@ -36,8 +35,8 @@ use serde::de::DeserializeOwned;
 )]
 pub trait ToolArguments<MustBeAnObject>: DeserializeOwned + JsonSchema + Send + 'static {}
 
-/// Marks types whose JSON representation may be an object. This marker cannot be named outside this
-/// module, and is always inferred.
+/// Marks types whose JSON representation may be an object. This marker is always inferred and
+/// cannot be named outside this module.
 #[derive(Debug)]
 pub struct MayBeAnObject;
 

@@ -1,5 +1,5 @@
-//! The context of a tool call, which gives the tool information in addition to the arguments, and
-//! records the tool's effects.
+//! The context of a tool call, which gives the tool information about the call and records the
+//! tool's effects.
 
 use std::any::Any;
 use std::mem;
@@ -13,11 +13,11 @@ use crate::lock::lock_ignoring_poison;
 use crate::tool::RunData;
 use crate::turn::Turn;
 
-/// Gives a tool information about the current call, and records the tool's effects. A `ToolContext`
-/// is an owned value, so it can be moved into a task or a thread.
+/// Gives a tool information about the current call and records the tool's effects. A `ToolContext`
+/// is an owned value, so it can be moved into a task or thread.
 ///
-/// The recorded effects become the result's [`report`](crate::item::ToolResult::report), even if
-/// the tool fails, panics or times out.
+/// The recorded effects become the [`report`](crate::item::ToolResult::report) in the call's
+/// result, even if the tool fails, panics or times out.
 #[derive(Clone, Debug)]
 pub struct ToolContext {
     call_id: String,
@@ -57,22 +57,23 @@ impl ToolContext {
     }
 
     /// Returns the key `{history id}/{call id}`, which is the same for every attempt at this call,
-    /// including attempts after a resume.
+    /// including attempts after the run was resumed.
     pub fn idempotency_key(&self) -> &str {
         &self.idempotency_key
     }
 
-    /// Returns whether this call is a dry run. In a dry run, the tool reports what it would do, and
-    /// does not change anything. Only tools that [support dry
+    /// Returns whether this call is a dry run. In a dry run, the tool describes its intended
+    /// changes without making them. Only tools that [support dry
     /// runs](crate::Tool::with_dry_run_support) are called in a dry run.
     pub fn is_dry_run(&self) -> bool {
         self.is_dry_run
     }
 
-    /// Returns whether the call has ended, so that nothing waits for its result any more.
+    /// Returns whether the call has ended, which means that nothing is waiting for its result any
+    /// more.
     ///
-    /// When a call ends, the tool's future is dropped. Use `is_cancelled` for work that cannot be
-    /// dropped. For example, a blocking thread should check `is_cancelled` between its steps.
+    /// When a call ends, the tool's future is dropped. Use `is_cancelled` to stop work that cannot
+    /// be dropped. For example, a blocking thread should check it between steps.
     pub fn is_cancelled(&self) -> bool {
         self.call_record.cancelled.load(Ordering::Relaxed)
     }
@@ -83,21 +84,21 @@ impl ToolContext {
         self.data.get()
     }
 
-    /// Returns all of the run's data. A tool that starts an agent itself can pass this data to the
-    /// agent's run by calling [`Run::with_data`](crate::Run::with_data). Mark such a tool as
-    /// [`running_sub_agents`](crate::Tool::running_sub_agents). Otherwise, if the agent's
+    /// Returns all of the run's data. A tool that itself starts an agent can pass this data to the
+    /// agent's run by calling [`Run::with_data`](crate::Run::with_data). Such a tool must be marked
+    /// as [`running_sub_agents`](crate::Tool::running_sub_agents). Otherwise, if the agent's
     /// [pool](crate::agent::Pool) limits concurrency, the agent may wait forever for the slot that
     /// the tool itself occupies.
     pub fn run_data(&self) -> &RunData {
         &self.data
     }
 
-    /// Records that the call changed an existing `target`, for example a path, an id or an address.
+    /// Records that the call changed an existing `target`, such as a path, an id or an address.
     pub fn record_change(&self, target: impl Into<String>) {
         self.record_side_effect(SideEffect::of_change(target));
     }
 
-    /// Records that the call created `target`, for example a path, an id or an address.
+    /// Records that the call created `target`, such as a path, an id or an address.
     pub fn record_creation(&self, target: impl Into<String>) {
         self.record_side_effect(SideEffect::of_creation(target));
     }
@@ -108,18 +109,19 @@ impl ToolContext {
     }
 
     /// Records evidence of what the call did. A value that cannot be serialised to JSON is stored
-    /// as `null`, and parts nested more than 64 levels deep are stored as strings.
+    /// as `null`. Parts nested more than 64 levels deep are stored as strings.
     pub fn record_evidence(&self, evidence: impl Serialize) {
         let json = RawJson::new(&evidence).unwrap_or_else(|_| serde_json::Value::Null.into());
         self.call_record.with_report(|report| report.evidence.push(json.limit_depth()));
     }
 
-    /// Returns the effects recorded so far that are not yet part of a result.
+    /// Returns the effects that have been recorded so far and are not yet part of a result.
     pub fn effect_report(&self) -> EffectReport {
         self.call_record.with_report(|report| report.clone())
     }
 
-    /// Returns the policy's extension if the extension is of type `T`.
+    /// Returns the internal value that the policy passes to this crate's own tools, if it is of
+    /// type `T`.
     pub(crate) fn policy_extension<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
         self.policy_extension.clone()?.downcast().ok()
     }
@@ -138,7 +140,7 @@ impl CallRecord {
         self.cancelled.store(true, Ordering::Relaxed);
     }
 
-    /// Takes all effects recorded so far.
+    /// Removes and returns all of the effects recorded so far.
     pub(super) fn take_report(&self) -> EffectReport {
         self.with_report(mem::take)
     }

@@ -5,12 +5,12 @@ use crate::tool::settings::ToolFlag;
 use crate::tool::{Tool, ToolOutput, ToolSpec};
 
 impl Tool {
-    /// Creates a tool that runs outside the toolkit. Calls to the tool stay pending until the
+    /// Creates a tool that runs outside the toolkit. Calls to this tool stay pending until the
     /// application answers them.
     ///
     /// Arguments are checked in the same way as for [`Tool::raw`]. Without a
     /// [`ToolPolicy`](crate::tool::ToolPolicy), calls to the tool receive a `Skipped` result, since
-    /// the application cannot be notified of these calls.
+    /// the application cannot be notified of them.
     ///
     /// ```
     /// use turnstream::tool::{Tool, ToolSpec};

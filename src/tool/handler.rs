@@ -1,4 +1,4 @@
-//! The trait that every tool is based on. A handler turns arguments into a call that is ready to
+//! The trait that underlies every tool. A handler turns arguments into a call that is ready to
 //! start.
 
 use std::fmt;
@@ -14,7 +14,7 @@ use crate::tool::{ToolContext, ToolUpdate};
 pub type UpdateStream = BoxStream<'static, ToolUpdate>;
 
 /// A trait for implementing a [`Tool`](crate::Tool) that cannot be written as a closure. Every
-/// `Tool` is based on a `ToolHandler`, which provides the tool's name, schema and calls.
+/// `Tool` is based on a `ToolHandler`, which provides its name and schema and prepares its calls.
 ///
 /// ```
 /// use futures::StreamExt;
@@ -47,32 +47,32 @@ pub trait ToolHandler: Send + Sync {
     /// Returns the tool's name, description and schema, as shown to the model.
     fn spec(&self) -> &ToolSpec;
 
-    /// Parses the arguments and returns a call that is ready to start with these arguments, without
-    /// running anything. Errors in the arguments are therefore found before an approval is
-    /// requested. The returned call is dropped if it is not allowed to run.
+    /// Parses the arguments and returns a call that is ready to start, without running anything.
+    /// Errors in the arguments are therefore found before an approval is requested. If the returned
+    /// call is not allowed to run, it is dropped.
     ///
-    /// `arguments` contains a JSON object. The object is `{}` if the model wrote no arguments. If a
+    /// `arguments` contains a JSON object, which is `{}` if the model wrote no arguments. If a
     /// [repair](crate::tool::ToolPolicy::repair_arguments) or a
-    /// [policy](crate::tool::Permission::arguments) replaces the arguments, the call is prepared
+    /// [policy](crate::tool::Permission::arguments) replaces the arguments, `prepare` is called
     /// again.
     ///
     /// # Errors
     ///
-    /// Returns an error if the arguments are invalid. The error is a message to the model that
-    /// should contain the path and the reason. The call does not run.
+    /// Returns an error if the arguments are invalid. The error is a message to the model and
+    /// should contain the path to the invalid value and the reason. The call does not run.
     fn prepare(&self, arguments: &str) -> Result<PreparedCall, String>;
 }
 
-/// A call whose arguments have been parsed, but which has not started yet. If the prepared call is
+/// A call that has not started yet, but whose arguments have been parsed. If a prepared call is
 /// dropped, nothing runs.
 pub struct PreparedCall(Option<StartCall>);
 
 type StartCall = Box<dyn FnOnce(ToolContext) -> UpdateStream + Send>;
 
 impl PreparedCall {
-    /// Creates a prepared call from the function `begin`, which starts the call and returns a
-    /// stream of the call's updates. The stream advances only while it is polled, and is dropped
-    /// together with the run. Once the stream has been dropped, no work for the call may continue.
+    /// Creates a prepared call from `begin`, a function that starts the call and returns a stream
+    /// of its updates. The stream advances only while it is polled, and is dropped together with
+    /// the run. After the stream has been dropped, no work for the call may continue.
     pub fn new(begin: impl FnOnce(ToolContext) -> UpdateStream + Send + 'static) -> Self {
         Self(Some(Box::new(begin)))
     }
@@ -84,7 +84,7 @@ impl PreparedCall {
     }
 }
 
-/// Drops the arguments, and catches any panic from their `Drop` implementation.
+/// Drops the arguments and catches any panic in their `Drop` implementation.
 impl Drop for PreparedCall {
     fn drop(&mut self) {
         let begin = self.0.take();
@@ -98,7 +98,7 @@ impl fmt::Debug for PreparedCall {
     }
 }
 
-/// A handler created from a spec and a function that prepares calls.
+/// A handler that consists of a spec and a function that prepares calls.
 pub(super) struct FnHandler<F> {
     pub(super) spec: ToolSpec,
     pub(super) prepare_fn: F,

@@ -1,4 +1,4 @@
-//! Creates tools from a recorded tool list. The actual tool is looked up when a call runs.
+//! Creates tools from a recorded tool list. The actual tool is looked up only when a call runs.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use crate::tool::{PreparedCall, Tool, ToolContext, ToolOutput, ToolUpdate, Updat
 pub(crate) type ListTools = dyn Fn() -> BoxFuture<'static, Result<Vec<Tool>, Error>> + Send + Sync;
 
 impl ToolRecord {
-    /// Creates a tool from a record. Each call first lists the tools, and then finds the listed
-    /// tool that has the recorded name. The call runs this tool if the tool's spec and settings
-    /// match the record. The listed tool checks the arguments, so arguments are checked only when
-    /// the call runs.
+    /// Creates a tool from a record. Each call first lists the source's tools and looks up the tool
+    /// with the recorded name. The call runs this tool if its spec and settings match the record.
+    /// Arguments are checked only when the call runs, since the listed tool is responsible for
+    /// checking them.
     pub(crate) fn into_late_bound_tool(self, list: Arc<ListTools>) -> Tool {
         let (spec, settings, runs_agents) =
             (self.spec.clone(), self.settings(), self.runs_sub_agents);
@@ -29,8 +29,8 @@ impl ToolRecord {
         });
         let tool = Tool { settings, ..tool };
         match runs_agents {
-            // The tool may be an agent whose run was suspended, which is known only after the
-            // lookup.
+            // Only after the lookup is it known whether the tool is an agent whose run was
+            // suspended.
             true => tool.backed_by_agent(Arc::new(()), move |cx, arguments| {
                 resumed.clone().run(arguments.to_owned(), CallStart::Resumed, cx)
             }),
@@ -89,8 +89,7 @@ impl LateBound {
         prepared.start(cx).map_err(|message| format!("Error: the tool panicked: {message}"))
     }
 
-    /// Returns the listed tool that has the recorded name, if the tool's spec and settings match
-    /// the record.
+    /// Returns the listed tool with the recorded name, if its spec and settings match the record.
     async fn find(&self) -> Result<Tool, String> {
         let name = &self.record.spec.name;
         let tools = (self.list)().await;

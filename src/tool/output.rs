@@ -8,24 +8,25 @@ use crate::item::{self, Content, Part, ResultKind, ToolCall, ToolResult};
 use crate::tool::Suspension;
 
 /// An update from a running tool. A stream of updates consists of any number of `Progress` and
-/// `NestedEvent` updates, followed by one `Output`. If the tool is a sub-agent that is waiting for
-/// a verdict, the stream ends with one `Suspended` instead.
+/// `NestedEvent` updates, followed by a single `Output`. If the tool is a sub-agent that is waiting
+/// for a verdict, the stream ends with a single `Suspended` instead of an `Output`.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ToolUpdate {
     /// A progress report, which is visible to observers of the run but not to the model.
     Progress(item::RawJson),
-    /// An event from a sub-agent that runs inside the tool, for observers of the run.
+    /// An event from a sub-agent that runs inside the tool. The event is intended for observers of
+    /// the run.
     NestedEvent(Box<Event>),
     /// The call's result. The stream of updates is not polled after this update.
     Output(ToolOutput),
     /// The end of the stream without a result, because the sub-agent's own calls are waiting for a
-    /// verdict. The call that runs the sub-agent stays open until the run is resumed. The stream is
-    /// not polled after this update.
+    /// verdict. The call that runs the sub-agent stays open until the run is resumed. The stream of
+    /// updates is not polled after this update.
     Suspended(Box<Suspension>),
 }
 
-/// A tool call's output: the content that the model reads, and whether the call failed.
+/// The output of a tool call: the content that the model reads, and whether the call failed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolOutput {
     /// The content that the model reads.
@@ -45,12 +46,12 @@ impl ToolOutput {
         Self { content: content.into(), failed: true }
     }
 
-    /// Creates the output of a successful call by serialising a value to JSON text.
+    /// Creates the output of a successful call by serialising a value to JSON.
     ///
     /// # Errors
     ///
-    /// Returns an error if the value cannot be serialised to JSON, for example a map whose keys are
-    /// not strings.
+    /// Returns an error if the value cannot be serialised to JSON, for example because it is a map
+    /// whose keys are not strings.
     pub fn json<T: serde::Serialize + ?Sized>(value: &T) -> Result<Self, Error> {
         let text = serde_json::to_string(value).map_err(|error| {
             Error::new(ErrorKind::Other, "the result is not JSON").with_source(error)
@@ -77,7 +78,7 @@ impl ToolUpdate {
         Self::Progress(item::RawJson::new(value).unwrap_or_else(null))
     }
 
-    /// Creates the final update of a call from the call's output.
+    /// Creates the final update of a call from its output.
     pub fn output(output: impl IntoToolOutput) -> Self {
         Self::Output(output.into_tool_output())
     }
@@ -87,7 +88,7 @@ impl ToolUpdate {
 /// a `Result` that contains one of these types. Wrap any other type that implements `Serialize` in
 /// [`Json`].
 ///
-/// If a `Result` is an `Err`, the model reads the messages of the error and all its sources;
+/// If a `Result` is an `Err`, the model reads the messages of the error and of all its sources.
 /// [`IntoToolError`] describes the supported error types.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the output of a tool",
@@ -118,10 +119,10 @@ impl<T: IntoToolOutput, E: IntoToolError> IntoToolOutput for Result<T, E> {
     }
 }
 
-/// A trait for errors that a tool can return. The trait is implemented for every type that `?` can
-/// convert into a `Box<dyn Error + Send + Sync>`, such as an error type, a string, or an
-/// `anyhow::Error`. Convert an error that only implements `Display`, or a `Box<dyn Error>` that is
-/// not `Send`, to a string: `.map_err(|error| error.to_string())`.
+/// A trait for errors that a tool can return. It is implemented for every type that `?` can convert
+/// into a `Box<dyn Error + Send + Sync>`, such as an error type, a string, or an `anyhow::Error`.
+/// An error that only implements `Display`, or a `Box<dyn Error>` that is not `Send`, must first be
+/// converted to a string: `.map_err(|error| error.to_string())`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the error of a tool",
     label = "a tool's closure returns this error",
@@ -140,7 +141,7 @@ impl<E: Into<Box<dyn StdError + Send + Sync>>> IntoToolError for E {
     }
 }
 
-/// Wraps a value so that a tool can return the value as JSON text.
+/// Wraps a value so that a tool can return it as JSON.
 ///
 /// ```
 /// use turnstream::tool::{Json, Tool};
@@ -161,8 +162,8 @@ impl<E: Into<Box<dyn StdError + Send + Sync>>> IntoToolError for E {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Json<T>(pub T);
 
-/// A value that cannot be serialised to JSON, for example a map whose keys are not strings, becomes
-/// an error that the model reads.
+/// If the value cannot be serialised to JSON, for example because it is a map whose keys are not
+/// strings, the model receives an error.
 impl<T: serde::Serialize> IntoToolOutput for Json<T> {
     fn into_tool_output(self) -> ToolOutput {
         ToolOutput::json(&self.0).into_tool_output()

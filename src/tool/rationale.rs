@@ -7,12 +7,12 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize as DeriveDeserialize, Serialize};
 use serde_json::value::RawValue;
 
-/// The argument in which a model states its rationale for a call, if the tool [asks for a
-/// rationale](crate::Tool::with_rationale).
+/// The name of the argument in which a model states its rationale for a call, if the tool [asks for
+/// a rationale](crate::Tool::with_rationale).
 pub(super) const RATIONALE_FIELD: &str = "_why";
 
-/// The rationale that a model gives for a tool call, in addition to the call's arguments. A
-/// rationale consists of an expected outcome, a stop condition and a risk.
+/// The rationale that a model gives for a tool call. A rationale accompanies the call's arguments,
+/// and consists of an expected outcome, a stop condition and a risk.
 ///
 /// ```
 /// use turnstream::tool::{Risk, Rationale};
@@ -29,15 +29,15 @@ pub struct Rationale {
     /// The state that the model expects after the call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expected_outcome: Option<String>,
-    /// The condition under which the model's work is finished.
+    /// The condition under which the model considers its work finished.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop_condition: Option<String>,
-    /// The model's estimate of how much harm the call can do.
+    /// The model's estimate of how much harm the call could do.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub risk: Option<Risk>,
 }
 
-/// The model's estimate of how much harm a call can do.
+/// A model's estimate of how much harm a call could do.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, DeriveDeserialize,
 )]
@@ -45,17 +45,17 @@ pub struct Rationale {
 pub enum Risk {
     /// No harm, or harm that can be undone immediately.
     Low,
-    /// Harm that takes work to undo.
+    /// Harm that takes effort to undo.
     Medium,
     /// Harm that cannot be undone.
     High,
 }
 
 impl Rationale {
-    /// Separates the rationale from the other arguments, and returns the rationale and the other
-    /// arguments. The other arguments are returned as written, with the same field order and the
-    /// same digits in numbers. Parts of the rationale that cannot be parsed are omitted. Arguments
-    /// that are not a JSON object are returned unchanged.
+    /// Separates the rationale from the other arguments and returns both. The other arguments are
+    /// returned as the model wrote them, with the same field order and the same digits in numbers.
+    /// Parts of the rationale that cannot be parsed are omitted. If the arguments are not a JSON
+    /// object, they are returned unchanged.
     pub fn split_arguments(arguments: &str) -> (Self, Cow<'_, str>) {
         match RawFields::parse(arguments) {
             Some(fields) => (fields.rationale(), Cow::Owned(fields.without_rationale())),
@@ -63,8 +63,8 @@ impl Rationale {
         }
     }
 
-    /// Like `split_arguments`, but separates the rationale only if all of it is preserved. This is
-    /// the case if the rationale is an object without unknown fields, and every field can be
+    /// Like `split_arguments`, but separates the rationale only if all of it is preserved. All of
+    /// the rationale is preserved if it is an object without unknown fields and every field can be
     /// parsed.
     pub(crate) fn split_well_formed(arguments: &str) -> (Self, Cow<'_, str>) {
         let Some(fields) = RawFields::parse(arguments) else {
@@ -77,12 +77,12 @@ impl Rationale {
         (fields.rationale(), rest)
     }
 
-    /// Returns whether the rationale is empty, that is, no field is set.
+    /// Returns whether the rationale is empty, that is, whether no field is set.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Parses the valid fields of a rationale.
+    /// Parses a rationale, ignoring invalid fields.
     fn from_raw_json(json: &RawValue) -> Self {
         let Ok(RawFields(fields)) = serde_json::from_str::<RawFields<'_>>(json.get()) else {
             return Self::default();
@@ -108,7 +108,7 @@ impl Rationale {
 }
 
 impl Risk {
-    /// Returns the risk as written in JSON, for example `low`.
+    /// Returns the risk as it is written in JSON, for example `low`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Low => "low",
@@ -135,10 +135,9 @@ impl fmt::Display for Risk {
 struct RawFields<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
 impl<'a> RawFields<'a> {
-    /// Parses the fields of arguments that contain a rationale, or returns `None` if the arguments
-    /// contain no rationale.
+    /// Parses the fields of the arguments. Returns `None` if the arguments contain no rationale.
     fn parse(arguments: &'a str) -> Option<Self> {
-        // The name of the rationale field may also be written with escapes.
+        // The name of the rationale field may also be written with Unicode escapes.
         if !arguments.contains(RATIONALE_FIELD) && !arguments.contains("\\u") {
             return None;
         }
@@ -146,14 +145,14 @@ impl<'a> RawFields<'a> {
         fields.0.iter().any(|(name, _)| name == RATIONALE_FIELD).then_some(fields)
     }
 
-    /// Returns the rationale. If the rationale field occurs twice, the last value is used, as is
-    /// usual in JSON.
+    /// Returns the rationale. If the rationale field occurs more than once, the last value is used,
+    /// as is usual in JSON.
     fn rationale(&self) -> Rationale {
         let last = self.0.iter().rev().find(|(name, _)| name == RATIONALE_FIELD);
         last.map_or_else(Rationale::default, |(_, json)| Rationale::from_raw_json(json))
     }
 
-    /// Returns whether [`rationale`](Self::rationale) returns everything that the model wrote in
+    /// Returns whether [`rationale`](Self::rationale) preserves everything that the model wrote in
     /// the rationale field.
     fn is_well_formed(&self) -> bool {
         let mut rationales = self.0.iter().filter(|(name, _)| name == RATIONALE_FIELD);

@@ -5,13 +5,13 @@ use std::fmt;
 use std::sync::Arc;
 
 /// Holds values that belong to a run rather than to its agent, such as the current user, a
-/// connection or an output directory. A `RunData` contains at most one value of each type, and is
+/// connection or an output directory. A `RunData` contains at most one value of each type and is
 /// cheap to clone.
 ///
 /// [`Run::with_data`](crate::Run::with_data) adds a value, and
-/// [`ToolContext::data`](crate::tool::ToolContext::data) returns a value by its type. A sub-agent
-/// receives its parent's data. The data is not part of the history and must be passed again when a
-/// run is resumed.
+/// [`ToolContext::data`](crate::tool::ToolContext::data) looks up a value by its type. A sub-agent
+/// receives its parent's data. The data is not part of the history, so it must be passed again when
+/// a run is resumed.
 ///
 /// ```
 /// use turnstream::tool::RunData;
@@ -25,7 +25,7 @@ use std::sync::Arc;
 #[derive(Clone, Default)]
 pub struct RunData(Arc<Vec<DataEntry>>);
 
-/// The number of levels of sub-agents that may still be nested below the run.
+/// The number of levels of sub-agents that can still be nested below the run.
 #[derive(Clone, Copy)]
 pub(crate) struct RemainingSubAgentDepth(pub(crate) u32);
 
@@ -44,8 +44,8 @@ impl RunData {
 
     /// Adds a value, replacing any existing value of the same type. If `value` is itself a
     /// `RunData`, all values that it contains are added. A tool that starts a run can therefore
-    /// pass its [own data](crate::tool::ToolContext::run_data) to that run. Mark such a tool as
-    /// [`running_sub_agents`](crate::Tool::running_sub_agents).
+    /// pass its [own data](crate::tool::ToolContext::run_data) to that run. Such a tool must be
+    /// marked as [`running_sub_agents`](crate::Tool::running_sub_agents).
     pub fn insert<T: Any + Send + Sync>(mut self, value: T) -> Self {
         let values = Arc::make_mut(&mut self.0);
         if let Some(other) = (&value as &dyn Any).downcast_ref::<Self>() {
@@ -72,7 +72,7 @@ fn replace_entry(entries: &mut Vec<DataEntry>, entry: DataEntry) {
     }
 }
 
-/// Prints only the types of the values, because the values may be secret.
+/// Prints only the types of the values, because the values may contain secrets.
 impl fmt::Debug for RunData {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.0.iter().map(|entry| entry.name)).finish()

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-/// The default time limit for a call, which applies to tools and toolkits that set no other limit.
+/// The default time limit for a tool call, used unless the tool or the toolkit sets another limit.
 ///
 /// By default, calls to sub-agents have no time limit. External calls and the time spent waiting
-/// for an approval are not limited either.
+/// for an approval are also unlimited.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_mins(10);
 
-/// A tool's settings, that is, everything in the tool except its handler.
+/// A tool's settings: everything in the tool except its handler and its agent.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct ToolSettings {
     pub(super) timeout: Option<Duration>,
@@ -19,18 +19,19 @@ pub(super) struct ToolSettings {
 /// A property that a tool declares.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ToolFlag {
-    /// Each call runs alone: no other call from the same turn runs at the same time.
+    /// Each call to the tool runs alone: no other call from the same turn runs at the same time.
     Exclusive,
     RequiresApproval,
     SupportsDryRun,
     /// The tool runs outside the toolkit.
     External,
-    /// Each call runs agents. The agents' requests and calls are counted instead of the call
-    /// itself.
+    /// Each call to the tool runs agents. The requests and calls of these agents are counted
+    /// instead of the call itself.
     RunsSubAgents,
     /// An interrupted call to the tool may run again.
     Idempotent,
-    /// Repeated calls with the same result do not mean that the run is stuck.
+    /// Repeated calls to the tool do not mean that the run is stuck, even if they return the same
+    /// result.
     Pollable,
 }
 

@@ -11,10 +11,10 @@ use crate::tool::handler::FnHandler;
 use crate::tool::settings::{ToolFlag, ToolSettings};
 use crate::tool::{PreparedCall, ToolContext, ToolHandler, UpdateStream};
 
-/// A tool that a model can call: its name, description and schema, and the code that runs its
-/// calls. A `Tool` is cheap to clone.
+/// A tool that a model can call. It consists of a name, a description, a schema, and the code that
+/// runs the calls. A `Tool` is cheap to clone.
 ///
-/// If a tool fails or panics, the model receives the failure as the call's result, and the run
+/// If a tool fails or panics, the model receives the failure as the result of the call, and the run
 /// continues.
 ///
 /// ```
@@ -45,7 +45,8 @@ pub struct Tool {
 /// A function that resumes a suspended call, given the call's context and arguments.
 type ResumeFn = dyn Fn(ToolContext, &str) -> UpdateStream + Send + Sync;
 
-/// Holds the parts of a tool that exist only if the tool was created from an agent.
+/// The agent from which a tool was created, and the function that resumes a suspended call to the
+/// tool.
 #[derive(Clone)]
 pub(super) struct AgentBacking {
     agent: Arc<dyn Any + Send + Sync>,
@@ -68,73 +69,75 @@ impl Tool {
         &self.spec().name
     }
 
-    /// Makes each call to the tool run alone, so that no other call from the same turn runs at the
-    /// same time.
+    /// Makes each call to the tool run alone, without any other call from the same turn running at
+    /// the same time.
     ///
-    /// The exclusive call starts after all earlier calls in the turn have ended, and later calls
+    /// An exclusive call starts after all earlier calls in the turn have ended, and later calls
     /// start after the exclusive call has ended. Calls to other tools may run concurrently, up to
-    /// [`Toolkit::with_max_concurrency`](crate::Toolkit::with_max_concurrency).
+    /// the limit set by [`Toolkit::with_max_concurrency`](crate::Toolkit::with_max_concurrency).
     pub fn exclusive(self) -> Self {
         self.with_flag(ToolFlag::Exclusive)
     }
 
     /// Sets the time limit for each call. A call that takes longer than `limit` is dropped and
     /// receives a [`Timeout`](crate::item::ResultKind::Timeout) result, while the turn's other
-    /// calls continue. By default, the limit is the one set by
-    /// [`Toolkit::with_timeout`](crate::Toolkit::with_timeout), or otherwise
+    /// calls continue. The default is the limit set by
+    /// [`Toolkit::with_timeout`](crate::Toolkit::with_timeout), if any, and otherwise
     /// [`DEFAULT_TIMEOUT`](crate::tool::DEFAULT_TIMEOUT) (10 minutes).
     /// [`Timeouts::NEVER`](crate::http::Timeouts::NEVER) removes the limit.
     ///
     /// The time limit starts when the call is first polled. On each poll, the tool is polled before
     /// the timer, so a result that is already available is accepted even after the time limit has
-    /// passed. Tools advance only while the [`ToolRun`](crate::tool::ToolRun) is polled, so tools
-    /// pause when the consumer of the run pauses. Therefore, the time between an emitted event and
-    /// the next poll does not count towards the limit.
+    /// expired. Tools advance only while the [`ToolRun`](crate::tool::ToolRun) is polled, so they
+    /// pause whenever the run's consumer pauses. The time between an emitted event and the next
+    /// poll therefore does not count towards the limit.
     ///
     /// A thread cannot be dropped, so blocking work should check
-    /// [`is_cancelled`](crate::tool::ToolContext::is_cancelled) between its steps; a result that
-    /// the thread returns after the timeout is discarded.
+    /// [`is_cancelled`](crate::tool::ToolContext::is_cancelled) between steps. If a thread returns
+    /// a result after the timeout, the result is discarded.
     ///
-    /// Time limits use tokio's timer. Without a tokio runtime whose time driver is enabled, the
-    /// default limit does not apply, and a call with an explicit limit ends with an error unless
-    /// the call completes in its first poll.
+    /// Time limits use tokio's timer. If no tokio runtime with an enabled time driver is available,
+    /// the default limit does not apply, and a call with an explicit limit ends with an error
+    /// unless it completes in its first poll.
     pub fn with_timeout(mut self, limit: Duration) -> Self {
         self.settings.timeout = Some(limit);
         self
     }
 
-    /// Requires an approval before each call runs; see [`ToolPolicy`](crate::tool::ToolPolicy).
+    /// Requires an approval before each call to the tool; see
+    /// [`ToolPolicy`](crate::tool::ToolPolicy).
     pub fn requires_approval(self) -> Self {
         self.with_flag(ToolFlag::RequiresApproval)
     }
 
-    /// Declares that calls to the tool run agents, as calls to tools created by
-    /// [`Agent::as_tool`](crate::Agent::as_tool) do. A call to such a tool does not occupy any of
-    /// the concurrency slots that its tree of agents
-    /// [shares](crate::agent::Pool::with_max_concurrency). Otherwise, the agents that the call runs
-    /// could wait forever for a slot. The default time limit for tools does not apply to calls that
-    /// run agents.
+    /// Declares that the tool runs agents when it is called. Tools created by
+    /// [`Agent::as_tool`](crate::Agent::as_tool) are already declared in this way. A call to such a
+    /// tool does not occupy any of the concurrency slots
+    /// [shared](crate::agent::Pool::with_max_concurrency) by its tree of agents. If the call
+    /// occupied a slot, the agents that it runs could wait forever for another slot. The default
+    /// time limit for tools does not apply to calls that run agents.
     pub fn running_sub_agents(self) -> Self {
         self.with_flag(ToolFlag::RunsSubAgents)
     }
 
     /// Allows the tool to be called in a [dry run](crate::Toolkit::with_dry_run). The tool must
-    /// either check [`is_dry_run`](crate::tool::ToolContext::is_dry_run) or never change anything.
+    /// either check [`is_dry_run`](crate::tool::ToolContext::is_dry_run) before changing anything,
+    /// or never change anything.
     pub fn with_dry_run_support(self) -> Self {
         self.with_flag(ToolFlag::SupportsDryRun)
     }
 
-    /// Declares that a call may run again after being interrupted by a crash. Running the tool
-    /// twice with the same arguments and the same [idempotency
-    /// key](crate::tool::ToolContext::idempotency_key) must have the same effect as running the
-    /// tool once.
+    /// Declares that calls to the tool may run again after being interrupted by a crash. Running
+    /// the tool twice with the same arguments and the same [idempotency
+    /// key](crate::tool::ToolContext::idempotency_key) must have the same effect as running it
+    /// once.
     ///
     /// A tool that only reads data is idempotent. A tool is also idempotent if it passes the
-    /// idempotency key to a service that recognises repeated keys. When a
-    /// [session](crate::session::Session) is opened, a call may have started without receiving a
-    /// result. If the tool is not idempotent, such a call never runs again, and its result tells
-    /// the model that the call was interrupted. If the tool is idempotent, hooks and approvals also
-    /// apply again when the call runs again.
+    /// idempotency key to a service that recognises repeated keys. A
+    /// [session](crate::session::Session) that is opened after a crash may contain a call that
+    /// started but has no result. If the tool is not idempotent, such a call never runs again, and
+    /// its result tells the model that it was interrupted. If the tool is idempotent, the call runs
+    /// again, and hooks and approvals apply to it again.
     ///
     /// ```
     /// use turnstream::tool::{Tool, ToolSpec};
@@ -152,18 +155,18 @@ impl Tool {
         self.with_flag(ToolFlag::Idempotent)
     }
 
-    /// Declares that the model is expected to call the tool repeatedly, even if the tool returns
-    /// the same result for a long time. An example is a tool that polls a job's progress.
+    /// Declares that the model is expected to call the tool repeatedly, even if it returns the same
+    /// result for a long time. An example is a tool that polls the progress of a job.
     ///
     /// When an agent counts [repeated turns](crate::agent::RepeatCounter), it ignores calls to a
-    /// pollable tool, regardless of the calls' results. The model is not asked to try something
-    /// else, and the run does not end with the reason
-    /// [`Repeating`](crate::event::EndReason::Repeating). A turn that only polls is not counted and
-    /// does not reset the count, so the sequence of turns "A, poll, A" counts as "A, A". Polling is
+    /// pollable tool, regardless of their results. Such calls never cause the model to be asked to
+    /// try something else, and never end the run with the reason
+    /// [`Repeating`](crate::event::EndReason::Repeating). A turn that only polls neither increases
+    /// nor resets the count, so the sequence of turns "A, poll, A" counts as "A, A". Polling is
     /// therefore limited only by the request limit and by [budgets](crate::Agent::with_budget). To
-    /// use fewer requests and less of the budgets, a pollable tool can wait for a while before it
-    /// answers. The detector for a [missing termination](crate::agent::detect::MissingTermination)
-    /// counts polling turns like any other turns.
+    /// save requests and budget, a pollable tool can wait for a while before it answers. The
+    /// detector for a [missing termination](crate::agent::detect::MissingTermination) counts
+    /// polling turns like any other turn.
     ///
     /// ```
     /// use turnstream::tool::{Tool, ToolSpec};
@@ -187,12 +190,14 @@ impl Tool {
         self.settings.has_flag(ToolFlag::Pollable)
     }
 
-    /// Returns whether an interrupted call may run again.
+    /// Returns whether an interrupted call to the tool may run again; see
+    /// [`idempotent`](Self::idempotent).
     pub fn is_idempotent(&self) -> bool {
         self.settings.has_flag(ToolFlag::Idempotent)
     }
 
-    /// Returns whether calls to the tool run agents.
+    /// Returns whether the tool runs agents when it is called; see
+    /// [`running_sub_agents`](Self::running_sub_agents).
     pub fn runs_sub_agents(&self) -> bool {
         self.settings.has_flag(ToolFlag::RunsSubAgents)
     }
@@ -202,13 +207,13 @@ impl Tool {
         self.settings.has_flag(ToolFlag::Exclusive)
     }
 
-    /// Returns the tool's own time limit, or `None` if the tool has no limit of its own; see
+    /// Returns the tool's own time limit, or `None` if it does not have one; see
     /// [`with_timeout`](Self::with_timeout).
     pub fn timeout(&self) -> Option<Duration> {
         self.settings.timeout
     }
 
-    /// Returns whether each call requires an approval.
+    /// Returns whether each call to the tool requires an approval.
     pub fn is_approval_required(&self) -> bool {
         self.settings.has_flag(ToolFlag::RequiresApproval)
     }
@@ -228,12 +233,12 @@ impl Tool {
         self.settings == other.settings && (self.is_run_like(other) || self.spec() == other.spec())
     }
 
-    /// Returns whether both tools share the same handler, and therefore run the same code.
+    /// Returns whether both tools share a handler and therefore run the same code.
     pub(crate) fn is_run_like(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.handler, &other.handler)
     }
 
-    /// Creates a tool from a function that prepares the tool's calls.
+    /// Creates a tool from a function that prepares its calls.
     pub(crate) fn from_prepare_fn(
         spec: ToolSpec,
         prepare: impl Fn(&ToolSpec, &str) -> Result<PreparedCall, String> + Send + Sync + 'static,
@@ -241,7 +246,7 @@ impl Tool {
         Self::from_handler(FnHandler { spec, prepare_fn: prepare })
     }
 
-    /// Sets the agent that the tool's calls run, and the function that resumes a suspended call.
+    /// Sets the agent that the tool runs, and the function that resumes a suspended call.
     pub(crate) fn backed_by_agent(
         self,
         agent: Arc<dyn Any + Send + Sync>,
@@ -250,8 +255,8 @@ impl Tool {
         Self { agent: Some(AgentBacking { agent, resume_fn: Arc::new(resume) }), ..self }
     }
 
-    /// Adds a function that receives each call's arguments before any approval is requested. The
-    /// function is called only if the arguments match the schema.
+    /// Adds a function that receives the arguments of each call before any approval is requested.
+    /// The function is called only if the arguments are valid.
     #[cfg(feature = "mcp")]
     pub(crate) fn with_prepare_observer(
         self,
@@ -267,20 +272,20 @@ impl Tool {
         Self { settings, agent, ..Self::from_prepare_fn(spec, prepare) }
     }
 
-    /// Starts a call to this tool from within another tool's call, using the outer call's context.
+    /// Starts a call to this tool from within a call to another tool, using the context of the
+    /// outer call.
     #[cfg(feature = "mcp")]
     pub(crate) fn begin(&self, arguments: &str, cx: ToolContext) -> Result<UpdateStream, String> {
         self.handler.prepare(arguments)?.start(cx)
     }
 
-    /// Returns the agent that the tool's calls run, or `None` if the tool was not created from an
-    /// agent.
+    /// Returns the agent that the tool runs, or `None` if the tool was not created from an agent.
     pub(crate) fn agent<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
         Arc::clone(&self.agent.as_ref()?.agent).downcast().ok()
     }
 
-    /// If the tool was created from an agent, prepares a call that resumes the agent's suspended
-    /// run.
+    /// Prepares a call that resumes the suspended run of the tool's agent. Returns `None` if the
+    /// tool was not created from an agent.
     pub(super) fn prepare_resumed(&self, arguments: &str) -> Option<PreparedCall> {
         let resume = Arc::clone(&self.agent.as_ref()?.resume_fn);
         let arguments = arguments.to_owned();
@@ -299,7 +304,7 @@ impl fmt::Debug for Tool {
     }
 }
 
-/// Checks a spec's name and schema before any request is sent.
+/// Checks the name and the schema in a spec, before any request is sent.
 pub(crate) fn validate_spec(spec: ToolSpec) -> Result<ToolSpec, Error> {
     use crate::error::ErrorKind::InvalidRequest;
 

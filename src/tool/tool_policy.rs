@@ -11,11 +11,12 @@ use crate::error::Error;
 use crate::item::{RawJson, ToolCall, ToolResult};
 use crate::tool::{IntoToolOutput, ToolContext, ToolOutput};
 
-/// Decides which calls in a turn run, handles approvals, and can inspect and change results.
+/// A policy that decides which of a turn's calls run, handles approvals, and can inspect and change
+/// results.
 ///
-/// Every method has a default implementation. If no method is overridden, every call that does not
-/// require an approval runs. An error or a panic in a method ends the run; a panic becomes an error
-/// of kind [`Hook`](crate::ErrorKind::Hook). See
+/// Every method has a default implementation. If no methods are overridden, every call that does
+/// not require an approval runs. An error or panic in any method ends the run. A panic becomes an
+/// error of kind [`Hook`](crate::ErrorKind::Hook). See
 /// [`ToolRun::with_policy`](crate::tool::ToolRun::with_policy).
 ///
 /// ```
@@ -39,14 +40,14 @@ use crate::tool::{IntoToolOutput, ToolContext, ToolOutput};
 /// ```
 pub trait ToolPolicy: Send {
     /// Returns replacement arguments, as JSON text, for a call whose arguments are not valid JSON,
-    /// are not an object, or are invalid for the tool. `why` states the reason why the arguments
-    /// are invalid. If the method returns `None` (the default), the arguments are not repaired.
+    /// are not an object, or are invalid for the tool. `why` states why the arguments are invalid.
+    /// If this method returns `None` (the default), the arguments are not repaired.
     ///
-    /// The replacement is checked once. If the replacement is valid, the call continues as if the
-    /// model had written the replacement: [`before_call`](Self::before_call), the approver and the
-    /// tool see the repaired arguments. The history keeps the model's arguments, so the arguments
-    /// of a resumed call are repaired again. If the replacement is also invalid, the model receives
-    /// `why`, which describes the error in the model's own arguments.
+    /// The replacement is checked once. If it is valid, the call continues as if the model had
+    /// written it: [`before_call`](Self::before_call), the approver and the tool see the repaired
+    /// arguments. The history keeps the model's arguments, so the arguments of a resumed call are
+    /// repaired again. If the replacement is also invalid, the model receives `why`, which
+    /// describes the error in its own arguments.
     ///
     /// `repair_arguments` runs synchronously during the poll that checks the call.
     ///
@@ -99,20 +100,20 @@ pub trait ToolPolicy: Send {
     }
 
     /// Decides whether a call runs. `before_call` is called once for each complete call whose tool
-    /// is known and whose arguments are valid, possibly after a [repair](Self::repair_arguments).
+    /// is known and whose arguments are valid or have been [repaired](Self::repair_arguments).
     ///
-    /// Decisions are requested one at a time, in call order, and only when the concurrency limit
-    /// would allow the call to start. If a call needs an approval or an external result anyway, the
-    /// decision is requested as soon as all earlier decisions have been made. Running calls
-    /// continue while a decision is pending.
+    /// Decisions are requested one at a time, in call order. A decision is not requested until the
+    /// concurrency limit allows the call to start. However, if the call's tool requires an approval
+    /// or an external result, the decision is requested as soon as all earlier decisions have been
+    /// made. Running calls continue while a decision is pending.
     fn before_call(&mut self, call: &ToolCall) -> BoxFuture<'static, Result<Permission, Error>> {
         let _ = call;
         ready(Ok(Permission::allow())).boxed()
     }
 
-    /// Notifies the policy that a call is now waiting for a verdict: either an approval, or the
-    /// result of an [external](crate::Tool::external) tool. `call` contains the arguments that the
-    /// tool would receive.
+    /// Notifies the policy that a call is now waiting for a verdict, which is either an approval or
+    /// the result of an [external](crate::Tool::external) tool. `call` contains the arguments that
+    /// the tool receives if the call runs.
     ///
     /// If the call needs an approval,
     /// [`ApprovalRequested`](crate::event::ToolEvent::ApprovalRequested) is the next event emitted.
@@ -120,46 +121,48 @@ pub trait ToolPolicy: Send {
         let _ = call;
     }
 
-    /// Returns the verdict on a waiting call, or `None` if there is no verdict yet. `verdict` is
+    /// Returns the verdict on a waiting call, or `None` if there is no verdict yet. This method is
     /// called once before the verdict is requested, and then in every later poll.
     ///
-    /// If a verdict arrives between two polls, the implementation must wake the task.
+    /// If a verdict arrives between two polls, the implementation must wake the task that polls the
+    /// run.
     fn verdict(&mut self, call: &ToolCall) -> Option<Verdict> {
         let _ = call;
         None
     }
 
-    /// Returns whether the run waits for approvals, for example in an interactive program. If the
-    /// method returns `false` (the default), calls that need an approval stay pending once all
-    /// other calls have ended. `waits_for_verdicts` is called when no call is running. External
-    /// calls are always left pending.
+    /// Returns whether the run waits for approvals, for example in an interactive program. If this
+    /// method returns `false` (the default), calls that need an approval are left pending once all
+    /// other calls have ended. The method is called when no calls are running. External calls are
+    /// always left pending.
     fn waits_for_verdicts(&self) -> bool {
         false
     }
 
-    /// Returns a future that waits for one of the concurrency slots that several runs share. The
-    /// call starts once the future completes. If the method returns `None` (the default), the call
+    /// Returns a future that waits for one of the concurrency slots shared by several runs. The
+    /// call starts once the future completes. If this method returns `None` (the default), the call
     /// starts immediately. The output of the future is dropped when the call ends.
     ///
-    /// While the returned future is pending, the call and all later calls wait. The returned future
-    /// is dropped if another call must start first, or if the turn's own concurrency limit leaves
-    /// no slot for the call. In both cases, `acquire_slot` is called again later. `acquire_slot` is
-    /// called only for tools that do not [run agents](crate::Tool::runs_sub_agents).
+    /// While the returned future is pending, the call and all later calls wait. The future is
+    /// dropped if another call must start first, or if the turn's own concurrency limit leaves no
+    /// slot for the call. In both cases, `acquire_slot` is called again later. It is called only
+    /// for tools that do not [run agents](crate::Tool::runs_sub_agents).
     fn acquire_slot(&mut self, call: &ToolCall) -> Option<BoxFuture<'static, Box<dyn Any + Send>>> {
         let _ = call;
         None
     }
 
-    /// Notifies the policy that a call is starting. If the call is dropped without a result, for
-    /// example because the run is dropped, the [report](ToolContext::effect_report) in `context`
-    /// contains the effects that the call recorded before it was dropped.
+    /// Notifies the policy that a call is starting. If the call is later dropped without a result,
+    /// for example because the run is dropped, the [report](ToolContext::effect_report) in
+    /// `context` contains the effects that were recorded before the call was dropped.
     fn on_start(&mut self, context: &ToolContext) {
         let _ = context;
     }
 
-    /// Inspects each result before the run's consumer sees it, and may change the result. Results
-    /// of calls that did not run are also inspected; the kind of such a result shows why the call
-    /// did not run. `after_call` runs synchronously during the poll in which the result arrives.
+    /// Inspects, and possibly changes, each result before the run's consumer sees it. The method
+    /// also receives the results of calls that did not run; the kind of such a result shows why the
+    /// call did not run. `after_call` runs synchronously during the poll in which the result
+    /// arrives.
     ///
     /// # Errors
     ///
@@ -169,8 +172,7 @@ pub trait ToolPolicy: Send {
         Ok(())
     }
 
-    /// Redacts or otherwise changes a progress report from a running call before the report is
-    /// emitted.
+    /// Redacts or otherwise changes a progress report from a running call before it is emitted.
     ///
     /// # Errors
     ///
@@ -180,31 +182,32 @@ pub trait ToolPolicy: Send {
         Ok(())
     }
 
-    /// Redacts or otherwise changes each piece of evidence that a call has recorded, before
-    /// [`after_call`](Self::after_call) is called and before the consumer sees the evidence.
+    /// Redacts or otherwise changes a piece of evidence that a call has recorded. This method is
+    /// called for each piece, before [`after_call`](Self::after_call) is called and before the
+    /// consumer sees the evidence.
     ///
     /// # Errors
     ///
-    /// Returning an error ends the run, and the evidence becomes `null`.
+    /// Returning an error ends the run, and `null` replaces the evidence.
     fn redact_evidence(&mut self, call: &ToolCall, evidence: &mut RawJson) -> Result<(), Error> {
         let _ = (call, evidence);
         Ok(())
     }
 
-    /// Returns an internal value that this crate's own tools receive through their context.
+    /// Returns an internal value that is passed to this crate's own tools through their context.
     fn policy_extension(&self) -> Option<Arc<dyn Any + Send + Sync>> {
         None
     }
 }
 
-/// A policy's decision about a call that could run.
+/// A policy's decision about a call that is valid and can therefore run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Permission {
     /// Whether the call runs.
     pub decision: PermissionDecision,
-    /// Arguments that replace the model's arguments, as JSON text. The replacement arguments are
-    /// checked in the same way as the model's arguments. If the replacement arguments are invalid,
-    /// the call receives an error result.
+    /// Arguments that replace the model's arguments, as JSON text. The replacement is checked in
+    /// the same way as the model's arguments. If the replacement is invalid, the call receives an
+    /// error result.
     pub arguments: Option<String>,
 }
 
@@ -219,11 +222,11 @@ pub enum PermissionDecision {
     Deny(String),
 }
 
-/// The answer to a call that is waiting for an approval or an external result.
+/// The verdict on a call that is waiting for an approval or an external result.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
-    /// The call runs. An external call stays pending, since only an `Output` or a `Deny` can answer
-    /// an external call.
+    /// The call runs, unless it is an external call. An external call stays pending, since only an
+    /// `Output` or a `Deny` can answer it.
     Approve,
     /// The call does not run, and the model receives this text as the reason.
     Deny(String),
@@ -232,17 +235,17 @@ pub enum Verdict {
 }
 
 impl Permission {
-    /// Creates a decision to run the call, unless its tool requires an approval.
+    /// Allows the call to run, unless its tool requires an approval.
     pub fn allow() -> Self {
         Self { decision: PermissionDecision::Allow, arguments: None }
     }
 
-    /// Creates a decision to require an approval for the call.
+    /// Requires an approval before the call runs.
     pub fn require_approval() -> Self {
         Self { decision: PermissionDecision::RequireApproval, arguments: None }
     }
 
-    /// Creates a decision not to run the call. The model receives `why` as the reason.
+    /// Denies the call. The model receives `why` as the reason.
     pub fn deny(why: impl Into<String>) -> Self {
         Self { decision: PermissionDecision::Deny(why.into()), arguments: None }
     }
@@ -260,7 +263,7 @@ impl Verdict {
         Self::Deny(why.into())
     }
 
-    /// Creates a verdict that uses `output` as the call's result, without running the call.
+    /// Creates a verdict that makes `output` the call's result, without running the call.
     pub fn output(output: impl IntoToolOutput) -> Self {
         Self::Output(output.into_tool_output())
     }

@@ -8,7 +8,7 @@ use crate::request::ToolSpec;
 use crate::tool::Tool;
 use crate::tool::settings::{ToolFlag, ToolSettings};
 
-/// A tool's spec and settings, that is, everything in the tool except the code that runs its calls.
+/// A tool's spec and settings: everything in the tool except the code that runs its calls.
 #[expect(clippy::struct_excessive_bools, reason = "each is a separate field in a recording")]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ToolRecord {

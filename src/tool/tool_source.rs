@@ -1,4 +1,4 @@
-//! Tools that may change while an agent runs.
+//! Sources of tools that may change while an agent runs.
 
 use std::sync::Arc;
 
@@ -7,11 +7,10 @@ use futures::future::BoxFuture;
 use crate::error::Error;
 use crate::tool::Tool;
 
-/// A source of tools that may change while an agent runs, such as an MCP server or a plug-in
-/// system.
+/// A source of tools that may change while an agent runs, such as an MCP server or a plugin system.
 ///
-/// Pass a source to [`Agent::with_tool_source`](crate::Agent::with_tool_source). The documentation
-/// of that method describes how a run reacts when the tool list changes.
+/// Pass a source to [`Agent::with_tool_source`](crate::Agent::with_tool_source). That method's
+/// documentation describes how a run reacts when the tool list changes.
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
@@ -53,21 +52,22 @@ use crate::tool::Tool;
 /// # }
 /// ```
 pub trait ToolSource: Send + Sync {
-    /// Returns the source's name, for example a server's name. The name appears in errors and in
-    /// messages to the model, and is read once, when the source is passed to an agent.
+    /// Returns the source's name, for example the name of a server. The name appears in errors and
+    /// in messages to the model. It is read only once, when the source is passed to an agent.
     fn name(&self) -> &str;
 
-    /// Returns the current tools. Their order must stay the same as long as the tools do not
-    /// change.
+    /// Lists the current tools. The order of the tools must stay the same as long as the tools do
+    /// not change.
     ///
-    /// A run calls `list_tools` before each of its requests, so `list_tools` should be cheap when
-    /// nothing has changed. The returned future does nothing until it is polled. Dropping the
-    /// returned future cancels the listing.
+    /// A run calls `list_tools` before each of its requests, so the method should be cheap when
+    /// nothing has changed. The returned future does nothing until it is polled, and dropping it
+    /// cancels the listing.
     ///
     /// # Errors
     ///
-    /// Returns an error if the tools cannot be listed. A source should not return an empty list
-    /// instead of an error, since the run would then continue without the source's tools.
+    /// Returns an error if the tools cannot be listed. A source should not return an empty list in
+    /// place of an error, since a run that receives an empty list continues without the source's
+    /// tools.
     fn list_tools(&self) -> BoxFuture<'static, Result<ToolList, Error>>;
 }
 
@@ -87,12 +87,12 @@ pub struct ToolList {
     /// The tools, in the order in which the model sees them.
     pub tools: Vec<Tool>,
     /// Messages that tell the model why tools were omitted, with one message for each omitted tool.
-    /// The model receives a message only once while the message stays in the list.
+    /// As long as a message stays in the list, the model receives it only once.
     pub notes: Vec<String>,
 }
 
 impl ToolList {
-    /// Creates a tool list without notes, for a source that did not omit any tools.
+    /// Creates a tool list without notes, for a source that has not omitted any tools.
     pub fn new(tools: impl IntoIterator<Item = Tool>) -> Self {
         Self { tools: tools.into_iter().collect(), notes: Vec::new() }
     }

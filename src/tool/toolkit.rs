@@ -17,7 +17,7 @@ use crate::tool::search::{CALL_TOOL, SearchState, ToolSearch};
 use crate::tool::unwrapped_call;
 use crate::tool::{DEFAULT_TIMEOUT, Tool};
 
-/// The default maximum number of calls in a turn that run concurrently.
+/// The default maximum number of calls from one turn that run concurrently.
 const DEFAULT_MAX_CONCURRENCY: usize = 4;
 
 /// The default maximum length of a result's text in the history, in bytes.
@@ -25,8 +25,8 @@ const DEFAULT_MAX_RESULT_BYTES: usize = 64 * 1024;
 
 type OnTruncate = dyn Fn(&ToolCall, &ToolResult) -> Option<String> + Send + Sync;
 
-/// An agent's tools, together with the settings for running calls to these tools. A `Toolkit` is
-/// cheap to clone.
+/// An agent's tools, together with the settings for running calls to them. A `Toolkit` is cheap to
+/// clone.
 ///
 /// ```
 /// use turnstream::tool::{Tool, ToolSpec, Toolkit};
@@ -58,11 +58,11 @@ impl Default for Toolkit {
 }
 
 impl Toolkit {
-    /// Creates a toolkit from tools.
+    /// Creates a toolkit that contains the given tools.
     ///
-    /// Tool names must be unique. A request that offers two tools with the same name fails with
-    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest), and nothing is sent. Use
-    /// [`with_replaced_tool`](Self::with_replaced_tool) to replace a tool.
+    /// Tool names must be unique. A request that offers two tools with the same name fails with an
+    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error before it is sent. To replace a
+    /// tool, use [`with_replaced_tool`](Self::with_replaced_tool).
     pub fn new(tools: impl IntoIterator<Item = Tool>) -> Self {
         let tools: Arc<[Tool]> = tools.into_iter().collect();
         let specs = tools.iter().map(|tool| tool.spec().clone()).collect();
@@ -81,18 +81,19 @@ impl Toolkit {
         }
     }
 
-    /// Lets the model search for tools instead of listing all tools in each request. Each request
-    /// then lists only two tools. The bytes that represent these two tools in the request stay the
-    /// same, even when tools are added to the toolkit.
+    /// Lets the model search for tools, instead of listing all of them in every request. Each
+    /// request then lists only two tools. These two tools are encoded as the same bytes in every
+    /// request, even when other tools are added to the toolkit.
     ///
-    /// The model finds tools by calling `search_tools`, which returns the tools' schemas, and calls
-    /// the tools that it finds through `call_tool`. A call inside `call_tool` is treated as a call
-    /// to the inner tool. Policies, hooks, approvals, limits and events see the inner tool's name
-    /// and arguments, and the arguments are checked against the inner tool's schema. Only the
-    /// history keeps the outer call exactly as the model wrote it, and the outer tool's name in the
-    /// result. The model may also call a tool directly by its own name.
+    /// The model finds tools by calling `search_tools`, which returns their schemas. It then calls
+    /// these tools through `call_tool`. A call inside `call_tool` is treated as a call to the inner
+    /// tool. Policies, hooks, approvals, limits and events see the inner tool's name and arguments,
+    /// and the arguments are checked against the inner tool's schema. Only the history contains the
+    /// outer call, exactly as the model wrote it, and a result with the outer tool's name. The
+    /// model may also call a tool directly by its own name.
     ///
-    /// This method is equivalent to [`with_search`](Self::with_search) with the default settings.
+    /// This method is equivalent to calling [`with_search`](Self::with_search) with the default
+    /// settings.
     ///
     /// ```
     /// use serde_json::json;
@@ -126,21 +127,22 @@ impl Toolkit {
         self.with_search(ToolSearch::new())
     }
 
-    /// Lets the model search for tools instead of listing all tools in each request, using the
-    /// settings in `search`. See [`searchable`](Self::searchable).
+    /// Like [`searchable`](Self::searchable), lets the model search for tools, but uses the
+    /// settings in `search` instead of the default settings.
     ///
-    /// The other methods of the toolkit behave as follows:
+    /// In a searchable toolkit, the other methods behave as follows:
     ///
     /// - [`with_tool`](Self::with_tool) and [`with_replaced_tool`](Self::with_replaced_tool) change
-    ///   the tools that can be found. A run fails with
-    ///   [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if a tool is named `search_tools` or
-    ///   `call_tool`, or if two tools have the same name.
+    ///   the tools that can be found. A run fails with an
+    ///   [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error if a tool is named
+    ///   `search_tools` or `call_tool`, or if two tools have the same name.
     /// - [`with_rationale`](Self::with_rationale) adds the rationale to the schemas of the tools
     ///   that can be found. The schemas of `search_tools` and `call_tool` stay unchanged.
     /// - [`restricted_to`](Self::restricted_to) keeps the tools named in its `specs` argument. If
-    ///   `call_tool` is one of the named tools, all unlisted tools are kept too. Otherwise, the
-    ///   toolkit is no longer searchable.
-    /// - [`specs`](Self::specs) returns the listed specs, and [`get`](Self::get) finds all tools.
+    ///   `specs` contains `call_tool`, all unlisted tools are also kept. Otherwise, the restricted
+    ///   toolkit is not searchable.
+    /// - [`specs`](Self::specs) returns the specs of the listed tools, and [`get`](Self::get) finds
+    ///   all tools, listed or not.
     ///
     /// A provider that has its own [tool search](crate::Provider::has_tool_search) receives the
     /// [complete list](Self::deferred_specs) instead of the two tools.
@@ -156,8 +158,8 @@ impl Toolkit {
         self.rebuild_with_tools(tools)
     }
 
-    /// Replaces the existing tool that has the same name as `tool`, or adds `tool` if its name is
-    /// new.
+    /// Replaces the existing tool with the same name as `tool`, or adds `tool` if no such tool
+    /// exists.
     ///
     /// ```
     /// use turnstream::{Tool, Toolkit};
@@ -178,7 +180,7 @@ impl Toolkit {
         self.rebuild_with_tools(tools)
     }
 
-    /// Sets the maximum number of calls in a turn that run concurrently. The default is 4.
+    /// Sets the maximum number of calls from one turn that run concurrently. The default is 4.
     ///
     /// Sub-agents multiply the number of concurrent calls, because each sub-agent has its own
     /// limit.
@@ -187,15 +189,15 @@ impl Toolkit {
         self
     }
 
-    /// Runs only the first call in each turn; the other calls receive a `Skipped` result.
+    /// Runs only the first call in each turn. All other calls receive a `Skipped` result.
     pub fn first_call_only(mut self) -> Self {
         self.first_call_only = true;
         self
     }
 
-    /// Sets whether calls run as a dry run, which does not change anything. In a dry run, only
-    /// tools that [support dry runs](Tool::with_dry_run_support) are called. A call to any other
-    /// tool is answered with a description of the call that would have run.
+    /// Sets whether calls are dry runs, which do not change anything. In a dry run, only tools that
+    /// [support dry runs](Tool::with_dry_run_support) are called. A call to any other tool does not
+    /// run, and the call's result only describes the call.
     pub fn with_dry_run(mut self, dry_run: bool) -> Self {
         self.is_dry_run = dry_run;
         self
@@ -212,8 +214,8 @@ impl Toolkit {
 
     /// Sets the maximum length of a result's text, in bytes. The default is 65,536.
     ///
-    /// A longer text is [truncated](crate::item::Content::truncate_middle) before the consumer or
-    /// the model sees the result. The start and the end of the text are kept.
+    /// Longer text is [truncated](crate::item::Content::truncate_middle) before the consumer or the
+    /// model sees the result. The start and the end of the text are kept.
     pub fn with_max_result_bytes(mut self, max_bytes: usize) -> Self {
         self.max_result_bytes = max_bytes;
         self
@@ -221,10 +223,10 @@ impl Toolkit {
 
     /// Sets a function that can store a result elsewhere before the result is truncated.
     ///
-    /// `keep` receives the complete result before the result is truncated. `keep` is called
-    /// synchronously during the poll in which the result arrives. The string that `keep` returns,
-    /// for example the path to a file with the complete result, is added to the truncation marker
-    /// that the model reads. If `keep` panics, no string is added.
+    /// `keep` receives the complete result, and is called synchronously during the poll in which
+    /// the result arrives. `keep` returns a string, for example the path to a file that contains
+    /// the complete result. This string is added to the truncation marker that the model reads. If
+    /// `keep` panics, no string is added.
     ///
     /// ```
     /// use turnstream::Toolkit;
@@ -274,7 +276,7 @@ impl Toolkit {
         self.rebuild_with_tools(self.tools.iter().cloned().chain(tools))
     }
 
-    /// Returns the tool named `name`, or the first one if several tools share this name.
+    /// Returns the tool named `name`, if any, or the first one if several tools share this name.
     pub fn get(&self, name: &str) -> Option<&Tool> {
         #[cfg(feature = "tool-search")]
         if let Some(tool) = self.search.as_ref().and_then(|search| search.get(name)) {
@@ -288,7 +290,7 @@ impl Toolkit {
         self.first_call_only
     }
 
-    /// Returns whether calls run as a dry run, which does not change anything.
+    /// Returns whether calls are dry runs, which do not change anything.
     pub fn is_dry_run(&self) -> bool {
         self.is_dry_run
     }
@@ -299,10 +301,10 @@ impl Toolkit {
         self.search.is_some()
     }
 
-    /// Returns the specs that a request lists, in the order in which the request lists them.
+    /// Returns the specs that a request lists, in the same order as in the request.
     ///
-    /// For a searchable toolkit, the returned list contains the specs of the tools that are always
-    /// listed, and the specs of `search_tools` and `call_tool`.
+    /// If the toolkit is searchable, a request lists only the specs of the always-listed tools, and
+    /// the specs of `search_tools` and `call_tool`.
     pub fn specs(&self) -> Arc<[ToolSpec]> {
         Arc::clone(&self.specs)
     }
@@ -319,8 +321,7 @@ impl Toolkit {
         self.specs()
     }
 
-    /// Returns whether `specs` is the complete list of specs that a request offers when it uses
-    /// this toolkit.
+    /// Returns whether `specs` contains every spec that a request with this toolkit offers.
     pub(crate) fn offers_all(&self, specs: &Arc<[ToolSpec]>) -> bool {
         Arc::ptr_eq(specs, &self.specs) || Arc::ptr_eq(specs, &self.deferred_specs())
     }
@@ -339,7 +340,7 @@ impl Toolkit {
         Cow::Borrowed(call)
     }
 
-    /// Returns whether a call to the tool with this name may contain another call.
+    /// Returns whether a call to the tool named `name` may contain another call.
     #[cfg_attr(
         not(feature = "tool-search"),
         expect(clippy::unused_self, reason = "only a searchable toolkit has such calls")
@@ -354,8 +355,7 @@ impl Toolkit {
         }
     }
 
-    /// Returns the text that lists the available tools, for the result of a call to an unknown
-    /// tool.
+    /// Returns a list of the available tools, as text for the result of a call to an unknown tool.
     pub(super) fn available_tools_message(&self, name: &str) -> String {
         #[cfg(feature = "tool-search")]
         if let Some(search) = &self.search {
@@ -389,7 +389,7 @@ impl Toolkit {
         self.max_concurrency
     }
 
-    /// Returns the time limit for a call to the tool, or `None` if the call has no time limit.
+    /// Returns the time limit for calls to a tool, or `None` if they have no time limit.
     pub(super) fn time_limit(&self, tool: &Tool) -> Option<TimeLimit> {
         let limit = match (tool.timeout(), self.timeout) {
             (Some(limit), _) => TimeLimit::Explicit(limit),

@@ -18,14 +18,14 @@ use crate::tool::{args_schema, validate_spec};
 
 impl Tool {
     /// Creates a tool from an async closure. The schema is derived from the closure's argument
-    /// type. This type can be a struct with one field for each argument, or `()` for a tool without
+    /// type, which can be a struct with one field per argument, or `()` for a tool without
     /// arguments.
     ///
     /// The closure receives the arguments and a [`ToolContext`], and returns a future. The
-    /// arguments are deserialised with serde; if they do not match the type, the model receives an
-    /// error that contains the path of the mismatch, and the closure does not run. The output of
-    /// the returned future becomes the call's result. [`IntoToolOutput`] lists the output types,
-    /// and [`Json`](crate::tool::Json) wraps any other type that implements `Serialize`.
+    /// arguments are deserialised with serde. If they do not match the type, the closure does not
+    /// run, and the model receives an error that contains the path to the mismatch. The output of
+    /// the returned future becomes the call's result. [`IntoToolOutput`] lists the supported output
+    /// types, and [`Json`](crate::tool::Json) wraps any other type that implements `Serialize`.
     ///
     /// ```
     /// use turnstream::Tool;
@@ -50,9 +50,9 @@ impl Tool {
     ///
     /// # Panics
     ///
-    /// Panics if the name is invalid for a provider (valid names consist of 1 to 64 letters,
-    /// digits, `_` and `-`). Also panics if the argument type's schema does not describe an object,
-    /// which can be the case for an enum. Both are programming errors, since names and argument
+    /// Panics if a provider would reject the name (valid names consist of 1 to 64 letters, digits,
+    /// `_` and `-`). Also panics if the schema of the argument type does not describe an object,
+    /// which may happen for an enum. Both cases are programming errors, since names and argument
     /// types are known when the program is written. Types that never represent an object, such as
     /// `String`, cause a compile error.
     #[cfg(feature = "schemars")]
@@ -71,9 +71,9 @@ impl Tool {
     /// a clone of the state. The state should be cheap to clone, such as an [`Arc`], a connection
     /// pool or a channel.
     ///
-    /// A closure passed to [`Tool::new`] must itself clone captured state before its `async move`
-    /// block. `stateful` does this for each call. For values that belong to one run, use
-    /// [`Run::with_data`](crate::Run::with_data).
+    /// A closure passed to [`Tool::new`] must itself clone any captured state before its `async
+    /// move` block. `stateful` clones the state for each call. For values that belong to a single
+    /// run, use [`Run::with_data`](crate::Run::with_data).
     ///
     /// ```
     /// use std::sync::{Arc, Mutex};
@@ -153,8 +153,8 @@ impl Tool {
     ///
     /// # Errors
     ///
-    /// Returns [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if the name is invalid for a
-    /// provider or the schema is not of type `object`.
+    /// Returns an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error if a provider would
+    /// reject the name, or if the schema is not of type `object`.
     pub fn typed<A, F, Fut, R>(spec: ToolSpec, run: F) -> Result<Self, Error>
     where
         A: DeserializeOwned + Send + 'static,
@@ -180,17 +180,17 @@ impl Tool {
         Ok(Self::from_typed_fn(spec, |_, arguments| json::parse_arguments(arguments), run))
     }
 
-    /// Creates a tool from an async closure that takes its arguments as JSON.
+    /// Creates a tool from an async closure that receives its arguments as JSON.
     ///
     /// The arguments are checked against the schema keywords `type`, `properties`, `required`,
-    /// `enum`, `const`, `items` and `additionalProperties`. With the feature `validate`, all
-    /// keywords of JSON Schema are checked. If the arguments do not match the schema, the model
-    /// receives an error that contains the path of the mismatch, and the closure does not run.
+    /// `enum`, `const`, `items` and `additionalProperties`. With the `validate` feature, all
+    /// keywords of JSON Schema are checked. If the arguments do not match the schema, the closure
+    /// does not run, and the model receives an error that contains the path to the mismatch.
     ///
     /// # Errors
     ///
-    /// Returns an error in the same cases as [`Tool::typed`]; with the feature `validate`, also if
-    /// the schema is invalid.
+    /// Returns an error in the same cases as [`Tool::typed`]. With the `validate` feature, also
+    /// returns an error if the schema is invalid.
     pub fn raw<F, Fut, R>(spec: ToolSpec, run: F) -> Result<Self, Error>
     where
         F: Fn(serde_json::Value, ToolContext) -> Fut + Send + Sync + 'static,
@@ -200,8 +200,8 @@ impl Tool {
         Self::raw_streaming(spec, into_update_stream_fn(run))
     }
 
-    /// Creates a streaming tool that takes its arguments as JSON. The arguments are checked in the
-    /// same way as for [`raw`](Self::raw).
+    /// Creates a streaming tool that receives its arguments as JSON. The arguments are checked in
+    /// the same way as for [`raw`](Self::raw).
     ///
     /// # Errors
     ///
@@ -231,8 +231,8 @@ impl Tool {
         let run = Arc::new(run);
         Self::from_prepare_fn(spec, move |spec, arguments| {
             let (args, run) = (read(spec, arguments)?, Arc::clone(&run));
-            // The closure runs in the first poll of the stream, so that its synchronous part counts
-            // as the tool's work.
+            // The closure is called in the first poll of the stream, so that the closure's
+            // synchronous part counts as part of the tool's work.
             let begin = move |cx| stream::once(async move { run(args, cx) }).flatten().boxed();
             Ok(PreparedCall::new(begin))
         })
@@ -253,8 +253,8 @@ where
 
 type ToUpdate<R> = fn(R) -> ToolUpdate;
 
-/// Derives a tool's spec from its argument type. If the type's JSON is `null`, as for `()`, the
-/// tool takes no arguments.
+/// Derives a tool's spec from its argument type. If the JSON representation of this type is `null`,
+/// as for `()`, the tool takes no arguments.
 #[cfg(feature = "schemars")]
 fn derive_spec<A: schemars::JsonSchema>(name: &str, description: &str) -> ToolSpec {
     let mut parameters = schemars::schema_for!(A).to_value();
@@ -262,8 +262,8 @@ fn derive_spec<A: schemars::JsonSchema>(name: &str, description: &str) -> ToolSp
         parameters = serde_json::json!({ "type": "object", "properties": {} });
     }
     if let Some(schema) = parameters.as_object_mut() {
-        // Only people and JSON Schema tools use these keywords. For the model, they would only cost
-        // tokens.
+        // Sending these keywords to the model would only cost tokens, since only people and JSON
+        // Schema tools use them.
         schema.shift_remove("$schema");
         schema.shift_remove("title");
     }

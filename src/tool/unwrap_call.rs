@@ -1,4 +1,5 @@
-//! Calls inside other calls. With tool search, most tools are called through `call_tool`.
+//! Unwraps calls that are made inside other calls. With tool search, most tools are called through
+//! `call_tool`.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -9,20 +10,20 @@ use crate::item::{Item, ToolResult};
 #[cfg(feature = "tool-search")]
 pub(crate) use crate::tool::search::unwrapped_call;
 
-/// Returns the call unchanged, since without the feature `tool-search` no call contains another
-/// call.
+/// Returns the call unchanged, since a call can contain another call only if the `tool-search`
+/// feature is enabled.
 #[cfg(not(feature = "tool-search"))]
 pub(crate) fn unwrapped_call(call: &ToolCall) -> Cow<'_, ToolCall> {
     Cow::Borrowed(call)
 }
 
-/// Maps the ids of calls to the names of the tools that were called inside these calls. The history
-/// itself contains only the names that the model used.
+/// Maps the id of each outer call to the name of the tool that was called inside it. The history
+/// itself contains only the tool names that the model used.
 #[derive(Debug, Default)]
 pub(crate) struct InnerToolNames<'a>(HashMap<&'a str, String>);
 
 impl<'a> InnerToolNames<'a> {
-    /// Processes the next item in a history. If the item is a result, returns the result with the
+    /// Processes the next item in a history. If the item is a result, returns the result under the
     /// name of the tool that actually ran.
     pub(crate) fn next_result(&mut self, item: &'a Item) -> Option<Cow<'a, ToolResult>> {
         if let Some(call) = item.as_tool_call()

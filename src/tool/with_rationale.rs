@@ -1,4 +1,4 @@
-//! Tools whose calls include a rationale.
+//! Lets a tool ask the model for a rationale for each call.
 
 use serde_json::{Value, json};
 
@@ -9,14 +9,15 @@ impl Tool {
     /// Asks the model to state its rationale for each call: the expected outcome, the stop
     /// condition and the risk.
     ///
-    /// This method adds an optional property `_why` to the schema. Before a call's arguments are
-    /// checked, this property is removed. The tool never sees the value of `_why`, and an invalid
-    /// value does not cause the call to fail. Any [`ToolPolicy`](crate::tool::ToolPolicy), hook or
-    /// approver sees the arguments including the rationale, exactly as the model wrote them and as
-    /// the history stores them. The rationale can be read with [`Rationale::split_arguments`].
+    /// This method adds an optional `_why` property to the schema. The property is removed from a
+    /// call's arguments before they are checked. The tool never sees the value of `_why`, and an
+    /// invalid value does not cause the call to fail. Policies
+    /// ([`ToolPolicy`](crate::tool::ToolPolicy)), hooks and approvers see the arguments including
+    /// the rationale, exactly as the model wrote them and as the history stores them. To read the
+    /// rationale, use [`Rationale::split_arguments`].
     ///
-    /// A tool whose schema already has a property `_why`, or does not allow another property, is
-    /// left unchanged.
+    /// If the tool's schema already has a `_why` property, or does not allow another property, the
+    /// tool is left unchanged.
     ///
     /// ```
     /// use serde_json::json;
@@ -42,7 +43,8 @@ impl Tool {
     }
 }
 
-/// Returns the spec with the property `_why` added, or `None` if the property cannot be added.
+/// Returns a copy of the spec with the `_why` property added, or `None` if the property cannot be
+/// added.
 fn spec_with_rationale(spec: &ToolSpec) -> Option<ToolSpec> {
     let mut spec = spec.clone();
     let mut parameters = spec.parameters.to_value();

@@ -1,4 +1,4 @@
-//! A step in a run, as serialisable data.
+//! A step in a run, represented as serialisable data.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,8 +9,9 @@ use crate::trace::{NormalizedError, RemainingBudget, ToolExit};
 /// A step in a run: a tool call and its result, a message after which the run continued, or the end
 /// of the run.
 ///
-/// An event serialises to one flat JSON object. Unknown values are omitted, and readers ignore
-/// unknown fields. The `Display` implementation formats an event as [`Yaml`](crate::trace::Yaml).
+/// An event serialises to a single JSON object. Values that are unknown are omitted, and readers
+/// ignore unknown fields. The `Display` implementation formats an event as
+/// [`Yaml`](crate::trace::Yaml).
 ///
 /// ```
 /// use turnstream::trace::TraceEvent;
@@ -35,22 +36,22 @@ use crate::trace::{NormalizedError, RemainingBudget, ToolExit};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct TraceEvent {
-    /// The number of the step, starting at 1. Sub-agents number their steps separately.
+    /// The number of the step, starting at 1. The steps of each sub-agent are numbered separately.
     pub step: u32,
-    /// The number of the request that led to the step, counted from 1 within the run, or 0 if
-    /// unknown.
+    /// The number of the request that led to the step, or 0 if unknown. Requests are numbered from
+    /// 1 within each run.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub turn: u32,
-    /// The name of the model that answered, or of the model that the request was sent to. The
+    /// The name of the model that answered, or of the model to which the request was sent. The
     /// string is empty if the name is unknown.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub model: String,
-    /// If a sub-agent took the step, the ids of the calls inside which the sub-agent runs, with the
-    /// outermost call first.
+    /// The ids of the calls that contain the sub-agent that took the step, with the outermost call
+    /// first. The list is empty if the run itself took the step.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub within: Vec<String>,
-    /// The inputs that were recorded before the step, for example which context was selected for
-    /// the step's request, and why.
+    /// The inputs that were recorded before the step. For example, an input can state which context
+    /// was selected for the step's request, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inputs: Vec<RawJson>,
     /// The action taken in the step.
@@ -70,14 +71,14 @@ pub struct TraceEvent {
 pub enum TraceAction {
     /// A call to a tool.
     Tool {
-        /// The name of the tool that was called.
+        /// The name of the called tool.
         tool: String,
         /// The id of the call.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         call_id: String,
-        /// The arguments as the model wrote them, without the parts that `why` contains. Arguments
-        /// that are not valid JSON, or that are nested deeper than 100 levels, are stored as a
-        /// string. `args` is `None` if the model made the call before the trace started.
+        /// The arguments as the model wrote them, without the parts that are in `why`. Arguments
+        /// that are not valid JSON, or that are nested more than 100 levels deep, are stored as a
+        /// string. This field is `None` if the model made the call before the trace started.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         args: Option<RawJson>,
         /// The model's rationale for the call, if the tool asks for a
@@ -85,21 +86,20 @@ pub enum TraceAction {
         #[serde(flatten)]
         why: Rationale,
     },
-    /// A message without a tool call, after which the run continued, such as a plan or a rejected
-    /// answer.
+    /// A message that contains no tool calls, such as a plan or a rejected answer. The run
+    /// continued after this message.
     Say {
         /// The text of the message, shortened to one line.
         text: String,
-        /// The reason why the turn that contains the message stopped.
+        /// The stop reason of the turn that contains the message.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         turn_stopped: String,
     },
     /// The end of the run.
     Stop {
-        /// The string `success` if the run completed with a
-        /// [proof](TraceResult::verification_evidence). Otherwise, this string is the
-        /// [reason](crate::event::EndReason) why the run ended, such as `completed`, `blocked` or
-        /// `unproven`.
+        /// `success` if the run completed with a [proof](TraceResult::verification_evidence).
+        /// Otherwise, the [reason](crate::event::EndReason) why the run ended, such as `completed`,
+        /// `blocked` or `unproven`.
         stop_reason: String,
         /// The final text of the run, shortened to one line.
         #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -118,28 +118,27 @@ pub struct TraceResult {
     /// The targets that the tool created.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub created_ids: Vec<String>,
-    /// Other side effects of the tool.
+    /// The tool's side effects other than changing or creating a target.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub side_effects: Vec<SideEffect>,
-    /// How the call ended, if the step is a call.
+    /// How the call ended, if the step is a tool call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_exit: Option<ToolExit>,
-    /// The error that made the step fail.
+    /// The error that caused the step to fail, if it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub normalized_error: Option<NormalizedError>,
-    /// The evidence that the tool recorded, usually an [`Evidence`]. A single piece of evidence is
-    /// serialised directly, and several pieces are serialised as a list.
+    /// The evidence that the tool recorded, usually a single [`Evidence`]. A single piece of
+    /// evidence is serialised directly, whereas several pieces are serialised as a list.
     #[serde(skip_serializing_if = "Vec::is_empty", with = "one_or_many")]
     pub evidence: Vec<RawJson>,
-    /// The evidence that the run succeeded, taken from the run's [`proof`](crate::Outcome::proof).
+    /// The evidence that the run succeeded, taken from its [`proof`](crate::Outcome::proof).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verification_evidence: Option<Evidence>,
     /// The reason why the run did not succeed: either the requirement that a stop hook reported as
     /// missing, or the calls that are still pending.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing: Option<String>,
-    /// The reason that a stop hook gave for ending the run, unless `missing` already contains this
-    /// reason.
+    /// The reason that a stop hook gave for ending the run, unless `missing` already contains it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
@@ -156,7 +155,7 @@ fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-/// Serialises a single value directly and several values as a list. If the single value is itself a
+/// Serialises a single value directly, and several values as a list. If a single value is itself a
 /// list, it is wrapped in a list with one element.
 mod one_or_many {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};

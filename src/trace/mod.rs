@@ -1,5 +1,5 @@
-//! Traces runs, with one event for each step. Traces are written as JSON lines for machines and as
-//! YAML for people.
+//! Traces runs. A trace contains one event for each step, and can be written as JSON lines for
+//! machines or as YAML for people.
 
 mod event;
 mod read_jsonl;

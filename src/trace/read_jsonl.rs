@@ -7,8 +7,8 @@ use crate::error::{Error, ErrorKind};
 use crate::json_lines;
 use crate::trace::TraceEvent;
 
-/// Reads a trace that was [written](super::Trace::write_to) as JSON lines. Each line contains one
-/// step as a JSON object. Empty lines and unknown fields are ignored.
+/// Reads a trace that was [written](super::Trace::write_to) as JSON lines. Each line contains a
+/// JSON object that represents one step. Empty lines and unknown fields are ignored.
 ///
 /// ```
 /// use turnstream::trace::read_jsonl;
@@ -23,8 +23,8 @@ use crate::trace::TraceEvent;
 ///
 /// # Errors
 ///
-/// Yields [`Store`](ErrorKind::Store) with the line number if a line is not a valid step, or if
-/// reading fails. After a read error, the iterator ends.
+/// Yields a [`Store`](ErrorKind::Store) error with the line number if a line is not a valid step,
+/// or if reading fails. After reading has failed, the iterator ends.
 pub fn read_jsonl(from: impl BufRead) -> impl Iterator<Item = Result<TraceEvent, Error>> {
     json_lines::read_lines(from).filter_map(|read| match read {
         Ok(line) if line.is_blank() => None,

@@ -11,11 +11,11 @@ use crate::usage::{Prices, Usage};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RemainingBudget {
-    /// The number of requests that may still be sent. Each request corresponds to one step if every
-    /// turn contains exactly one call.
+    /// The number of requests that may still be sent. If every turn contains exactly one call, this
+    /// is also the number of remaining steps.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steps_remaining: Option<u64>,
-    /// The number of tokens that requests and answers may still use.
+    /// The number of tokens that requests and answers together may still use.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens_remaining: Option<u64>,
     /// The number of tokens that answers may still use.
@@ -24,7 +24,7 @@ pub struct RemainingBudget {
     /// The number of tool calls that may still start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_calls_remaining: Option<u64>,
-    /// The remaining cost budget, in millionths of the currency unit in which the prices are given.
+    /// The remaining cost budget, in millionths of the currency unit used for the prices.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_remaining: Option<u64>,
     /// The run's remaining time, in milliseconds.
@@ -38,7 +38,8 @@ impl RemainingBudget {
         *self == Self::default()
     }
 
-    /// Returns the budgets that remain after the run has used the given amounts.
+    /// Returns the budgets that remain after the run has used the amounts in `used` and the time
+    /// `elapsed`.
     pub(super) fn after_use(&self, used: &UsedBudget, elapsed: Duration) -> Self {
         let left = |limit: Option<u64>, used: u64| limit.map(|limit| limit.saturating_sub(used));
         let elapsed = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
@@ -59,7 +60,7 @@ pub(super) struct UsedBudget {
     pub(super) requests: u64,
     pub(super) tool_calls: u64,
     pub(super) usage: Usage,
-    /// The cost in millionths of the currency unit.
+    /// The cost, in millionths of the currency unit.
     pub(super) cost_micros: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Describes how a step ended, using a small fixed set of values.
+//! Describes how a step ended, using a small, fixed set of values.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,14 +8,14 @@ use crate::item::{Evidence, ResultKind, ToolResult};
 /// The maximum length of a summary, in characters.
 const MAX_SUMMARY_CHARS: usize = 240;
 
-/// Describes how a tool call ended.
+/// How a tool call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ToolExit {
     /// The call succeeded.
     Success,
-    /// The call failed or did not run, or the call ran a check that did not pass.
+    /// The call failed, did not run, or ran a check that did not pass.
     Failure,
     /// The call exceeded its time limit.
     Timeout,
@@ -23,20 +23,20 @@ pub enum ToolExit {
     ValidationError,
 }
 
-/// The error from a failed step.
+/// The error from a failed step, in normalized form.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct NormalizedError {
-    /// The kind of the failure.
+    /// The kind of failure.
     pub kind: FailureKind,
     /// The first line of the error message that the model reads, shortened if necessary.
     #[serde(default)]
     pub summary: String,
 }
 
-/// The kind of a failure, from a small fixed set of values.
+/// A kind of failure. There is a small, fixed set of kinds.
 ///
-/// For a call, the exit and the kind depend on the call's result:
+/// For a call, the tool exit and the kind of failure depend on the call's result:
 ///
 /// | result | exit | kind |
 /// |---|---|---|
@@ -49,7 +49,7 @@ pub struct NormalizedError {
 /// | [`Interrupted`] | `failure` | `interrupted` |
 /// | [`Truncated`], [`Budget`], [`Skipped`] | `failure` | `not_run` |
 ///
-/// For the error that ends a run, the kind is `timeout`, `validation`, `runtime` or `provider`. The
+/// For an error that ends a run, the kind is `timeout`, `validation`, `runtime` or `provider`. The
 /// kind is `validation` if the request or the answer is invalid, unsupported or too large. The kind
 /// is `runtime` if a hook or a store failed, or if a part of the run panicked.
 ///
@@ -70,7 +70,7 @@ pub struct NormalizedError {
 pub enum FailureKind {
     /// The call or the request exceeded its time limit.
     Timeout,
-    /// A value is malformed, or a check did not pass.
+    /// A value is invalid, or a check did not pass.
     Validation,
     /// The tool ran and failed.
     Runtime,
@@ -87,11 +87,11 @@ pub enum FailureKind {
     Other,
 }
 
-/// Returns how the call that produced this result ended, and the normalized error if the call
-/// failed.
+/// Returns how the call that produced this result ended, along with the normalized error if the
+/// call failed.
 pub(super) fn exit_of_result(result: &ToolResult) -> (ToolExit, Option<NormalizedError>) {
     let (exit, kind) = match result.kind {
-        // A failed check is a failure even if the tool that ran the check reports success.
+        // A failed check counts as a failure even if the tool that ran the check reports success.
         ResultKind::Ok | ResultKind::Error if has_failed_check(result) => {
             (ToolExit::Failure, FailureKind::Validation)
         }
@@ -146,13 +146,13 @@ pub(super) fn normalize_error(error: &Error) -> NormalizedError {
     NormalizedError { kind, summary: to_single_line(&error.to_string()) }
 }
 
-/// Returns the first line of an error message that is not blank, without the `Error: ` prefix.
+/// Returns the first non-blank line of an error message, without the `Error: ` prefix.
 fn error_summary(text: &str) -> String {
     let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
     to_single_line(line.strip_prefix("Error: ").unwrap_or(line))
 }
 
-/// Returns the text as a single line, shortened to the maximum length.
+/// Converts text to a single line, shortened to the maximum length of a summary.
 pub(super) fn to_single_line(text: &str) -> String {
     let mut line = String::new();
     for word in text.split_whitespace() {

@@ -1,4 +1,4 @@
-//! A run's trace, which writers and readers share.
+//! The trace of a run, which is shared by writers and readers.
 
 use std::fmt::Write as _;
 use std::io::Write;
@@ -17,18 +17,18 @@ use crate::trace::trace_writers::TraceWriters;
 use crate::trace::{RemainingBudget, TraceEvent};
 use crate::usage::Prices;
 
-/// Collects the steps in a run. Clones share the same trace.
+/// Collects the steps in a run. Clones of a `Trace` share the same steps.
 ///
-/// [`trace_to`](crate::EventStreamExt::trace_to) adds steps to the trace. The trace can be read at
-/// any time. A step is the result of a call, a turn without calls after which the run continued, or
-/// the end of the run. Results of calls are listed in the order in which they arrive. If a run is
-/// dropped, no end step is recorded for the run. A trace can be used for several runs, one after
-/// the other. In this case, step numbers continue across runs, and the budgets are reset at the
-/// start of each run. A run starts with its input, or once the previous run has ended.
+/// [`trace_to`](crate::EventStreamExt::trace_to) adds steps to the trace, which can be read at any
+/// time. A step is the result of a call, a turn without calls after which the run continued, or the
+/// end of the run. Results are listed in the order in which they arrive. If a run is dropped, no
+/// end step is recorded for it. If a trace is used for several runs in succession, step numbers
+/// continue across the runs, and the budgets are reset at the start of each run. A run starts with
+/// its input, or once the previous run has ended.
 ///
-/// A sub-agent's steps appear in the trace in the order in which they happened. Each of these steps
-/// contains the id of the call that runs the sub-agent. Sub-agents number their steps separately,
-/// and their steps do not affect the numbers and budgets in the parent's steps.
+/// A sub-agent's steps also appear in the trace, in the order in which they happened. Each of the
+/// sub-agent's steps contains the id of the call that runs the sub-agent. A sub-agent's steps are
+/// numbered separately, and do not affect the numbers and budgets in the parent's steps.
 ///
 /// ```
 /// use futures::StreamExt;
@@ -63,8 +63,8 @@ pub struct Trace(Arc<TraceShared>);
 
 #[derive(Debug, Default)]
 struct TraceShared {
-    /// The writers are locked before `state`, so that lines are written in order and readers of the
-    /// trace do not wait for a writer.
+    /// The lock on the writers is taken before the lock on `state`, so that lines are written in
+    /// order and readers of the trace never wait for a writer.
     writers: Mutex<TraceWriters>,
     state: Mutex<TraceState>,
 }
@@ -72,7 +72,7 @@ struct TraceShared {
 #[derive(Debug, Default)]
 struct TraceState {
     fold: TraceFold,
-    /// The time of the run's first event.
+    /// The time at which the run's first event was observed.
     started_at: Option<Instant>,
     steps: Vec<TraceEvent>,
 }
@@ -83,7 +83,7 @@ impl Trace {
         Self::default()
     }
 
-    /// Creates a trace for runs that may send at most `steps` requests each.
+    /// Creates a trace for runs that may each send at most `steps` requests.
     pub fn from_max_steps(steps: u32) -> Self {
         let steps_remaining = Some(u64::from(steps));
         Self::from_budgets(RemainingBudget { steps_remaining, ..RemainingBudget::default() })
@@ -102,18 +102,19 @@ impl Trace {
         self
     }
 
-    /// Adds the open calls from a history. When a run [resumes](crate::Agent::resume) these calls,
-    /// the trace then contains their arguments.
+    /// Adds the open calls from a history, so that the trace also contains the arguments of these
+    /// calls when a run [resumes](crate::Agent::resume) them.
     pub fn with_resumed_history(self, history: &History) -> Self {
         self.lock_state().fold.resume_from(history);
         self
     }
 
-    /// Writes each new step to `out` as one line of JSON, as soon as the step is recorded. Steps
-    /// that were already recorded are written first. Each line is written in full and then flushed.
+    /// Writes each new step to `out` as a single line of JSON, as soon as it is recorded. Steps
+    /// that have already been recorded are written first. Each line is written in full and then
+    /// flushed.
     ///
-    /// A write error never affects the run. After a write error, nothing more is written to the
-    /// failed writer, and [`failure`](Self::failure) returns the first write error.
+    /// Write errors never affect the run. After a write error, nothing more is written to the
+    /// writer that failed, and [`failure`](Self::failure) returns the first write error.
     pub fn write_to(&self, out: impl Write + Send + 'static) {
         let mut sink = self.lock_writers();
         let so_far = self.events();
@@ -125,22 +126,23 @@ impl Trace {
         self.lock_writers().failure.clone()
     }
 
-    /// Records an input for the next step, for example which context was selected for the step's
-    /// request, and why. A value that cannot be serialised to JSON is stored as `null`.
+    /// Records an input for the next step. For example, an input can state which context was
+    /// selected for the step's request, and why. A value that cannot be serialised to JSON is
+    /// stored as `null`.
     pub fn add_input(&self, input: impl Serialize) {
         let json = RawJson::new(&input).unwrap_or_else(|_| serde_json::Value::Null.into());
         self.lock_state().fold.add_input(json);
     }
 
     /// Processes the next event. [`trace_to`](crate::EventStreamExt::trace_to) calls `observe` for
-    /// each event in its stream, so call `observe` only for other events.
+    /// each event in its stream, so call `observe` directly only for events from elsewhere.
     pub fn observe(&self, event: &Event) {
         let mut sink = self.lock_writers();
         let mut steps = Vec::new();
         {
             let book = &mut *self.lock_state();
             if matches!(event, Event::Appended { why: AppendReason::Input, .. }) {
-                // The previous run may have been dropped before its end.
+                // The previous run may have been dropped before it ended.
                 book.started_at = None;
             }
             let elapsed = book.elapsed();
@@ -163,7 +165,7 @@ impl Trace {
         self.lock_state().steps.last().cloned()
     }
 
-    /// Formats all steps recorded so far as human-readable YAML, with an empty line between steps;
+    /// Formats all of the steps recorded so far as human-readable YAML, separated by empty lines;
     /// see [`Yaml`](super::Yaml).
     pub fn to_yaml(&self) -> String {
         let mut text = String::new();
@@ -185,8 +187,8 @@ impl Trace {
 }
 
 impl TraceState {
-    /// Returns the time since the run's first event. The clock is read only if the run's time is
-    /// limited.
+    /// Returns the time that has elapsed since the run's first event. The clock is read only if the
+    /// run has a time budget.
     fn elapsed(&mut self) -> Duration {
         if self.fold.initial_budget.time_remaining_ms.is_none() {
             return Duration::ZERO;

@@ -1,4 +1,4 @@
-//! Folds events into steps, without using shared state.
+//! Folds events into steps without using shared state.
 
 use std::time::Duration;
 
@@ -14,39 +14,39 @@ use crate::turn::{Turn, TurnEvent};
 use crate::usage::Prices;
 
 /// The maximum nesting depth of a value that is stored as JSON. More deeply nested values are
-/// stored as text. JSON parsers reject values nested deeper than about 128 levels, and a step adds
-/// some levels of its own.
+/// stored as strings. JSON parsers reject values nested more than about 128 levels deep, and a step
+/// adds some levels of its own.
 const MAX_JSON_DEPTH: usize = 100;
 
-/// Accumulates from the events everything that the next step needs.
+/// Processes events and collects the data that the next step needs.
 #[derive(Debug, Default)]
 pub(super) struct TraceFold {
     pub(super) initial_budget: RemainingBudget,
     pub(super) prices: Prices,
-    /// The ids of the calls that contain this run, if the run is nested.
+    /// The ids of the calls that contain this run, if the run is nested in another run.
     parent_calls: Vec<String>,
-    /// The number of the last step.
+    /// The number of the most recent step.
     last_step_number: u32,
     run: RunTrace,
 }
 
-/// The state that is reset at the start of each run.
+/// The state for the current run. Most of this state is reset at the start of each run.
 #[derive(Debug, Default)]
 struct RunTrace {
     turn_number: u32,
     model: String,
-    /// Whether a request was announced and its turn is not complete yet.
+    /// Whether a request has been announced but its turn is not complete yet.
     is_turn_announced: bool,
     used_budget: UsedBudget,
-    /// The calls that have no result yet.
+    /// The calls that do not have a result yet.
     open_calls: OpenCalls<OpenToolCall>,
-    /// The text from a turn without calls. This turn may be the run's last turn.
+    /// The text from a turn without calls, which may be the run's last turn.
     final_text: Option<FinalText>,
-    /// The recorded inputs for the next step.
+    /// The inputs recorded for the next step.
     inputs: Vec<RawJson>,
     /// The folds for the sub-agents, each with the id of the call that runs the sub-agent.
     nested_folds: Vec<(String, TraceFold)>,
-    /// The histories of suspended sub-agents, each with the id of the call that runs the sub-agent.
+    /// The histories of suspended sub-agents, each with the id of the call that ran the sub-agent.
     suspended_histories: Vec<(String, History)>,
 }
 
@@ -80,8 +80,8 @@ impl TraceFold {
         self.run.inputs.push(limit_depth(input));
     }
 
-    /// Processes the next event, and appends the steps that the event completes to `steps`.
-    /// `elapsed` is the time since the run's first event.
+    /// Processes the next event and appends the steps that it completes to `steps`. `elapsed` is
+    /// the time since the run's first event.
     pub(super) fn observe(
         &mut self,
         event: &Event,
@@ -144,7 +144,8 @@ impl TraceFold {
         }
     }
 
-    /// Resets the state at the start of a run, and drops the state of an unfinished previous run.
+    /// Resets the state at the start of a run and drops the state of an unfinished previous run.
+    /// Only the open calls, the inputs and the suspended histories are kept.
     fn reset_run(&mut self) {
         let RunTrace { open_calls: open, inputs, suspended_histories: suspended, .. } =
             std::mem::take(&mut self.run);
@@ -184,7 +185,7 @@ impl TraceFold {
         run.open_calls.extend(turn.tool_calls().map(open));
     }
 
-    /// Emits the step for a turn that was not the run's last turn.
+    /// Emits the step for a turn without calls that turned out not to be the run's last turn.
     fn emit_message_step(&mut self, elapsed: Duration, steps: &mut Vec<TraceEvent>) {
         let Some(FinalText { text, stop_reason: turn_stopped, turn_number: turn, model }) =
             self.run.final_text.take()
@@ -195,8 +196,8 @@ impl TraceFold {
         steps.push(self.new_step(turn, model, action, TraceResult::default(), elapsed));
     }
 
-    /// Adds a call for which an approval is requested. The trace may not have processed the turn
-    /// that contains this call.
+    /// Adds a call for which an approval is requested, since the trace may not have processed the
+    /// turn that contains this call.
     fn add_open_call(&mut self, call: &ToolCall) {
         let open = &mut self.run.open_calls;
         if open.find_mut(|open| open.call.call_id == call.call_id).is_none() {
@@ -229,12 +230,12 @@ impl TraceFold {
             }
             said.evidence = report.evidence.iter().cloned().map(limit_depth).collect();
         }
-        // A dropped run may have left an open call with the same id.
+        // A run that was dropped may have left an open call with the same id.
         let open =
             self.run.open_calls.take_last_unanswered(|open| open.call.call_id == result.call_id);
         let (turn, model, arguments) = match open {
             Some(OpenToolCall { call, turn_number: turn, model }) => {
-                // The tool may have been called inside another call.
+                // The tool may have been called from inside another call.
                 let inner = unwrapped_call(&call);
                 let called = if inner.name == result.name { &*inner } else { &call };
                 (turn, model, Some(called.arguments.clone()))
@@ -268,7 +269,7 @@ impl TraceFold {
             children.len() - 1
         });
         if let Some((_, child)) = children.get_mut(at) {
-            // The budgets of a sub-agent are not known here.
+            // The trace does not know the budgets of a sub-agent.
             child.observe(event, Duration::ZERO, steps);
         }
     }
@@ -309,7 +310,7 @@ impl TraceFold {
             | EndReason::HookError
             | EndReason::Other => result.why.clone_from(&outcome.why),
         }
-        // The usage of an interrupted attempt is contained only in the outcome.
+        // Only the outcome contains the usage of an interrupted attempt.
         self.run.used_budget.usage = outcome.usage;
         self.run.used_budget.cost_micros = outcome.cost.unwrap_or(self.run.used_budget.cost_micros);
         let (turn, model) = (self.run.turn_number, self.run.model.clone());
@@ -341,7 +342,8 @@ impl TraceFold {
     }
 }
 
-/// Splits arguments into the rationale and the arguments for the trace.
+/// Splits arguments into the rationale and the remaining arguments, in the form that the trace
+/// stores.
 fn split_rationale(arguments: &str) -> (Rationale, Option<RawJson>) {
     let (why, rest) = Rationale::split_well_formed(arguments);
     let text = || serde_json::Value::from(arguments).into();
@@ -352,8 +354,8 @@ fn split_rationale(arguments: &str) -> (Rationale, Option<RawJson>) {
     (why, Some(args))
 }
 
-/// Returns the value, or the value's JSON text as a string if the value is nested too deeply to be
-/// parsed as part of a step.
+/// Returns the value unchanged, unless it is nested too deeply to be parsed as part of a step. In
+/// that case, returns a string that contains the value's JSON text.
 fn limit_depth(json: RawJson) -> RawJson {
     match nesting_depth(json.as_str()) > MAX_JSON_DEPTH {
         true => serde_json::Value::from(json.as_str()).into(),

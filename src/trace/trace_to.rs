@@ -1,4 +1,4 @@
-//! The stream adapter that writes a trace.
+//! A stream adapter that writes a trace.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};

@@ -6,7 +6,7 @@ use crate::error::{Error, ErrorKind, catch_panic};
 use crate::json_lines::LineWriter;
 use crate::trace::TraceEvent;
 
-/// A trace's writers, and the first write error.
+/// A trace's writers, along with the first write error.
 #[derive(Debug, Default)]
 pub(super) struct TraceWriters {
     writers: Vec<LineWriter<Error>>,
@@ -14,7 +14,7 @@ pub(super) struct TraceWriters {
 }
 
 impl TraceWriters {
-    /// Adds a writer, and writes all steps recorded so far to this writer.
+    /// Adds a writer and writes all of the steps recorded so far to it.
     pub(super) fn add(&mut self, out: Box<dyn Write + Send>, so_far: &[TraceEvent]) {
         let mut out = LineWriter::new(out, write_error);
         if self.write_steps_to(&mut out, so_far) {
@@ -22,7 +22,7 @@ impl TraceWriters {
         }
     }
 
-    /// Writes steps to all writers. A writer that fails is removed.
+    /// Writes steps to all writers. Writers that fail are removed.
     pub(super) fn write_steps(&mut self, steps: &[TraceEvent]) {
         if steps.is_empty() {
             return;

@@ -7,16 +7,17 @@ use serde_json::Value;
 use crate::trace::TraceEvent;
 
 /// The maximum length of an implicit key, in bytes. Longer keys are written as explicit keys (`?
-/// key`), because for implicit keys "the `:` indicator must appear at most 1024 Unicode characters
-/// beyond the start of the key", escapes included. <https://yaml.org/spec/1.2.2/#742-flow-mappings>
+/// key`). The YAML specification limits implicit keys, including their escapes: "the `:` indicator
+/// must appear at most 1024 Unicode characters beyond the start of the key".
+/// <https://yaml.org/spec/1.2.2/#742-flow-mappings>
 const MAX_SIMPLE_KEY_BYTES: usize = 128;
 
 /// Displays a step as human-readable YAML in block style.
 ///
 /// Enumerated values, tool names and paths are written as plain scalars. Other strings are written
-/// in double quotes, so that they are never parsed as YAML syntax. By default, the final text and
-/// the values needed to repeat the step (arguments, ids and the model) are omitted. To include
-/// them, call [`with_all_fields`](Self::with_all_fields).
+/// in double quotes, so that they are never parsed as YAML syntax. By default, the final text is
+/// omitted, as are the values that are needed only to repeat the step (arguments, ids and the
+/// model). To include the omitted fields, call [`with_all_fields`](Self::with_all_fields).
 #[derive(Clone, Copy, Debug)]
 #[must_use = "it is shown where it is written"]
 pub struct Yaml<'a> {
@@ -49,7 +50,7 @@ impl fmt::Display for Yaml<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let json = serde_json::to_string(self.event).map_err(|_| fmt::Error)?;
         let Ok(mut value) = serde_json::from_str::<Value>(&json) else {
-            // The value is nested too deeply to be parsed. The value is written as JSON on one
+            // The value is nested too deeply to be parsed, so it is written as JSON on a single
             // line, which is also valid YAML.
             return writeln!(f, "{json}");
         };
@@ -71,7 +72,7 @@ impl fmt::Display for Yaml<'_> {
 /// The style in which strings are written.
 #[derive(Clone, Copy)]
 enum ScalarStyle {
-    /// Without quotes, if the unquoted text is a string in YAML.
+    /// Strings are written without quotes if YAML parses the unquoted text as a string.
     Plain,
     DoubleQuoted,
 }
@@ -86,7 +87,7 @@ impl ScalarStyle {
     }
 }
 
-/// Writes a value, indenting its fields or elements by `depth`. Each line ends with a line break.
+/// Writes a value, indenting its fields or elements by `depth`. Every line ends with a line break.
 fn write_block(
     value: &Value,
     f: &mut fmt::Formatter<'_>,
@@ -96,7 +97,7 @@ fn write_block(
     match value {
         Value::Object(fields) if !fields.is_empty() => {
             for (at, (name, value)) in fields.iter().enumerate() {
-                // The first field continues the current line.
+                // The first field continues on the current line.
                 let indent = if at == 0 { 0 } else { depth };
                 let key = Scalar(name, ScalarStyle::Plain);
                 match name.len() > MAX_SIMPLE_KEY_BYTES {
@@ -119,7 +120,8 @@ fn write_block(
     }
 }
 
-/// Writes the value of a field after the field's name. The field is indented by `depth`.
+/// Writes the value of a field whose name has already been written. The field is indented by
+/// `depth`.
 fn write_after_key(
     value: &Value,
     f: &mut fmt::Formatter<'_>,
@@ -134,15 +136,15 @@ fn write_after_key(
     write_block(value, f, depth + 2, style)
 }
 
-/// A value that is written on one line.
+/// A value that is written on a single line.
 struct InlineYaml<'a>(&'a Value, ScalarStyle);
 
 impl fmt::Display for InlineYaml<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Value::String(text) => Scalar(text, self.1).fmt(f),
-            // All other values have the same syntax in YAML: `null`, booleans, numbers, and empty
-            // collections.
+            // All other values, namely `null`, booleans, numbers and empty collections, have the
+            // same syntax in YAML as in JSON.
             value => write!(f, "{value}"),
         }
     }
@@ -160,9 +162,9 @@ impl fmt::Display for Scalar<'_> {
     }
 }
 
-/// Returns whether a string needs no quotes in YAML. The rule also rejects some strings that need
-/// no quotes. It is kept simple, so that numbers, dates, booleans and indicators clearly never
-/// pass.
+/// Returns whether a string needs no quotes in YAML. The rule is kept simple, so that it clearly
+/// never accepts numbers, dates, booleans or indicators. A simple rule also rejects some strings
+/// that need no quotes.
 fn is_plain_scalar(text: &str) -> bool {
     const RESERVED_WORDS: &[&str] = &["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
     let begins = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_' || c == '/');
@@ -172,11 +174,11 @@ fn is_plain_scalar(text: &str) -> bool {
         && !RESERVED_WORDS.iter().any(|it| text.eq_ignore_ascii_case(it))
 }
 
-/// Writes a string in double quotes. In double-quoted strings, YAML supports JSON's escapes.
+/// Writes a string in double quotes. YAML supports JSON's escapes in double-quoted strings.
 ///
 /// YAML allows these characters: "c-printable ::= x09 | x0A | x0D | [x20-x7E] | x85 | [xA0-xD7FF] |
 /// [xE000-xFFFD] | [x010000-x10FFFF]", and "a byte order mark must not appear inside a document".
-/// Line breaks would be folded. <https://yaml.org/spec/1.2.2/#51-character-set>
+/// Unescaped line breaks are folded. <https://yaml.org/spec/1.2.2/#51-character-set>
 fn write_double_quoted(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
     f.write_str("\"")?;
     for c in text.chars() {

@@ -1,4 +1,4 @@
-//! The type for the text in a delta event.
+//! The type of the text in a delta event.
 
 use std::fmt;
 use std::ops::Deref;
@@ -8,8 +8,8 @@ use smol_str::SmolStr;
 
 /// A short piece of text that is cheap to create and to clone.
 ///
-/// A text of up to 23 bytes, which is enough for most tokens, is stored inline without an
-/// allocation. The representation is private and may change; access the text as a `&str`.
+/// Text of up to 23 bytes, which is enough for most tokens, is stored inline without an allocation.
+/// The representation is private and may change. The text can be accessed as a `&str`.
 #[derive(Clone)]
 pub struct Text(SmolStr);
 

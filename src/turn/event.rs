@@ -8,11 +8,11 @@ use crate::error::Error;
 use crate::turn::{Text, Turn};
 use crate::usage::Usage;
 
-/// An event from a turn. The last event of a complete turn is always `TurnComplete`.
+/// An event from a turn. The last event from a complete turn is always `TurnComplete`.
 ///
-/// The turn can be assembled from the other events, except for provider data and provider-specific
-/// items. Deltas with the same `index` belong to the same item. Items are in the order of their
-/// first events.
+/// The turn can also be assembled from the events before `TurnComplete`, but then lacks provider
+/// data and provider-specific items. Deltas with the same `index` belong to the same item. Items
+/// are ordered by their first events.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -60,15 +60,15 @@ pub enum TurnEvent {
         /// The id of the call.
         call_id: String,
     },
-    /// The token usage for this attempt so far, which replaces the previous update.
+    /// An update to the token usage of this attempt, which replaces the previous update.
     UsageUpdate {
-        /// The usage for this attempt so far.
+        /// The token usage of this attempt so far.
         usage: Usage,
     },
-    /// The request failed before producing any output, and will be sent again after a delay. The
+    /// The request failed before it produced any output, and will be sent again after a delay. The
     /// delay starts with this event.
     ///
-    /// This event is not part of the turn, and is ignored when the turn is assembled from its
+    /// This event is not part of the turn and is ignored when the turn is assembled from its
     /// events.
     Retrying {
         /// The number of failed attempts so far, starting at 1.
@@ -78,15 +78,15 @@ pub enum TurnEvent {
         /// The error from the latest failed attempt.
         error: Arc<Error>,
     },
-    /// Everything received for the current turn so far is void, because a retry or a fallback
+    /// Everything received so far for the current turn is void, because a retry or a fallback
     /// starts the turn again.
     Retracted {
         /// A human-readable reason for the retraction.
         why: String,
-        /// The token usage for the void attempt. These tokens still count towards the run's usage.
+        /// The token usage of the voided attempt. These tokens still count towards the run's usage.
         usage: Usage,
     },
-    /// The turn is complete, and no event follows.
+    /// The turn is complete, and no more events follow.
     TurnComplete {
         /// The complete turn.
         turn: Arc<Turn>,
@@ -111,7 +111,7 @@ impl TurnEvent {
     }
 }
 
-/// Whether a piece of text is the reasoning itself or a summary of the reasoning.
+/// Specifies whether a piece of text is the reasoning itself or a summary of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReasoningKind {

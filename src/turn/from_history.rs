@@ -1,16 +1,16 @@
-//! Restores a turn from the history that contains the turn's items.
+//! Restores a turn from a history that contains its items.
 
 use crate::item::{History, Item, ItemKind};
 use crate::turn::Turn;
 
 impl Turn {
     /// Returns the completed turn at the end of a history. The turn may be followed by the results
-    /// of its calls. Tombstones are left out. An `Err` contains the reason why the history does not
-    /// end with an unchanged turn.
+    /// of its calls. Items marked as tombstones are left out. If the history does not end with an
+    /// unchanged turn, the `Err` contains the reason.
     ///
     /// The turn's calls may run if its stop reason allows this, since only completed turns leave a
-    /// `TurnInfo` in a history. The provider's raw stop reason is not stored in the history.
-    // A call that was shortened later differs from the call that the model wrote.
+    /// `TurnInfo` in a history. The provider's raw stop reason is not restored, because the history
+    /// does not contain it.
     pub(crate) fn from_history(history: &History) -> Result<Self, &'static str> {
         let mut items: Vec<&Item> = history.iter().filter(|item| !item.tombstone).collect();
         while items.pop_if(|item| item.as_tool_result().is_some()).is_some() {}
@@ -30,7 +30,7 @@ impl Turn {
         let begins = |item: &&Item| !is_item_of_turn(item) || item.turn.is_some();
         let from = before.iter().rposition(begins).map_or(0, |at| at + 1);
         let mut items: Vec<Item> = items[from..].iter().map(|item| (*item).clone()).collect();
-        // A call that was shortened later differs from the call that the model wrote.
+        // A call that was later shortened differs from the call that the model wrote.
         if items.iter().any(|item| item.compacted && item.as_tool_call().is_some()) {
             return Err("an open call was shortened by a compaction");
         }

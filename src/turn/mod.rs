@@ -1,5 +1,4 @@
-//! A model's turn as data: the turn's events, the builder that assembles the turn, and the finished
-//! turn.
+//! A model's turn as data: its events, the builder that assembles it, and the finished turn.
 
 mod builder;
 mod delta_text;

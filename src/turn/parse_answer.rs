@@ -1,4 +1,4 @@
-//! Parses a turn's answer into a type.
+//! Parses a turn's answer into a value of a given type.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use crate::turn::Turn;
 /// The reason why an answer could not be parsed into the requested type.
 ///
 /// When a `ParseError` is the source of an [`Error`], the error's kind is
-/// [`Filtered`](ErrorKind::Filtered) if the model refused or a filter cut the answer off,
+/// [`Filtered`](ErrorKind::Filtered) if the model refused to answer or a filter cut off the answer,
 /// [`TooLarge`](ErrorKind::TooLarge) if the answer is [too long](Self::TooLong), and
 /// [`Malformed`](ErrorKind::Malformed) otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,16 +23,16 @@ pub enum ParseError {
         /// The text of the refusal.
         text: String,
     },
-    /// A content filter cut the answer off.
+    /// A content filter cut off the answer.
     Filtered {
-        /// The text before the cut.
+        /// The text up to the point where the answer was cut off.
         text: String,
     },
-    /// The output limit or the context window cut the answer off, or the provider paused the
-    /// answer. The text is not parsed, even if the text happens to be valid JSON, because part of a
+    /// The answer was cut off by the output limit or the context window, or was paused by the
+    /// provider. The text is not parsed, even if it happens to be valid JSON, because part of a
     /// number or a list may be missing.
     Truncated {
-        /// The text before the cut.
+        /// The text up to the point where the answer was cut off.
         text: String,
     },
     /// The run ended before the model gave a final answer.
@@ -40,16 +40,16 @@ pub enum ParseError {
         /// The reason why the run ended, for example `max_turns`.
         reason: String,
     },
-    /// The answer contains no text. The turn may contain tool calls instead.
+    /// The answer does not contain any text. The turn may contain tool calls instead.
     NoText,
     /// The answer is not a single JSON value.
     NotJson {
         /// A description of the syntax error, including its position.
         message: String,
-        /// The line number of the error in `text`, starting at 1.
+        /// The number of the line in `text` that contains the error, starting at 1.
         line: usize,
         /// The position of the error within the line, in bytes, starting at 1. A value of 0 means
-        /// that the error is before the first byte.
+        /// that the error occurred before the first byte.
         column: usize,
         /// The text that was parsed.
         text: String,
@@ -58,8 +58,8 @@ pub enum ParseError {
     TypeMismatch {
         /// A description of the mismatch, including its position.
         message: String,
-        /// The path to the value that does not match, for example `steps[2].title`; `.` stands for
-        /// the whole value.
+        /// The path to the value that does not match, for example `steps[2].title`. The path `.`
+        /// stands for the whole value.
         path: String,
         /// The text that was parsed.
         text: String,
@@ -72,11 +72,11 @@ pub enum ParseError {
 }
 
 impl Turn {
-    /// Parses the answer as JSON into a `T`.
+    /// Parses the answer as JSON into a value of type `T`.
     ///
-    /// The parsed text is the turn's [`answer`](Self::answer). White space and a byte order mark
+    /// The parsed text is the turn's [`answer`](Self::answer). Whitespace and a byte order mark
     /// around the answer are ignored. A code fence of three backticks around the answer, with or
-    /// without the language `json`, is also ignored, since some models add such a fence. Everything
+    /// without the language `json`, is also ignored, since some models add a code fence. Everything
     /// else must be JSON. The parser does not search for JSON within other text, because such JSON
     /// might be a quotation or an example.
     ///
@@ -124,7 +124,7 @@ impl Turn {
 
 impl ParseError {
     /// Returns the reason why the turn's answer must not be parsed, if any. The result depends only
-    /// on the turn's stop reason, not on the text.
+    /// on the turn's stop reason, not on its text.
     pub(crate) fn from_stop_reason(turn: &Turn) -> Option<Self> {
         match turn.stop_reason() {
             StopReason::Refusal => Some(Self::Refused { text: turn.text() }),
@@ -136,7 +136,7 @@ impl ParseError {
         }
     }
 
-    /// Parses a complete answer into a type; see [`Turn::parse`].
+    /// Parses a complete answer into a value of type `T`; see [`Turn::parse`].
     pub fn read_text<T: DeserializeOwned>(answer: &str) -> Result<T, Self> {
         match strip_code_fence(answer) {
             "" => Err(Self::NoText),
@@ -144,7 +144,7 @@ impl ParseError {
         }
     }
 
-    /// Parses a single JSON value into a type.
+    /// Parses a single JSON value into a value of type `T`.
     pub(crate) fn read_json<T: DeserializeOwned>(json: &str) -> Result<T, Self> {
         let mut reader = serde_json::Deserializer::from_str(json);
         match serde_path_to_error::deserialize(&mut reader) {
@@ -175,7 +175,7 @@ impl ParseError {
     }
 }
 
-/// Removes white space, a byte order mark and a code fence around the answer.
+/// Removes whitespace, a byte order mark and a code fence from around the answer.
 fn strip_code_fence(answer: &str) -> &str {
     let blank = |c: char| c.is_whitespace() || c == '\u{feff}';
     let answer = answer.trim_matches(blank);
@@ -215,7 +215,7 @@ impl fmt::Display for ParseError {
     }
 }
 
-/// Returns the text as a single line of at most 300 characters.
+/// Converts text to a single line of at most 300 characters.
 fn shortened_line(text: &str) -> String {
     const MAX_LINE_CHARS: usize = 300;
     let mut line: String =

@@ -1,4 +1,4 @@
-//! An incomplete turn, assembled from its events so far.
+//! An incomplete turn, assembled from the events received so far.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -10,15 +10,15 @@ use crate::small_map::SmallMap;
 use crate::turn::TurnEvent;
 use crate::usage::Usage;
 
-/// A turn that did not complete, with all parts of the turn that arrived.
+/// A turn that did not complete. It contains all of the parts that arrived.
 ///
 /// A partial turn is the source of an [`ErrorKind::IncompleteTurn`] error, and of any other error
-/// that ends a turn after part of the turn has arrived. [`PartialTurn::from_error`] finds the
-/// partial turn in an error. Unlike `Turn`, this type has no `calls` method, because none of a
-/// partial turn's calls may run.
+/// that ends a turn after part of it has arrived. [`PartialTurn::from_error`] finds the partial
+/// turn in an error. Unlike `Turn`, this type has no `calls` method, because the calls in a partial
+/// turn must not run.
 ///
-/// A partial turn can also be assembled directly from turn events: [`absorb`](Self::absorb) adds
-/// one event at a time.
+/// A partial turn can also be assembled directly from turn events by calling
+/// [`absorb`](Self::absorb) with each event.
 #[derive(Clone, Debug, Default)]
 pub struct PartialTurn {
     pub(super) blocks: Vec<Block>,
@@ -44,23 +44,23 @@ pub(super) struct Block {
 pub(super) enum BlockKey {
     Text(u32),
     Reasoning(u32),
-    /// A call. The call id in the item identifies the call.
+    /// A call, which is identified by the call id in the item.
     Call,
     Other,
 }
 
-/// Limits the nesting depth of the data, so that a stored turn can be deserialized again.
+/// Limits the nesting depth of provider data, so that a stored turn can be deserialized again.
 fn limit_data_depth(data: ProviderData) -> ProviderData {
     ProviderData { value: data.value.limit_depth(), ..data }
 }
 
 impl PartialTurn {
-    /// Returns the partial turn that an error carries, if any.
+    /// Returns the partial turn that an error contains, if any.
     pub fn from_error(error: &Error) -> Option<&Self> {
         error.find_source()
     }
 
-    /// Adds the turn's next event. A `Retracted` event clears the turn and its usage; a
+    /// Adds the turn's next event. A `Retracted` event clears the turn and its usage. A
     /// `TurnComplete` event has no effect.
     pub fn absorb(&mut self, event: &TurnEvent) {
         match event {
@@ -96,24 +96,24 @@ impl PartialTurn {
         self.blocks.is_empty() && self.usage == Usage::default()
     }
 
-    /// Returns the items so far, in the form in which they are added to a history, each marked as
-    /// interrupted.
+    /// Returns the items received so far, in the form in which they are added to a history. Each
+    /// item is marked as interrupted.
     pub fn items(&self) -> Vec<Item> {
         let items = self.blocks.iter().map(|block| &block.item);
         items.map(|item| item.clone().with_mark(Mark::Interrupted)).collect()
     }
 
-    /// Returns the turn's text so far.
+    /// Returns the text that has been received so far.
     pub fn text(&self) -> String {
         self.blocks.iter().filter_map(|block| block.item.as_text()).collect()
     }
 
-    /// Returns the turn's token usage so far.
+    /// Returns the token usage of the turn so far.
     pub fn usage(&self) -> Usage {
         self.usage
     }
 
-    /// Returns the name of the answering model, as reported by the provider.
+    /// Returns the name of the model that answered, as reported by the provider.
     pub fn model(&self) -> Option<&str> {
         self.model.as_deref()
     }
@@ -138,7 +138,7 @@ impl PartialTurn {
         }
     }
 
-    /// Sets the source to the error that cut the turn off.
+    /// Sets the source of this error to the error that cut off the turn.
     pub(super) fn with_cause(mut self, cause: Option<Arc<dyn StdError + Send + Sync>>) -> Self {
         self.cause = cause;
         self
@@ -174,8 +174,8 @@ impl PartialTurn {
         });
     }
 
-    /// Adds a block. Most turns have a single block, so capacity for more blocks is reserved only
-    /// with the second block.
+    /// Adds a block. Since most turns have only one block, capacity for more blocks is not reserved
+    /// until the second block is added.
     fn push_block(&mut self, block: Block) {
         if self.blocks.is_empty() {
             self.blocks.reserve_exact(1);

@@ -1,4 +1,4 @@
-//! The tool calls in a turn, and the decision on whether they may run.
+//! The tool calls in a turn, and the decision whether they may run.
 
 use std::iter::FilterMap;
 use std::slice;
@@ -8,7 +8,7 @@ use crate::turn::Turn;
 
 /// The tool calls in a complete turn.
 ///
-/// Only [`Turn::calls`] creates a `Calls` value. The calls may run only if a
+/// A `Calls` value can be obtained only from [`Turn::calls`]. The calls may run only if a
 /// [`TurnBuilder`](crate::turn::TurnBuilder) completed the turn after receiving a terminal marker.
 /// The calls in a deserialized turn must not run.
 #[derive(Clone, Copy, Debug)]
@@ -18,7 +18,7 @@ pub struct Calls<'a> {
 }
 
 /// The reason why none of a turn's calls may run, in the form of the result that each call gets
-/// instead.
+/// instead of running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Veto {
     /// The kind of result that the calls get.
@@ -28,19 +28,19 @@ pub struct Veto {
 }
 
 impl Turn {
-    /// Returns the tool calls, along with the decision on whether the calls may run.
+    /// Returns the tool calls, along with the decision whether they may run.
     pub fn calls(&self) -> Calls<'_> {
         Calls { turn: self, veto: veto_for(self) }
     }
 }
 
 impl<'a> Calls<'a> {
-    /// Returns the reason why none of the calls may run, or `None` if the calls may run.
+    /// Returns the reason why none of the calls may run, or `None` if they may run.
     pub fn veto(&self) -> Option<Veto> {
         self.veto
     }
 
-    /// Returns the calls in the order in which the model wrote them.
+    /// Returns an iterator over the calls, in the order in which the model wrote them.
     ///
     /// ```
     /// # use turnstream::Turn;
@@ -61,7 +61,7 @@ impl<'a> Calls<'a> {
         self.iter().count()
     }
 
-    /// Returns whether the turn has no calls.
+    /// Returns whether the turn contains no calls.
     pub fn is_empty(&self) -> bool {
         self.iter().next().is_none()
     }

@@ -8,11 +8,11 @@ use crate::item::{Item, ItemKind, ToolCall};
 use crate::item::{StopReason, TurnInfo};
 use crate::usage::Usage;
 
-/// A complete turn, which ended with a terminal marker from the provider.
+/// A complete turn, that is, a turn that ended with a terminal marker from the provider.
 ///
-/// A `Turn` is read-only, because how the turn was created determines whether its
-/// [`calls`](Self::calls) may run. A turn deserialized from JSON compares as equal to the
-/// serialized turn, but none of the deserialized turn's calls may run.
+/// A `Turn` is read-only, because the way it was created determines whether its
+/// [`calls`](Self::calls) may run. A turn that is deserialized from JSON compares equal to the
+/// original, but none of its calls may run.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Turn {
     pub(super) items: Vec<Item>,
@@ -25,8 +25,8 @@ pub struct Turn {
     pub(super) model: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) response_id: Option<String>,
-    /// Whether a builder created the turn. This field is never deserialized, so that a file cannot
-    /// forge its value.
+    /// Whether a builder created the turn. This field is never deserialized, so a file cannot forge
+    /// its value.
     #[serde(skip)]
     pub(super) built: bool,
 }
@@ -63,20 +63,20 @@ impl Turn {
         self.response_id.as_deref()
     }
 
-    /// Returns the model's text, which is the concatenation of all text items.
+    /// Returns the model's text, which is the concatenation of all text items in the turn.
     pub fn text(&self) -> String {
         self.items.iter().filter_map(Item::as_text).collect()
     }
 
-    /// Returns the model's answer, which is the turn's text without the items that the provider
-    /// marks as commentary. If every text item is commentary, the whole text is returned.
+    /// Returns the model's answer, which is the turn's text without the items that the provider has
+    /// marked as commentary. If every text item is commentary, the whole text is returned.
     pub fn answer(&self) -> String {
         let answer_items = self.items.iter().filter(|item| !item.commentary);
         let answer: String = answer_items.filter_map(Item::as_text).collect();
         if answer.is_empty() { self.text() } else { answer }
     }
 
-    /// Returns the concatenated text of all reasoning that the provider shows.
+    /// Returns the concatenated text of all reasoning that the provider discloses.
     pub fn reasoning(&self) -> String {
         let thought = |item: &Item| match &item.kind {
             ItemKind::Reasoning { text } => Some(text.clone()),
@@ -85,13 +85,13 @@ impl Turn {
         self.items.iter().filter_map(thought).collect()
     }
 
-    /// Returns the tool calls as plain data, for example to display the calls. To run the calls,
-    /// pass the turn to a [`Toolkit`](crate::Toolkit).
+    /// Returns the tool calls as plain data, for example to display them. To run the calls, pass
+    /// the turn to a [`Toolkit`](crate::Toolkit).
     pub fn tool_calls(&self) -> impl Iterator<Item = &ToolCall> {
         self.items.iter().filter_map(Item::as_tool_call)
     }
 
-    /// Returns the items in the form in which they are added to a history. The last item carries
+    /// Returns the items in the form in which they are added to a history. The last item contains
     /// the turn's metadata.
     pub fn to_history_items(&self) -> Vec<Item> {
         let mut items = self.items.clone();
@@ -107,7 +107,7 @@ impl Turn {
     }
 }
 
-/// Compares the turns' contents, but not whether their calls may run.
+/// Compares the contents of two turns, but not whether their calls may run.
 impl PartialEq for Turn {
     fn eq(&self, other: &Self) -> bool {
         self.items == other.items

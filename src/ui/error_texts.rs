@@ -14,8 +14,8 @@ type LogFn = dyn Fn(&str, &str) + Send + Sync;
 /// Decides whether error messages from models and tools are sent to a front end.
 ///
 /// An error message may contain a path, a query or an address that the user should not see. By
-/// default, each message is replaced with the error's kind and an id. If a tool fails, this id is
-/// the call's id. The function passed to [`log`](Self::log) receives the id together with the
+/// default, each message is replaced with the error's kind and an id. If a tool fails, the id is
+/// the tool call's id. The function passed to [`log`](Self::log) receives the id together with the
 /// original message.
 ///
 /// ```
@@ -32,8 +32,8 @@ pub struct ErrorTexts {
 }
 
 impl ErrorTexts {
-    /// Creates settings that replace each message with the error's kind and an id. These settings
-    /// are the default.
+    /// Creates settings that replace each error message with the error's kind and an id. Hiding
+    /// error messages is the default.
     pub fn hidden() -> Self {
         Self { is_shown: false, ids: Arc::new(SystemIds), log: None }
     }
@@ -43,19 +43,20 @@ impl ErrorTexts {
         Self { is_shown: true, ..Self::hidden() }
     }
 
-    /// Calls `log` with the id and the message of each hidden error. `log` should not block.
+    /// Calls `log` with the id and the original message of each hidden error. `log` should not
+    /// block.
     pub fn log(mut self, log: impl Fn(&str, &str) + Send + Sync + 'static) -> Self {
         self.log = Some(Arc::new(log));
         self
     }
 
-    /// Sets the generator of the ids that clients receive in place of hidden error messages.
+    /// Sets the generator for the ids that clients receive in place of hidden error messages.
     pub fn with_ids(mut self, ids: impl Ids + 'static) -> Self {
         self.ids = Arc::new(ids);
         self
     }
 
-    /// Returns the error to send to the client, with its message hidden if necessary.
+    /// Returns the error to send to the client, with the message hidden if necessary.
     pub(super) fn error(&self, error: &Error) -> Error {
         if self.is_shown {
             return error.clone();
@@ -97,7 +98,7 @@ impl ErrorTexts {
                 self.write_log(&result.call_id, &result.content.text());
                 Some(Event::Tool(ToolEvent::Output(shown)))
             }
-            // The sub-agent's history so far is left out, because its events were already sent.
+            // The sub-agent's history is left out, because its events have already been sent.
             Event::Tool(ToolEvent::Suspended { call_id, name, pending, .. }) => {
                 Some(Event::Tool(ToolEvent::Suspended {
                     call_id: call_id.clone(),
@@ -178,7 +179,7 @@ fn hide_result(result: &ToolResult) -> Option<ToolResult> {
     result.is_error().then(shown)
 }
 
-/// Hides error messages by default, like [`ErrorTexts::hidden`].
+/// By default, error messages are hidden, as with [`ErrorTexts::hidden`].
 impl Default for ErrorTexts {
     fn default() -> Self {
         Self::hidden()

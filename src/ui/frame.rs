@@ -1,4 +1,4 @@
-//! Writes server-sent events as lines.
+//! Writes the lines of server-sent events.
 
 use std::io::Write;
 
@@ -10,8 +10,8 @@ pub(super) fn write_data(out: &mut Vec<u8>, data: &impl Serialize) {
     out.extend_from_slice(b"data: ");
     let begin = out.len();
     if serde_json::to_writer(&mut *out, data).is_err() {
-        // Serializing values of this crate does not fail. If a value failed, a partial value must
-        // not be sent.
+        // Serializing this crate's values never fails. If serialization failed nevertheless, the
+        // client must not receive a partial value.
         out.truncate(begin);
         out.extend_from_slice(b"{\"type\":\"unknown\"}");
     }

@@ -3,10 +3,10 @@
 use crate::event::Event;
 use crate::session::Session;
 
-/// Determines a message's id.
+/// Determines the id of a message.
 ///
 /// A message in a session has the id `{session}:{number}`. The number is the session's entry count
-/// when the message starts. Entries are never removed, so the id stays the same when a client
+/// when the message starts. Because entries are never removed, the id stays the same when a client
 /// reconnects, when the history is compacted, and after a restart.
 #[derive(Clone, Debug, Default)]
 pub(super) enum MessageName {
@@ -25,7 +25,7 @@ impl MessageName {
         Self::OfSession { session: session.clone(), begins_at: session.version() }
     }
 
-    /// Observes an event before the message starts. The message starts after the run's input.
+    /// Observes an event that precedes the message, which starts after the run's input.
     pub(super) fn observe(&mut self, event: &Event) {
         if let (Self::OfSession { session, begins_at }, Event::Appended { .. }) = (self, event) {
             *begins_at = session.version();
@@ -46,7 +46,7 @@ pub(super) fn message_id(session_id: &str, entry: u64) -> String {
     format!("{session_id}:{entry}")
 }
 
-/// Returns the number of a message's first entry, if the message's id belongs to this session.
+/// Returns the number of a message's first entry, if the message belongs to this session.
 pub(super) fn entry_of_message(id: &str, session_id: &str) -> Option<u64> {
     let number = id.strip_prefix(session_id)?.strip_prefix(':')?;
     let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());

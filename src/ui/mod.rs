@@ -1,9 +1,9 @@
 //! Sends runs to front ends, as responses from a web server.
 //!
 //! Each protocol has its own module, which consists of pure functions and streams and does not
-//! depend on a web framework. A [`Response`] contains a status, headers and a body, and can be sent
-//! by any server. Dropping the body drops the stream from which the body was created. Dropping a
-//! run's stream cancels the run, whereas dropping a hub's reader only stops reading.
+//! depend on a web framework. A [`Response`] contains a status, headers and a body, and works with
+//! any server. Dropping the body drops the stream that it was created from. Dropping a run's stream
+//! cancels the run, whereas dropping a hub's reader only stops reading.
 //!
 //! | module | clients |
 //! |---|---|
@@ -13,8 +13,8 @@
 //!
 //! Three rules apply to all protocols:
 //!
-//! - The body ends with the protocol's end marker, even after an error or a panic, or after a
-//!   stream that ended early. No data follows the end marker.
+//! - The body ends with the protocol's end marker, even if the stream fails, panics or ends early.
+//!   No data follows the end marker.
 //! - Error messages are [hidden](ErrorTexts) by default.
 //! - The data that a client posts is [limited in size](ClientLimits). The posted messages are never
 //!   used as the history, because the [session](crate::session) stores the history.

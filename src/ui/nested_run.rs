@@ -1,21 +1,21 @@
-//! The state of a sub-agent's run, for protocols that represent the run as a single part.
+//! Tracks the state of a sub-agent's run, for protocols that represent the run as a single part.
 
 use serde::Serialize;
 
 use crate::event::{Event, ToolEvent};
 use crate::turn::TurnEvent;
 
-/// The state of a sub-agent's run, which is serialized for the client.
+/// The state of a sub-agent's run, as serialized for the client.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct NestedRun {
-    /// The name of the sub-agent's tool.
+    /// The name of the tool that runs the sub-agent.
     name: String,
-    /// The run's state: `running`, or the reason why it ended.
+    /// The run's state: `running`, or the reason why the run ended.
     state: &'static str,
-    /// The number of turns that have started.
+    /// The number of turns started so far.
     turn: u32,
-    /// The text in the sub-agent's last turn.
+    /// The text of the sub-agent's latest turn.
     text: String,
     calls: Vec<NestedCall>,
 }
@@ -35,7 +35,7 @@ impl NestedRun {
         Self { name, state: "running", turn: 0, text, calls: Vec::new() }
     }
 
-    /// Updates the state for an event. Returns whether the state has changed.
+    /// Updates the state with an event, and returns whether the state has changed.
     pub(super) fn observe(&mut self, event: &Event) -> bool {
         match event {
             Event::TurnStarted { .. } => {

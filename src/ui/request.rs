@@ -1,4 +1,4 @@
-//! Limits on requests from clients, and errors for rejected requests.
+//! Defines limits on requests from clients, and errors for rejected requests.
 
 use serde::de::DeserializeOwned;
 
@@ -15,7 +15,7 @@ use crate::item::{Media, MediaSource, Part};
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientLimits {
-    /// The maximum size of a request in bytes. The default is 8 MiB.
+    /// The maximum size of a request, in bytes. The default is 8 MiB.
     pub max_bytes: usize,
     /// The maximum number of messages in a request. The default is 1,000.
     pub max_messages: usize,
@@ -23,10 +23,10 @@ pub struct ClientLimits {
     pub max_parts: usize,
     /// The maximum number of tools that a client may add. The default is 64.
     pub max_tools: usize,
-    /// The maximum size of an attached file in bytes. The default is 4 MiB.
+    /// The maximum size of an attached file, in bytes. The default is 4 MiB.
     pub max_file_bytes: usize,
-    /// Whether a client may send a URL instead of a file's data. The default is `false`. The
-    /// provider, not this crate, fetches the URL.
+    /// Whether a client may send a URL in place of a file's data. The default is `false`. The
+    /// provider fetches the URL; this crate does not.
     pub allow_urls: bool,
     /// Whether a client may send messages with the roles `system` and `developer`. The default is
     /// `false`.
@@ -47,12 +47,12 @@ impl Default for ClientLimits {
     }
 }
 
-/// The reason why a request is rejected, with the HTTP status for the response.
+/// The reason for rejecting a request, with the HTTP status for the response.
 ///
 /// | status | meaning |
 /// |---|---|
 /// | 400 | the request is not JSON, or asks for something that the client is not allowed to do |
-/// | 409 | the conversation's state differs from the state that the client assumes |
+/// | 409 | the conversation is not in the state that the client assumes |
 /// | 413 | the request is too large |
 /// | 415 | the request's content type is not JSON |
 /// | 422 | the request is JSON, but does not match the expected structure |
@@ -68,7 +68,7 @@ pub struct RequestError {
 }
 
 impl RequestError {
-    /// Creates an error with this status, for example 429. The message is sent to the client.
+    /// Creates an error with this HTTP status, for example 429. The message is sent to the client.
     pub fn new(status: u16, message: impl Into<String>) -> Self {
         Self { status, message: message.into() }
     }
@@ -89,7 +89,7 @@ impl From<Error> for RequestError {
 }
 
 impl ClientLimits {
-    /// Parses a body as JSON. `content_type` is the value of the `content-type` header.
+    /// Parses a request body as JSON. `content_type` is the value of the `content-type` header.
     pub(super) fn parse_json<T: DeserializeOwned>(
         &self,
         content_type: Option<&str>,

@@ -1,4 +1,4 @@
-//! A web server's response, and its body.
+//! A web server's response and its body.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -14,8 +14,8 @@ use crate::env::Deadline;
 use crate::error::{Error, ErrorKind, panic_to_error};
 use crate::event::Event;
 
-/// The default time without data after which a comment is sent. Proxies close idle connections,
-/// often after 30 or 60 seconds.
+/// How long a stream may be idle before a keep-alive comment is sent, by default. Proxies close
+/// idle connections, often after 30 or 60 seconds.
 pub(super) const DEFAULT_KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// A response that a web server can send: a status, headers, and a streamed body.
@@ -56,13 +56,13 @@ impl Response<String> {
 /// The body of a streamed [`Response`]. Each item contains the bytes of one event.
 ///
 /// The body polls its stream for an event only when the server polls the body for bytes, so a slow
-/// client slows down the run. Dropping the body drops the event stream. If that stream is a run,
-/// dropping the body also drops the running tools and the request to the model. If the stream is a
-/// hub's reader, the body neither slows down nor ends the run.
+/// client slows down the run. Dropping the body drops the event stream. If the stream is a run, its
+/// running tools and its request to the model are dropped as well. If the stream is a hub's reader,
+/// the body neither slows down nor ends the run.
 #[pin_project]
 #[must_use = "streams do nothing unless polled"]
 pub struct ResponseBody<S, E = Event> {
-    /// The stream of events, or `None` after the last event was sent.
+    /// The stream of events, or `None` after the last event has been sent.
     #[pin]
     events: Option<S>,
     encoder: Box<dyn EncodeEvents<E> + Send>,
@@ -70,23 +70,24 @@ pub struct ResponseBody<S, E = Event> {
     keep_alive: KeepAlive,
 }
 
-/// Encodes events for one protocol.
+/// A trait for encoding events in one protocol's format.
 pub(super) trait EncodeEvents<E = Event> {
     /// Writes the bytes before the first event.
     fn begin(&mut self, out: &mut Vec<u8>);
 
-    /// Writes an event.
+    /// Writes an event in the protocol's format.
     fn encode(&mut self, event: &E, out: &mut Vec<u8>);
 
     /// Returns whether an event is the last event in the response.
     fn is_last(&self, event: &E) -> bool;
 
-    /// Returns whether a stream may end normally without a last event.
+    /// Returns whether a stream may end normally without an event that [`is_last`](Self::is_last)
+    /// accepts.
     fn may_end_without_last(&self) -> bool {
         false
     }
 
-    /// Writes the end marker. `error` is set if the stream ended before its run
+    /// Writes the end marker. `error` is set if the stream ended before the run
     /// [finished](Event::Finished).
     fn end(&mut self, error: Option<&Error>, out: &mut Vec<u8>);
 
@@ -168,8 +169,8 @@ impl<S, E> fmt::Debug for ResponseBody<S, E> {
     }
 }
 
-/// Detects when no data has been sent for a certain time. The timer runs for half that time, which
-/// avoids reading a clock.
+/// Detects when no data has been sent for a certain time, using a timer that runs for half of this
+/// time, so that no clock needs to be read.
 struct KeepAlive {
     half: Option<Duration>,
     timer: Option<Deadline>,
@@ -182,8 +183,8 @@ impl KeepAlive {
         Self { half: every.map(|every| every / 2), timer: None, has_sent: false }
     }
 
-    /// Returns whether a comment is due. If not, the task is woken when a comment might be due.
-    /// Without tokio timers, no comment is ever due.
+    /// Returns whether a keep-alive comment is due. If no comment is due, the task is woken when a
+    /// comment might be due. Without tokio timers, comments are never due.
     fn is_due(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(half) = self.half else { return false };
         loop {

@@ -1,14 +1,14 @@
-//! Collects the items to show for a session. Compacted items are included, and void items are left
-//! out.
+//! Collects a session's items for display. Compacted items are included, and items that were marked
+//! as void are left out.
 
 use crate::event::RewriteReason;
 use crate::item::Item;
 use crate::session::Entry;
 
-/// A session's items, each with its entry's number.
+/// A session's items, each with the number of its entry.
 pub(super) struct StoredItems {
     items: Vec<(u64, Item)>,
-    /// The entries that marked other items as void.
+    /// The numbers of the entries that marked other items as void.
     voided_at: Vec<u64>,
 }
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 pub use price::{Price, Prices};
 
-/// The tokens used by a single turn, or by several turns in total.
+/// The tokens used by a single turn, or by several turns combined.
 ///
 /// `input_tokens` includes cache reads and writes, and `output_tokens` includes reasoning tokens,
 /// regardless of how the provider counts.
@@ -42,7 +42,7 @@ impl Usage {
         self.input_tokens.saturating_add(self.output_tokens)
     }
 
-    /// Returns how much each number has increased since `earlier`. For a number that has decreased,
+    /// Returns how much each count has increased since `earlier`. For a count that has decreased,
     /// the increase is 0.
     pub fn increase_since(&self, earlier: Self) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! Calculates the cost of tokens from a price table that the user supplies.
+//! Calculates the cost of tokens, using a price table supplied by the user.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::usage::Usage;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Price {
-    /// The price of input tokens that were neither read from a cache nor written to a cache.
+    /// The price of input tokens that were neither read from nor written to a cache.
     pub input: f64,
     /// The price of output tokens, including reasoning tokens.
     pub output: f64,
@@ -99,16 +99,16 @@ impl Prices {
         Self::default()
     }
 
-    /// Adds the price for a model. The price also applies to models whose names start with this
-    /// name, followed by a `-`, `@`, `:` or `.`. If a name is added twice, the later price is used.
+    /// Adds the price for a model. The price also applies to models whose names start with `model`,
+    /// followed by a `-`, `@`, `:` or `.`. If a name is added twice, the later price is used.
     pub fn with_price(mut self, model: impl Into<String>, price: Price) -> Self {
         Arc::make_mut(&mut self.0).insert(model.into(), price);
         self
     }
 
-    /// Returns the price for a model, if any. If no entry has exactly this name, the table uses the
-    /// longest entry name that is a prefix of the model name and is followed by a `-`, `@`, `:` or
-    /// `.` in the model name.
+    /// Returns the price for a model, if any. An entry matches if its name is the model name, or a
+    /// prefix of the model name that is followed by a `-`, `@`, `:` or `.`. If several entries
+    /// match, the entry with the longest name is used.
     ///
     /// Note that an entry for `gpt-4` also matches the name `gpt-4.1`, so add both models if their
     /// prices differ.

@@ -5,28 +5,28 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// Identifies an effect or a recorded nondeterministic value. The key is the same in every attempt
-/// at a run.
+/// Identifies an effect or a recorded nondeterministic value. The key of an effect or value is the
+/// same in every attempt at a run.
 ///
 /// A key is displayed as `run/iteration/kind/nth`, or as `run/iteration/kind:name/nth` if it
 /// contains a name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct EffectKey {
-    /// The run, identified by the id of the run's starting history and the number of items in that
-    /// history. Two runs that start from clones of the same history have the same `run` value; to
-    /// distinguish the runs, [fork](crate::History::fork) the history.
+    /// The run, identified by the id of the history with which it starts and the number of items in
+    /// that history. Two runs that start from clones of the same history have the same `run` value.
+    /// To distinguish such runs, [fork](crate::History::fork) the history.
     pub run: Arc<str>,
-    /// The number of iterations that the run's loop has started so far; 0 before the first
+    /// The number of iterations that the run's loop has started so far, or 0 before the first
     /// iteration.
     pub iteration: u32,
     /// The kind of effect or recorded value.
     pub kind: EffectKind,
-    /// The name that a custom loop body gave to a step; empty for all other effects.
+    /// The name that a custom loop body gave to a step. It is empty for all other effects.
     #[serde(default, skip_serializing_if = "str::is_empty")]
     pub name: Arc<str>,
-    /// The position of this effect among the effects of the same kind and name in the iteration,
-    /// counted from 1.
+    /// The position of this effect among the iteration's effects with the same kind and name,
+    /// starting at 1.
     pub nth: u32,
 }
 
@@ -37,10 +37,10 @@ pub struct EffectKey {
 pub enum EffectKind {
     /// Effect: hooks prepare a request.
     Prepared,
-    /// Effect: the run waits for its shared token pool. The value states whether the run had to
-    /// stop waiting without sending the request.
+    /// Effect: the run waits for tokens and a slot from its shared pool. The value states whether
+    /// the run stopped waiting without sending the request.
     GaveWay,
-    /// Effect: a request is sent, and the turn is received.
+    /// Effect: a request is sent and the resulting turn is received.
     Turn,
     /// Effect: a turn's tool calls run.
     Tools,
@@ -59,8 +59,8 @@ pub enum EffectKind {
     Suspended,
     /// Recorded value: a generated id.
     Id,
-    /// Recorded value: requests from the run's owner, such as an interrupt, and limits that were
-    /// reached.
+    /// Recorded value: requests from the run's owner, such as an interrupt, and limits that the run
+    /// has reached.
     Facts,
     /// Recorded value: messages from observing hooks, to be added to the next request.
     Notes,
@@ -75,7 +75,7 @@ pub enum EffectKind {
 }
 
 impl EffectKind {
-    /// Returns the kind's name in snake case.
+    /// Returns the name of the kind in snake case.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Prepared => "prepared",

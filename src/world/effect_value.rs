@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use crate::error::{Error, ErrorKind};
 use crate::item::RawJson;
 
-/// The value of an effect, held either in its original type or as stored JSON. A typed value is
+/// The value of an effect, held either as a typed value or as stored JSON. A typed value is
 /// converted to JSON only if a world needs the JSON.
 pub struct EffectValue(ValueRepr);
 
@@ -19,7 +19,7 @@ enum ValueRepr {
     Json(RawJson),
 }
 
-/// A value of any type that can be serialized.
+/// A trait for values of any type that can be serialized.
 trait ErasedValue: Send {
     fn to_json_value(&self) -> Result<RawJson, serde_json::Error>;
     fn into_any(self: Box<Self>) -> Box<dyn Any>;
@@ -51,12 +51,12 @@ impl EffectValue {
         Self(ValueRepr::None)
     }
 
-    /// Converts the value to JSON so that it can be stored. The [`empty`](Self::empty) value
+    /// Converts the value to JSON, so that it can be stored. The [`empty`](Self::empty) value
     /// becomes `null`.
     ///
     /// # Errors
     ///
-    /// Returns a [`Store`](ErrorKind::Store) error if the value cannot be serialized as JSON.
+    /// Returns a [`Store`](ErrorKind::Store) error if the value cannot be serialized to JSON.
     pub fn to_json(&self) -> Result<RawJson, Error> {
         match &self.0 {
             ValueRepr::None => Ok(serde_json::Value::Null.into()),
@@ -78,7 +78,7 @@ impl EffectValue {
             ValueRepr::Json(json) => {
                 json.deserialize_as().map(Some).map_err(|error| value_error("read", error))
             }
-            // The value produced for a key always has the same type as the value requested for that
+            // The value that is produced for a key always has the type that is requested for that
             // key.
             ValueRepr::Typed(made) => Ok(made.into_any().downcast().ok().map(|made| *made)),
         }

@@ -17,8 +17,8 @@ use crate::stream::TurnStream;
 use crate::tool::{ToolRun, Verdict};
 use crate::world::{EffectKey, EffectKind, EffectValue, SendRequest, World};
 
-/// Creates a key for each effect in a run, and passes the effect to the run's world. Clones share
-/// the counters.
+/// Creates a key for each effect in a run and passes the effect to the run's world. Clones share
+/// the counters that are used for the keys.
 #[derive(Clone)]
 pub(crate) struct Effects {
     world: Arc<dyn World>,
@@ -34,7 +34,7 @@ struct EffectCounts {
 }
 
 impl Effects {
-    /// Creates the `Effects` for a run that starts with this history.
+    /// Creates the `Effects` for a run that starts from this history.
     pub(crate) fn new(world: Arc<dyn World>, history: &History) -> Self {
         let run = format!("{}#{}", history.id(), history.len()).into();
         Self { world, run_id: run, counts: Arc::default() }
@@ -45,7 +45,7 @@ impl Effects {
         &*self.world
     }
 
-    /// Starts a new iteration of the loop's body.
+    /// Starts a new iteration of the loop.
     pub(crate) fn begin_iteration(&self) {
         let mut counted = lock_ignoring_poison(&self.counts);
         counted.iteration = counted.iteration.saturating_add(1);
@@ -58,7 +58,7 @@ impl Effects {
     }
 
     /// Obtains a nondeterministic value from the world without waiting. If a stored value cannot be
-    /// deserialized, the default of its type is returned.
+    /// deserialized, the default value of its type is returned.
     pub(crate) fn draw<T>(&self, kind: EffectKind, live: impl FnOnce() -> T) -> T
     where
         T: Default + Serialize + DeserializeOwned + Send + 'static,
@@ -70,7 +70,7 @@ impl Effects {
         drawn.into_typed().ok().flatten().unwrap_or_default()
     }
 
-    /// Performs an effect that the loop requested.
+    /// Performs an effect that the run's loop requested.
     pub(crate) fn perform<T, F>(
         &self,
         kind: EffectKind,
@@ -85,7 +85,7 @@ impl Effects {
         async move { Ok(performed.await?.into_typed()?.unwrap_or_default()) }
     }
 
-    /// Performs a step in a custom loop body.
+    /// Runs a step in a custom loop body.
     pub(crate) fn step<T, F>(
         &self,
         name: &str,
@@ -116,7 +116,7 @@ impl Effects {
         self.world.fan_out(&self.next_key(EffectKind::Tools, ""), calls)
     }
 
-    /// Waits for verdicts on calls, for at most `limit`.
+    /// Waits for verdicts on `calls`, for at most `limit` if one is given.
     pub(crate) fn suspend(
         &self,
         calls: Vec<PendingCall>,

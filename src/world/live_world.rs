@@ -1,11 +1,11 @@
-//! The world for an ordinary run.
+//! The world of an ordinary run.
 
 use crate::request::Request;
 use crate::stream::TurnStream;
 use crate::tool::ToolRun;
 use crate::world::{Effect, EffectKey, EffectValue, SendRequest, World};
 
-/// The world for an ordinary run: performs every effect and stores nothing.
+/// The world of an ordinary run. It performs every effect and stores nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LiveWorld;
 

@@ -1,45 +1,45 @@
 //! The interface between a run and its environment.
 //!
 //! A run calls the model and the tools, waits, and reads the clock through its [`World`]. An ordinary run uses
-//! [`LiveWorld`], which performs each effect. A recording wraps another world and stores the values that the other
-//! world returns. A replay returns the values from a recording and performs no effects. A durable engine performs each
-//! effect once and stores the effect's value. When the run is repeated on another machine, the engine returns the
-//! stored value.
+//! [`LiveWorld`], which performs each effect. A recording wraps another world and stores the values that this world
+//! returns. A replay returns the values from a recording and does not perform any effects. A durable engine performs
+//! each effect once and stores its value. When the run is repeated on another machine, the engine returns the stored
+//! value.
 //!
 //! # The methods
 //!
 //! | | method | purpose |
 //! |---|---|---|
-//! | effect | [`step`](World::step) | a future with a value to store, such as a hook or a compaction |
+//! | effect | [`step`](World::step) | a future whose value is stored, such as a hook or a compaction |
 //! | | [`turn`](World::turn) | a request to the model, and its stream of events |
 //! | | [`fan_out`](World::fan_out) | the tool calls of one turn |
 //! | | [`suspend`](World::suspend) | a wait for verdicts from outside |
-//! | recorded value | [`draw`](World::draw) | a value that needs no waiting, such as an id or a reached limit |
+//! | recorded value | [`draw`](World::draw) | a value available without waiting, such as an id or a reached limit |
 //! | notice | [`observe`](World::observe), [`on_end`](World::on_end) | a yielded event; a forced end of the loop |
 //!
 //! # The contract
 //!
 //! - **Keys.** Each effect is identified by an [`EffectKey`], which consists of the run, the iteration, the kind, a
-//!   name, and a count. If a run is repeated with the same history and input, it requests the same keys in the same
-//!   order, as long as it gets the same values.
-//! - **Effects are lazy.** An effect does nothing until it is polled. If a world has a stored value for a key, the
-//!   world drops the effect without polling it.
+//!   name and a count. If a run is repeated with the same history and input, it requests the same keys in the same
+//!   order, provided that it receives the same values.
+//! - **Effects are lazy.** An effect does nothing until it is polled. If a world has a stored value for a key, it drops
+//!   the effect without polling it.
 //! - **Effects that may run twice.** If an effect was started but its value was not stored, the next attempt performs
-//!   the effect again. Tools can detect such a repetition by the [idempotency
-//!   key](crate::tool::ToolContext::idempotency_key), which is the same in each attempt.
+//!   the effect again. Tools can detect a repeated call by checking the [idempotency
+//!   key](crate::tool::ToolContext::idempotency_key), which is the same in every attempt.
 //! - **The loop is deterministic between effects.** The loop's decisions depend only on its state and on the values of
-//!   its effects. A custom loop body must follow the same rule. Any other value that the body reads is not stored, so
-//!   read such values in a step instead.
+//!   its effects. A custom loop body must follow the same rule: it must read any other value in a step, because values
+//!   that it reads outside a step are not stored.
 //! - **Recorded nondeterministic values** are returned by [`draw`](World::draw) and are never separate effects. An
-//!   engine stores these values together with the next effect whose value it stores. Values that were drawn after the
-//!   last stored effect are drawn again in the next attempt.
-//! - **One effect at a time.** The loop waits for an effect to complete before it requests the next one. All tool calls
-//!   in a turn together are a single effect.
-//! - **Suspension.** Only `suspend` may suspend the run; every other effect ends on its own or is dropped.
-//! - **Observing hooks** run in each attempt, even for a turn that was loaded from storage.
+//!   engine stores these values together with the next effect whose value it stores. Values drawn after the last stored
+//!   effect are drawn again in the next attempt.
+//! - **One effect at a time.** The loop waits for an effect to complete before it requests the next one. All of the
+//!   tool calls in a turn form a single effect.
+//! - **Suspension.** Only `suspend` may suspend the run. Every other effect ends on its own or is dropped.
+//! - **Observing hooks** run in every attempt, even for a turn that was loaded from storage.
 //! - **Values and events.** A durable world stores only the final value of a turn ([`SavedTurn`]) or of its tool calls
-//!   ([`SavedCalls`](crate::tool::SavedCalls)), and yields no deltas when it returns a stored value. A recording also
-//!   stores the events, so that its replay yields every delta.
+//!   ([`SavedCalls`](crate::tool::SavedCalls)), and does not yield deltas when it returns a stored value. A recording
+//!   also stores the events, so that its replay yields every delta.
 //! - **Cancellation by drop.** Dropping the run also drops the active effect.
 
 mod effect_key;
@@ -67,13 +67,13 @@ use crate::request::Request;
 use crate::stream::TurnStream;
 use crate::tool::{ToolRun, Verdict};
 
-/// An effect whose value can be stored. The future does nothing until it is polled.
+/// An effect, in the form of a future whose value can be stored. The future does nothing until it is polled.
 pub type Effect = BoxFuture<'static, Result<EffectValue, Error>>;
 
 /// A function that sends the given request and returns the stream for the resulting turn.
 pub type SendRequest = Box<dyn FnOnce(Request) -> TurnStream + Send>;
 
-/// The environment of a run; see the [module](self) for the contract.
+/// The environment of a run; see the [module documentation](self) for the contract.
 ///
 /// ```
 /// use turnstream::Agent;
@@ -115,40 +115,40 @@ pub type SendRequest = Box<dyn FnOnce(Request) -> TurnStream + Send>;
 /// # }
 /// ```
 pub trait World: fmt::Debug + Send + Sync {
-    /// Calls `live` to obtain a nondeterministic value without waiting, and returns this value. If the world stored a
-    /// value for this key in an earlier attempt, it returns the stored value instead and does not call `live`.
+    /// Obtains a nondeterministic value without waiting, by calling `live`. If the world stored a value for this key in
+    /// an earlier attempt, it returns the stored value instead and does not call `live`.
     ///
-    /// [`EffectValue::empty`] stands for the default value, such as no id, no note or no limit.
+    /// [`EffectValue::empty`] represents the default value, such as no id, no note or no limit.
     fn draw(&self, key: &EffectKey, live: &mut dyn FnMut() -> EffectValue) -> EffectValue;
 
-    /// Performs an effect. If the world has a stored value for this key, it returns the stored value instead, and drops
+    /// Performs an effect. If the world has a stored value for this key, it returns the stored value instead and drops
     /// the effect without polling it.
     ///
-    /// [`EffectValue::empty`] stands for the default value, such as no change or no objection.
+    /// [`EffectValue::empty`] represents the default value, such as no change or no objection.
     fn step(&self, key: &EffectKey, effect: Effect) -> Effect;
 
-    /// Sends a request by calling `ask` with the request, or returns the stored turn. The stream is
+    /// Sends a request by passing it to `ask`, or returns the stored turn. The returned stream is
     /// [sealed](crate::stream::seal) for the request.
     ///
-    /// Calling `ask` sends nothing; the request is sent when the returned stream is first polled. Retries by a provider
-    /// and the request's deadlines happen within the returned stream.
+    /// Calling `ask` does not yet send anything: the request is sent when the returned stream is first polled. This
+    /// stream also handles retries by the provider and the request's deadlines.
     fn turn(&self, key: &EffectKey, request: Request, ask: SendRequest) -> TurnStream;
 
     /// Runs a turn's tool calls, or returns [their stored results](ToolRun::with_saved_calls).
     ///
-    /// No call starts before the first poll. Hooks on the calls, and sub-agents that run as calls, run within the
+    /// No calls start before the first poll. Hooks for the calls, and sub-agents that run as calls, run within the
     /// returned stream.
     fn fan_out(&self, key: &EffectKey, calls: ToolRun) -> ToolRun;
 
     /// Returns whether [`suspend`](Self::suspend) waits for verdicts. If this method returns `false`, an interactive
-    /// run instead waits for verdicts sent through its handle, while its other calls run.
+    /// run instead waits for verdicts that are sent through its handle, while its other calls run.
     fn can_suspend(&self) -> bool {
         false
     }
 
-    /// Waits for a verdict on each of these calls, for at most `limit`. Any call without a verdict after that time
-    /// stays pending, and the run ends with the reason `pending`. This method is called only if
-    /// [`can_suspend`](Self::can_suspend) returns `true`, for [interactive](crate::Agent::interactive) agents.
+    /// Waits for a verdict on each of the given calls, for at most `limit`. If any call has no verdict after that time,
+    /// it stays pending, and the run ends with the reason `pending`. This method is called only for
+    /// [interactive](crate::Agent::interactive) agents, and only if [`can_suspend`](Self::can_suspend) returns `true`.
     fn suspend(
         &self,
         _key: &EffectKey,
@@ -161,45 +161,44 @@ pub trait World: fmt::Debug + Send + Sync {
     /// Observes an event. This method is called for each event that the run yields.
     fn observe(&self, _event: &Event) {}
 
-    /// Returns whether the world has a stored value that the loop has not yet requested. As long as such a value
+    /// Returns whether the world has a stored value that the loop has not requested yet. As long as such a value
     /// exists, neither an interrupt nor a time limit ends the loop.
     fn has_untaken_value(&self) -> bool {
         false
     }
 
-    /// Returns how the loop must end now, or `None` if the loop may continue. This method is called before each poll of
-    /// the loop.
+    /// Returns how the loop must end now, or `None` if it may continue. This method is called before each poll of the
+    /// loop.
     fn forced_end(&self) -> Option<LoopEnd> {
         None
     }
 
-    /// Observes the end of the loop. This method is called if the loop was ended from outside or by an error of its
-    /// own.
+    /// Observes the end of the loop. This method is called if the loop was ended from outside or failed with an error.
     fn on_end(&self, _ending: &LoopEnd) {}
 
     /// Called when the run is dropped.
     fn on_drop(&self) {}
 }
 
-/// Describes how a run's loop was ended, either from outside or by an error of its own.
+/// Describes how a run's loop ended if it was ended from outside or failed with an error.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LoopEnd {
     /// Whether the loop was polled after its last event.
     pub polled_since_last_event: bool,
-    /// The loop's error; `None` if the run was interrupted or reached its time limit.
+    /// The error with which the loop failed, or `None` if the run was interrupted or reached its time limit.
     pub error: Option<Error>,
-    /// The consequence of reaching the time limit; `None` if the loop was ended by an interrupt or an error.
+    /// The consequence of reaching the time limit, or `None` if the loop was ended by an interrupt or an error.
     pub time_limit_reached: Option<TimeLimitReached>,
 }
 
-/// The consequence for a run that has reached its time limit.
+/// Specifies how a run proceeds after it has reached its time limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum TimeLimitReached {
-    /// The run starts its last turn because this budget was exceeded.
+    /// The run starts its last turn, because this budget was exceeded.
     WrapUp(BudgetExceeded),
-    /// The run ends because this budget was exceeded.
+    /// The run ends, because this budget was exceeded.
     End(BudgetExceeded),
 }

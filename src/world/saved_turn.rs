@@ -8,18 +8,19 @@ use crate::request::Request;
 use crate::stream::{TurnStream, seal};
 use crate::turn::TurnEvent;
 
-/// The result of a request in a form that can be stored: the complete turn, or the partial turn and
-/// the error.
+/// The result of a request, in a form that can be stored: either the complete turn, or the partial
+/// turn and the error.
 ///
-/// Call [`observe`](Self::observe) with each item from the turn's stream. Later,
-/// [`into_stream`](Self::into_stream) yields the same turn again, without its deltas.
+/// To save a turn, call [`observe`](Self::observe) with each item from its stream. Later,
+/// [`into_stream`](Self::into_stream) returns a stream that yields the same turn again. The deltas
+/// of a complete turn are omitted.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SavedTurn {
-    /// The stored events. A complete turn is stored as its last event and any earlier retractions;
-    /// a failed turn is stored with all of its events.
+    /// The stored events. A complete turn is stored as its last event and any earlier retractions,
+    /// whereas a failed turn is stored with all of its events.
     events: Vec<TurnEvent>,
-    /// Whether the turn's calls were forbidden to run when the turn arrived.
+    /// Whether the turn's calls were already forbidden to run when the turn arrived.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     vetoed: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -32,7 +33,7 @@ impl SavedTurn {
         match item {
             Ok(event) => {
                 if let TurnEvent::TurnComplete { .. } = event {
-                    // The retractions contain the usage of the discarded attempts.
+                    // The retractions contain the usage of the voided attempts.
                     self.events.retain(|event| matches!(event, TurnEvent::Retracted { .. }));
                     self.vetoed = is_vetoed_event(event);
                 }
@@ -42,28 +43,28 @@ impl SavedTurn {
         }
     }
 
-    /// Returns whether the turn is complete or has failed, so that no more items follow.
+    /// Returns whether the turn is complete or has failed. If so, no more items follow.
     pub fn is_complete(&self) -> bool {
         let last = self.events.last();
         self.error.is_some() || matches!(last, Some(TurnEvent::TurnComplete { .. }))
     }
 
-    /// Converts the stored turn to only its last event, for use after all other events of the turn
-    /// were yielded.
+    /// Converts the stored turn to a replay of only its last event, for use after all of its other
+    /// events have been yielded.
     #[cfg(feature = "durable")]
     pub(crate) fn into_end(mut self) -> ReplayedTurn {
         self.events.retain(|event| matches!(event, TurnEvent::TurnComplete { .. }));
         self.into_replay()
     }
 
-    /// Converts the stored turn back to a replayed turn, which the caller must then seal.
+    /// Converts the stored turn to a replayed turn, which the caller must then seal.
     pub(crate) fn into_replay(self) -> ReplayedTurn {
         let Self { events, vetoed, error } = self;
         let events = events.into_iter().map(|event| ReplayedEvent { event, is_vetoed: vetoed });
         ReplayedTurn::new(events.collect(), error)
     }
 
-    /// Converts the stored turn back to a stream that answers `request`.
+    /// Converts the stored turn to a stream that answers `request`.
     pub fn into_stream(self, request: &Request) -> TurnStream {
         seal(request, self.into_replay())
     }

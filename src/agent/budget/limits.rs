@@ -8,17 +8,19 @@ use crate::event::{BudgetExceeded, BudgetKind};
 use crate::trace::RemainingBudget;
 use crate::usage::{Price, Prices, Usage};
 
-/// Limits the tokens, cost, time and tool calls of a run. Cheap to clone. By default, a budget sets
-/// no limits.
+/// Limits a run's tokens, cost, time and tool calls. Cheap to clone. By default, a budget has no
+/// limits.
 ///
-/// All limits apply to a single run. The usage of sub-agents does not count, since sub-agents have
-/// their own budgets. Only a [`Pool`] limits the total usage of an agent and all of its sub-agents.
+/// All limits apply to a single run. Usage by sub-agents does not count toward the limits, since
+/// sub-agents have their own budgets. Only a [`Pool`] limits the combined usage of an agent and all
+/// of its sub-agents.
 ///
 /// Limits are enforced between turns and before tools are started, never within a turn. A response
-/// that exceeds a limit is kept, since the response was paid for. The response's tool calls get a
-/// result without being run, and the run ends. Only [`with_time_limit`](Self::with_time_limit) is
-/// enforced by a timer. A limit of 0 ends the run before the first request. The exception is a
-/// limit of 0 [tool calls](Self::with_tool_calls), since a model may answer without calling a tool.
+/// that exceeds a limit is kept, since it has been paid for. The tool calls in such a response get
+/// a result without being run, and the run ends. Only [`with_time_limit`](Self::with_time_limit) is
+/// enforced by a timer. Except for the limit on [tool calls](Self::with_tool_calls), a limit of 0
+/// ends the run before its first request. A limit of 0 tool calls does not, since a model may
+/// answer without calling a tool.
 ///
 /// ```
 /// use std::time::Duration;
@@ -51,25 +53,25 @@ pub struct Budget {
     has_wrap_up: bool,
     wrap_up_tokens: u64,
     wrap_up_time: Duration,
-    /// Whether the budget works without a timer and without charging the pool.
+    /// If true, no timer is created, and nothing is charged to the pool.
     is_offline: bool,
 }
 
 #[derive(Clone, Debug)]
 struct CostLimit {
-    /// The maximum cost, in millionths of the currency unit of the prices.
+    /// The maximum cost, in millionths of the prices' currency unit.
     max_cost_millionths: u64,
     prices: Prices,
 }
 
-/// A run's usage so far: tokens, money, time and tool calls.
+/// A run's usage so far: tokens, cost, time and tool calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct BudgetUsage {
-    /// All tokens that the run has used, including tokens for discarded attempts.
+    /// All tokens used by the run, including those used for discarded attempts.
     pub usage: Usage,
-    /// The cost of the tokens, in millionths of the currency unit of the prices.
+    /// The cost of the tokens used, in millionths of the prices' currency unit.
     pub cost: u64,
-    /// The time since the run was first polled.
+    /// The time elapsed since the run was first polled.
     pub elapsed: Duration,
     /// The number of tool calls that the run has started.
     pub tool_calls: u32,
@@ -87,43 +89,44 @@ impl Budget {
         self
     }
 
-    /// Sets the maximum number of input and output tokens for a run, including cached tokens.
+    /// Sets the maximum total number of input and output tokens for a run, including cached tokens.
     pub fn with_total_tokens(mut self, limit: u64) -> Self {
         self.max_total_tokens = Some(limit);
         self
     }
 
-    /// Sets the pool to which all of a run's tokens are charged. Several runs may share a pool. A
-    /// run waits for the pool before each request; see [`Pool`].
+    /// Sets the pool to which all of a run's tokens are charged. Several runs may share a pool.
+    /// Before each request, a run waits until the pool lets it proceed; see [`Pool`].
     pub fn with_pool(mut self, pool: &Pool) -> Self {
         self.pool = Some(pool.clone());
         self
     }
 
-    /// Sets the maximum cost of a run's tokens, in the currency unit of the prices. A negative or
-    /// NaN limit counts as 0.
+    /// Sets the maximum cost of a run's tokens, in the currency unit of `prices`. A negative or NaN
+    /// limit counts as 0.
     ///
-    /// A turn is charged at the answering model's price or, if `prices` does not contain that
-    /// price, at the requested model's price. If the requested model's price is missing, the run
-    /// ends with an error; see [`price_of`](Self::price_of).
+    /// Each turn is charged at the price of the model that answered. If `prices` has no price for
+    /// that model, the turn is charged at the price of the requested model. If the requested
+    /// model's price is missing, the run ends with an error; see [`price_of`](Self::price_of).
     pub fn with_cost_limit(mut self, limit: f64, prices: Prices) -> Self {
         self.cost_limit = Some(CostLimit { max_cost_millionths: Prices::to_micros(limit), prices });
         self
     }
 
     /// Sets the time limit for a run. The limit applies to the wall-clock time since the run was
-    /// first polled, including time during which the run waits for approvals or is not polled.
+    /// first polled, including any time that the run spends waiting for approvals or not being
+    /// polled.
     ///
-    /// When the time is up, the turn in progress is dropped. The dropped turn's tokens count, and
-    /// the turn's text is kept and marked as interrupted. Running tools are dropped, and their
-    /// calls get a [`Timeout`](crate::item::ResultKind::Timeout) result. Calls that have not
-    /// started get a [`Budget`](crate::item::ResultKind::Budget) result. The run ends with the
-    /// reason `budget`, and no further request is sent. The [wrap-up turn](Self::with_wrap_up)
-    /// follows only if [time is reserved](Self::with_wrap_up_time) for the wrap-up turn. The time
-    /// limit covers all attempts at a request together; [`Timeouts`](crate::http::Timeouts) limit
-    /// each attempt separately.
+    /// When the limit is reached, the turn in progress is dropped. The dropped turn's tokens still
+    /// count toward the limits, and its text is kept and marked as interrupted. Running tools are
+    /// dropped, and their calls get a [`Timeout`](crate::item::ResultKind::Timeout) result. Calls
+    /// that have not started get a [`Budget`](crate::item::ResultKind::Budget) result. The run ends
+    /// with the reason `budget`, and no further request is sent. A [wrap-up
+    /// turn](Self::with_wrap_up) follows only if [time is reserved](Self::with_wrap_up_time) for
+    /// it. The time limit covers all attempts at a request combined, whereas
+    /// [`Timeouts`](crate::http::Timeouts) limit each attempt separately.
     ///
-    /// The time limit uses tokio's timer. In a tokio runtime without the time driver, or outside a
+    /// The time limit uses tokio's timer. In a tokio runtime without a time driver, or outside of a
     /// tokio runtime, any run that has to wait ends with an
     /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error.
     pub fn with_time_limit(mut self, limit: Duration) -> Self {
@@ -132,12 +135,12 @@ impl Budget {
     }
 
     /// Sets the maximum number of tool calls that a run may start. If a turn contains more calls
-    /// than the limit allows, only the first calls run, in call order. The remaining calls get a
-    /// [`Budget`](crate::item::ResultKind::Budget) result, and the run ends. A call that is denied,
-    /// or that cannot run for another reason, does not count. While a call awaits a decision on
-    /// whether the call may run, later calls that might exceed the limit also wait. Calls to
-    /// [external](crate::Tool::external) tools do not count, since they are not started in this
-    /// process.
+    /// than the limit still allows, only the first calls, up to the limit, are run. The remaining
+    /// calls get a [`Budget`](crate::item::ResultKind::Budget) result, and the run ends. A call
+    /// that is denied, or that cannot run for another reason, does not count toward the limit.
+    /// While a call waits for the decision on whether it may run, later calls that might exceed the
+    /// limit also wait. Calls to [external](crate::Tool::external) tools do not count toward the
+    /// limit, since they are not started in this process.
     pub fn with_tool_calls(mut self, limit: u32) -> Self {
         self.max_tool_calls = Some(limit);
         self
@@ -149,31 +152,30 @@ impl Budget {
         self
     }
 
-    /// Enables a wrap-up turn, a final turn without tools. If a limit or the maximum number of
-    /// requests is reached before the model has stopped on its own, the wrap-up turn follows, so
-    /// that the run ends with text. If the [pool](Self::pool) is exhausted or the
-    /// [time](Self::with_time_limit) is up, the run ends without a wrap-up turn, unless
-    /// [tokens](Self::with_wrap_up_tokens) or [time](Self::with_wrap_up_time) are reserved for the
-    /// wrap-up turn.
+    /// Enables a wrap-up turn, which is a final turn without tools. The wrap-up turn follows if a
+    /// limit or the maximum number of requests is reached before the model has stopped on its own,
+    /// so that the run ends with text. If the [pool](Self::pool) is exhausted or the [time
+    /// limit](Self::with_time_limit) is reached, the run ends without a wrap-up turn, unless
+    /// [tokens](Self::with_wrap_up_tokens) or [time](Self::with_wrap_up_time) are reserved for it.
     pub fn with_wrap_up(mut self) -> Self {
         self.has_wrap_up = true;
         self
     }
 
-    /// Enables a [wrap-up turn](Self::with_wrap_up) and reserves tokens for that turn. The limits
-    /// on output tokens and total tokens, as well as the pool's limit, are treated as reached
-    /// `tokens` tokens earlier. If `tokens` is at least as large as a limit, that limit is treated
-    /// as reached before the first request.
+    /// Enables a [wrap-up turn](Self::with_wrap_up) and reserves tokens for it. The limits on
+    /// output tokens and total tokens, as well as the pool's limit, count as reached when only
+    /// `tokens` tokens are left. If `tokens` is at least as large as a limit, that limit counts as
+    /// reached before the first request.
     pub fn with_wrap_up_tokens(mut self, tokens: u64) -> Self {
         self.wrap_up_tokens = tokens;
         self.with_wrap_up()
     }
 
-    /// Enables a [wrap-up turn](Self::with_wrap_up) and reserves time for that turn. When only
-    /// `time` remains until the [time limit](Self::with_time_limit), all running work is dropped
-    /// and the wrap-up turn starts. If the time limit is reached before the wrap-up turn is
-    /// complete, the wrap-up turn is dropped as well. If `time` is at least as long as the time
-    /// limit, no time is reserved.
+    /// Enables a [wrap-up turn](Self::with_wrap_up) and reserves time for it. When only `time`
+    /// remains before the [time limit](Self::with_time_limit), all running work is dropped and the
+    /// wrap-up turn starts. If the time limit is reached before the wrap-up turn is complete, that
+    /// turn is dropped as well. If `time` is at least as long as the time limit, no time is
+    /// reserved.
     pub fn with_wrap_up_time(mut self, time: Duration) -> Self {
         self.wrap_up_time = time;
         self.with_wrap_up()
@@ -190,8 +192,8 @@ impl Budget {
         self.exceeded_limit_with_time(spent, self.time_before_wrap_up().or(self.time_limit))
     }
 
-    /// Returns the first limit that has been reached, for a run that cannot have a wrap-up turn.
-    /// Time reserved for a wrap-up turn does not cause the time limit to be reached earlier.
+    /// Returns the first limit that has been reached, ignoring any time reserved for a wrap-up
+    /// turn. For use with runs that cannot have a wrap-up turn.
     pub(in crate::agent) fn exceeded_limit_ignoring_reserve(
         &self,
         spent: &BudgetUsage,
@@ -228,7 +230,7 @@ impl Budget {
 
     /// Returns how much remains of each of the run's own limits. The pool is not included, since
     /// other runs share it. The number of requests is not included either, since
-    /// [`Limits::max_turns`](crate::agent::Limits::max_turns) limits that number.
+    /// [`Limits::max_turns`](crate::agent::Limits::max_turns) limits it.
     pub fn remaining(&self, spent: &BudgetUsage) -> RemainingBudget {
         let left = |limit: Option<u64>, used: u64| limit.map(|limit| limit.saturating_sub(used));
         let tool_calls = left(self.max_tool_calls.map(u64::from), u64::from(spent.tool_calls));
@@ -266,7 +268,7 @@ impl Budget {
         Some(budget_exceeded(BudgetKind::ToolCalls, limit, limit))
     }
 
-    /// Returns the number of the pool's tokens that are reserved for a wrap-up turn.
+    /// Returns the number of tokens that are reserved for a wrap-up turn.
     pub(in crate::agent) fn wrap_up_tokens(&self) -> u64 {
         self.wrap_up_tokens
     }
@@ -316,14 +318,14 @@ impl Budget {
         self.target.as_ref()
     }
 
-    /// Returns a copy of the budget for a run without side effects: the limits are the same, but no
+    /// Converts the budget for use in a run without side effects: the limits stay the same, but no
     /// timer is created, and nothing is charged to the pool.
     pub(in crate::agent) fn into_offline(mut self) -> Self {
         self.is_offline = true;
         self
     }
 
-    /// Returns the duration for the run's timer, if the run needs a timer.
+    /// Returns the duration of the run's timer, or `None` if the run needs no timer.
     pub(in crate::agent) fn effective_time_limit(&self) -> Option<Duration> {
         self.time_limit.filter(|_| !self.is_offline)
     }
@@ -333,20 +335,20 @@ impl Budget {
         self.time_limit
     }
 
-    /// Returns the time after which the wrap-up turn must start, if time is reserved for that turn.
+    /// Returns the elapsed time at which the wrap-up turn must start, if time is reserved for it.
     pub(in crate::agent) fn time_before_wrap_up(&self) -> Option<Duration> {
         let before = self.time_limit?.saturating_sub(self.wrap_up_time);
         (self.has_wrap_up && !self.wrap_up_time.is_zero() && !before.is_zero()).then_some(before)
     }
 
-    /// Returns whether all of the time has been used, including the time reserved for a wrap-up
-    /// turn.
+    /// Returns whether the whole time limit has been used, including any time reserved for a
+    /// wrap-up turn.
     pub(in crate::agent) fn is_time_up(&self, elapsed: Duration) -> bool {
         self.time_limit.is_some_and(|limit| elapsed >= limit)
     }
 
-    /// Returns a [`BudgetExceeded`] for the time limit after the timer has fired, without comparing
-    /// the elapsed time with the limit.
+    /// Returns a [`BudgetExceeded`] for the time limit, without checking whether the elapsed time
+    /// exceeds the limit. For use after the timer has fired.
     pub(in crate::agent) fn time_limit_exceeded(
         &self,
         elapsed: Duration,

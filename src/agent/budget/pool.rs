@@ -1,4 +1,4 @@
-//! A token pool that several runs share, with a limit on concurrency.
+//! A token pool that several runs share, with an optional limit on concurrency.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -11,44 +11,46 @@ use crate::event::{BudgetExceeded, BudgetKind};
 use crate::lock::lock_ignoring_poison;
 use crate::usage::Usage;
 
-/// The default number of tokens that are reserved for a response if `max_output_tokens` is not set.
+/// The default number of tokens to reserve for a response if `max_output_tokens` is not set.
 const DEFAULT_TOKENS_PER_RESPONSE: u64 = 4_096;
 
-/// Limits the tokens and the concurrency of several runs together, such as an agent and its
-/// sub-agents. Clones refer to the same pool.
+/// Limits the combined tokens and concurrency of several runs, such as those of an agent and its
+/// sub-agents. All clones refer to the same pool.
 ///
 /// # Tokens
 ///
-/// - Before a run sends a request, it reserves the estimated number of tokens for the request and
-///   for the longest response that the options allow: `max_output_tokens` tokens or, if that option
-///   is not set, 4,096 tokens ([`with_tokens_per_response`](Self::with_tokens_per_response)).
-/// - If too few unreserved tokens are left for a request, the request waits in a queue. If no
-///   reservation is held, the first request in the queue is sent as long as any tokens are left. A
-///   pool with fewer tokens than a single request reserves therefore allows one request at a time.
+/// - Before a run sends a request, it reserves the estimated number of tokens in the request, plus
+///   tokens for the longest response that the options allow. For the response, it reserves
+///   `max_output_tokens` tokens or, if that option is not set, 4,096 tokens (see
+///   [`with_tokens_per_response`](Self::with_tokens_per_response)).
+/// - If too few unreserved tokens are left for a request, it waits in a queue. While no reservation
+///   is held, the first request in the queue is sent as long as any tokens are left. Therefore,
+///   even if a pool has fewer tokens than a single request needs to reserve, it allows one request
+///   at a time.
 /// - At the end of a turn, the used tokens are charged to the pool, and the unused part of the
-///   reservation is returned to the pool. If a turn is dropped, the turn's reservation is returned
-///   as well.
-/// - A run ends with the reason `budget` if the run's pool is exhausted. A [wrap-up
-///   turn](crate::agent::Budget::with_wrap_up) must reserve tokens like any other turn, so no
-///   wrap-up turn follows when the pool is exhausted.
+///   reservation is returned to the pool. If a turn is dropped, its reservation is returned as
+///   well.
+/// - A run ends with the reason `budget` if its pool is exhausted. A [wrap-up
+///   turn](crate::agent::Budget::with_wrap_up) must reserve tokens like any other turn, so none
+///   follows when the pool is exhausted.
 /// - If `max_output_tokens` is set and the estimates are accurate, the pool's limit is exceeded by
 ///   at most the tokens of one request and its response. If `max_output_tokens` is not set, each
-///   response may additionally exceed the limit by the number of tokens by which the response
-///   exceeds its reservation.
+///   response that uses more tokens than were reserved for it may add the difference to this
+///   excess.
 /// - Requests from a compactor do not wait for the pool; their tokens are charged afterwards.
 ///
 /// # Concurrency
 ///
 /// [`with_max_concurrency`](Self::with_max_concurrency) limits the number of requests and tool
-/// calls that run at the same time. Each of them occupies a slot. A call that runs a sub-agent
-/// occupies no slot, so that parents cannot prevent their sub-agents from running. A tool whose own
-/// code runs an agent with the same pool must be marked as
+/// calls that run at the same time. Each request and each call occupies a slot. A call that runs a
+/// sub-agent occupies no slot, so a parent cannot prevent its sub-agents from running. A tool whose
+/// own code runs an agent with the same pool must be marked as
 /// [`running_sub_agents`](crate::Tool::running_sub_agents). Otherwise, the agent may wait forever
 /// for the slot that the tool occupies.
 ///
-/// Set the pool in the [`Budget`](crate::agent::Budget::with_pool) of every agent that shares the
-/// pool. Waiting does not require a spawned task: polling a waiting run returns `Poll::Pending`,
-/// and the run is woken once it can continue.
+/// Set the pool in the [`Budget`](crate::agent::Budget::with_pool) of every agent that shares it.
+/// Waiting does not require a spawned task: polling a waiting run returns `Poll::Pending`, and the
+/// run is woken once it can continue.
 ///
 /// ```
 /// use turnstream::Usage;
@@ -66,14 +68,14 @@ pub struct Pool {
     state: Arc<Mutex<PoolState>>,
 }
 
-/// The counts and queues of a pool. The lock is never held while user code runs.
+/// The counters and queues of a pool. The lock on this state is never held while user code runs.
 #[derive(Debug)]
 struct PoolState {
     tokens_per_response: u64,
     max_concurrency: usize,
     used_tokens: u64,
     reserved_tokens: u64,
-    /// The number of reservations that are still held.
+    /// The number of reservations currently held.
     reservation_count: usize,
     token_queue: WaitQueue,
     /// The number of slots in use.
@@ -95,14 +97,14 @@ struct Waiter {
     waker: Waker,
 }
 
-/// The tokens or slots that a waiting future needs.
+/// The number of tokens or slots that a waiting future needs, along with its place in the queue.
 #[derive(Clone, Copy, Debug)]
 struct WaitRequest {
     amount: u64,
     /// The number of tokens that must remain in the pool after the requested tokens are reserved.
     min_remaining: u64,
-    /// Whether the future goes to the front of the queue, because the future's run already reached
-    /// the front once and gave up that position.
+    /// Whether the future is placed at the front of the queue, because its run has already reached
+    /// the front once and given up that position.
     at_front: bool,
 }
 
@@ -115,9 +117,10 @@ struct DeferredWakers {
 }
 
 impl WaitQueue {
-    /// Returns the number of waiters ahead of this ticket (or of a new waiter), and the total
-    /// capacity that these waiters need. Later waiters cannot use this capacity, since a paused
-    /// waiter may be polled at any time.
+    /// Returns the number of waiters ahead of the waiter with this ticket, along with the total
+    /// capacity that they need. If `ticket` is `None`, counts the waiters ahead of a new waiter.
+    /// The capacity that a waiter needs is not available to later waiters, since a paused waiter
+    /// may be polled at any time.
     fn waiters_ahead(&self, ticket: Option<u64>, wants: WaitRequest) -> (usize, u64) {
         if ticket.is_none() && wants.at_front {
             return (0, 0);
@@ -126,7 +129,8 @@ impl WaitQueue {
         before.fold((0, 0), |(count, sum), it| (count + 1, sum.saturating_add(it.request.amount)))
     }
 
-    /// Adds a waiter to the queue, or updates the waker of the waiter with this ticket.
+    /// Updates the waker of the waiter with this ticket, or adds the waiter if the queue does not
+    /// contain it.
     fn enqueue_or_update(
         &mut self,
         ticket: &mut Option<u64>,
@@ -190,7 +194,7 @@ impl PoolState {
 }
 
 impl Pool {
-    /// Creates a pool that contains `limit` tokens.
+    /// Creates a pool of `limit` tokens.
     pub fn new(limit: u64) -> Self {
         let shared = PoolState {
             tokens_per_response: DEFAULT_TOKENS_PER_RESPONSE,
@@ -205,25 +209,25 @@ impl Pool {
         Self { token_limit: limit, state: Arc::new(Mutex::new(shared)) }
     }
 
-    /// Creates a pool that counts tokens without limiting their number.
+    /// Creates a pool that counts tokens but does not limit their number.
     pub fn unlimited() -> Self {
         Self::new(u64::MAX)
     }
 
-    /// Sets the number of tokens that are reserved for a response if `max_output_tokens` is not
-    /// set. The default is 4,096.
+    /// Sets the number of tokens to reserve for a response if `max_output_tokens` is not set. The
+    /// default is 4,096.
     pub fn with_tokens_per_response(self, tokens: u64) -> Self {
         self.with_state_mut(|shared, _| shared.tokens_per_response = tokens);
         self
     }
 
-    /// Sets the maximum number of requests and tool calls that may run at the same time, counted
-    /// together. The number is unlimited by default.
+    /// Sets the maximum combined number of requests and tool calls that may run at the same time.
+    /// By default, the number is unlimited.
     ///
     /// Slots are granted in queue order. A run that is not polled during a turn or a call keeps its
     /// slot. A run that is not polled while waiting for a slot keeps its position in the queue, and
-    /// later runs wait until that run is polled again or dropped. A request that waits to be
-    /// retried keeps its slot.
+    /// later runs wait until it is polled again or dropped. A request waiting to be retried keeps
+    /// its slot.
     pub fn with_max_concurrency(self, leaves: NonZeroUsize) -> Self {
         self.with_state_mut(|shared, wakers| {
             shared.max_concurrency = leaves.get();
@@ -232,9 +236,9 @@ impl Pool {
         self
     }
 
-    /// Charges the [total](Usage::total) of `usage_delta` to the pool. Pass only the tokens that
-    /// were used since the previous call to this method. `charge` never waits, and may charge more
-    /// tokens than are left in the pool.
+    /// Charges the [total](Usage::total) of `usage_delta` to the pool. Pass only the tokens used
+    /// since the previous call to this method. `charge` never waits, and may charge more tokens
+    /// than are left in the pool.
     pub fn charge(&self, usage_delta: Usage) {
         let limit = self.token_limit;
         self.with_state_mut(|shared, wakers| {
@@ -243,11 +247,11 @@ impl Pool {
         });
     }
 
-    /// Waits in queue order until enough tokens for a request and its response are available, and
-    /// reserves those tokens. Dropping the returned future gives up the future's position in the
+    /// Reserves `tokens` tokens for a request and its response, after waiting in queue order until
+    /// enough tokens are available. Dropping the returned future gives up its position in the
     /// queue. Dropping the [`TokenReservation`] returns the tokens to the pool.
     ///
-    /// An agent whose budget contains this pool reserves tokens on its own. A hand-written loop
+    /// An agent whose budget contains this pool reserves tokens automatically. A hand-written loop
     /// must call this method before each request and before waiting for a
     /// [slot](Self::acquire_slot). The loop must [charge](Self::charge) the used tokens before
     /// dropping the reservation.
@@ -279,8 +283,8 @@ impl Pool {
         self.reserve_with_min_remaining(tokens, 0)
     }
 
-    /// Like [`reserve`](Self::reserve), but leaves at least the given number of tokens in the pool.
-    /// The pool is treated as exhausted once only that number of tokens remains.
+    /// Like [`reserve`](Self::reserve), but leaves at least `keeping` tokens in the pool. The pool
+    /// is treated as exhausted when only `keeping` tokens remain.
     pub(in crate::agent) fn reserve_with_min_remaining(
         &self,
         tokens: u64,
@@ -291,9 +295,9 @@ impl Pool {
     }
 
     /// Waits in queue order for a slot; [`with_max_concurrency`](Self::with_max_concurrency) sets
-    /// the number of slots. Dropping the returned future gives up the future's position in the
-    /// queue. Dropping the [`PoolSlot`] passes the slot to the next waiter. If you need both tokens
-    /// and a slot, [reserve](Self::reserve) the tokens first.
+    /// the number of slots. Dropping the returned future gives up its position in the queue.
+    /// Dropping the [`PoolSlot`] passes the slot to the next waiter. If you need both tokens and a
+    /// slot, [reserve](Self::reserve) the tokens first.
     pub fn acquire_slot(&self) -> AcquireSlot {
         let wants = WaitRequest { amount: 1, min_remaining: 0, at_front: false };
         AcquireSlot { pool: self.clone(), request: wants, ticket: None }
@@ -304,7 +308,7 @@ impl Pool {
         self.with_state(|shared| shared.used_tokens)
     }
 
-    /// Returns the number of tokens that are reserved for open requests.
+    /// Returns the number of tokens that are currently reserved for open requests.
     pub fn reserved_tokens(&self) -> u64 {
         self.with_state(|shared| shared.reserved_tokens)
     }
@@ -314,8 +318,7 @@ impl Pool {
         self.token_limit
     }
 
-    /// Returns the number of tokens that are reserved for a response if `max_output_tokens` is not
-    /// set.
+    /// Returns the number of tokens to reserve for a response if `max_output_tokens` is not set.
     pub fn tokens_per_response(&self) -> u64 {
         self.with_state(|shared| shared.tokens_per_response)
     }
@@ -359,7 +362,7 @@ pub struct ReserveTokens {
 }
 
 impl ReserveTokens {
-    /// Sets whether the future goes to the front of the queue.
+    /// Sets whether the future is placed at the front of the queue.
     pub(in crate::agent) fn at_front(mut self, first: bool) -> Self {
         self.request.at_front = first;
         self
@@ -452,7 +455,7 @@ pub struct AcquireSlot {
 }
 
 impl AcquireSlot {
-    /// Sets whether the future goes to the front of the queue.
+    /// Sets whether the future is placed at the front of the queue.
     pub(in crate::agent) fn at_front(mut self, first: bool) -> Self {
         self.request.at_front = first;
         self
@@ -490,7 +493,7 @@ impl Drop for AcquireSlot {
     }
 }
 
-/// Occupies a slot in a [`Pool`] for one open request or running tool call. Dropping a `PoolSlot`
+/// Holds a slot in a [`Pool`] for one open request or one running tool call. Dropping a `PoolSlot`
 /// passes the slot to the next waiter.
 #[derive(Debug)]
 #[must_use = "dropping it releases the slot"]

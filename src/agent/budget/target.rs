@@ -1,10 +1,10 @@
-//! A target for output tokens, and the decision on when a run gives up on the target.
+//! A target for output tokens, and the rules for when a run gives up on the target.
 
 /// The number of output tokens that the model should use before the run ends.
 ///
-/// If the model stops on its own after using less than 90% of the target, a message tells the model
-/// to continue, as long as the model makes progress. A target never makes a model stop; to stop a
-/// model, use the limits in a [`Budget`](crate::agent::Budget).
+/// If the model stops on its own after using less than 90% of the target, a message tells it to
+/// continue, as long as it is making progress. A target never makes a model stop; to stop a model,
+/// use the limits in a [`Budget`](crate::agent::Budget).
 ///
 /// ```
 /// use turnstream::agent::{TargetDecision, Target, TargetProgress};
@@ -31,7 +31,7 @@ pub struct Target {
 /// A run's progress towards its token target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct TargetProgress {
-    /// The number of times the model was prompted to continue.
+    /// The number of times that the model was prompted to continue.
     pub continuations: u32,
     /// The number of output tokens used between the last two prompts to continue.
     pub last_delta_tokens: u64,
@@ -39,7 +39,8 @@ pub struct TargetProgress {
     pub last_total_tokens: u64,
 }
 
-/// The decision on whether a model with a token target must continue after stopping on its own.
+/// The decision on whether to prompt a model with a token target to continue after the model has
+/// stopped on its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TargetDecision {
     /// The model is prompted to continue.
@@ -51,7 +52,7 @@ pub enum TargetDecision {
     },
     /// The run may end.
     Stop {
-        /// Whether the target was not reached because the model made too little progress.
+        /// Whether the run gives up on the target because the model made too little progress.
         diminishing_returns: bool,
     },
 }
@@ -62,24 +63,23 @@ impl Target {
         Self { tokens, threshold_fraction: 0.9, min_delta_tokens: 500, min_nudges: 3 }
     }
 
-    /// Sets the fraction of the target at which the model may stop; 0.9 by default. Values above 1
-    /// are treated as 1. NaN is treated as 0, which means that the model is never prompted to
-    /// continue.
+    /// Sets the fraction of the target that must be reached before the model may stop; 0.9 by
+    /// default. Values above 1 are treated as 1. NaN is treated as 0, so the model is never
+    /// prompted to continue.
     pub fn with_threshold(mut self, part: f64) -> Self {
         self.threshold_fraction = part;
         self
     }
 
-    /// Sets the minimum number of output tokens between two prompts for which the model is
-    /// considered to make progress; 500 by default. Producing no output never counts as progress,
-    /// even if the minimum is 0.
+    /// Sets the minimum number of output tokens between two prompts that counts as progress; 500 by
+    /// default. Producing no output never counts as progress, even if the minimum is 0.
     pub fn with_min_delta(mut self, tokens: u64) -> Self {
         self.min_delta_tokens = tokens;
         self
     }
 
-    /// Sets how many prompts to continue must be sent before a lack of progress ends the run; 3 by
-    /// default.
+    /// Sets how many times the model must be prompted to continue before a lack of progress ends
+    /// the run; 3 by default.
     pub fn with_min_nudges(mut self, nudges: u32) -> Self {
         self.min_nudges = nudges;
         self
@@ -90,12 +90,12 @@ impl Target {
         self.tokens
     }
 
-    /// Decides whether a model that has stopped on its own is prompted to continue. `output_tokens`
+    /// Decides whether to prompt a model that has stopped on its own to continue. `output_tokens`
     /// is the total number of output tokens that the run has used.
     ///
-    /// The model is prompted to continue below the threshold, unless it has stopped making
+    /// Below the threshold, the model is prompted to continue unless it has stopped making
     /// progress. A model has stopped making progress if the minimum number of prompts has been
-    /// sent, and the model made no progress after the last prompt or between the last two prompts.
+    /// sent, and it made progress neither after the last prompt nor between the last two prompts.
     pub fn decide(&self, tracker: TargetProgress, output_tokens: u64) -> TargetDecision {
         let delta = output_tokens.saturating_sub(tracker.last_total_tokens);
         let little = self.min_delta_tokens.max(1);

@@ -8,31 +8,32 @@ use crate::item::ResultKind;
 /// The action to take after a complete turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Run the turn's tool calls, and then decide with [`after_tools`](super::after_tools).
+    /// Run the turn's tool calls, and then use [`after_tools`](super::after_tools) to decide the
+    /// next action.
     RunTools,
-    /// Give all of the turn's tool calls a result with this kind and text, without running any of
-    /// the calls, and then apply `next`.
+    /// Give each of the turn's tool calls a result with this kind and text, without running any of
+    /// them, and then apply `next`.
     RefuseTools {
-        /// The kind of result for the calls.
+        /// The kind of the calls' results.
         result_kind: ResultKind,
-        /// The text of the result for the calls.
+        /// The text of the calls' results.
         reason: Cow<'static, str>,
         /// The action to take once the calls have received their results.
         next: NextAction,
     },
-    /// Give the turn's tool calls a result without running the calls, because the stop reason does
-    /// not allow tool calls to run, and then apply the contained action.
+    /// Give each of the turn's tool calls a result without running it, since the stop reason does
+    /// not allow tool calls to run. Then apply the contained action.
     Continue(NextAction),
-    /// The model has stopped on its own; decide with [`at_stop`](super::at_stop).
+    /// The model has stopped on its own; use [`at_stop`](super::at_stop) to decide the next action.
     Stop,
 }
 
-/// The next action of a run, either to continue or to end.
+/// A run's next action: to continue or to end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NextAction {
     /// The run ends with this reason.
     Finish(EndReason),
-    /// The run sends another request, for this reason.
+    /// The run sends another request for this reason.
     Continue(Transition),
     /// The run appends a user message and sends another request.
     SendMessage {
@@ -45,7 +46,7 @@ pub enum NextAction {
     },
     /// The run compacts the history and sends another request.
     Compact,
-    /// One more turn without tools follows, and then the run ends with this reason.
+    /// One final turn without tools follows, and then the run ends with this reason.
     WrapUp(EndReason),
 }
 

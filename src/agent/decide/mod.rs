@@ -1,7 +1,8 @@
 //! Pure functions that decide the next action after a turn.
 //!
 //! Each function takes the run's state, along with facts that are not part of the state, and
-//! returns a decision without side effects. The agent's loop carries out the decision.
+//! returns a decision. The functions have no side effects; the agent's loop carries out the
+//! decision.
 
 mod decision;
 #[cfg(test)]
@@ -32,17 +33,17 @@ pub struct Facts {
     pub stop_requested: bool,
     /// The budget limit that has been exceeded, if any.
     pub exceeded_budget: Option<BudgetExceeded>,
-    /// The limit on tool calls, if the last turn's calls exceeded that limit, so that only the
-    /// first calls were run.
+    /// The limit on tool calls, if the last turn's calls exceeded it, so that only the first calls
+    /// were run.
     pub call_limit_exceeded: Option<BudgetExceeded>,
     /// Whether the last failed turn was incomplete and has not been retried by a provider yet, so
     /// that another attempt may succeed.
     pub has_incomplete_turn: bool,
-    /// Whether no further request may be sent, even for a wrap-up turn, because the time is up or
-    /// the pool is exhausted.
+    /// Whether no further request may be sent, even for a wrap-up turn, because the time limit has
+    /// been reached or the pool is exhausted.
     pub budget_exhausted: bool,
-    /// Whether the history can be compacted. This is `false` if the history was already compacted
-    /// because a request did not fit.
+    /// Whether the history can be compacted. The value is `false` if the history was already
+    /// compacted because a request exceeded the model's context window.
     pub can_compact: bool,
     /// The number of the agent's fallback providers.
     pub fallback_count: usize,
@@ -52,7 +53,7 @@ pub struct Facts {
 
 /// Decides the next action after a complete turn.
 ///
-/// If the turn contains tool calls, the calls are run, unless the stop reason does not allow this.
+/// Any tool calls in the turn are run, unless the stop reason does not allow calls to run.
 pub fn decide(state: &State, turn: &Turn, facts: &Facts) -> Decision {
     use StopReason::{
         ContentFilter, ContextWindow, MaxTokens, Other, Pause, Refusal, Stop, ToolCalls,
@@ -63,7 +64,7 @@ pub fn decide(state: &State, turn: &Turn, facts: &Facts) -> Decision {
     }
     let limits = &facts.limits;
     let next = match (turn.stop_reason(), !turn.calls().is_empty()) {
-        // If the limit on tool calls allows only some of the calls, the first calls are run.
+        // If the limit on tool calls allows only some of the calls, the first ones are run.
         (Stop | ToolCalls, true) => match facts.exceeded_budget {
             None => return Decision::RunTools,
             Some(exceeded) => {
@@ -86,7 +87,8 @@ pub fn decide(state: &State, turn: &Turn, facts: &Facts) -> Decision {
             NextAction::Continue(Transition::MaxOutputTokensRecovery)
         }
         (MaxTokens, _) => NextAction::Finish(EndReason::Truncated),
-        // A truncated text would have to be continued, while truncated calls are requested again.
+        // After compaction, truncated text must be continued, whereas truncated calls are requested
+        // again.
         (ContextWindow, calls) if facts.can_compact && (calls || limits.max_continuations > 0) => {
             NextAction::Compact
         }
@@ -109,14 +111,14 @@ pub fn on_error(state: &State, error: &Error, facts: &Facts) -> Option<NextActio
         && state.model_selection.provider_index < facts.fallback_count;
     let next = match error.kind() {
         ErrorKind::ContextWindow if facts.can_compact => NextAction::Compact,
-        // The model caused the error, but there is no call that could be answered with an error
-        // result.
+        // The model caused the error, but there is no call that could be given an error result.
         ErrorKind::GenerationFailed
             if state.streaks.malformed_replies < facts.limits.max_corrections =>
         {
             correct_or_finish(state, &facts.limits, prompts::undecodable_reply_prompt(error))
         }
-        // If a fallback is left, it is used instead of a retry with the same provider.
+        // If an unused fallback is available, it is used instead of retrying with the same
+        // provider.
         _ if has_fallback => NextAction::Continue(Transition::Fallback),
         _ if facts.has_incomplete_turn
             && state.streaks.turn_retries < facts.limits.max_turn_retries =>
@@ -125,7 +127,7 @@ pub fn on_error(state: &State, error: &Error, facts: &Facts) -> Option<NextActio
         }
         _ => return None,
     };
-    // If no request is left, the run ends with the error, not with the limit.
+    // If no further request is allowed, the run ends with the error, not with the limit.
     facts.can_send_request(state).then_some(next)
 }
 
@@ -133,14 +135,15 @@ pub fn on_error(state: &State, error: &Error, facts: &Facts) -> Option<NextActio
 pub(in crate::agent) fn is_incomplete_turn(error: &Error) -> bool {
     let has_begun =
         PartialTurn::from_error(error).is_some_and(|partial| !partial.items().is_empty());
-    // A failed generation is not retried but corrected: the model receives the error.
+    // A failed generation is not retried. Instead, the model receives the error and is asked to
+    // correct it.
     error.kind() != ErrorKind::GenerationFailed
         && (has_begun || error.kind() == ErrorKind::IncompleteTurn)
         && error.is_retryable()
         && !error.are_retries_exhausted()
 }
 
-/// Decides the next action once a turn's tool calls have results. `state` must include these
+/// Decides the next action once a turn's tool calls have results. `state` must already include the
 /// results.
 pub fn after_tools(state: &State, pending: bool, facts: &Facts) -> NextAction {
     let limits = &facts.limits;
@@ -170,7 +173,7 @@ pub fn after_tools(state: &State, pending: bool, facts: &Facts) -> NextAction {
 /// if any.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StopReview {
-    /// A validation rejected the answer with this message.
+    /// Validation rejected the answer with this message.
     ValidationFailed(String),
     /// The stop hooks or the evidence policy returned this decision.
     HookDecision(StopDecision),
@@ -232,9 +235,9 @@ pub fn at_stop(state: &State, review: StopReview, facts: &Facts) -> NextAction {
 }
 
 impl Facts {
-    /// Returns the reason why no further request may be sent, or `None` if a request may be sent. A
-    /// wrap-up turn is allowed until the budget is exhausted. If wrap-up turns are enabled, one
-    /// request is reserved for the wrap-up turn, unless only one request is allowed.
+    /// Returns the reason why no further request may be sent, or `None` if another request may be
+    /// sent. A wrap-up turn is allowed until the budget is exhausted. If wrap-up turns are enabled,
+    /// one request is reserved for such a turn, unless only one request is allowed.
     pub(crate) fn limit_end_reason(&self, state: &State) -> Option<EndReason> {
         if self.stop_requested {
             Some(EndReason::Stopped)
@@ -253,7 +256,8 @@ impl Facts {
     /// starting a wrap-up turn. Otherwise, returns `None`.
     pub fn instead_of_request(&self, state: &State) -> Option<NextAction> {
         let end = NextAction::Finish(self.limit_end_reason(state)?);
-        // A wrap-up turn needs a turn of this run or answered calls of an earlier run.
+        // A wrap-up turn requires a preceding turn in this run, or answered calls from an earlier
+        // run.
         Some(match state.counts.model_calls > 0 || ends_with_tool_result(state) {
             true => self.or_wrap_up(state, end),
             false => end,

@@ -7,7 +7,7 @@ use crate::agent::detect::detection_input::{DetectionInput, Finding, result_chec
 use crate::item::{ResultKind, ToolResult};
 use crate::turn::Turn;
 
-/// The words that indicate that an answer mentions a failure.
+/// Words whose presence indicates that an answer mentions a failure.
 const FAILURE_WORDS: &[&str] = &[
     "fail",
     "error",
@@ -35,12 +35,12 @@ type AcknowledgementCheck = dyn Fn(&Turn, &ToolResult) -> bool + Send + Sync;
 
 /// Detects failures that are recorded as successes or ignored by the model, in two cases:
 ///
-/// - A result with the kind `ok` reports a failed check. This problem is reported once per run and
-///   tool.
-/// - A tool call failed, timed out, panicked or was interrupted in the last turn before the model
-///   stops, no other call to the same tool succeeded in the same turn, and the model's answer does
-///   not mention the failure. A model that makes another call instead of stopping is assumed to be
-///   handling the failure.
+/// - A result with the kind `ok` reports a failed check. Such a result is reported only once per
+///   run and tool.
+/// - In the last turn before the model stops, a tool call failed, timed out, panicked or was
+///   interrupted, no other call to the same tool succeeded, and the model's answer does not mention
+///   the failure. A model that makes another call instead of stopping is assumed to be handling the
+///   failure.
 #[derive(Clone, Default)]
 pub struct AmbiguousFailure {
     acknowledgement_check: Option<Arc<AcknowledgementCheck>>,

@@ -6,12 +6,11 @@ use crate::item::Evidence;
 /// Detects requests that become too long, using the token counts that providers report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContextBloat {
-    /// The number of input tokens at which a request counts as too long; 150,000 by default. If the
-    /// number is 0, no request counts as too long.
+    /// The number of input tokens at which a request counts as too long; 150,000 by default. If set
+    /// to 0, no request counts as too long.
     pub max_input_tokens: u64,
-    /// The factor by which the number of input tokens may grow within `growth_window_turns` turns
-    /// in which nothing is changed and no check returns a new result; 4 by default. If the factor
-    /// is 0, growth is never reported.
+    /// The factor by which the number of input tokens may grow over `growth_window_turns` turns
+    /// without a change or a new check result; 4 by default. If set to 0, growth is never reported.
     pub growth_factor: u64,
     /// The number of turns over which growth is measured, counting only turns with tool calls; 8 by
     /// default.

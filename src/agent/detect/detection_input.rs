@@ -1,4 +1,4 @@
-//! The data that the detectors examine: the turns and results in a run so far.
+//! The data that the detectors examine: a run's turns and results so far.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ pub(super) struct DetectionInput<'a> {
     pub(super) iterations: Vec<CompletedIteration<'a>>,
     /// The latest turn.
     pub(super) turn: &'a Turn,
-    /// Whether this turn directly follows the latest iteration.
+    /// Whether the latest turn directly follows the latest iteration.
     pub(super) has_new_iteration: bool,
     pub(super) state: &'a State,
 }
@@ -21,7 +21,7 @@ pub(super) struct DetectionInput<'a> {
 /// A turn whose calls have results.
 #[derive(Default)]
 pub(super) struct CompletedIteration<'a> {
-    /// The calls with their results, in call order.
+    /// The calls and their results, in call order.
     pub(super) calls: Vec<(Cow<'a, ToolCall>, &'a ToolResult)>,
     /// The number of input tokens in the turn's request.
     pub(super) input_tokens: u64,
@@ -42,8 +42,8 @@ impl<'a> DetectionInput<'a> {
         Self { iterations, turn, has_new_iteration: is_fresh, state }
     }
 
-    /// Returns the latest iteration and all earlier iterations, if the latest turn directly follows
-    /// the latest iteration.
+    /// Returns the latest iteration and all earlier ones, provided that the latest turn directly
+    /// follows the latest iteration.
     pub(super) fn newest_and_earlier_iterations(
         &self,
     ) -> Option<(&CompletedIteration<'a>, &[CompletedIteration<'a>])> {
@@ -98,7 +98,7 @@ fn completed_iterations(state: &State) -> Vec<CompletedIteration<'_>> {
 }
 
 impl CompletedIteration<'_> {
-    /// Returns the checks recorded in this iteration, each with the call that recorded the check.
+    /// Returns the checks recorded in this iteration, each with the call that recorded it.
     pub(super) fn recorded_checks(&self) -> impl Iterator<Item = (&ToolCall, Evidence)> {
         self.calls.iter().flat_map(|(call, result)| {
             result_checks(result).map(move |evidence| (&**call, evidence))

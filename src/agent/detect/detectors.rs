@@ -16,15 +16,14 @@ use crate::event::Outcome;
 use crate::item::Item;
 use crate::turn::Turn;
 
-/// Detects six ways in which a run can go wrong, and records a [`Signal`] for each problem that it
-/// finds.
+/// Detects six ways in which a run can go wrong, and records a [`Signal`] for each problem found.
 ///
 /// The detectors run after each complete turn, and examine the results of the earlier tool calls. A
 /// problem is reported once when it first appears, and is not reported again while it persists.
 /// Detectors never end a run. To end a run, use budgets, limits, or your own hooks, which can read
 /// the signals.
 ///
-/// The default thresholds are chosen so that an ordinary run causes no signals.
+/// The default thresholds are chosen so that an ordinary run produces no signals.
 /// [`SilentSideEffect`] detects nothing until it is configured.
 ///
 /// ```
@@ -79,12 +78,13 @@ impl Detectors {
             .with_planning_without_execution(PlanningWithoutExecution::default())
     }
 
-    /// Creates a hook without detectors. Add the detectors that you need with the `with_` methods.
+    /// Creates a hook without detectors. Use the `with_` methods to add the detectors that you
+    /// need.
     pub fn none() -> Self {
         Self::default()
     }
 
-    /// Sets the detector for runs that continue without reaching an end.
+    /// Sets the detector for runs that fail to come to an end.
     pub fn with_missing_termination(mut self, detector: MissingTermination) -> Self {
         self.missing_termination = Some(detector);
         self
@@ -108,7 +108,7 @@ impl Detectors {
         self
     }
 
-    /// Sets the detector for contexts that grow too long.
+    /// Sets the detector for contexts that grow too large.
     pub fn with_context_bloat(mut self, detector: ContextBloat) -> Self {
         self.context_bloat = Some(detector);
         self
@@ -129,14 +129,15 @@ impl Detectors {
     }
 
     /// Sets a function that is called with each signal. The function runs within the poll in which
-    /// the problem is detected, so it must be quick. The signals are also stored in the
+    /// the problem is detected, so it must return quickly. The signals are also stored in the
     /// [`signal_log`](Self::signal_log).
     pub fn on_signal(mut self, f: impl Fn(&Signal) + Send + Sync + 'static) -> Self {
         self.signal_log.set_on_signal(Arc::new(f));
         self
     }
 
-    /// Returns the signal log. All clones of the detectors, and therefore all runs, share this log.
+    /// Returns the signal log, which is shared by all clones of the detectors and therefore by all
+    /// runs.
     pub fn signal_log(&self) -> SignalLog {
         self.signal_log.clone()
     }

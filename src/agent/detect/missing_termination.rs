@@ -11,13 +11,13 @@ use crate::item::Evidence;
 /// information.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MissingTermination {
-    /// The number of consecutive times that the same check must fail with the same exit code and
-    /// the same error output before a problem is reported; 3 by default. If the number is 0, this
-    /// problem is never reported. Changes made between the failures do not reset the count.
+    /// How many times in a row the same check must fail with the same exit code and error output
+    /// before a problem is reported; 3 by default. If set to 0, this problem is never reported.
+    /// Changes made between the failures do not reset the count.
     pub max_same_failures: u32,
-    /// The number of consecutive turns without a change or a new check result at which a problem is
-    /// reported; 10 by default. The turns are counted after a check, and only turns with tool calls
-    /// count. If the number is 0, this problem is never reported.
+    /// The number of consecutive turns without a change or a new check result after which a problem
+    /// is reported; 10 by default. Only turns that follow a check and contain tool calls are
+    /// counted. If set to 0, this problem is never reported.
     pub max_turns_without_progress: u32,
 }
 
@@ -51,7 +51,7 @@ impl MissingTermination {
         found
     }
 
-    /// Counts the checks in an iteration. Returns whether any check returned a new result, together
+    /// Counts the checks in an iteration. Returns whether any check returned a new result, along
     /// with a finding if a check has failed in the same way `max_same_failures` times.
     fn count_checks(
         self,

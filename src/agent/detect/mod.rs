@@ -1,8 +1,8 @@
 //! Detectors: a hook that reports six ways in which runs go wrong.
 //!
 //! [`Detectors`] is the hook that contains all of the detectors. Each detector is a struct that
-//! contains the detector's thresholds. A detector's findings depend only on these thresholds and on
-//! the run so far.
+//! holds its thresholds. A detector's findings depend only on these thresholds and on the run so
+//! far.
 
 mod ambiguous_failure;
 mod context_bloat;

@@ -8,15 +8,15 @@ use crate::agent::detect::detection_input::{DetectionInput, Finding, result_side
 use crate::item::{SideEffect, ToolCall, ToolResult};
 use crate::tool::Rationale;
 
-/// The maximum number of earlier calls to a tool that are compared with a new call. The maximum
-/// limits the work per turn.
+/// The maximum number of earlier calls to a tool that are compared with a new call, which bounds
+/// the work per turn.
 const MAX_COMPARED_CALLS: usize = 32;
 
 /// Detects tool calls that do the same work a second time, in two cases:
 ///
 /// - A tool `created` or `sent` something, and a later call with the same arguments created or sent
-///   something else, such as a second ticket or email. Creating the same thing again does not
-///   count. Only the tool's latest 32 calls that created something are compared.
+///   something else, such as a second ticket or email. Creating the same thing again is not
+///   reported. Only the tool's latest 32 calls that created something are compared.
 /// - Two calls with the same arguments `changed` the same thing, and no call between them recorded
 ///   a change.
 ///
@@ -27,8 +27,8 @@ pub struct NonIdempotentRetry {
 }
 
 impl NonIdempotentRetry {
-    /// Sets the names of tools that may be called repeatedly, for example a tool that rotates logs.
-    /// Calls to these tools are never reported.
+    /// Sets the names of tools that may be called repeatedly, such as a tool that rotates logs.
+    /// Calls to repeatable tools are never reported.
     pub fn with_repeatable_tools<N: Into<String>>(
         mut self,
         tools: impl IntoIterator<Item = N>,
@@ -112,8 +112,7 @@ fn is_same_call(one: &ToolCall, other: &ToolCall) -> bool {
     one.name == other.name && ParsedArgs::from_call(one).equals_args_of(other)
 }
 
-/// A call's arguments without the model's rationale. Comparisons between calls ignore the
-/// rationale.
+/// A call's arguments without the model's rationale, which is ignored when calls are compared.
 struct ParsedArgs<'a> {
     raw_json: &'a str,
     parsed: Option<Value>,

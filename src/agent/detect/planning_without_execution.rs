@@ -2,7 +2,7 @@
 
 use crate::agent::detect::detection_input::{DetectionInput, Finding};
 
-/// Detects models that repeatedly answer without calling a tool, although they are prompted to
+/// Detects models that repeatedly answer without calling a tool, even though they are prompted to
 /// continue.
 ///
 /// The detector counts the turns after which a stop hook, the evidence policy or the token target
@@ -10,8 +10,8 @@ use crate::agent::detect::detection_input::{DetectionInput, Finding};
 /// new input is not a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlanningWithoutExecution {
-    /// The number of consecutive turns without a tool call at which a problem is reported; 3 by
-    /// default. If the number is 0, no problem is reported.
+    /// The number of consecutive turns without a tool call after which a problem is reported; 3 by
+    /// default. If set to 0, no problem is reported.
     pub max_planning_turns: u32,
 }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::lock::lock_ignoring_poison;
 
-/// A way in which a run goes wrong.
+/// A way in which a run can go wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -19,7 +19,7 @@ pub enum FailureMode {
     AmbiguousFailure,
     /// A tool call makes a change without reporting it.
     SilentSideEffect,
-    /// A repeated tool call has done the same work twice.
+    /// A tool call repeats work that was already done.
     NonIdempotentRetry,
     /// The context grows without progress.
     ContextBloat,
@@ -38,8 +38,7 @@ pub struct Signal {
     /// The number of the turn after which the problem was detected. Turns are numbered by the run's
     /// requests, starting at 1.
     pub turn: u32,
-    /// The id of the tool call in which the problem was detected, if the problem concerns a single
-    /// call.
+    /// The id of the tool call in which the problem was detected, if it concerns a single call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call_id: Option<String>,
     /// A human-readable description of the problem.

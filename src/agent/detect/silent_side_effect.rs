@@ -33,12 +33,12 @@ impl SilentSideEffect {
         self
     }
 
-    /// Sets a function that returns a fingerprint of the environment, for example a hash of the
-    /// sizes and modification times of files. If the fingerprint has changed after a turn's calls,
-    /// and none of the calls has recorded a side effect, a problem is reported. Consecutive turns
-    /// with unreported changes are reported only once.
+    /// Sets a function that returns a fingerprint of the environment, such as a hash of the sizes
+    /// and modification times of files. A problem is reported if the fingerprint has changed after
+    /// a turn's calls, but none of the calls has recorded a side effect. A series of consecutive
+    /// turns with unreported changes is reported only once.
     ///
-    /// The function runs within a poll of the run, after each turn, so it must be quick. The
+    /// The function runs within a poll of the run, after each turn, so it must return quickly. The
     /// detector cannot determine which program caused a change, so other programs should not change
     /// the environment that the fingerprint covers.
     pub fn with_snapshot(mut self, snapshot: impl Fn() -> u64 + Send + Sync + 'static) -> Self {

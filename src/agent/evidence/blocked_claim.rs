@@ -1,11 +1,11 @@
 //! The prefix with which a model reports that it is blocked.
 
-/// The prefix in a model's final text that reports that the model is blocked. The prefix is matched
+/// The prefix of a model's final text that signals that the model is blocked. The prefix is matched
 /// case-insensitively.
 pub const BLOCKED_PREFIX: &str = "BLOCKED:";
 
-/// Returns the rest of the text's first line after the prefix `BLOCKED:`, which describes what is
-/// missing. Returns `None` if the text does not start with this prefix.
+/// Returns the rest of the first line after the prefix `BLOCKED:`, which describes what is missing.
+/// Returns `None` if the text does not start with this prefix.
 ///
 /// If the returned string is empty, the model has not said what is missing.
 pub(crate) fn strip_blocked_prefix(text: &str) -> Option<&str> {

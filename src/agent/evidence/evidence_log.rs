@@ -1,14 +1,14 @@
-//! The tool results in a run that report changes or checks.
+//! A log of the tool results that report changes or checks during a run.
 
 use std::sync::Arc;
 
 use crate::item::{EffectReport, Item, RawJson, ResultKind, SideEffect, ToolCall, ToolResult};
 use crate::tool::InnerToolNames;
 
-/// Records, in order, the tool results in a run that report changes or checks. Cheap to clone.
+/// Records, in order, the tool results that report changes or checks during a run. Cheap to clone.
 ///
-/// The log is separate from the history, and results are added to the log as they arrive, so
-/// compacting the history does not remove entries from the log.
+/// The log is separate from the history. Results are added to the log as they arrive, so compacting
+/// the history does not remove entries from the log.
 ///
 /// ```
 /// use turnstream::agent::evidence::{EvidenceLog, EvidenceVerdict};
@@ -39,7 +39,7 @@ pub struct EvidenceLog {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EvidenceEntry {
-    /// The id of the tool call to which the result belongs.
+    /// The id of the tool call that produced the result.
     pub call_id: String,
     /// The name of the tool.
     pub tool: String,
@@ -47,8 +47,8 @@ pub struct EvidenceEntry {
     pub kind: ResultKind,
     /// The side effects and evidence that the tool recorded.
     pub report: Option<Arc<EffectReport>>,
-    /// The number of the batch of calls that includes this result's call. The order of calls within
-    /// a batch is unknown.
+    /// The number of the batch that this result's call belongs to. The order of calls within a
+    /// batch is unknown.
     pub batch: u32,
 }
 

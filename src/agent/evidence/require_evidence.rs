@@ -52,7 +52,7 @@ impl Default for RequireEvidence {
 }
 
 impl RequireEvidence {
-    /// Creates a policy that requires a passed check for every claim, even if the run changed
+    /// Creates a policy that requires a passing check for every claim, even if the run changed
     /// nothing. Every successful run is therefore proven by a check.
     pub fn new() -> Self {
         Self::default()
@@ -66,7 +66,7 @@ impl RequireEvidence {
     }
 
     /// Sets the names of tools that never change anything. If a call to such a tool is interrupted,
-    /// times out or panics, the call does not count as a change.
+    /// times out or panics, it does not count as a change.
     pub fn with_read_only_tools<N: Into<String>>(
         mut self,
         tools: impl IntoIterator<Item = N>,
@@ -84,12 +84,12 @@ impl RequireEvidence {
 
     /// Sets the function that detects whether the model is blocked. The function returns a
     /// description of what is missing, an empty string if the model does not say what is missing,
-    /// or `None` if the model is not blocked. The default function returns the rest of the first
-    /// line if the turn's text starts with [`BLOCKED_PREFIX`](super::BLOCKED_PREFIX) in upper or
-    /// lower case.
+    /// or `None` if the model is not blocked. By default, if the turn's text starts with
+    /// [`BLOCKED_PREFIX`](super::BLOCKED_PREFIX) in upper or lower case, the function returns the
+    /// rest of the first line.
     ///
-    /// The function runs within the poll in which the model stops, so it must be quick. A panic in
-    /// the function ends the run with a [`Hook`](crate::ErrorKind::Hook) error.
+    /// The function runs within the poll in which the model stops, so it must return quickly. A
+    /// panic in the function ends the run with a [`Hook`](crate::ErrorKind::Hook) error.
     pub fn with_blocked_detector(
         mut self,
         blocked: impl Fn(&Turn) -> Option<String> + Send + Sync + 'static,
@@ -99,9 +99,9 @@ impl RequireEvidence {
     }
 
     /// Sets the function that parses recorded evidence as a check. If the function returns `None`,
-    /// the evidence does not count. The default function is [`Evidence::from_json`]. The function
-    /// runs within a poll of the run, so it must be quick. A panic in the function ends the run
-    /// with a [`Hook`](crate::ErrorKind::Hook) error.
+    /// the evidence does not count as a check. The default function is [`Evidence::from_json`]. The
+    /// function runs within a poll of the run, so it must return quickly. A panic in the function
+    /// ends the run with a [`Hook`](crate::ErrorKind::Hook) error.
     ///
     /// ```
     /// use turnstream::agent::evidence::RequireEvidence;
@@ -133,8 +133,9 @@ impl RequireEvidence {
         &self.instructions
     }
 
-    /// If the turn's text says that the model is blocked, returns what is missing, or an empty
-    /// string if the text does not say what is missing. Otherwise, returns `None`.
+    /// If the turn's text says that the model is blocked, returns a description of what is missing.
+    /// The description is empty if the text does not say what is missing. Returns `None` if the
+    /// model is not blocked.
     pub(crate) fn blocked_reason(&self, turn: &Turn) -> Option<String> {
         (self.blocked_detector)(turn).map(|missing| missing.trim().to_owned())
     }

@@ -1,4 +1,4 @@
-//! Judges the evidence that a run has recorded. The functions have no side effects.
+//! Functions without side effects that judge the evidence recorded by a run.
 
 use std::fmt;
 
@@ -38,12 +38,12 @@ pub struct RecordedChange {
     pub call_id: String,
     /// The name of the tool.
     pub tool: String,
-    /// The changes that the call reports. This list is empty if the call was cut short, since the
-    /// call's changes are then unknown.
+    /// The changes that the call reports. The list is empty if the call was cut short, since the
+    /// changes that such a call made are unknown.
     pub side_effects: Vec<SideEffect>,
 }
 
-/// The functions from the evidence policy that a verdict depends on.
+/// The functions of the evidence policy on which a verdict depends.
 pub(super) struct EvidenceRules<'a> {
     /// Returns whether the tool with the given name never changes anything.
     pub(super) is_read_only_tool: &'a dyn Fn(&str) -> bool,
@@ -58,7 +58,7 @@ struct RecordedCheck<'a> {
     passed: bool,
 }
 
-/// The changes and checks reported in the log's results.
+/// The changes and checks reported by the results in the log.
 struct ChangesAndChecks<'a> {
     changes: Vec<&'a EvidenceEntry>,
     checks: Vec<RecordedCheck<'a>>,
@@ -72,11 +72,11 @@ impl EvidenceLog {
     ///   something.
     /// - A *check* is an [`Evidence`] value. A check passes if its exit code is 0 and the result
     ///   that contains the check is not an error.
-    /// - A passing check counts only if it was recorded after the last change, in a later batch of
-    ///   calls or in the same result. The order of calls within a batch is unknown.
+    /// - A passing check counts only if it was recorded after the last change, either in a later
+    ///   batch of calls or in the same result. The order of calls within a batch is unknown.
     /// - After a failed check, nothing is proven until the same command passes, either in a later
-    ///   batch or later in the same result. A passing check with a different command does not
-    ///   compensate for a failed check.
+    ///   batch or later in the same result. A passing check with a different command does not make
+    ///   up for a failed check.
     pub fn verdict(&self) -> EvidenceVerdict {
         self.verdict_with_rules(&EvidenceRules::standard())
     }
@@ -124,8 +124,8 @@ fn is_change(noted: &EvidenceEntry, rules: &EvidenceRules<'_>) -> bool {
         || (noted.has_unknown_effects() && !(rules.is_read_only_tool)(&noted.tool))
 }
 
-/// Returns whether the call with the result `later` is known to have run after the effects of
-/// `earlier`, or whether both are the same result.
+/// Returns whether `later` is known to be the result of a call that ran after `earlier` took
+/// effect, or whether both are the same result.
 fn is_later_batch_or_same_entry(later: &EvidenceEntry, earlier: &EvidenceEntry) -> bool {
     later.batch > earlier.batch || std::ptr::eq(later, earlier)
 }
@@ -170,7 +170,7 @@ impl<'a> RecordedCheck<'a> {
     }
 
     /// Returns the check as JSON. If the call failed, an exit code of 0 is omitted, since the code
-    /// then does not show whether the command succeeded.
+    /// does not show whether the command of a failed call succeeded.
     fn to_json(&self) -> Option<RawJson> {
         let exit_code = self.evidence.exit_code.filter(|code| self.passed || *code != 0);
         RawJson::new(&Evidence { exit_code, ..self.evidence.clone() }).ok()

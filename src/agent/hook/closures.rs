@@ -1,4 +1,4 @@
-//! Creates hooks from single closures.
+//! Functions that each create a hook from a single closure.
 
 use std::any::type_name;
 use std::borrow::Cow;
@@ -26,7 +26,7 @@ macro_rules! closure_hook {
         at_once $name:ident($state:ident $(, $arg:ident: $Given:ty)*) [$($Answer:ty)?]) => {
         $($doc)*
         ///
-        /// The hook is named after the closure's path in the source.
+        /// The hook is named after the closure's path in the source code.
         pub fn $function<F>(f: F) -> impl Hook + 'static
         where
             F: Fn(&State $(, $Given)*) $(-> $Answer)? + Send + Sync + 'static,
@@ -75,8 +75,8 @@ macro_rules! closure_hook {
         ///
         /// The closure receives owned values and returns a future. The future's output is either
         /// the hook's answer or a `Result` that contains the answer or an [`Error`]. Use `|..|
-        /// async move { .. }`; an `async |..|` closure works only if the closure captures nothing.
-        /// The hook is named after the closure's path in the source.
+        /// async move { .. }`; an `async |..|` closure works only if it captures nothing. The hook
+        /// is named after the closure's path in the source code.
         pub fn $function<F, Fut>(f: F) -> impl Hook + 'static
         where
             F: Fn(State $(, $Own)*) -> Fut + Send + Sync + 'static,

@@ -53,7 +53,8 @@ impl CombinedDecision {
         matches!(self, Self::Deny { .. })
     }
 
-    /// Returns the call with the arguments that the hooks have rewritten so far, if any.
+    /// Returns the call, with rewritten arguments if any of the hooks so far has rewritten the
+    /// arguments.
     pub(super) fn rewritten_call<'a>(&self, call: &'a ToolCall) -> Cow<'a, ToolCall> {
         match self {
             Self::Allow { arguments: Some(arguments) }

@@ -6,9 +6,9 @@ use crate::error::Error;
 
 /// The future returned by an asynchronous [`Hook`](super::Hook) method.
 ///
-/// The future runs only while it is polled. The future is dropped when the run is interrupted or
-/// dropped, or when the hook timeout expires. The future returned by an observing method is
-/// `'static`, and is also dropped when the run ends.
+/// The future runs only while it is polled, and is dropped when the run is interrupted or dropped,
+/// or when the hook timeout expires. The future returned by an observing method is `'static`, and
+/// is also dropped when the run ends.
 pub type HookFuture<'a, T> = BoxFuture<'a, Result<T, Error>>;
 
 /// The decision on whether a tool call may run, returned by
@@ -36,18 +36,18 @@ pub enum StopDecision {
     Allow,
     /// The run continues, and the model receives this text.
     Block(String),
-    /// The run ends with the reason `stop_hook_prevented`. The text is a human-readable
-    /// explanation, and is returned in the [outcome](crate::Outcome::why).
+    /// The run ends with the reason `stop_hook_prevented`. The text is a human-readable explanation
+    /// that is returned in the [outcome](crate::Outcome::why).
     EndRun(String),
-    /// The run ends with the reason `blocked`. The text names the minimum that the model needs in
+    /// The run ends with the reason `blocked`. The text states the minimum that the model needs in
     /// order to continue.
     Blocked(String),
     /// The run ends with the reason `unproven`. The text describes the claim that lacks evidence.
     Unproven(String),
-    /// The model's claim is rejected: the run continues, and the model receives `text`. The run
-    /// instead ends with the reason `unproven` and the explanation `reason` in two cases: if a
-    /// claim was already rejected and no new input has been delivered since, or if no further
-    /// request may be sent. Other hooks' decisions take precedence over this decision.
+    /// The model's claim is rejected: the run continues, and the model receives `text`. However, if
+    /// a claim was already rejected and no new input has been delivered since, the run ends with
+    /// the reason `unproven` and the explanation `reason`. The run also ends with `unproven` if no
+    /// further request may be sent. Other hooks' decisions take precedence over this one.
     RequireEvidence {
         /// The text for the model.
         text: String,

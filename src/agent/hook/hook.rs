@@ -55,7 +55,7 @@ macro_rules! default_body {
     };
 }
 
-/// Defines all hook methods so that each one forwards its call through a pointer.
+/// Defines all hook methods, each of which forwards its call through a pointer.
 macro_rules! forwarding_methods {
     ($($(#[$doc:meta])* $kind:ident $name:ident($state:ident $(, $arg:ident: $Given:ty)*)
         $(-> $Answer:ty)? { $($rest:tt)* })*) => {$(
@@ -70,28 +70,29 @@ macro_rules! forwarding_methods {
 /// do nothing.
 ///
 /// Most methods make decisions, and the run waits for their answers. If an agent has several hooks,
-/// the hooks are called one after another, in the order in which they were added. Each method's
+/// they are called one after another, in the order in which they were added. Each method's
 /// documentation describes how answers from several hooks are combined. If a deciding method fails,
 /// panics or exceeds its [timeout](crate::Agent::with_hook_timeout), the run ends.
 ///
 /// Five methods only observe, and do not delay the run: [`turn_started`](Self::turn_started),
 /// [`assistant_message`](Self::assistant_message), [`after_sampling`](Self::after_sampling),
-/// [`on_failure`](Self::on_failure) and [`on_finished`](Self::on_finished). Each of the first three
-/// returns a future that owns its data. When such a method is called on several hooks, each
-/// returned future is polled once, in the order of the hooks. Afterwards, the future is polled at
-/// the beginning of each poll of the run, but the run does not wait for the future. The hook
-/// timeout also covers the returned future. The future is dropped without another poll when the
-/// run's loop ends, before `on_finished` is called, or when the run is dropped. The run does not
-/// spawn a task for the future; for work that must outlive the run, spawn a task yourself. If the
-/// future fails, panics or exceeds the timeout, `on_failure` is called, and the run continues.
+/// [`on_failure`](Self::on_failure) and [`on_finished`](Self::on_finished). Of these methods,
+/// `turn_started`, `assistant_message` and `after_sampling` each return a future that owns its
+/// data. When one of these three methods is called on several hooks, the returned futures are each
+/// polled once, in the order of the hooks. After that, each future is polled at the start of every
+/// poll of the run, but the run does not wait for it. The hook timeout also covers the returned
+/// future. The future is dropped without being polled again when the run's loop ends, before
+/// `on_finished` is called, or when the run is dropped. The run spawns no task for the future; for
+/// work that must outlive the run, spawn a task yourself. If the future fails, panics or exceeds
+/// the timeout, `on_failure` is called, and the run continues.
 ///
 /// If a hook fails, the resulting error has the kind [`Hook`](crate::ErrorKind::Hook), names the
 /// hook and the method, and contains the hook's own error as its source. Timeouts use tokio's
-/// timer; a hook whose future is ready at the first poll needs no tokio runtime.
+/// timer; a hook whose future is ready on the first poll needs no tokio runtime.
 ///
 /// Each method receives the run's [`State`]. The [`label`](crate::agent::StateFields::label) in the
 /// state distinguishes agents that share a hook. Methods with a `call` parameter receive the state
-/// at the time when the turn's calls started.
+/// as it was when the turn's calls started.
 ///
 /// ```
 /// use turnstream::agent::State;
@@ -132,7 +133,7 @@ macro_rules! forwarding_methods {
 )]
 #[expect(unused_variables, reason = "a default that does nothing needs no arguments")]
 pub trait Hook: Send + Sync {
-    /// Returns the hook's name for error messages. In these messages, the agent's
+    /// Returns the hook's name for error messages. In error messages, the agent's
     /// [label](crate::agent::StateFields::label) follows the name. The default is the name of the
     /// hook's type.
     fn name(&self) -> Cow<'_, str> {

@@ -19,14 +19,14 @@ pub(super) mod prelude {
     pub(in crate::agent::hook) use crate::turn::Turn;
 }
 
-/// Passes the list of hook points to the macro with the given name. An entry in the list has this
+/// Passes the list of hook points to the macro with the given name. Each entry in the list has this
 /// form:
 ///
 /// ```text
 /// kind hook_method(state, arguments) -> answer { default: …; together { … } closure: function; }
 /// ```
 ///
-/// The kind states how the hook method is called:
+/// `kind` states how the hook method is called:
 ///
 /// - `asked`: the method returns a future, and the run waits for the answer until the timeout
 ///   expires.
@@ -38,9 +38,8 @@ pub(super) mod prelude {
 /// in which they were added. The forms of `together` are:
 ///
 /// - `changing x, keeping [fields]`: each hook receives the `x` that the previous hook returned.
-///   The listed fields are restored after each hook. If an `at_once` method panics, the method's
-///   change is discarded, and the remaining hooks are still called. The first panic is returned as
-///   the error.
+///   The listed fields are restored after each hook. If an `at_once` method panics, its change is
+///   discarded, and the remaining hooks are still called. The first panic is returned as the error.
 /// - `|all: Type = first, answer| next, until over, with x = value`: the answers are folded until
 ///   `over` is true. Each hook receives `value` as the argument `x`.
 /// - `apart`: the hooks are independent of each other.
@@ -52,12 +51,12 @@ macro_rules! hook_points {
     /// Changes the context that is sent to the model, without changing the history itself.
     ///
     /// This method is called before each request. For the first hook, `context` is the history; for
-    /// each later hook, `context` is what the previous hook returned. The returned context need not
-    /// be settled, since encoders [settle](History::settled) every context.
+    /// each later hook, it is the context that the previous hook returned. The returned context
+    /// need not be settled, since encoders [settle](History::settled) every context.
     asked transform_context(state, context: History) -> History {
         default: context;
         together { changing context, keeping [] }
-        /// Creates a hook from a closure for [`transform_context`](Hook::transform_context).
+        /// Creates a [`transform_context`](Hook::transform_context) hook from a closure.
         ///
         /// ```
         /// use turnstream::agent::hook;
@@ -75,15 +74,15 @@ macro_rules! hook_points {
     /// Changes the next request before it is sent: its model, options, tools or system prompt.
     ///
     /// This method is called after [`transform_context`](Self::transform_context). `request`
-    /// includes changes made by the previous hooks. Changes to the request's `history` and
+    /// includes the changes made by previous hooks. Changes to the request's `history` and
     /// `context` fields are undone: the history must not change, and only `transform_context` may
     /// change the context. If the model calls a tool that is not in the returned request, the call
     /// gets the same result as a call to an unknown tool.
     asked prepare_request(state, request: Request) -> Request {
         default: request;
         together { changing request, keeping [history, context] }
-        /// Creates a hook from a closure for [`prepare_request`](Hook::prepare_request). The
-        /// closure receives a request and returns the changed request.
+        /// Creates a [`prepare_request`](Hook::prepare_request) hook from a closure. The closure
+        /// receives a request and returns the changed request.
         ///
         /// ```
         /// use turnstream::agent::hook;
@@ -104,15 +103,15 @@ macro_rules! hook_points {
     observing turn_started(state) -> () {
         default: ();
         together { apart }
-        /// Creates a hook from a closure for [`turn_started`](Hook::turn_started).
+        /// Creates a [`turn_started`](Hook::turn_started) hook from a closure.
         closure: turn_started;
     }
 
-    /// Observes a complete turn, with its text, reasoning, tool calls and usage.
+    /// Observes a complete turn, including its text, reasoning, tool calls and usage.
     observing assistant_message(state, turn: &Arc<Turn>) -> () {
         default: ();
         together { apart }
-        /// Creates a hook from a closure for [`assistant_message`](Hook::assistant_message).
+        /// Creates an [`assistant_message`](Hook::assistant_message) hook from a closure.
         ///
         /// ```
         /// use std::time::Duration;
@@ -137,21 +136,21 @@ macro_rules! hook_points {
         closure: assistant_message;
     }
 
-    /// Observes a complete turn before the turn's tool calls run, and may return items for a later
+    /// Observes a complete turn before its tool calls run, and may return items for a later
     /// request. `after_sampling` cannot change the turn; to reject a call, use
     /// [`before_tool`](Self::before_tool).
     ///
     /// Items that are ready when the next request is built are sent with that request, and are
-    /// reported as one `appended` event with the reason `hook`. Items that are ready later are sent
-    /// with a later request, which may be the request for the wrap-up turn. Items are sent in the
-    /// order in which the hooks returned them. If several hooks return items in the same poll, the
-    /// items are sent in the order in which the hooks were added. If no request follows, the items
-    /// are neither sent nor added to the history. If a hook returns any item that is not a user or
-    /// system item, the hook fails, and none of the returned items is sent.
+    /// reported as one `appended` event with the reason `hook`. Items that become ready later are
+    /// sent with a later request, which may be the request for the wrap-up turn. Items are sent in
+    /// the order in which the hooks returned them. If several hooks return items in the same poll,
+    /// the items are sent in the order in which the hooks were added. If no request follows, the
+    /// items are neither sent nor added to the history. If a hook returns any item that is not a
+    /// user or system item, the hook fails, and none of the returned items is sent.
     observing after_sampling(state, turn: &Arc<Turn>) -> Vec<Item> {
         default: Vec::new();
         together { apart }
-        /// Creates a hook from a closure for [`after_sampling`](Hook::after_sampling).
+        /// Creates an [`after_sampling`](Hook::after_sampling) hook from a closure.
         ///
         /// ```
         /// use turnstream::Item;
@@ -177,19 +176,18 @@ macro_rules! hook_points {
     /// [`before_tool`](Self::before_tool), the approver and the tool receive the repaired
     /// arguments, and the call does not count as malformed. The history keeps the model's
     /// arguments, so a [resumed](crate::Agent::resume) call is repaired again. If the returned
-    /// arguments are also invalid, the model receives the error `why` about the model's own
-    /// arguments.
+    /// arguments are also invalid, the model receives `why`, the error about its own arguments.
     ///
     /// By default, an agent does not repair arguments.
     /// [`unwrap_json_string`](crate::agent::hook::unwrap_json_string) creates a hook that repairs
     /// double-encoded arguments. This method runs within the poll in which the call is checked, so
-    /// it must be quick.
+    /// it must return quickly.
     at_once repair_arguments(state, call: &ToolCall, why: &str) -> Option<String> {
         default: None;
         together { |given: Option<String> = None, answer| given.or(answer), until given.is_some() }
-        /// Creates a hook from a closure for [`repair_arguments`](Hook::repair_arguments). The
-        /// closure receives a call with invalid arguments, along with the validation error, and
-        /// returns the repaired arguments or `None`.
+        /// Creates a [`repair_arguments`](Hook::repair_arguments) hook from a closure. The closure
+        /// receives a call with invalid arguments, along with the validation error, and returns the
+        /// repaired arguments or `None`.
         ///
         /// ```
         /// use futures::future::ready;
@@ -229,10 +227,10 @@ macro_rules! hook_points {
     /// Decides whether a tool call may run.
     ///
     /// If a hook returns [`Deny`](CallDecision::Deny), the call is denied, and the remaining hooks
-    /// are not called. Each hook receives the call with the arguments that the previous hooks have
-    /// rewritten. If a hook returns [`RequireApproval`](CallDecision::RequireApproval), the
-    /// remaining hooks are still called, and may still deny the call. If a hook rewrites the
-    /// arguments to anything other than a serialized JSON object, the hook fails.
+    /// are not called. Each hook receives the call with its arguments as rewritten by the previous
+    /// hooks. If a hook returns [`RequireApproval`](CallDecision::RequireApproval), the remaining
+    /// hooks are still called, and may still deny the call. If a hook rewrites the arguments to
+    /// anything other than a serialized JSON object, the hook fails.
     asked before_tool(state, call: &'a ToolCall) -> CallDecision {
         default: CallDecision::Allow;
         together {
@@ -240,7 +238,7 @@ macro_rules! hook_points {
             until permitted.is_denied(),
             with call = permitted.rewritten_call(call)
         }
-        /// Creates a hook from a closure for [`before_tool`](Hook::before_tool).
+        /// Creates a [`before_tool`](Hook::before_tool) hook from a closure.
         ///
         /// ```
         /// use turnstream::agent::hook::{self, CallDecision};
@@ -256,17 +254,17 @@ macro_rules! hook_points {
         closure: before_tool;
     }
 
-    /// Changes the result of a tool call before the result is recorded, sent to the model or
-    /// yielded as an event.
+    /// Changes the result of a tool call before it is recorded, sent to the model or yielded as an
+    /// event.
     ///
-    /// This method runs within the poll in which the result arrives, so it must be quick; for slow
-    /// work, wrap the tool instead. If a hook changes the result's call id or tool name, the
-    /// original value is restored, so that the result still matches the call. If a hook panics,
-    /// that hook's change is discarded, and the remaining hooks are still called.
+    /// This method runs within the poll in which the result arrives, so it must return quickly; for
+    /// slow work, wrap the tool instead. If a hook changes the result's call id or tool name, the
+    /// original value is restored, so that the result still matches the call. If a hook panics, its
+    /// change is discarded, and the remaining hooks are still called.
     at_once after_tool(state, call: &ToolCall, result: &mut ToolResult) {
         default: ();
         together { changing result, keeping [call_id, name] }
-        /// Creates a hook from a closure for [`after_tool`](Hook::after_tool).
+        /// Creates an [`after_tool`](Hook::after_tool) hook from a closure.
         ///
         /// ```
         /// use turnstream::agent::hook;
@@ -279,18 +277,18 @@ macro_rules! hook_points {
         closure: after_tool;
     }
 
-    /// Changes a progress report from a running tool call before the report is yielded as an event.
-    /// For example, a hook can remove secrets from the report. If a hook panics, `null` is reported
-    /// instead, and the run ends after the remaining hooks have been called.
+    /// Changes a progress report from a running tool call before it is yielded as an event. For
+    /// example, a hook can remove secrets from the report. If a hook panics, the report is replaced
+    /// with `null`, and the run ends after the remaining hooks have been called.
     ///
-    /// This method runs within the poll in which the report arrives, so it must be quick. Progress
-    /// reports from a sub-agent's calls are passed only to the sub-agent's own hooks.
+    /// This method runs within the poll in which the report arrives, so it must return quickly.
+    /// Progress reports from a sub-agent's calls are passed only to the sub-agent's own hooks.
     at_once redact_progress(state, call: &ToolCall, data: &mut RawJson) {
         default: ();
         together { changing data, keeping [] }
-        /// Creates a hook from a closure for [`redact_progress`](Hook::redact_progress). The hook
-        /// does not receive progress reports from a sub-agent's calls; to receive these reports,
-        /// add a hook to the sub-agent.
+        /// Creates a [`redact_progress`](Hook::redact_progress) hook from a closure. The hook does
+        /// not receive progress reports from a sub-agent's calls; to receive those reports, add a
+        /// hook to the sub-agent.
         ///
         /// ```
         /// use turnstream::agent::hook;
@@ -303,18 +301,17 @@ macro_rules! hook_points {
 
     /// Changes a piece of evidence that a tool call has recorded, before
     /// [`after_tool`](Self::after_tool) is called and before the evidence is yielded as an event.
-    /// Evidence from a dropped call is also passed to this method. If a hook panics, `null` is
-    /// recorded instead of the evidence, and the run ends after the remaining hooks have been
-    /// called.
+    /// Evidence from a dropped call is also passed to this method. If a hook panics, the evidence
+    /// is replaced with `null`, and the run ends after the remaining hooks have been called.
     ///
     /// Evidence from a sub-agent's calls is passed only to the sub-agent's own hooks. The
     /// sub-agent's events are forwarded unchanged.
     at_once redact_evidence(state, call: &ToolCall, evidence: &mut RawJson) {
         default: ();
         together { changing evidence, keeping [] }
-        /// Creates a hook from a closure for [`redact_evidence`](Hook::redact_evidence). The hook
-        /// does not receive evidence from a sub-agent's calls; to receive that evidence, add a hook
-        /// to the sub-agent.
+        /// Creates a [`redact_evidence`](Hook::redact_evidence) hook from a closure. The hook does
+        /// not receive evidence from a sub-agent's calls; to receive that evidence, add a hook to
+        /// the sub-agent.
         ///
         /// ```
         /// use turnstream::agent::hook;
@@ -330,19 +327,19 @@ macro_rules! hook_points {
         closure: redact_evidence;
     }
 
-    /// Decides whether the run stops after a turn, instead of sending another request.
+    /// Decides whether the run stops after a turn instead of sending another request.
     ///
-    /// This method is called after each complete turn that would otherwise be followed by another
-    /// turn: after the turn's tools have run, if the turn was cut off or paused, or if the reply is
-    /// empty or contains calls that cannot run. `should_stop` is not called after a failed turn, or
-    /// if a budget has prevented the turn's calls from running. If the model has stopped on its
-    /// own, [`before_stop`](Self::before_stop) is called instead.
+    /// This method is called after each complete turn that is followed by another turn unless a
+    /// hook stops the run. Another turn follows if the turn's tools have run, if the turn was cut
+    /// off or paused, or if the reply is empty or contains calls that cannot run. `should_stop` is
+    /// not called after a failed turn, or if a budget has prevented the turn's calls from running.
+    /// If the model has stopped on its own, [`before_stop`](Self::before_stop) is called instead.
     ///
     /// If a hook returns `true`, the run stops, and the remaining hooks are not called.
     asked should_stop(state) -> bool {
         default: false;
         together { |stops: bool = false, answer| answer, until stops }
-        /// Creates a hook from a closure for [`should_stop`](Hook::should_stop).
+        /// Creates a [`should_stop`](Hook::should_stop) hook from a closure.
         ///
         /// ```
         /// use turnstream::agent::hook;
@@ -356,13 +353,13 @@ macro_rules! hook_points {
 
     /// If the model's final text says that the model cannot continue, returns a description of what
     /// is missing. If a hook returns `Some`, the turn does not count as an answer, and no
-    /// [validation](crate::Agent::with_validation) is applied to the turn.
+    /// [validation](crate::Agent::with_validation) is applied to it.
     ///
     /// The first string that a hook returns is used, and the remaining hooks are not called.
     at_once give_up_reason(state, turn: &Turn) -> Option<String> {
         default: None;
         together { |given: Option<String> = None, answer| given.or(answer), until given.is_some() }
-        /// Creates a hook from a closure for [`give_up_reason`](Hook::give_up_reason).
+        /// Creates a [`give_up_reason`](Hook::give_up_reason) hook from a closure.
         closure: give_up_reason;
     }
 
@@ -374,7 +371,7 @@ macro_rules! hook_points {
     at_once judge_evidence(state) -> Option<EvidenceVerdict> {
         default: None;
         together { |given: Option<EvidenceVerdict> = None, answer| given.or(answer), until given.is_some() }
-        /// Creates a hook from a closure for [`judge_evidence`](Hook::judge_evidence).
+        /// Creates a [`judge_evidence`](Hook::judge_evidence) hook from a closure.
         closure: judge_evidence;
     }
 
@@ -387,7 +384,7 @@ macro_rules! hook_points {
     asked before_stop(state, turn: &'a Turn) -> StopDecision {
         default: StopDecision::Allow;
         together { |combined: StopDecision = StopDecision::Allow, answer| combined.combine(answer), until false }
-        /// Creates a hook from a closure for [`before_stop`](Hook::before_stop).
+        /// Creates a [`before_stop`](Hook::before_stop) hook from a closure.
         ///
         /// ```
         /// use turnstream::agent::hook::{self, StopDecision};
@@ -403,27 +400,27 @@ macro_rules! hook_points {
         closure: before_stop;
     }
 
-    /// Observes an error: a failed request (even if the request is retried), a failed compaction, a
-    /// failed observing hook, or the error that ends the run. Each error is reported once.
+    /// Observes an error: a failed request (even if it is retried), a failed compaction, a failed
+    /// observing hook, or the error that ends the run. Each error is reported once.
     ///
-    /// This method runs within the poll in which the error occurs, so it must be quick. A panic in
-    /// this method is ignored.
+    /// This method runs within the poll in which the error occurs, so it must return quickly. A
+    /// panic in this method is ignored.
     at_once on_failure(state, error: &Error) {
         default: ();
         together { telling |_hooks, _panic| {} }
-        /// Creates a hook from a closure for [`on_failure`](Hook::on_failure).
+        /// Creates an [`on_failure`](Hook::on_failure) hook from a closure.
         closure: on_failure;
     }
 
     /// Observes the run's outcome. This method is called once, after all other methods. If
     /// `on_finished` panics, `on_failure` is called afterwards.
     ///
-    /// This method runs within the poll that yields `finished`, so it must be quick. Since the run
-    /// is over, the run does not poll any work that this method starts.
+    /// This method runs within the poll that yields `finished`, so it must return quickly. Since
+    /// the run is over, it does not poll any work that this method starts.
     at_once on_finished(state, outcome: &Outcome) {
         default: ();
         together { telling |hooks, panic| hooks.on_failure(state, &panic) }
-        /// Creates a hook from a closure for [`on_finished`](Hook::on_finished).
+        /// Creates an [`on_finished`](Hook::on_finished) hook from a closure.
         ///
         /// ```
         /// use turnstream::agent::hook;

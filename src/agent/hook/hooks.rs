@@ -1,4 +1,4 @@
-//! An agent's hooks, and methods that call all of these hooks.
+//! An agent's hooks, and methods that call all of them.
 
 use std::time::Duration;
 
@@ -16,12 +16,12 @@ const DEFAULT_HOOK_TIMEOUT: Duration = Duration::from_secs(30);
 /// Calls an agent's hooks, in order. Cheap to clone.
 ///
 /// For each [`Hook`] method, `Hooks` has a corresponding method, which is generated from the list
-/// of hook points. Dropping a future returned by such a method drops the hook's future. An empty
-/// `Hooks` neither boxes futures nor creates timers.
+/// of hook points. Dropping a future returned by a method of `Hooks` drops the hook's future. An
+/// empty `Hooks` neither boxes futures nor creates timers.
 #[derive(Clone)]
 pub(in crate::agent) struct Hooks {
     members: Arc<Vec<Arc<dyn Hook>>>,
-    /// The evidence policy. Other hooks' decisions take precedence over the policy's decisions.
+    /// The evidence policy. Other hooks' decisions take precedence over its decisions.
     evidence_policy: Option<Arc<dyn Hook>>,
     timeout: TimeLimit,
 }
@@ -46,7 +46,7 @@ impl Hooks {
         self.evidence_policy = Some(policy);
     }
 
-    /// Returns a copy that contains only the evidence policy and no other hooks.
+    /// Returns a copy that contains only the evidence policy.
     pub(in crate::agent) fn evidence_policy_only(&self) -> Self {
         Self { evidence_policy: self.evidence_policy.clone(), ..Self::new() }
     }

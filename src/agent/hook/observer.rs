@@ -1,4 +1,4 @@
-//! Runs the future returned by an observing hook. The future is polled together with the run.
+//! Runs the future returned by an observing hook, polling it together with the run.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -11,7 +11,7 @@ use crate::env::TimeLimit;
 use crate::error::{Error, ErrorKind};
 use crate::item::{Item, ItemKind};
 
-/// A running call to an observing hook, which owns all of its data.
+/// A running call to an observing hook. The call owns all of its data.
 ///
 /// Dropping an observer drops the hook's future.
 pub(in crate::agent) struct Observer {
@@ -63,7 +63,7 @@ impl Observer {
         &self.state
     }
 
-    /// Polls the hook's future. Once the future completes, returns the resulting notes or error. A
+    /// Polls the hook's future. Once the future completes, returns the resulting items or error. A
     /// completed observer must not be polled again.
     pub(in crate::agent) fn poll(
         &mut self,

@@ -63,8 +63,8 @@ pub(super) async fn a_turn_that_was_kept_is_not_asked_for_again(host: &dyn Engin
     .await;
 }
 
-/// Checks that each call starts at most once, and that the result of each call matches its number
-/// of starts and ends.
+/// Checks that each call starts at most once, and that its result is consistent with how often it
+/// has started and ended.
 async fn check_calls_begin_once(
     host: &dyn EngineHost,
     name: &str,
@@ -139,7 +139,7 @@ pub(super) async fn an_idempotent_call_that_was_lost_runs_again_under_its_key(
     .await;
 }
 
-/// Returns the results that all attempts have published, by call id.
+/// Returns the results published by all attempts, grouped by call id.
 fn results_given_out(stage: &Stage<'_>) -> HashMap<String, Vec<String>> {
     let mut given: HashMap<String, Vec<String>> = HashMap::new();
     for event in lock_ignoring_poison(&stage.events).iter().flatten() {
@@ -196,7 +196,7 @@ pub(super) async fn input_that_waits_before_the_run_is_delivered_once(host: &dyn
     .await;
 }
 
-/// Creates an agent whose first call waits at the gate.
+/// Creates an agent whose first call waits until the check lets the call continue.
 fn gated_agent(probe: &Probe) -> Agent {
     let model = probe.model(|history| match results(history) {
         0 => call("c1", "wait"),
@@ -207,7 +207,7 @@ fn gated_agent(probe: &Probe) -> Agent {
     Agent::new(model).with_tools([probe.gated_tool("wait"), probe.tool("work").idempotent()])
 }
 
-/// Runs the agent from [`gated_agent`], and sends commands while the agent's first call runs.
+/// Runs the agent from [`gated_agent`], and sends commands while its first call is running.
 async fn run_and_send(
     stage: &Stage<'_>,
     commands: Vec<(&str, Command)>,
@@ -301,7 +301,7 @@ pub(super) async fn an_interrupt_of_a_run_that_has_ended_is_refused(host: &dyn E
     assert_eq!(outcome.reason, EndReason::Completed);
 }
 
-/// Creates an agent whose first call needs an approval.
+/// Creates an agent whose first call requires approval.
 fn asking_agent(probe: &Probe) -> Agent {
     let model = probe.model(|history| match results(history) {
         0 => call("c1", "pay").call_raw("c2", "look", "{}"),
@@ -312,7 +312,7 @@ fn asking_agent(probe: &Probe) -> Agent {
 }
 
 pub(super) async fn a_run_that_waits_for_an_approval_ends_and_is_resumed(host: &dyn EngineHost) {
-    // First scenario: the run that ends pending loses an attempt.
+    // First scenario: the run that ends with pending calls loses an attempt.
     for_each_loss(host, "pending", async |stage, _| {
         let outcome = stage.run(&asking_agent(&stage.probe), "Pay.").await.unwrap();
         assert_eq!(outcome.reason, EndReason::Pending);
@@ -439,7 +439,7 @@ pub(super) async fn a_sub_agent_that_waits_for_an_approval_is_resumed(host: &dyn
     .await;
 }
 
-/// A hook that is pending once for each request.
+/// A hook whose future is pending once for each request.
 struct SlowHook(Probe);
 
 impl Hook for SlowHook {
@@ -503,7 +503,7 @@ pub(super) async fn a_hook_that_rewrites_arguments_is_kept_with_the_call(host: &
     .await;
 }
 
-/// A compactor that is pending once, and then replaces all items except the last.
+/// A compactor whose future is pending once, and which then replaces all items except the last.
 struct SlowCompactor(Probe);
 
 impl Compactor for SlowCompactor {
@@ -598,7 +598,7 @@ pub(super) async fn the_next_run_of_a_session_continues_its_history(host: &dyn E
 }
 
 pub(super) async fn a_run_that_was_broken_off_is_settled_by_the_next(host: &dyn EngineHost) {
-    // Only a few losses are tried, because the turn that ends the first run is large.
+    // Only a few losses are injected, because the turn that ends the first run is large.
     for operation in [1, 2, 4] {
         let losses = LossPlan::with_losses([Loss { operation, moment: LossMoment::After(2) }]);
         let stage = Stage::new(host, "settle", losses);
@@ -625,7 +625,7 @@ pub(super) async fn a_turn_above_eight_mebibytes_ends_the_run(host: &dyn EngineH
     let error = stage.run(&Agent::new(model), "Write a novel.").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TooLarge);
     assert_eq!((stage.probe.requests(), stage.losses.attempts()), (1, 1), "it was asked for once");
-    // The session can still run.
+    // The session can still start new runs.
     let next = stage.run_safely(&busy_agent(&stage.probe), "Then do it.").await;
     assert_eq!(next.reason, EndReason::Completed);
     assert!(stage.history().await.is_settled());

@@ -1,4 +1,4 @@
-//! The host on which the suite performs its runs.
+//! The host on which the suite executes its runs.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -15,18 +15,18 @@ use crate::lock::lock_ignoring_poison;
 use crate::session::Entry;
 use crate::tool::Verdict;
 
-/// A trait for performing the suite's runs. A host consists of an engine and everything that drives the engine.
+/// A trait for executing the suite's runs. A host consists of an engine and everything that drives it.
 pub trait EngineHost: Send + Sync {
-    /// Performs a run until it ends, with as many attempts as the run needs. [`SuiteRun::attempt`] must create each
-    /// attempt, and [`SuiteRun::losses`] must wrap the engine that drives the attempt.
+    /// Drives a run to completion, making as many attempts as it needs. [`SuiteRun::attempt`] must create each attempt,
+    /// and [`SuiteRun::losses`] must wrap the engine that drives the attempt.
     fn run(&self, run: SuiteRun) -> BoxFuture<'_, Result<Outcome, Error>>;
 
     /// Sends a command to a session.
     fn send(&self, session: &str, command: StoredCommand) -> BoxFuture<'static, Result<(), Error>>;
 
-    /// Returns whether the suite tests a loss at every moment within each operation. These tests take a long time with
-    /// an engine on a server. If this method returns `false`, the suite tests a single moment for each operation,
-    /// alternating between the moments.
+    /// Returns whether the suite injects a loss at every moment within each operation. Injecting all of these losses
+    /// takes a long time with an engine on a server. If this method returns `false`, the suite injects the loss at only
+    /// one moment for each operation, alternating between the moments.
     fn is_thorough(&self) -> bool {
         true
     }
@@ -40,7 +40,7 @@ pub trait EngineHost: Send + Sync {
 pub struct SuiteRun {
     /// The session's id.
     pub session: String,
-    /// The agent for the run, which also performs the calls that run outside the run.
+    /// The agent for the run. This agent also performs the calls that are executed separately from the run.
     pub agent: Agent,
     /// The plan that determines which attempts are lost.
     pub losses: LossPlan,
@@ -49,7 +49,7 @@ pub struct SuiteRun {
     pub(super) events: Arc<Mutex<Vec<Vec<Event>>>>,
 }
 
-/// Determines how a run starts.
+/// Specifies how a run starts.
 #[derive(Clone)]
 pub(super) enum SuiteStart {
     Input(Input),
@@ -76,12 +76,12 @@ impl SuiteRun {
     }
 }
 
-/// Stores the suite's runs by session, for hosts whose engine creates attempts elsewhere. Clones share the runs.
+/// Stores the suite's runs by session, for hosts whose engine creates attempts elsewhere. Clones share the same runs.
 #[derive(Clone, Default)]
 pub struct SuiteRuns(Arc<Mutex<HashMap<String, SuiteRun>>>);
 
 impl SuiteRuns {
-    /// Stores a run as the next run in its session.
+    /// Stores a run as the next run of its session.
     pub fn insert(&self, run: SuiteRun) {
         lock_ignoring_poison(&self.0).insert(run.session.clone(), run);
     }
@@ -92,14 +92,14 @@ impl SuiteRuns {
     }
 }
 
-/// Performs the suite's runs on [`MemoryEngine`]s.
+/// Executes the suite's runs on [`MemoryEngine`]s.
 #[derive(Clone, Default)]
 pub struct MemoryHost {
     sessions: Arc<Mutex<HashMap<String, MemoryEngine>>>,
 }
 
 impl MemoryHost {
-    /// Creates a host without sessions.
+    /// Creates a host that has no sessions yet.
     pub fn new() -> Self {
         Self::default()
     }

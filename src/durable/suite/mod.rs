@@ -13,8 +13,8 @@
 //! # }
 //! ```
 //!
-//! Most checks first perform a run without a loss. These checks then repeat the run once for each engine operation, and
-//! lose the first attempt before, during or after that operation. Each session has a random id and is not removed
+//! Most checks first execute a run without injecting a loss, and then repeat the run for each engine operation, losing
+//! the first attempt before, during or after that operation. Each session has a random id and is not removed
 //! afterwards.
 mod claims;
 mod host;
@@ -24,8 +24,8 @@ pub use host::{EngineHost, MemoryHost, SuiteRun, SuiteRuns};
 
 /// Creates a module that contains one test for each check in the engine [suite](crate::durable::suite). The arguments
 /// are a name for the module and an async function that creates an [`EngineHost`](crate::durable::suite::EngineHost).
-/// The tests are marked with `#[tokio::test]`, so the crate that uses the macro needs tokio with the features `macros`
-/// and `rt`.
+/// The tests are marked with `#[tokio::test]`, so the crate that uses the macro needs tokio with the `macros` and `rt`
+/// features.
 ///
 /// ```
 /// use turnstream::durable::suite::MemoryHost;
@@ -33,13 +33,13 @@ pub use host::{EngineHost, MemoryHost, SuiteRun, SuiteRuns};
 /// turnstream::durable_suite!(in_memory, || async { super::MemoryHost::new() });
 /// ```
 ///
-/// With `ignore = "why"` between the two arguments, each test is marked `#[ignore = "why"]`.
+/// If `ignore = "why"` is placed between the two arguments, each test is marked `#[ignore = "why"]`.
 #[macro_export(local_inner_macros)]
 macro_rules! durable_suite {
     ($name:ident, $make:expr) => {
         durable_suite! { @claims tests $name, $make }
     };
-    // For an engine that needs a server: its tests run only with `--ignored`.
+    // Tests for an engine that needs a server run only with `--ignored`.
     ($name:ident, ignore = $reason:literal, $make:expr) => {
         durable_suite! { @claims ignored_tests $name, $reason, $make }
     };

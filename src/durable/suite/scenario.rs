@@ -20,18 +20,18 @@ use crate::request::{Request, ToolSpec};
 use crate::session::{Entry, restore_history};
 use crate::tool::{Tool, Verdict};
 
-/// A session on a host, whose runs may lose attempts.
+/// A session on a host. Attempts at the session's runs may be lost.
 pub(super) struct Stage<'a> {
     host: &'a dyn EngineHost,
     pub(super) session: String,
     /// The losses planned for the run under test.
     pub(super) losses: LossPlan,
     pub(super) probe: Probe,
-    /// The events from each attempt at each run.
+    /// The events of each attempt at each run.
     pub(super) events: Arc<Mutex<Vec<Vec<Event>>>>,
 }
 
-/// Records the work of a scenario's agents across all attempts. Clones share the record.
+/// Records the work of a scenario's agents across all attempts. Clones share the same record.
 #[derive(Clone, Default)]
 pub(super) struct Probe(Arc<ProbeInner>);
 
@@ -45,7 +45,7 @@ struct ProbeInner {
     gate: Gate,
 }
 
-/// Makes a tool wait until the test opens the gate.
+/// Blocks a tool until the test opens the gate.
 #[derive(Default)]
 struct Gate {
     reached: Notify,
@@ -60,8 +60,8 @@ pub(super) struct Traces {
     pub(super) entries: Vec<Entry>,
 }
 
-/// Performs a scenario without a loss. Then repeats the scenario for each operation in one run, and loses the first
-/// attempt at that operation, at several moments.
+/// Runs the scenario once without injecting a loss. Then, for each operation, repeats the scenario and loses the first
+/// attempt at one or more moments of that operation.
 pub(super) async fn for_each_loss(
     host: &dyn EngineHost,
     name: &str,
@@ -110,7 +110,7 @@ impl<'a> Stage<'a> {
         Self { host, session, losses, probe: Probe::default(), events: Arc::default() }
     }
 
-    /// Returns the same session without losses.
+    /// Returns the same session with a plan in which no attempt is lost.
     pub(super) fn without_losses(&self) -> Self {
         let (session, probe) = (self.session.clone(), self.probe.clone());
         let (losses, events) = (LossPlan::new(), Arc::clone(&self.events));
@@ -176,8 +176,7 @@ impl Probe {
         })
     }
 
-    /// Creates a tool that is pending three times, and then returns a text that contains the call
-    /// id.
+    /// Creates a tool whose future is pending three times, and then returns a string that contains the call id.
     pub(super) fn tool(&self, name: &str) -> Tool {
         let (probe, spec) = (self.clone(), spec(name));
         let tool = Tool::raw(spec, move |_args, cx| {
@@ -194,7 +193,7 @@ impl Probe {
         tool.expect("the tool is one")
     }
 
-    /// Creates an idempotent tool that waits until the gate is open.
+    /// Creates an idempotent tool that waits until this probe's gate has been opened.
     pub(super) fn gated_tool(&self, name: &str) -> Tool {
         let (probe, spec) = (self.clone(), spec(name));
         let tool = Tool::raw(spec, move |_args, _cx| {
@@ -210,7 +209,7 @@ impl Probe {
         tool.expect("the tool is one").idempotent()
     }
 
-    /// Waits until a tool has reached the gate.
+    /// Waits until a tool has reached this probe's gate.
     pub(super) async fn gate_reached(&self) {
         self.0.gate.reached.notified().await;
     }
@@ -221,13 +220,13 @@ impl Probe {
         self.0.gate.opened.notify_one();
     }
 
-    /// Returns the number of times that the call has started.
+    /// Returns how many times the call has started.
     pub(super) fn begun(&self, call_id: &str) -> usize {
         let begun = lock_ignoring_poison(&self.0.begun);
         begun.iter().filter(|key| key.ends_with(&format!("/{call_id}"))).count()
     }
 
-    /// Returns the number of times that the call has ended.
+    /// Returns how many times the call has ended.
     pub(super) fn ended(&self, call_id: &str) -> usize {
         let ended = lock_ignoring_poison(&self.0.ended);
         ended.iter().filter(|key| key.ends_with(&format!("/{call_id}"))).count()
@@ -238,12 +237,12 @@ impl Probe {
         lock_ignoring_poison(&self.0.begun).clone()
     }
 
-    /// Returns the number of requests that the models have received.
+    /// Returns the number of requests received by the models.
     pub(super) fn requests(&self) -> usize {
         self.0.requests.load(Ordering::Relaxed)
     }
 
-    /// Increments the counter for a check's other events, and returns the new count.
+    /// Increments a counter that a check can use for any other event, and returns the new count.
     pub(super) fn count(&self) -> usize {
         self.0.other.fetch_add(1, Ordering::Relaxed) + 1
     }
@@ -271,7 +270,7 @@ pub(super) fn said(history: &History, text: &str) -> usize {
     history.iter().filter(is_it).count()
 }
 
-/// Returns the kind of the last result of a call.
+/// Returns the kind of a call's last result.
 pub(super) fn result_kind(history: &History, call_id: &str) -> Option<ResultKind> {
     let results = history.iter().filter_map(|item| item.as_tool_result());
     results.filter(|result| result.call_id == call_id).map(|result| result.kind).next_back()

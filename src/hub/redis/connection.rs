@@ -18,7 +18,7 @@ use crate::lock::lock_ignoring_poison;
 /// The maximum time to wait for a connection or for a response.
 pub(super) const RESPONSE_LIMIT: Duration = Duration::from_secs(1);
 
-/// The time after a failed connection attempt during which commands fail immediately.
+/// How long commands fail immediately after a failed connection attempt.
 const RECONNECT_WAIT: Duration = Duration::from_millis(200);
 
 /// A connection that is shared by many commands. If the connection breaks, it is re-established;
@@ -68,8 +68,8 @@ impl Connection {
         self.check(generation, answer)
     }
 
-    /// Returns the connection, establishing it first if necessary. All waiting calls drive the same
-    /// connection attempt, so that a call whose future is not polled does not block the others.
+    /// Returns the connection, establishing it first if necessary. All waiting callers drive the
+    /// same connection attempt, so a caller whose future is not polled does not block the others.
     async fn get(&self) -> Result<(u64, MultiplexedConnection), Error> {
         let attempt = {
             let mut state = lock_ignoring_poison(&self.state);
@@ -99,7 +99,7 @@ impl Connection {
         made.map(|live| (state.generation, live))
     }
 
-    /// Closes the connection if a command has failed without a response from the server.
+    /// Closes the connection if a command failed without a response from the server.
     fn check<T>(&self, generation: u64, answer: Result<T, RedisError>) -> Result<T, Error> {
         let Err(error) = answer else { return answer.map_err(to_error) };
         let has_answered =

@@ -1,4 +1,4 @@
-//! The directory of runs in all processes.
+//! The directory of the runs in all processes.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -36,11 +36,12 @@ pub(super) async fn announce_ended(
     inner.connection.script::<i64>(&script).await.map(drop)
 }
 
-/// The maximum number of ended runs that can wait to be reported to the server. Even if a run's end
-/// is never reported, other processes do not treat the run as active, because it has no heartbeat.
+/// The maximum number of reports about ended runs that can be queued for the server. Even if a
+/// run's end is never reported, other processes do not treat the run as active, because it has no
+/// heartbeat.
 const MAX_WAITING_ENDS: usize = 10_000;
 
-/// Marks a run as ended. If the request fails, the request is retried with the next heartbeat.
+/// Marks a run as ended. If the request fails, it is retried at the next heartbeat.
 pub(super) async fn end(inner: &Inner, key: &str, run: &str, order: u64) {
     let mut script = inner.scripts.end.prepare_invoke();
     script.key(inner.keys.runs(key)).key(inner.keys.active());
@@ -76,7 +77,7 @@ pub(super) async fn last(inner: &Inner, key: &str) -> Result<Option<AnnouncedRun
     }))
 }
 
-/// Returns whether a run has a heartbeat. For a run in this process, the server is not queried.
+/// Returns whether a run has a heartbeat. If the run is in this process, the server is not queried.
 async fn is_alive(inner: &Inner, run: &str) -> Result<bool, Error> {
     let process: Option<String> =
         inner.connection.query(redis::cmd("GET").arg(inner.keys.alive(run))).await?;
@@ -115,8 +116,7 @@ pub(super) async fn lost(inner: &Inner) -> Result<Vec<LostRun>, Error> {
             inner.connection.pipeline(&pipeline).await?;
         match process.is_some() {
             true => {}
-            // The process died after the run had ended, but before the process could remove the
-            // run's entry.
+            // The process died after the run had ended, but before it could remove the run's entry.
             false if has_end(&run, &entries) => {
                 let remove = redis::cmd("HDEL").arg(inner.keys.active()).arg(&run).to_owned();
                 inner.connection.query::<i64>(&remove).await?;

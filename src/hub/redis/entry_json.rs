@@ -48,8 +48,8 @@ struct SnapshotRef<'a> {
     pending: &'a [PendingCall],
 }
 
-/// An event in its serialized form. Unknown events are included as well, so that the entry numbers
-/// in a log have no gaps.
+/// An event in its serialized form. Unknown events are also kept, so that the entry numbers in a
+/// log have no gaps.
 struct WireEvent<'a>(&'a Event);
 
 impl Serialize for WireEvent<'_> {
@@ -61,7 +61,8 @@ impl Serialize for WireEvent<'_> {
     }
 }
 
-/// The fields of all entry types. The values are parsed once the entry's type is known.
+/// The fields of all entry types. The values of these fields are parsed once the entry's type is
+/// known.
 #[derive(Deserialize)]
 struct EntryOwned<'a> {
     v: u32,

@@ -26,7 +26,7 @@ use crate::hub::{
 };
 use crate::task::OwnedTask;
 
-/// Keeps logs, inboxes and the directory of runs in Redis or Valkey. Clones share the same
+/// Stores logs, inboxes and the directory of runs in Redis or Valkey. Clones share the same
 /// connections.
 ///
 /// ```no_run
@@ -41,14 +41,13 @@ use crate::task::OwnedTask;
 /// ```
 ///
 /// A `RedisEvents` value uses two connections and two tasks, which end once all clones, readers and
-/// hubs that use it are dropped. If a connection is lost, it is re-established. Until the
-/// connection is re-established, all operations fail within about a second, with an error that has
+/// hubs that use the value have been dropped. A lost connection is re-established automatically.
+/// Until then, all operations fail within about a second, with an error that has
 /// [`LogUnavailable`](crate::hub::LogUnavailable) as its source.
 ///
 /// Appending any number of entries takes one round trip. The readers in a process share a single
-/// copy of each log that they read, so that the server sends each entry only once per process. A
-/// reader that does not keep up is cut off, as with
-/// [`SlowReaders::Cut`](crate::hub::SlowReaders::Cut).
+/// copy of each log, so the server sends each entry only once per process. A reader that does not
+/// keep up is cut off, as with [`SlowReaders::Cut`](crate::hub::SlowReaders::Cut).
 ///
 /// If an error ends a run, readers in other processes receive the error's kind and message, but not
 /// its sources.
@@ -69,8 +68,8 @@ impl RedisEvents {
     ///
     /// # Errors
     ///
-    /// - [`InvalidRequest`](ErrorKind::InvalidRequest) if the address cannot be parsed or needs a
-    ///   feature that is not enabled;
+    /// - [`InvalidRequest`](ErrorKind::InvalidRequest) if the address cannot be parsed or requires
+    ///   a crate feature that is not enabled;
     /// - [`Store`](ErrorKind::Store) if the server rejects the connection;
     /// - [`Store`](ErrorKind::Store) with [`LogUnavailable`](crate::hub::LogUnavailable) as its
     ///   source if the server cannot be reached.
@@ -100,9 +99,9 @@ impl RedisEvents {
         self.with(|settings| settings.prefix = prefix.into())
     }
 
-    /// Sets the time after which a run without a heartbeat counts as lost. The default is five
-    /// seconds, and the minimum is 30 milliseconds. Each process sends three heartbeats in this
-    /// period. All processes must use the same value. This setting is unrelated to a session's
+    /// Sets the time after which a run without a heartbeat is considered lost. The default is five
+    /// seconds, and the minimum is 30 milliseconds. Each process sends three heartbeats within the
+    /// given time. All processes must use the same value. This setting is unrelated to a session's
     /// [lease](crate::session::Lease), which decides which process may run the session.
     #[must_use]
     pub fn with_lease(self, lease: Duration) -> Self {
@@ -112,14 +111,14 @@ impl RedisEvents {
     /// Sets how long a run's log is kept after its last entry. The default is ten minutes, and the
     /// minimum is four times the [lease](Self::with_lease). The run's hub may remove the log
     /// earlier; see [`with_ended_kept_for`](crate::hub::Hub::with_ended_kept_for). If a run's
-    /// process was killed, the run's log is removed after this time.
+    /// process is killed, the run's log is removed after the given time.
     #[must_use]
     pub fn with_expiry(self, expiry: Duration) -> Self {
         self.with(|settings| settings.expiry = expiry)
     }
 
-    /// Sets the maximum number of commands that can wait for a single run. The default is 1,000.
-    /// Further commands are rejected.
+    /// Sets the maximum number of commands that can be queued for a single run. The default is
+    /// 1,000. Further commands are rejected.
     #[must_use]
     pub fn with_max_waiting_commands(self, commands: usize) -> Self {
         self.with(|settings| settings.max_waiting = commands)
@@ -167,7 +166,7 @@ impl RedisEvents {
     }
 }
 
-/// Counts a reader of a log until this value is dropped.
+/// Counts as one reader of a log until this value is dropped.
 struct AttachedReader {
     events: RedisEvents,
     mirror: Arc<Mirror>,
@@ -218,7 +217,7 @@ impl EventLog for RedisEvents {
                 once(reader).try_flatten().boxed()
             }
         };
-        // The stream owns `attached`, so that the reader is counted as long as the stream exists.
+        // The stream owns `attached`, so the reader is counted as long as the stream exists.
         let entries = entries.inspect(move |_| {
             let _held = &attached;
         });
@@ -241,8 +240,8 @@ impl EventLog for RedisEvents {
         Some(Arc::new(self.clone()))
     }
 
-    /// Counts only the logs in this process: the logs of its own runs, and of the runs that it
-    /// reads.
+    /// Counts only the logs in this process: the logs of the process's own runs, and of other runs
+    /// that the process reads.
     fn stats(&self) -> LogStats {
         let mirrors: Vec<Arc<Mirror>> = self.0.inner.state().mirrors.values().cloned().collect();
         let lengths = || mirrors.iter().map(|mirror| mirror.log.lock().len());

@@ -1,4 +1,4 @@
-//! Follows a run's log as the log grows.
+//! Follows a run's log as it grows.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub(super) fn follow(
     inner: Arc<Inner>,
     number: u64,
 ) -> impl Future<Output = ()> + Send + 'static {
-    // This value is also dropped if the future is dropped before it is first polled.
+    // `end` is dropped even if the future is never polled.
     let end = FollowerEnd { mirror, number };
     async move { follow_for_ever(&end.mirror, &inner).await }
 }
@@ -43,7 +43,7 @@ async fn follow_for_ever(mirror: &Mirror, inner: &Inner) {
             Ok(()) => mirror.log.lock().set_outage(None),
             Err(error) => mirror.set_outage(error),
         }
-        // If a message announces entries that are already in the mirror, nothing is read.
+        // If a message announces only entries that are already in the mirror, nothing is read.
         while let Some(news) = listener.wait(inner.settings.beat()).await {
             let last = mirror.log.lock().last_position();
             let announced = news.message.as_deref().and_then(parse_id);
@@ -59,7 +59,8 @@ async fn fetch(mirror: &Mirror, inner: &Inner) -> Result<(), Error> {
     let mut from = last.map_or("-".to_owned(), |(epoch, number)| format!("({epoch}-{number}"));
     loop {
         let mut pipeline = redis::pipe();
-        // The heartbeat is read before the entries, because an ended run has no heartbeat either.
+        // The heartbeat is read before the entries. If it were read afterwards, a run that ends
+        // between the two reads would appear to be lost.
         pipeline.get(inner.keys.alive(&mirror.run));
         pipeline.xrange_count(inner.keys.log(&mirror.run), &from, "+", PAGE);
         let (alive, page): (Option<String>, StreamRangeReply) =

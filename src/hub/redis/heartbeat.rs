@@ -11,13 +11,14 @@ use crate::hub::redis::inner::Inner;
 use crate::hub::redis::log::restore;
 use crate::hub::redis::mirror::{Mirror, OwnAttempt, parse_id};
 
-/// Sends heartbeats for this process, and restores its runs' data if the server has lost it.
+/// Sends heartbeats for this process, and restores the data of the process's runs if the server has
+/// lost the data.
 pub(super) async fn beat_for_ever(inner: Arc<Inner>) {
     let mut ticks = interval(inner.settings.beat());
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        // A failed operation is retried with the next heartbeat.
+        // A failed operation is retried at the next heartbeat.
         let _ = beat(&inner).await;
     }
 }

@@ -21,7 +21,7 @@ use crate::hub::{Command, NotRunning, SentCommand};
 /// The maximum number of commands that are read at once.
 const PAGE: usize = 64;
 
-/// The time between two checks for an answer when no notification arrives.
+/// The time between two checks for an answer while no notification arrives.
 const ANSWER_CHECK: Duration = Duration::from_millis(500);
 
 /// Opens a run's inbox.
@@ -54,7 +54,7 @@ struct OpenInbox {
     listener: Listener,
     run: String,
     token: String,
-    /// The id after which the next page starts.
+    /// The id of the entry after which the next page starts.
     last: String,
     read: VecDeque<SentCommand>,
 }
@@ -85,13 +85,13 @@ impl OpenInbox {
                     continue;
                 }
             }
-            // Commands that cannot be read at the moment are read once the server is available
-            // again.
+            // Commands that currently cannot be read are read once the server is available again.
             self.listener.wait(self.inner.settings.beat()).await;
         }
     }
 
-    /// Returns whether the server has lost its data and is assigning earlier ids again.
+    /// Returns whether the server has lost its data and is again assigning ids that are lower than
+    /// `last`.
     fn has_gone_back(&self, newest: &StreamRangeReply) -> bool {
         let last = self.last.strip_prefix('(').and_then(parse_id);
         let newest = newest.ids.first().and_then(|newest| parse_id(&newest.id));
@@ -139,7 +139,7 @@ impl Drop for OpenInbox {
             let mut script = inner.scripts.close.prepare_invoke();
             script.key(inner.keys.open(&run)).key(inner.keys.inbox(&run));
             script.arg(token).arg(inner.keys.answers(&run));
-            // If the script fails, the inbox closes when it expires.
+            // If the script fails, the inbox closes when its key expires.
             let _: Result<i64, Error> = inner.connection.script(&script).await;
         });
     }
@@ -170,8 +170,8 @@ pub(super) async fn send(
     let begin = Instant::now();
     loop {
         let mut pipeline = redis::pipe();
-        // The inbox is checked before the answer is read, because an inbox is only closed after its
-        // commands were answered.
+        // The inbox is checked before the answer is read, because an inbox is closed only after its
+        // commands have been answered.
         pipeline.exists(keys.open(run)).get(keys.answer(run, &id));
         let (is_open, answer): (bool, Option<Vec<u8>>) =
             inner.connection.pipeline(&pipeline).await?;

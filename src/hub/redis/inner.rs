@@ -1,4 +1,4 @@
-//! The state that is shared by all parts of a connection.
+//! The state shared by all parts of a connection.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use crate::hub::redis::settings::Settings;
 use crate::hub::redis::wakeups::Wakeups;
 use crate::lock::lock_ignoring_poison;
 
-/// The state that is shared by all parts of a connection.
+/// The state shared by all parts of a connection.
 pub(super) struct Inner {
     pub(super) settings: Settings,
     pub(super) keys: Keys,
@@ -32,13 +32,13 @@ pub(super) struct Inner {
 /// The runs and logs in this process.
 #[derive(Default)]
 pub(super) struct ProcessState {
-    /// The logs of this process's own runs, and of the runs that it reads.
+    /// The logs of this process's own runs, and of other runs that the process reads.
     pub(super) mirrors: HashMap<String, Arc<Mirror>>,
     /// The tokens for the inboxes that this process has opened, by run.
     pub(super) inboxes: HashMap<String, String>,
     /// The runs that this process has announced.
     pub(super) announced: HashMap<String, AnnouncedHere>,
-    /// The runs that ended while the server could not be reached, and whose ends must still be
+    /// The runs that ended while the server could not be reached, so that their ends must still be
     /// reported.
     pub(super) waiting_ends: HashMap<String, AnnouncedHere>,
 }

@@ -1,8 +1,9 @@
 //! The names of keys and channels.
 
-/// Creates the names of keys and channels, all of which start with a prefix.
+/// Creates the names of keys and channels, all of which start with the same prefix.
 ///
-/// The run or the session key is used as the hash tag, so that all of a run's data is in one slot.
+/// The run's id or the session key serves as the hash tag, so that all of a run's data is in the
+/// same Redis hash slot.
 #[derive(Clone, Debug)]
 pub(super) struct Keys {
     prefix: String,
@@ -17,8 +18,8 @@ impl Keys {
         format!("{}:{{{tag}}}:{what}", self.prefix)
     }
 
-    /// Returns the key for a run's log. The channel with the same name carries the number of the
-    /// last entry.
+    /// Returns the key for a run's log. The channel of the same name carries the number of the last
+    /// entry.
     pub(super) fn log(&self, run: &str) -> String {
         self.of(run, "log")
     }
@@ -28,13 +29,13 @@ impl Keys {
         self.of(run, "owner")
     }
 
-    /// Returns the key under which the name of the run's process is stored. Without heartbeats, the
-    /// key expires.
+    /// Returns the key under which the name of the run's process is stored. The key expires unless
+    /// the process sends heartbeats.
     pub(super) fn alive(&self, run: &str) -> String {
         self.of(run, "alive")
     }
 
-    /// Returns the key under which the run's pending commands are stored. The channel with the same
+    /// Returns the key under which the run's pending commands are stored. The channel of the same
     /// name announces new commands.
     pub(super) fn inbox(&self, run: &str) -> String {
         self.of(run, "inbox")
@@ -59,13 +60,13 @@ impl Keys {
         self.of(run, "claim")
     }
 
-    /// Returns the key for the last run under a session key. The channel with the same name
-    /// announces changes.
+    /// Returns the key for the last run under a session key. The channel of the same name announces
+    /// changes.
     pub(super) fn runs(&self, key: &str) -> String {
         self.of(key, "runs")
     }
 
-    /// Returns the key for the list of runs that have not ended.
+    /// Returns the key for the list of runs that have not ended yet.
     pub(super) fn active(&self) -> String {
         format!("{}:active", self.prefix)
     }

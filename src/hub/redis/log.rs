@@ -49,7 +49,7 @@ pub(super) async fn append(
             let message = "another program writes into the log of the run";
             return Err(Error::new(ErrorKind::Store, message));
         }
-        // Entries that the server has lost are still present in this process.
+        // If the server has lost entries, this process still has them.
         let mut all = mirror.log.lock().entries_after(last);
         let known = all.last().map(|entry| entry.number.position());
         let is_new = |entry: &&LogEntry| known.is_none_or(|known| entry.number.position() > known);
@@ -60,9 +60,9 @@ pub(super) async fn append(
     Ok(())
 }
 
-/// Restores entries from a run in this process that the server has lost, if the last entry on the
-/// server is still `last`. Otherwise, an append has happened in between and has already restored
-/// the lost entries.
+/// Restores entries that the server has lost from the log of a run in this process, provided that
+/// the last entry on the server is still `last`. If the last entry has changed, another append has
+/// already restored the lost entries.
 pub(super) async fn restore(
     inner: &Inner,
     mirror: &Mirror,
@@ -93,8 +93,8 @@ async fn append_once(
     write(inner, own, entries, trim_before, before).await
 }
 
-/// Appends entries with a single script. If the id of the last entry in the log is not the expected
-/// id, returns the actual id.
+/// Appends entries with a single script. If the last entry in the log does not have the expected
+/// id, returns that entry's actual id.
 async fn write(
     inner: &Inner,
     own: &OwnAttempt,
@@ -124,8 +124,8 @@ async fn write(
     }
 }
 
-/// Removes the log for an attempt in this process from the server. The entries have already been
-/// removed from this process.
+/// Removes the log of one of this process's attempts from the server. The log's entries have
+/// already been removed from this process.
 pub(super) async fn remove(inner: &Inner, run: &str, own: &OwnAttempt, has_ended: bool) {
     let keys = &inner.keys;
     let Ok(dropped) = encode_dropped() else { return };

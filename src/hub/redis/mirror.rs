@@ -11,16 +11,16 @@ use crate::hub::{EventNumber, LogEntry, LogUnavailable, NotRunning, RunLost};
 use crate::lock::lock_ignoring_poison;
 use crate::task::OwnedTask;
 
-/// This process's copy of a run's log. The copy contains the entries that were appended by a run in
-/// this process, or that this process has read for a run in another process. All readers in this
-/// process share the copy.
+/// This process's copy of a run's log. If the run is in this process, the copy contains the entries
+/// that the run has appended. Otherwise, it contains the entries that this process has read. All
+/// readers in this process share the copy.
 pub(super) struct Mirror {
     pub(super) run: Arc<str>,
     pub(super) log: Arc<RunLog>,
     state: Mutex<MirrorState>,
     /// The result of the first read of the log.
     loaded: watch::Sender<Option<Result<(), Error>>>,
-    /// The number of followers that have been started so far.
+    /// The number of followers started so far.
     followers: AtomicU64,
 }
 
@@ -37,7 +37,7 @@ struct MirrorState {
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct OwnAttempt {
     pub(super) epoch: u64,
-    /// The epoch, with a token that is unique to this attempt.
+    /// The attempt's epoch, with a token that is unique to the attempt.
     pub(super) owner: String,
 }
 
@@ -93,8 +93,8 @@ impl Mirror {
         self.set_loaded(Err(error));
     }
 
-    /// Records that a follower was dropped. If readers still need the follower, the drop means that
-    /// the runtime has ended.
+    /// Records that a follower was dropped. If readers still need the follower, it was dropped
+    /// because the runtime has ended.
     pub(super) fn end_follower(&self, number: u64) {
         if self.followers.load(Ordering::SeqCst) == number {
             self.set_outage(LogUnavailable.into());
@@ -107,8 +107,8 @@ impl Mirror {
         }
     }
 
-    /// Adds the entries that are missing from the mirror. Returns the number of readers that are
-    /// cut off.
+    /// Adds those entries that are missing from the mirror. Returns the number of readers that are
+    /// cut off as a result.
     pub(super) fn feed(&self, entries: Vec<LogEntry>, trim_before: Option<&EventNumber>) -> u64 {
         let mut log = self.log.lock();
         let last = log.last_position();
@@ -122,7 +122,7 @@ impl Mirror {
         log.append(new, trim_before)
     }
 
-    /// Adds a reader to the reader count. The first reader of a log starts a follower.
+    /// Increments the reader count. The first reader of a log starts a follower.
     pub(super) fn add_reader(&self, follower: impl FnOnce(u64) -> OwnedTask) {
         let mut state = lock_ignoring_poison(&self.state);
         state.readers += 1;
@@ -133,7 +133,7 @@ impl Mirror {
         }
     }
 
-    /// Removes a reader from the reader count. Returns whether the log is no longer needed.
+    /// Decrements the reader count. Returns whether the log is no longer needed.
     pub(super) fn remove_reader(&self) -> bool {
         let mut state = lock_ignoring_poison(&self.state);
         state.readers -= 1;
@@ -147,7 +147,7 @@ impl Mirror {
         is_unneeded
     }
 
-    /// Decides whether more entries can follow, and closes the log for its readers if not.
+    /// Determines whether more entries can follow. If not, closes the log for its readers.
     pub(super) fn judge(&self, is_alive: bool, is_dropped: bool) {
         let state = lock_ignoring_poison(&self.state);
         let mut log = self.log.lock();

@@ -5,16 +5,16 @@ use futures::future::BoxFuture;
 use futures::stream::StreamExt;
 use tokio::runtime::Handle;
 
-/// Sends requests, such as the end of a run or the answer to a command, in order and without
-/// waiting for their responses.
+/// Sends requests in order, without waiting for their responses. For example, a request may report
+/// the end of a run or the answer to a command.
 ///
-/// The queue contains at most a few requests for each run and one request for each waiting command.
+/// The queue contains at most a few requests for each run, and one for each waiting command.
 #[derive(Clone)]
 pub(super) struct Outbox(UnboundedSender<BoxFuture<'static, ()>>);
 
 impl Outbox {
-    /// Creates an outbox and spawns its task on the given runtime. The task ends once the last
-    /// clone has been dropped and all queued requests have been sent.
+    /// Creates an outbox and spawns its task on the given runtime. The task ends once the outbox's
+    /// last clone has been dropped and all queued requests have been sent.
     pub(super) fn spawn_on(runtime: &Handle) -> Self {
         let (sender, sends) = unbounded();
         runtime.spawn(send_all(sends));

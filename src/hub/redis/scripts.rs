@@ -1,9 +1,9 @@
-//! Lua scripts that the server executes atomically.
+//! Lua scripts, which the server executes atomically.
 
 use redis::Script;
 
-/// The Lua scripts. The source of each script is sent to a server only once; afterwards, only the
-/// script's hash is sent.
+/// The Lua scripts. Each script's source is sent to a server only once; afterwards, only its hash
+/// is sent.
 pub(super) struct Scripts {
     pub(super) begin: Script,
     pub(super) append: Script,
@@ -55,7 +55,7 @@ return next
 ";
 
 /// Appends entries, unless another attempt was started or the preceding entry is missing. If the
-/// log contains higher ids, another program has written those entries, and the log is deleted and
+/// log contains higher ids, another program has written those entries, so the log is deleted and
 /// written again.
 ///
 /// Keys: owner, log, alive. Arguments: epoch and token, id before the first entry or '', expiry,
@@ -87,11 +87,11 @@ redis.call('PUBLISH', KEYS[2], ARGV[#ARGV - 1])
 return {'ok', ''}
 ";
 
-/// Removes a log. If the log contains no end entry, the script instead marks the run as dropped, so
-/// that the run's readers end.
+/// Removes a log. If the log contains no end entry, the script does not remove the log, but marks
+/// the run as dropped, so that the run's readers end.
 ///
-/// Keys: owner, log, alive. Arguments: epoch and token, whether it has an end, id and content of
-/// the marker, expiry.
+/// Keys: owner, log, alive. Arguments: epoch and token, whether the log has an end entry, id and
+/// content of the marker, expiry.
 const REMOVE: &str = r"
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 redis.call('DEL', KEYS[3])
@@ -127,8 +127,8 @@ local last = redis.call('XREVRANGE', KEYS[2], '+', '-', 'COUNT', 1)[1]
 return {'ok', last and last[1] or '0-0'}
 ";
 
-/// Announces a run under its key. Order numbers are times in microseconds, so that they keep
-/// increasing even if the last order number is lost.
+/// Announces a run under its key. Order numbers are times in microseconds, so they keep increasing
+/// even if the last order number is lost.
 ///
 /// Keys: runs, active. Arguments: run, key, expiry.
 const ANNOUNCE: &str = r"
@@ -146,9 +146,9 @@ return order
 ";
 
 /// Announces a run that has already ended, unless another run for the same key was announced after
-/// the start of the ended run.
+/// this run had started.
 ///
-/// Keys: runs. Arguments: run, the microseconds after the start of the run, expiry.
+/// Keys: runs. Arguments: run, the microseconds since the start of the run, expiry.
 const ANNOUNCE_ENDED: &str = r"
 local previous = tonumber(redis.call('HGET', KEYS[1], 'order') or '0')
 local time = redis.call('TIME')
@@ -193,7 +193,7 @@ redis.call('HSET', KEYS[2], ARGV[1], ARGV[2])
 return 1
 ";
 
-/// Opens an inbox. The inbox's earlier owner notices that the token has changed.
+/// Opens an inbox. The inbox's previous owner notices that the token has changed.
 ///
 /// Keys: open, inbox. Arguments: token, lease.
 const OPEN: &str = r"
@@ -215,7 +215,7 @@ redis.call('PUBLISH', KEYS[2], '')
 return 'ok'
 ";
 
-/// Answers a command and removes the command from the inbox.
+/// Answers a command and removes it from the inbox.
 ///
 /// Keys: inbox, answer. Arguments: id of the entry, answer, channel.
 const ANSWER: &str = r"

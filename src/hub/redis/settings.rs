@@ -6,11 +6,11 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
     pub(super) prefix: String,
-    /// The time after which a run without heartbeats counts as lost.
+    /// The time after which a run without a heartbeat is considered lost.
     pub(super) lease: Duration,
     /// How long a log is kept after its last entry.
     pub(super) expiry: Duration,
-    /// The maximum number of commands that can wait for a run.
+    /// The maximum number of commands that can be queued for a run.
     pub(super) max_waiting: usize,
     /// How long a sender waits for the answer to a command.
     pub(super) answer_limit: Duration,
@@ -33,8 +33,8 @@ impl Settings {
         to_ms(self.lease)
     }
 
-    /// Returns the expiry in milliseconds. The expiry is at least four times the lease, so that no
-    /// key expires between two heartbeats.
+    /// Returns the expiry time in milliseconds. The expiry time is at least four times the lease,
+    /// so that no key expires between two heartbeats.
     pub(super) fn expiry_ms(&self) -> u64 {
         to_ms(self.expiry.max(self.lease.saturating_mul(4)))
     }
@@ -46,6 +46,6 @@ impl Settings {
 }
 
 fn to_ms(time: Duration) -> u64 {
-    // Redis rejects 0 and larger values.
+    // Redis rejects 0 and values above this maximum.
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX).clamp(1, 1 << 52)
 }

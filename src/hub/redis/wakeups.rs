@@ -18,11 +18,11 @@ use crate::lock::lock_ignoring_poison;
 /// The time between two connection attempts.
 const RECONNECT_WAIT: Duration = Duration::from_millis(100);
 
-/// The time after which a connection without messages is tested with a ping.
+/// How long a connection may receive no messages before it is tested with a ping.
 const PING_AFTER: Duration = Duration::from_secs(2);
 
-/// A single connection for all of a process's channels. A message only wakes the listener, which
-/// then reads the new entries.
+/// A single connection for all of a process's channels. A message only wakes a listener, which then
+/// reads the new entries.
 #[derive(Default)]
 pub(super) struct Wakeups {
     channels: Mutex<HashMap<String, Channel>>,
@@ -34,7 +34,7 @@ struct Channel {
     news: watch::Sender<News>,
 }
 
-/// The last message on a channel, and the number of messages so far.
+/// The last message on a channel, and the number of messages received so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct News {
     count: u64,
@@ -42,7 +42,7 @@ pub(super) struct News {
     pub(super) message: Option<String>,
 }
 
-/// Listens on a channel until dropped.
+/// Listens on a channel until the listener is dropped.
 pub(super) struct Listener {
     wakeups: Arc<Wakeups>,
     channel: String,
@@ -51,8 +51,8 @@ pub(super) struct Listener {
 
 impl Wakeups {
     /// Creates a listener on a channel. The caller must first read the existing state. The listener
-    /// is also notified when the channel has been subscribed to, and when the connection is lost or
-    /// re-established.
+    /// is also notified when the subscription to the channel has started, and when the connection
+    /// is lost or re-established.
     pub(super) fn listen(self: &Arc<Self>, channel: String) -> Listener {
         let mut channels = lock_ignoring_poison(&self.channels);
         let entry = channels.entry(channel.clone()).or_insert_with(|| {
@@ -64,7 +64,7 @@ impl Wakeups {
         Listener { wakeups: Arc::clone(self), channel, news }
     }
 
-    /// Keeps the connection established until the returned future is dropped.
+    /// Keeps the connection open until the returned future is dropped.
     pub(super) async fn drive(self: Arc<Self>, client: Client) {
         loop {
             if let Ok(Ok(pubsub)) = timeout(RESPONSE_LIMIT, client.get_async_pubsub()).await {
@@ -121,7 +121,7 @@ impl Wakeups {
         }
     }
 
-    /// Returns the channels that must be subscribed to, and the channels that are no longer needed.
+    /// Returns the channels to subscribe to and the channels to unsubscribe from, in this order.
     fn changes(&self, subscribed: &HashSet<String>) -> (Vec<String>, Vec<String>) {
         let channels = lock_ignoring_poison(&self.channels);
         let new = channels.keys().filter(|channel| !subscribed.contains(*channel));

@@ -9,11 +9,12 @@ use crate::item::used_id_filter::UsedIdFilter;
 /// The call ids in a history.
 #[derive(Clone, Default)]
 pub(super) struct CallIds {
-    /// The ids of calls that rewrites have removed.
+    /// The ids of calls that have been removed by rewrites.
     retired: Option<Arc<RetiredCallIds>>,
-    /// Every call id that is or ever was in the history.
+    /// Every call id that the history contains or ever contained.
     pub(super) used_ids: UsedIdFilter,
-    /// The ids of calls that have no result. The set is empty until these ids are needed.
+    /// The ids of calls that have no result. The set remains empty until these ids are first
+    /// needed.
     pub(super) open_ids: HashSet<String>,
 }
 

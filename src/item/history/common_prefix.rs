@@ -1,5 +1,5 @@
-//! Compares the prefixes of two histories. The cost depends only on the number of items that the
-//! histories do not share.
+//! Compares the prefixes of two histories. The cost of a comparison depends only on the number of
+//! items that the histories do not share.
 
 use std::sync::Arc;
 

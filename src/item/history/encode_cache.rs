@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, Weak};
 use crate::item::history::node::{Node, drop_iteratively};
 use crate::lock::lock_ignoring_poison;
 
-/// The maximum number of cached branches, for example for a model, its fallback, and forks of the
-/// history.
+/// The maximum number of cached branches. For example, a model, its fallback and forks of the
+/// history can each use a branch.
 const MAX_CACHE_BRANCHES: usize = 4;
 
-/// The cached output of encoders. Clones of a history share the cache; a fork of the history starts
-/// with a copy.
+/// The cached output of encoders. Clones of a history share the cache; a fork starts with a copy of
+/// it.
 #[derive(Default)]
 pub(super) struct EncodeCache(Mutex<Vec<CacheBranch>>);
 
@@ -27,8 +27,8 @@ struct CacheBranch {
 ///
 /// Chunks are immutable, so branches share the chunks before the point where they diverge.
 pub(crate) struct EncodedChunk {
-    /// The last item in the range. The item is compared by address, and this reference does not
-    /// keep it alive.
+    /// The last item in the range, which is compared by address. This weak reference does not keep
+    /// the item alive.
     last_node: Weak<Node>,
     len: usize,
     bytes: Box<[u8]>,
@@ -96,8 +96,8 @@ impl EncodeCache {
         Self(Mutex::new(self.with_branches(|lines| lines.clone())))
     }
 
-    /// Looks up the newest chunk that an encoder with this key wrote and that covers only items up
-    /// to `tip`.
+    /// Looks up the newest chunk that was written by an encoder with this key and that covers only
+    /// items up to `tip`.
     pub(super) fn newest_chunk<K: PartialEq + Any>(
         &self,
         key: &K,
@@ -140,7 +140,7 @@ impl EncodeCache {
                 None => CacheBranch { key: Arc::new(key), newest_chunk: Arc::clone(&newest) },
             };
             let before = std::mem::replace(&mut line.newest_chunk, newest);
-            // Chunks whose items were dropped are useless.
+            // Chunks whose items were dropped can no longer be used.
             let mut forgotten: Vec<CacheBranch> =
                 lines.extract_if(.., |line| !line.drop_stale_chunks()).collect();
             lines.push(line);
@@ -148,7 +148,8 @@ impl EncodeCache {
             forgotten.extend(lines.drain(..many));
             (forgotten, before)
         });
-        // Dropped after the lock is released, because dropping may take a long time.
+        // The branches are dropped after the lock is released, because dropping them may take a
+        // long time.
         drop(forgotten);
     }
 
@@ -163,7 +164,7 @@ impl CacheBranch {
         self.key.downcast_ref::<K>() == Some(key)
     }
 
-    /// Removes the chunks whose items were dropped. Returns whether any chunk is left.
+    /// Removes the chunks whose items were dropped. Returns whether any chunks are left.
     fn drop_stale_chunks(&mut self) -> bool {
         while self.newest_chunk.last_node.strong_count() == 0 {
             let Some(older) = self.newest_chunk.older.clone() else { return false };
@@ -173,7 +174,7 @@ impl CacheBranch {
     }
 }
 
-/// Returns the newest chunk of a branch that covers only items up to `tip`.
+/// Returns the branch's newest chunk that covers only items up to `tip`.
 fn newest_chunk_up_to(
     newest: &Arc<EncodedChunk>,
     tip: Option<&Arc<Node>>,

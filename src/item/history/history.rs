@@ -1,4 +1,4 @@
-//! The chain of items, and its index.
+//! The chain of items in a history, and its index.
 
 use std::any::Any;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -17,8 +17,8 @@ use crate::item::{Item, ItemKind, ToolCall, settle};
 ///
 /// A history is a chain of shared nodes: cloning, forking and appending take constant time and
 /// never copy existing items. Each history has an id, which is generated once and stored with the
-/// history. A history remembers every call id that it has ever contained, even after the item with
-/// that id was rewritten.
+/// history. A history remembers every call id that it has ever contained, even if the item with
+/// that id has since been rewritten.
 ///
 /// ```
 /// use turnstream::{History, Item, env::SystemIds};
@@ -43,8 +43,7 @@ pub struct History {
 #[derive(Clone, Default)]
 pub(super) struct HistoryIndex {
     pub(super) call_ids: CallIds,
-    /// The histories of suspended sub-agents, keyed by the ids of the calls that run the
-    /// sub-agents.
+    /// The histories of suspended sub-agents, keyed by the ids of the calls that run them.
     pub(super) nested_histories: BTreeMap<String, History>,
 }
 
@@ -54,15 +53,15 @@ impl History {
         Self::from_id(ids.next_id())
     }
 
-    /// Creates an empty history with the given id, for example an id loaded from a store.
+    /// Creates an empty history with the given id, such as an id loaded from a store.
     pub fn from_id(id: impl Into<Arc<str>>) -> Self {
         Self { id: id.into(), tip: None, index: Arc::default(), encode_cache: Arc::default() }
     }
 
-    /// Creates a history from existing items, for example from items loaded from a store.
+    /// Creates a history from existing items, such as items loaded from a store.
     ///
-    /// The items need not be valid: [`settled`](Self::settled) repairs duplicate ids and stray
-    /// results.
+    /// The items do not have to be valid: [`settled`](Self::settled) repairs duplicate ids and
+    /// stray results.
     pub fn from_items(id: impl Into<Arc<str>>, items: impl IntoIterator<Item = Item>) -> Self {
         let mut history = Self::from_id(id);
         history.extend(items);
@@ -166,10 +165,9 @@ impl History {
         self.newest_first().filter(|item| !item.tombstone)
     }
 
-    /// Returns a history with only the first `len` items, or with all items if the history is
-    /// shorter.
+    /// Returns a history that contains only the first `len` items, or all items if there are fewer.
     ///
-    /// The call ids of the removed items stay reserved.
+    /// The call ids of the removed items remain reserved.
     pub fn truncated(&self, len: usize) -> Self {
         let mut history = self.clone();
         while history.len() > len {
@@ -178,9 +176,9 @@ impl History {
         history
     }
 
-    /// Returns a history with only the items before the user's latest prompt. This method can be
-    /// used to rephrase the prompt after a refusal, for example. Some providers keep refusing as
-    /// long as the refused prompt is in the context.
+    /// Returns a history that contains only the items before the user's latest prompt. Use this
+    /// method, for example, to rephrase the prompt after a refusal, since some providers keep
+    /// refusing as long as the refused prompt is in the context.
     ///
     /// Consecutive user messages count as a single prompt. Messages that a run sent on the user's
     /// behalf, such as the request to continue a truncated text, also count as part of the prompt.
@@ -224,9 +222,9 @@ impl History {
         self.truncated(end - first)
     }
 
-    /// Replaces the items in a range. The ids of removed calls stay reserved.
+    /// Replaces the items in a range. The ids of removed calls remain reserved.
     ///
-    /// A range that extends beyond the end of the history is cut off at the end.
+    /// A range that extends beyond the end of the history is clamped to the history's length.
     pub fn rewrite(&mut self, range: Range<usize>, items: impl IntoIterator<Item = Item>) {
         let to = range.end.min(self.len());
         let from = range.start.min(to);
@@ -247,8 +245,7 @@ impl History {
             let Some(node) = self.tip.take() else { break };
             self.tip.clone_from(&node.parent);
             let Some(call) = node.item.as_tool_call() else { continue };
-            // A call that is added again is the same call. A call that is added again does not
-            // count as a removed call with its id.
+            // A call that is added back counts as the same call, so its id is not retired.
             match back.get_mut(&*call.call_id).filter(|left| **left > 0) {
                 Some(left) => *left -= 1,
                 None => self.retire_call_id(call.call_id.clone()),
@@ -266,7 +263,7 @@ impl History {
             && self.used_call_ids().any(|held| held == call_id)
     }
 
-    /// Iterates over every call id that is or ever was in the history, newest first.
+    /// Iterates over every call id that the history contains or ever contained, newest first.
     pub(crate) fn used_call_ids(&self) -> impl Iterator<Item = &str> {
         self.newest_first()
             .filter_map(Item::as_tool_call)
@@ -294,17 +291,17 @@ impl History {
         settle::unanswered_calls(&tail, &settled.prior_call_ids(state))
     }
 
-    /// Returns whether the history can be sent to a provider unchanged. In such a history, each
-    /// tool call has exactly one result, directly after the call's turn; each result belongs to a
-    /// call; and no call belongs to an unfinished turn.
+    /// Returns whether the history can be sent to a provider unchanged. In a settled history, each
+    /// tool call has exactly one result, which directly follows the call's turn. Each result
+    /// belongs to a call, and no call belongs to an unfinished turn.
     pub fn is_settled(&self) -> bool {
         self.settle_state().is_settled()
     }
 
     /// Returns a version of the history that can be sent to a provider. Every unanswered call from
     /// a completed turn gets an `Interrupted` result. Calls from turns that never completed are
-    /// left out. This method also repairs duplicate ids and stray or misplaced results. A loaded
-    /// history, for example, may contain such errors.
+    /// omitted. This method also repairs duplicate ids and stray or misplaced results, for example
+    /// in a loaded history.
     ///
     /// The returned history depends only on the items. A history that is already settled is
     /// returned unchanged. Encoders and [`Agent::run_from`](crate::Agent::run_from) call this
@@ -324,7 +321,7 @@ impl History {
             return settled;
         }
         settled.extend(items);
-        // Calls from turns that never completed are left out, but their ids stay reserved.
+        // Calls from turns that never completed are omitted, but their ids remain reserved.
         let held: HashSet<String> = settled.used_call_ids().map(str::to_owned).collect();
         for id in self.used_call_ids().filter(|id| !held.contains(*id)) {
             settled.retire_call_id(id.to_owned());
@@ -338,8 +335,8 @@ impl History {
         self.encode_cache.newest_chunk(key, self.tip.as_ref())
     }
 
-    /// Caches the bytes that an encoder wrote for the items up to `len`, as a chunk that follows an
-    /// older chunk.
+    /// Caches the bytes that an encoder wrote for the items up to `len`. The bytes are stored as a
+    /// chunk that follows an older chunk.
     pub(crate) fn cache_encoding<K: PartialEq + Any + Send + Sync>(
         &self,
         key: K,

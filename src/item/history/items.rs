@@ -2,7 +2,7 @@
 
 use crate::item::Item;
 
-/// Iterates over the items in a history, oldest first; returned by
+/// An iterator over the items in a history, oldest first, created by
 /// [`History::iter`](crate::History::iter).
 #[derive(Clone, Debug)]
 pub struct Items<'a>(std::iter::Rev<std::vec::IntoIter<&'a Item>>);

@@ -1,4 +1,4 @@
-//! Histories, which are made of immutable, shared items and are cheap to clone, fork and append to.
+//! Histories, which consist of immutable, shared items and are cheap to clone, fork and append to.
 
 mod call_ids;
 mod common_prefix;

@@ -1,4 +1,4 @@
-//! The histories of suspended sub-agents, stored with the calls that run the sub-agents.
+//! The histories of suspended sub-agents, stored under the ids of the calls that run them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,18 +12,18 @@ impl History {
     /// id, a slash and the call id.
     ///
     /// A nested history is kept until the call that runs the sub-agent has a result. Nested
-    /// histories are serialized in this history's `nested` field, and are never sent to the parent
+    /// histories are serialized in this history's `nested` field and are never sent to the parent
     /// agent's model.
     pub fn nested_history(&self, call_id: &str) -> Option<&Self> {
         self.index.nested_histories.get(call_id)
     }
 
-    /// Returns the calls that are waiting for a verdict or an external result, in order. Every call
+    /// Returns the calls that are waiting for a verdict or an external result, in order. A call
     /// from a completed turn is waiting until it has a result. A call whose sub-agent was suspended
     /// is not listed; instead, the sub-agent's pending calls are listed, each with its path.
     ///
-    /// The returned calls contain the arguments written by the model. If a hook has rewritten a
-    /// call's arguments, [`Outcome::pending`](crate::Outcome::pending) contains the rewritten
+    /// The returned calls contain the arguments as written by the model. If a hook has rewritten
+    /// the arguments, [`Outcome::pending`](crate::Outcome::pending) contains the rewritten
     /// arguments.
     pub fn pending_calls(&self) -> Vec<PendingCall> {
         let mut pending = Vec::new();
@@ -39,8 +39,8 @@ impl History {
         pending
     }
 
-    /// Stores the history of the suspended sub-agent that the open call `call_id` runs. Does
-    /// nothing if the call is not open.
+    /// Stores the history of the suspended sub-agent that the call `call_id` runs. Does nothing if
+    /// the call is not open.
     pub(crate) fn set_nested_history(&mut self, call_id: &str, nested: Self) {
         let is_it = |call: &ToolCall| call.call_id == call_id;
         if !self.unanswered_calls().iter().any(is_it) {
@@ -55,8 +55,7 @@ impl History {
         self.index.nested_histories.keys().map(String::as_str)
     }
 
-    /// Collects the effects reported so far by the suspended sub-agent that the call `call_id`
-    /// runs.
+    /// Collects the effects that the suspended sub-agent of the call `call_id` has reported so far.
     pub(crate) fn nested_effect_report(&self, call_id: &str) -> EffectReport {
         let mut report = EffectReport::default();
         if let Some(nested) = self.nested_history(call_id) {
@@ -73,7 +72,7 @@ impl History {
         self.index.nested_histories.values().for_each(|nested| nested.collect_side_effects(report));
     }
 
-    /// Adds the side effects of suspended sub-agents to the results that answer their calls.
+    /// Adds the effects reported by suspended sub-agents to the results of the calls that run them.
     pub(super) fn attach_nested_reports(&self, items: &mut [Item]) {
         if self.index.nested_histories.is_empty() {
             return;
@@ -106,7 +105,7 @@ impl History {
         self.index_mut().nested_histories = nested;
     }
 
-    /// Changes the history's id, and the ids of its nested histories, which start with the
+    /// Changes the history's id, along with the ids of its nested histories, which start with the
     /// history's id.
     pub(super) fn with_id(mut self, id: Arc<str>) -> Self {
         if !self.index.nested_histories.is_empty() {

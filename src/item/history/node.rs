@@ -24,7 +24,8 @@ impl Drop for Node {
     }
 }
 
-/// The state of [settling](crate::item::settle) after an item.
+/// The facts that determine whether the items up to and including an item are
+/// [settled](crate::item::settle).
 #[derive(Clone, Copy, Default)]
 #[expect(
     clippy::struct_excessive_bools,

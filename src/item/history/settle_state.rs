@@ -15,7 +15,7 @@ impl History {
         self.tip.as_ref().map_or(SettleState::default(), |node| node.settle_state)
     }
 
-    /// Returns the settle state after `item` is appended. All items are searched only once, at the
+    /// Returns the settle state after `item` is appended. All items are searched only once: at the
     /// first call whose id may have been used before.
     pub(super) fn settle_state_after(
         &mut self,
@@ -60,7 +60,7 @@ impl History {
         next
     }
 
-    /// Returns the ids of the calls that have no result, collecting the ids first if necessary.
+    /// Returns the ids of the calls that have no result, collecting them first if necessary.
     fn open_call_ids_mut(&mut self) -> &mut HashSet<String> {
         let is_open = self.settle_state().has_open_calls;
         let tip = self.tip.as_ref();
@@ -73,8 +73,8 @@ impl History {
         open
     }
 
-    /// Clears the ids of open calls after items were removed, so that the ids are collected again
-    /// when needed.
+    /// Clears the ids of open calls after items were removed, so that they are collected again when
+    /// needed.
     pub(super) fn clear_open_call_ids(&mut self) {
         if !self.index.call_ids.open_ids.is_empty() {
             self.index_mut().call_ids.open_ids = HashSet::new();
@@ -100,9 +100,9 @@ impl History {
         self.live_newest_first().filter_map(Item::as_tool_call).map(|call| call.call_id.as_str())
     }
 
-    /// Returns the call ids in this prefix that are needed to settle the items that follow, whose
-    /// settle state is `state`. No ids are needed unless `state` is invalid, because otherwise no
-    /// id is used twice.
+    /// Returns the call ids in this prefix that are needed to settle the subsequent items. `state`
+    /// is the settle state of the subsequent items. No ids are needed unless `state` is invalid,
+    /// because otherwise no id is used twice.
     pub(super) fn prior_call_ids(&self, state: SettleState) -> PriorCallIds<'_> {
         match state.is_invalid {
             true => PriorCallIds {
@@ -122,8 +122,8 @@ impl History {
     }
 }
 
-/// Collects the ids of the unanswered calls. The search goes back to the newest item after which no
-/// call was open.
+/// Collects the ids of the unanswered calls, searching back to the newest item after which no call
+/// was open.
 fn find_open_call_ids(tip: Option<&Arc<Node>>) -> HashSet<String> {
     let items =
         iter_chain(tip).take_while(|node| node.settle_state.has_open_calls).map(|node| &node.item);

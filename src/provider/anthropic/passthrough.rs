@@ -1,9 +1,8 @@
-//! Provider data for the Anthropic Messages API. Provider data contains the fields that are sent
-//! back, together with their item, to the model that wrote the item.
+//! Provider data for the Anthropic Messages API. An item's provider data contains the fields that
+//! are sent back with the item to the model that wrote it.
 //!
-//! A text item's provider data contains the `citations`. A reasoning item's provider data contains
-//! the `signature`, and a tool call's provider data contains the `caller`. Any other block is
-//! stored as a whole.
+//! The provider data contains the `citations` of a text item, the `signature` of a reasoning item,
+//! or the `caller` of a tool call. Any other block is stored as a whole.
 
 use serde::Serialize;
 
@@ -12,8 +11,7 @@ use crate::item::{ProviderData, RawJson};
 /// The name that identifies this API in provider data.
 pub(super) const PROVIDER_NAME: &str = "anthropic";
 
-/// Creates provider data that contains a single field from a block. The field's value is stored
-/// unchanged.
+/// Creates provider data that contains a single field of a block, with its value unchanged.
 pub(super) fn field_data(model: &str, name: &str, value: &impl Serialize) -> ProviderData {
     let fields = std::collections::HashMap::from([(name, value)]);
     let value = RawJson::new(&fields).unwrap_or_else(|_| serde_json::json!({}).into());

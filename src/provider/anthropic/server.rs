@@ -40,8 +40,7 @@ struct MessageWriter {
 /// The kind of content block that is currently open.
 enum OpenBlock {
     Text,
-    /// The thinking text so far, and the thinking block's signature, if the test script sets a
-    /// signature.
+    /// The thinking text so far, and the block's signature, if the test script sets one.
     Thinking(String, Option<String>),
     Call,
 }
@@ -70,7 +69,7 @@ impl MessageWriter {
         Box::new(writer)
     }
 
-    /// Opens a block unless a text or thinking block with this index is already open.
+    /// Opens a block, unless a text or thinking block with this index is already open.
     fn open_block(&mut self, index: u32, open: OpenBlock, block: &Value) {
         let same = match (&self.open_block, &open) {
             (Some((at, OpenBlock::Text)), OpenBlock::Text)
@@ -85,7 +84,7 @@ impl MessageWriter {
         self.write_event(
             &json!({ "type": "content_block_start", "index": index, "content_block": block }),
         );
-        // The API sends a ping after the first `content_block_start`.
+        // The API sends a ping after the first `content_block_start` event.
         if !std::mem::replace(&mut self.has_pinged, true) {
             self.write_event(&json!({ "type": "ping" }));
         }
@@ -174,7 +173,7 @@ impl TurnWriter for MessageWriter {
     }
 
     fn stop(&mut self, reason: &StopReason, usage: Usage) -> Result<(), UnsupportedContent> {
-        // A call whose arguments are truncated gets no `content_block_stop`.
+        // No `content_block_stop` is sent for a call whose arguments are truncated.
         if !matches!(self.open_block, Some((_, OpenBlock::Call))) {
             self.close_block();
         }
@@ -209,7 +208,7 @@ fn usage_fields(usage: Usage) -> Value {
     })
 }
 
-/// Returns the API's `type` value for an error, as documented at
+/// Returns the `type` value that the API uses for an error, as documented at
 /// <https://docs.anthropic.com/en/api/errors>.
 fn error_type(kind: ErrorKind, status: u16) -> &'static str {
     match (kind, status) {

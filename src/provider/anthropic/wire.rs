@@ -9,11 +9,11 @@ use crate::http::KeyHeader;
 use crate::provider::{Destination, EncodedRequest, HttpProvider, Wire};
 use crate::request::Request;
 
-/// The header that enables beta features: "To use multiple beta features, separate their names with
-/// commas."
+/// The name of the header that enables beta features: "To use multiple beta features, separate
+/// their names with commas."
 const BETA_HEADER: &str = "anthropic-beta";
 
-/// A model served over the Anthropic Messages API. Cheap to clone.
+/// A model served over the Anthropic Messages API. This type is cheap to clone.
 ///
 /// The API key is sent in the `x-api-key` header. As in Anthropic's SDKs, the base URL does not
 /// include `/v1`.
@@ -72,7 +72,7 @@ impl Wire for Messages {
         }
     }
 
-    /// Returns the header that specifies the API version for which this implementation was written.
+    /// Returns the header that specifies the API version supported by this implementation.
     fn headers(&self) -> &[(&'static str, &'static str)] {
         match self.host {
             Host::Vendor => &[("anthropic-version", "2023-06-01")],
@@ -113,24 +113,27 @@ impl Wire for Messages {
 }
 
 impl Anthropic {
-    /// Stops asking Anthropic to drop reasoning whose preceding context has changed.
+    /// Disables `drop_block`, which asks Anthropic to drop reasoning whose preceding context has
+    /// changed.
     ///
-    /// The newest models bind each thinking block to everything before that block: the tools, the
-    /// system prompt and the messages. Such a model rejects a request if anything before a thinking
-    /// block has changed since the block was written, for example because of compaction. Requests
-    /// that contain thinking blocks therefore set `drop_block` if they are sent to Anthropic's own
-    /// address. With `drop_block`, thinking blocks that no longer match their context are not shown
-    /// to the model. [`input_transformations`](crate::provider::anthropic::input_transformations)
-    /// reports which thinking blocks were dropped.
+    /// The newest models bind each thinking block to everything before it: the tools, the system
+    /// prompt and the messages. A model that binds thinking blocks rejects a request if anything
+    /// before a thinking block has changed since the block was written, for example because of
+    /// compaction. By default, requests that contain thinking blocks and are sent to Anthropic's
+    /// own address therefore set `drop_block`. With `drop_block`, thinking blocks that no longer
+    /// match their context are not shown to the model.
+    /// [`input_transformations`](crate::provider::anthropic::input_transformations) reports which
+    /// thinking blocks were dropped.
     ///
-    /// After this method is called, `drop_block` is not sent, and Anthropic rejects any request
-    /// whose thinking blocks no longer match their context.
+    /// Without `drop_block`, Anthropic rejects any request whose thinking blocks no longer match
+    /// their context.
     pub fn without_drop_block(self) -> Self {
         self.update_wire(|wire| wire.prefix_mismatch_behavior = PrefixMismatchBehavior::Unspecified)
     }
 
-    /// Enables a beta feature. `name` is the value that the feature's documentation specifies for
-    /// the `anthropic-beta` header. Call this method once for each beta feature.
+    /// Enables a beta feature. `name` is the value that the documentation of the feature specifies
+    /// for the `anthropic-beta` header. To enable several beta features, call this method once for
+    /// each feature.
     ///
     /// If `name` is not a valid header value, every turn fails with an
     /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error.
@@ -155,9 +158,8 @@ impl Anthropic {
     }
 
     /// Lets the model search for tools in a [searchable](crate::Toolkit::deferred_specs) toolkit.
-    /// The tools in a searchable toolkit are sent with `defer_loading`, together with the server
-    /// tool `tool_search_tool_bm25_20251119`. The model sees a tool in a searchable toolkit only
-    /// after a search has found the tool.
+    /// The tools in such a toolkit are sent with `defer_loading`, together with the server tool
+    /// `tool_search_tool_bm25_20251119`. The model sees a tool only after a search has found it.
     ///
     /// Tool search is off by default, because older models and most compatible servers do not
     /// support it. Anthropic's own API, Vertex AI and Azure accept tool search without a beta
@@ -176,7 +178,7 @@ impl Anthropic {
     }
 
     /// Switches to the Vertex AI variant of the wire format. On Vertex AI, the model is part of the
-    /// URL, and the API version and the beta features are sent in the body instead of headers.
+    /// URL, and the API version and the beta features are sent in the body instead of in headers.
     pub(in crate::provider) fn for_vertex(self) -> Self {
         self.update_wire(|wire| wire.host = Host::Vertex { betas: Vec::new() })
     }

@@ -15,9 +15,10 @@ use RateLimitScope::{
     Concurrency, Daily, InputTokens, OutputTokens, RequestSize, Requests, Tokens,
 };
 
-/// The phrases that determine an error's kind, in lower case; the first phrase found in the message
-/// determines the kind. A message is searched only if the error's codes do not determine the kind,
-/// since many vendors call every error an invalid request.
+/// The phrases that determine an error's kind, in lower case. If several phrases occur in the
+/// message, the first of these phrases in the table takes precedence. A message is searched only if
+/// the error's codes do not determine the kind, since many vendors call every error an invalid
+/// request.
 const KIND_PHRASES: &[(ErrorKind, &[&str])] = &[
     // The wording used by Anthropic and Bedrock.
     (ContextWindow, &["prompt is too long", "input is too long for requested model"]),
@@ -35,7 +36,7 @@ const KIND_PHRASES: &[(ErrorKind, &[&str])] = &[
     (ContextWindow, &["loaded with context length of only", "max context length"]),
     (ContextWindow, &["exceeds the context length", "exceed context window"]),
     (ContextWindow, &["exceeds the context window"]),
-    // The wording used by Together and by other servers that are built on TGI.
+    // The wording used by Together and by other servers built on TGI.
     (ContextWindow, &["`inputs` tokens + `max_new_tokens` must be"]),
     (ContextWindow, &["`inputs` must have less than"]),
     // The wording used by Cohere.
@@ -69,12 +70,13 @@ const KIND_PHRASES: &[(ErrorKind, &[&str])] = &[
     (Unsupported, &["does not support tools", "does not support image"]),
     (Unsupported, &["does not support thinking", "is not supported for this model"]),
     (Unsupported, &["no endpoints found that support"]),
-    // The wording used by llama.cpp, and by a vLLM server that was started without a flag.
+    // The wording used by llama.cpp, and by vLLM servers that were started without the required
+    // flag.
     (Unsupported, &["input is not supported", " requires --"]),
 ];
 
-/// Phrases that show which rate limit was exceeded; the first match determines the result. Google
-/// reports the names of quotas instead of a message.
+/// Phrases that indicate which rate limit was exceeded; the first match determines the result.
+/// Google reports quota names instead of a message.
 const SCOPE_PHRASES: &[(RateLimitScope, &[&str])] = &[
     (RequestSize, &["request too large"]),
     (Daily, &["per day", "per-day", "per_day", "perday", "daily", "(rpd)", "(tpd)"]),
@@ -88,7 +90,8 @@ const SCOPE_PHRASES: &[(RateLimitScope, &[&str])] = &[
     (Requests, &["free_tier_requests"]),
 ];
 
-/// Codes and phrases that show why authentication failed; the first match determines the result.
+/// Codes and phrases that indicate why authentication failed; the first match determines the
+/// result.
 const AUTH_PHRASES: &[(AuthProblem, &[&str])] = &[
     // The wording used by Azure, whose message covers several causes.
     (InvalidKey, &["access token is missing, invalid"]),
@@ -122,18 +125,18 @@ pub(super) fn error_kind(status: Option<u16>, error_body: &ErrorBody) -> ErrorKi
         .unwrap_or(ErrorKind::Other)
 }
 
-/// Returns the value from the table's first row that contains a matching word.
+/// Returns the value in the first row of the table that contains a matching word.
 fn first_match<T: Copy>(table: &[(T, &[&str])], fits: impl Fn(&str) -> bool) -> Option<T> {
     table.iter().find(|(_, words)| words.iter().any(|word| fits(word))).map(|(means, _)| *means)
 }
 
-/// Returns whether two codes differ at most in their naming convention, as in `rate_limit_error`,
+/// Returns whether two codes differ at most in their naming convention, like `rate_limit_error`,
 /// `RateLimitError` and `com.vendor#RateLimitException`.
 fn is_same_code(a: &str, b: &str) -> bool {
     normalize_code(a).eq(normalize_code(b))
 }
 
-/// Returns the letters of a code that matter when codes are compared.
+/// Iterates over the characters of a code that are significant when codes are compared.
 fn normalize_code(word: &str) -> impl Iterator<Item = char> {
     let name = word.rsplit(['#', '/']).next().unwrap_or_default();
     let name = name.strip_suffix("exception").unwrap_or(name);
@@ -148,8 +151,8 @@ fn kind_from_context_limits(error_body: &ErrorBody) -> Option<ErrorKind> {
 }
 
 /// Returns whether an error with this status may be of this kind. For example, an error whose
-/// status reports an invalid key is not reclassified merely because its message mentions a limit,
-/// and a billing error is not reclassified merely because of a code such as Google's
+/// status reports an invalid key is not reclassified merely because its message mentions a limit.
+/// Likewise, a billing error is not reclassified merely because of a code such as Google's
 /// `RESOURCE_EXHAUSTED`.
 fn is_consistent_with_status(kind: ErrorKind, status: Option<u16>) -> bool {
     match status {
@@ -164,15 +167,15 @@ fn kind_from_status(status: u16) -> ErrorKind {
     match status {
         401 | 403 | 407 => Auth,
         402 => Billing,
-        // Cloudflare uses the status 524 if the origin server took too long.
+        // Cloudflare uses status 524 if the origin server took too long.
         408 | 504 | 524 => Timeout,
         429 => RateLimited,
-        // Groq uses the status 498 ("Flex Tier Capacity Exceeded"), and Anthropic uses 529.
+        // Groq uses status 498 ("Flex Tier Capacity Exceeded"), and Anthropic uses 529.
         498 | 503 | 529 => Overloaded,
         501 => Unsupported,
-        // OpenAI's SDKs retry requests after the status 409: "the server may return 409 on lock
-        // timeouts". The status 424 is used by Bedrock and TGI for a failed model, and 499 by
-        // Google for a cancelled request.
+        // OpenAI's SDKs retry requests after status 409: "the server may return 409 on lock
+        // timeouts". Bedrock and TGI use status 424 for a failed model, and Google uses 499 for a
+        // cancelled request.
         409 | 424 | 425 | 499 | 500.. => Server,
         400.. => InvalidRequest,
         _ => Protocol,
@@ -195,7 +198,7 @@ pub(super) fn auth_problem(error_body: &ErrorBody) -> Option<AuthProblem> {
     first_match(AUTH_PHRASES, |piece| error_body.text.contains(piece) || in_words(piece))
 }
 
-/// The phrases in messages about a model that the server does not offer. Both strings in a pair
+/// The phrases in messages about a model that the server does not offer. Both strings of a pair
 /// must occur in the same sentence, in this order.
 const UNKNOWN_MODEL_PHRASES: &[(&str, &str)] = &[
     // The wording used by OpenAI, Groq, xAI, vLLM, Hugging Face, Cerebras, DeepSeek, Google,
@@ -229,9 +232,9 @@ const UNKNOWN_MODEL_CODES: [&str; 5] = [
     "unknown_model",
 ];
 
-/// Returns the invalid part of the request. This function is for an error body in which no field
-/// names the invalid part. The result is either the model, or the path at the start of the message,
-/// as Anthropic sends it: `messages.3.content.0.text: must not be empty`.
+/// Returns the invalid part of the request, for an error body in which no field names this part.
+/// The result is either the model or the path at the start of a message such as Anthropic's
+/// `messages.3.content.0.text: must not be empty`.
 pub(super) fn refused_parameter(error_body: &ErrorBody) -> Option<String> {
     if is_unknown_model(error_body) {
         return Some("model".to_owned());

@@ -2,14 +2,14 @@
 
 use crate::error::ContextLimits;
 
-/// The patterns for error messages, in lower case. `{limit}` and `{requested}` match numbers, and
-/// two `{requested}` numbers are added up. `*` matches any text. Text before and after the pattern
-/// is ignored.
+/// The patterns for error messages, in lower case. `{limit}` and `{requested}` match numbers; if a
+/// pattern contains `{requested}` twice, both numbers are added. `*` matches any text. Text before
+/// and after the pattern is ignored.
 const LIMIT_PATTERNS: &[&str] = &[
     // The message from Anthropic.
     "prompt is too long: {requested} tokens > {limit} maximum",
     "exceed context limit: {requested} + {requested} > {limit}",
-    // The message from vLLM, which counts the prompt and the requested output.
+    // The message from vLLM, which counts both the prompt and the requested output.
     "maximum context length is {limit} tokens*for a total of at least {requested} tokens",
     "maximum context length is {limit} tokens*your request has {requested} input tokens",
     // The messages from OpenAI, DeepSeek, OpenRouter and vLLM: "you requested", "you requested
@@ -32,7 +32,7 @@ const LIMIT_PATTERNS: &[&str] = &[
     "input token count exceeds the maximum number of tokens allowed {limit}",
     "input token count exceeds the maximum number of tokens allowed ({limit})",
     "input token count is {requested} but model only supports up to {limit}",
-    // The message from llama.cpp, and of LM Studio, which is built on it.
+    // The message from llama.cpp and from LM Studio, which is built on llama.cpp.
     "request ({requested} tokens) exceeds the available context size ({limit} tokens)",
     "keep the first {requested} tokens*loaded with context length of only {limit} tokens",
     "requested tokens ({requested}) exceed context window of {limit}",
@@ -51,7 +51,7 @@ pub(super) fn read_context_limits(text: &str) -> Option<ContextLimits> {
     LIMIT_PATTERNS.iter().find_map(|message| match_pattern(message, text, ContextLimits::default()))
 }
 
-/// Finds the first position in `text` that matches the pattern `message`, and adds the matched
+/// Finds the first position in `text` at which the pattern `message` matches, and adds the matched
 /// numbers to `limits`.
 fn match_pattern(message: &str, text: &str, limits: ContextLimits) -> Option<ContextLimits> {
     let at_number = |(at, c): (usize, char)| {
@@ -93,7 +93,7 @@ fn match_pattern_at(
     }
 }
 
-/// Reads a number, which may contain commas. Returns the number and the text after the number.
+/// Reads a number, which may contain commas. Returns the number and the text after it.
 fn read_number(text: &str) -> Option<(u64, &str)> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != ',').unwrap_or(text.len());
     let written = text[..end].trim_end_matches(',');

@@ -1,4 +1,4 @@
-//! Reads the body of an error response in all formats that servers use.
+//! Reads the body of an error response, in all formats that servers use.
 
 use bytes::Bytes;
 use serde_json::{Map, Value};
@@ -6,11 +6,11 @@ use serde_json::{Map, Value};
 use crate::error::ContextLimits;
 use crate::sse::FrameReader;
 
-/// The maximum number of bytes of a message that are shown.
+/// The maximum number of bytes of a message to show.
 const MAX_MESSAGE_BYTES: usize = 500;
 
-/// The maximum number of bytes searched in a message. Gateways put their own text before the failed
-/// server's message.
+/// The maximum number of bytes of a message to search. Gateways put their own text before the
+/// failed server's message.
 const MAX_EXAMINED_BYTES: usize = 4 * MAX_MESSAGE_BYTES;
 
 /// The maximum nesting depth of an error. Errors are nested because gateways wrap the errors that
@@ -19,9 +19,9 @@ const MAX_DEPTH: usize = 8;
 
 #[derive(Debug, Default)]
 pub(super) struct ErrorBody {
-    /// The human-readable message, in a single line.
+    /// The human-readable message, as a single line.
     pub(super) message: String,
-    /// All human-readable text, in lower case, which is searched for phrases.
+    /// All human-readable text, in lower case, to be searched for phrases.
     pub(super) text: String,
     /// All machine-readable codes, in lower case: types, codes and reasons.
     pub(super) codes: Vec<String>,
@@ -30,7 +30,7 @@ pub(super) struct ErrorBody {
     pub(super) parameter: Option<String>,
     pub(super) context_limits: Option<ContextLimits>,
     pub(super) request_id: Option<String>,
-    /// The value of Google's `retryDelay` field, or of the `retry-after` header that a gateway
+    /// The value of Google's `retryDelay` field, or of a `retry-after` header that a gateway
     /// received.
     pub(super) retry_delay: Option<String>,
     pub(super) reset_delay: Option<String>,
@@ -77,7 +77,7 @@ impl ErrorBody {
     }
 
     /// Reads an error object, or an object that contains an error object. Returns `None` if the
-    /// text is not JSON.
+    /// string is not JSON.
     pub(super) fn from_json(json: &str) -> Option<Self> {
         let mut parsed = Self::default();
         parsed.read_value(&serde_json::from_str(json).ok()?, 0);
@@ -88,7 +88,7 @@ impl ErrorBody {
         match value {
             _ if depth > MAX_DEPTH => {}
             Value::String(text) => self.read_text(text, depth),
-            // Some servers wrap their error in a list, of which only the first element is read.
+            // Some servers wrap the error in a list. Only the first element of the list is read.
             Value::Array(list) => {
                 if let Some(first) = list.first() {
                     self.read_value(first, depth + 1);
@@ -149,7 +149,7 @@ impl ErrorBody {
                 (_, None) => {}
             }
         }
-        // The fields in which the Responses wire and Azure wrap their errors.
+        // The fields in which the Responses wire and Azure wrap errors.
         for name in ["response", "innererror", "inner_error"] {
             if let Some(Value::Object(inner)) = object.get(name) {
                 self.read_object(inner, depth + 1);
@@ -166,8 +166,8 @@ impl ErrorBody {
         }
     }
 
-    /// Reads validation errors, `{"loc": ["body", "messages"], "msg": "field required"}`, as
-    /// Mistral and servers built with `FastAPI` send them.
+    /// Reads validation errors, such as `{"loc": ["body", "messages"], "msg": "field required"}`,
+    /// in the format used by Mistral and by servers built with `FastAPI`.
     fn read_validation_errors(&mut self, list: &[Value], depth: usize) {
         let Some(Value::Object(first)) = list.first() else {
             return list.first().map_or((), |first| self.read_value(first, depth + 1));
@@ -203,7 +203,7 @@ impl ErrorBody {
         }
     }
 
-    /// Reads the fields that `OpenRouter` adds: the message and the headers of the upstream
+    /// Reads the fields added by `OpenRouter`: the message and the headers from the upstream
     /// provider.
     fn read_openrouter_metadata(&mut self, metadata: &Map<String, Value>, depth: usize) {
         if let Some(raw) = metadata.get("raw") {
@@ -213,7 +213,7 @@ impl ErrorBody {
             let word = metadata.get(name).and_then(Value::as_str);
             self.codes.extend(word.map(str::to_ascii_lowercase));
         }
-        // The field is sent if the prompt was flagged.
+        // `OpenRouter` sends this field if the prompt was flagged.
         if metadata.contains_key("flagged_input") {
             self.codes.push("flagged_input".to_owned());
         }
@@ -237,7 +237,7 @@ impl ErrorBody {
         self.codes.extend(exception_names(&whole).map(str::to_ascii_lowercase));
         self.text.push_str(&whole.to_lowercase());
         self.text.push(' ');
-        // Two messages are more informative than one message, if both fit.
+        // Two messages are more informative than a single message, if both fit in the line.
         if self.message.is_empty() {
             self.message = line;
         } else if self.message.len() + line.len() < MAX_MESSAGE_BYTES {
@@ -247,8 +247,8 @@ impl ErrorBody {
 }
 
 /// Returns the error data from a response that has an error status although its body is a stream of
-/// server-sent events. The result is the data of the event with type `error`, or else of the first
-/// event.
+/// server-sent events. The result is the data of the first event of type `error` or, without such
+/// an event, the first data that is not blank.
 fn sse_error_data(body: &str) -> Option<String> {
     let begins = ["data:", "event:", "error:", "id:", "retry:", ":"];
     if !begins.iter().any(|field| body.trim_start().starts_with(field)) {
@@ -269,7 +269,7 @@ fn sse_error_data(body: &str) -> Option<String> {
     data
 }
 
-/// Returns the exception names in a message. Programs print an exception's name before a colon.
+/// Iterates over the exception names in a message. An exception's name is followed by a colon.
 fn exception_names(message: &str) -> impl Iterator<Item = &str> {
     let names = message.split(' ').filter_map(|word| word.strip_suffix(':'));
     let names = names.filter_map(|name| name.rsplit('.').next());
@@ -294,7 +294,7 @@ fn to_single_line(text: &str, longest: usize) -> String {
 }
 
 /// Truncates a line between two words. If the last word is longer than half of the line, the line
-/// is truncated within that word, since some languages do not use spaces.
+/// is truncated within the word, since some languages do not use spaces.
 fn truncate_message(line: &mut String, longest: usize) {
     let end = line.floor_char_boundary(longest);
     let space = line[..end].rfind(' ').filter(|at| *at >= longest / 2);

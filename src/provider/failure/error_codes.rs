@@ -1,4 +1,4 @@
-//! The error codes that vendors use: types, codes and reasons, in lower case.
+//! The error codes used by vendors: types, codes and reasons, in lower case.
 
 use crate::error::ErrorKind;
 
@@ -7,8 +7,9 @@ use ErrorKind::{
     RateLimited, Server, Timeout, Unsupported,
 };
 
-/// The codes that determine an error's kind; the first match determines the kind. An error may have
-/// several codes: for example, Groq also reports a failed generation as an invalid request.
+/// The codes that determine an error's kind. If several codes match, the first of these codes in
+/// the table takes precedence. An error may have several codes: for example, Groq also reports a
+/// failed generation as an invalid request.
 pub(super) const SPECIFIC_CODES: &[(ErrorKind, &[&str])] = &[
     (ContextWindow, &["context_length_exceeded", "exceed_context_size_error"]),
     (ContextWindow, &["model_context_window_exceeded", "context_window_exceeded"]),
@@ -18,7 +19,7 @@ pub(super) const SPECIFIC_CODES: &[(ErrorKind, &[&str])] = &[
     (Filtered, &["moderation_blocked", "flagged_input"]),
     // A code used by Alibaba.
     (Filtered, &["data_inspection_failed"]),
-    // A code used by OpenAI, for a prompt that breaks the usage policy.
+    // A code used by OpenAI for a prompt that violates the usage policy.
     (Filtered, &["invalid_prompt"]),
     (Billing, &["insufficient_quota", "billing_error", "billing_hard_limit_reached"]),
     (Billing, &["billing_not_active", "billing_disabled", "credit_balance_too_low"]),
@@ -44,7 +45,8 @@ pub(super) const SPECIFIC_CODES: &[(ErrorKind, &[&str])] = &[
     (Unsupported, &["unimplemented"]),
 ];
 
-/// The codes that say little about an error and are used only if the status is unknown.
+/// The codes that reveal little about an error and are therefore used only if the status is
+/// unknown.
 pub(super) const GENERAL_CODES: &[(ErrorKind, &[&str])] = &[
     (InvalidRequest, &["invalid_request_error", "invalid_argument", "failed_precondition"]),
     (InvalidRequest, &["not_found", "not_found_error", "model_not_found", "request_too_large"]),

@@ -1,4 +1,4 @@
-//! Converts the errors that providers report into errors that a caller can act on.
+//! Converts errors reported by providers into errors that a caller can act on.
 
 mod classify;
 mod context_limits;
@@ -34,12 +34,12 @@ pub(super) fn error_for_status(status: u16, body: &str, now: SystemTime) -> Erro
 }
 
 /// Creates an [`Error`] from an error that a server reports within a stream. `text` is either plain
-/// text or the error's JSON (the value of an `error` field, or an object that contains this field).
-/// Use this function in a [decoder](crate::provider::Decode) for a wire with its own frames for
-/// errors. Server-sent events with the type `error` are already handled.
+/// text or the error's JSON: the value of an `error` field, or an object that contains this field.
+/// Use this function in a [decoder](crate::provider::Decode) for a wire that has its own error
+/// frames. Server-sent events of type `error` are already handled.
 ///
 /// The function finds messages, codes and retry delays in all formats that servers are known to
-/// use. An error that cannot be classified gets the kind [`Server`](ErrorKind::Server).
+/// use. An error that cannot be classified is given the kind [`Server`](ErrorKind::Server).
 ///
 /// ```
 /// use turnstream::ErrorKind;
@@ -52,7 +52,7 @@ pub fn error_in_stream(text: &str) -> Error {
     embedded_error(text, None)
 }
 
-/// Returns the value of a chunk's `error` field, if the field reports an error.
+/// Returns the value of a chunk's `error` field if it reports an error.
 pub(super) fn non_null_error(error: Option<&RawValue>) -> Option<&RawValue> {
     error.filter(|error| !matches!(error.get(), "null" | "\"\"" | "false"))
 }
@@ -62,13 +62,12 @@ pub(super) fn protocol_error(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::Protocol, message)
 }
 
-/// Creates the error that a server reports within a stream, or in a response with a success status
-/// whose body is not a stream.
+/// Creates the error for a failure that a server reports within a stream, or in a response that has
+/// a success status but is not a stream.
 pub(super) fn embedded_error(text: &str, now: Option<SystemTime>) -> Error {
     let error_body = ErrorBody::from_body(text);
     let kind = match classify::error_kind(error_body.status, &error_body) {
-        // An unclassified error in the middle of a server's own response counts as a server
-        // failure.
+        // An unclassified error within a server's response counts as a server failure.
         ErrorKind::Other | ErrorKind::Protocol => ErrorKind::Server,
         kind => kind,
     };
@@ -80,7 +79,8 @@ pub(super) fn embedded_error(text: &str, now: Option<SystemTime>) -> Error {
     add_error_details(error, &error_body, error_body.status, now)
 }
 
-/// Adds details from the error body to an error, but only details that apply to the error's kind.
+/// Adds details from the error body to an error. Details that do not apply to the error's kind are
+/// omitted.
 fn add_error_details(
     mut error: Error,
     error_body: &ErrorBody,

@@ -14,14 +14,15 @@ const DELAY_PREFIXES: &[&str] = &[
     "retry your request after ",
 ];
 
-/// Reads the retry delay from the `retryDelay` field of Google's `RetryInfo`, from the message
-/// ("Please try again in 1.5s"), or from the headers that a gateway received. Dates are ignored if
+/// Reads the retry delay from the `retryDelay` field of Google's `RetryInfo`, from a message such
+/// as "Please try again in 1.5s", or from headers that a gateway received. Dates are ignored if
 /// `now` is `None`.
 pub(super) fn read_retry_delay(
     error_body: &ErrorBody,
     now: Option<SystemTime>,
 ) -> Option<Duration> {
-    // Without the current time, a date is measured from 1970, and such a large delay is discarded.
+    // Without the current time, the delay until a date is measured from 1970, and such a long delay
+    // is discarded.
     let read = |text: &str| match now {
         Some(now) => parse_delay(text, now),
         None => parse_delay(text, UNIX_EPOCH).filter(|wait| wait.as_secs() < 1_000_000_000),

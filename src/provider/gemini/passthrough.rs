@@ -1,5 +1,5 @@
-//! Provider data for the Gemini API. Provider data contains the fields that are sent back, together
-//! with their item, to the model that wrote the item.
+//! Provider data for the Gemini API. An item's provider data contains the fields that are sent back
+//! with the item to the model that wrote it.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,11 +8,11 @@ use crate::item::{ProviderData, RawJson};
 /// The name that identifies this API in provider data.
 pub(super) const PROVIDER_NAME: &str = "gemini";
 
-/// The fields of a part that are stored with the corresponding item.
+/// The fields of a part that are stored with its item.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct PassthroughFields {
-    /// The call's id, which is set only if the API assigned an id to the call.
+    /// The call's id, if the API assigned one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) id: Option<String>,
     /// An empty string, which is set only if the part is an empty text part and not a thought.

@@ -13,14 +13,14 @@ use crate::provider::server::{
 use crate::usage::Usage;
 
 pub(crate) const SERVER_WIRE: ServerWire = ServerWire {
-    // The `{model}` of `…/models/{model}:streamGenerateContent`.
+    // Returns `{model}` from `…/models/{model}:streamGenerateContent`.
     model: |path, _| {
         let (path, _query) = path.split_once('?').unwrap_or((path, ""));
         let (model, _method) = path.rsplit_once('/')?.1.split_once(':')?;
         Some(model)
     },
     wants_stream: |_| true,
-    // A JSON array, unless the request asks for server-sent events.
+    // The format is a JSON array, unless the request asks for server-sent events.
     format: |path| {
         let query = path.split_once('?').map_or("", |(_, query)| query);
         match query.split('&').any(|pair| pair == "alt=sse") {
@@ -50,16 +50,16 @@ struct ContentWriter {
     out: WriterOutput,
     id: String,
     model: String,
-    /// The token counts reported in every chunk except the last one.
+    /// The token counts to report in every chunk except the last.
     usage: Usage,
     /// Whether the model assigns ids to its calls and signs the first call in each turn.
     is_gemini_3: bool,
     sign_fn: fn(&str) -> Option<String>,
-    /// The finished calls, which are sent together in a single chunk.
+    /// The finished calls, which are sent in a single chunk.
     buffered_calls: Vec<Value>,
     /// The call that is being written.
     open_call: BufferedCall,
-    /// The signature that is attached to the next part.
+    /// The signature to attach to the next part.
     pending_signature: Option<String>,
     has_signed_call: bool,
 }
@@ -118,7 +118,7 @@ impl ContentWriter {
             "promptTokenCount": usage.input_tokens,
             "totalTokenCount": usage.total(),
         });
-        // The API omits zero counts, and counts reasoning tokens separately.
+        // The API omits counts of zero, and it counts reasoning tokens separately.
         let signed = usage.output_tokens.saturating_sub(usage.reasoning_tokens);
         for (name, tokens) in [
             ("candidatesTokenCount", signed),
@@ -204,7 +204,7 @@ impl TurnWriter for ContentWriter {
     fn stop(&mut self, reason: &StopReason, usage: Usage) -> Result<(), UnsupportedContent> {
         self.open_call.check_ended()?;
         let reason = match reason {
-            // The API has no finish reason for tool calls.
+            // The API has no separate finish reason for tool calls.
             StopReason::Stop | StopReason::ToolCalls => "STOP",
             StopReason::MaxTokens => "MAX_TOKENS",
             StopReason::ContentFilter => "SAFETY",
@@ -220,7 +220,8 @@ impl TurnWriter for ContentWriter {
     }
 }
 
-/// Returns an error's `status` value, <https://ai.google.dev/gemini-api/docs/troubleshooting>.
+/// Returns the `status` value for an error,
+/// <https://ai.google.dev/gemini-api/docs/troubleshooting>.
 fn error_status(kind: ErrorKind, status: u16) -> &'static str {
     match (kind, status) {
         (_, 404) => "NOT_FOUND",

@@ -8,14 +8,14 @@ use crate::http::KeyHeader;
 use crate::provider::{Destination, EncodedRequest, HttpProvider, Wire};
 use crate::request::Request;
 
-/// A model served over the Gemini API. Cheap to clone.
+/// A model served over the Gemini API. This type is cheap to clone.
 ///
 /// The API key is sent in the `x-goog-api-key` header. As in Google's SDKs, the base URL does not
 /// include `/v1beta`.
 ///
 /// The model name is part of the URL. A name that contains a `/`, such as `tunedModels/mine`, is
-/// used unchanged, and any other name is prefixed with `models/`. If the model name is not valid in
-/// a URL, every turn fails with an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error.
+/// used unchanged. Any other name is prefixed with `models/`. If the name is not valid in a URL,
+/// every turn fails with an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error.
 ///
 /// ```
 /// use turnstream::provider::Gemini;

@@ -1,4 +1,4 @@
-//! Performs a request, from encoding and sending the request to decoding the response.
+//! Handles a request from start to finish: encodes and sends it, and decodes the response.
 
 use std::borrow::Cow;
 use std::pin::Pin;
@@ -24,7 +24,7 @@ use crate::request::Request;
 use crate::stream::{TurnPoll, TurnSource};
 use crate::turn::{PartialTurn, TurnBuilder};
 
-/// The wire, settings and model with which a turn's request is sent.
+/// The wire, settings and model used to send a turn's request.
 #[derive(Clone)]
 pub(super) struct PreparedTurn<W> {
     pub(super) wire: W,
@@ -35,8 +35,8 @@ pub(super) struct PreparedTurn<W> {
 }
 
 impl<W: Wire> PreparedTurn<W> {
-    /// Creates a source for the turn. The source encodes and sends nothing before the first poll.
-    /// Each attempt at the request uses a new decoder.
+    /// Creates a source for the turn. The source encodes and sends nothing until it is first
+    /// polled. Each attempt at the request uses a new decoder.
     pub(super) fn into_turn_source(self, request: Request) -> impl TurnSource + Send + 'static {
         let (policy, allowed) = (self.settings.retry_policy.clone(), request.retries.clone());
         let first = match allowed.is_new_connection_required() {
@@ -67,7 +67,7 @@ impl<W: Wire> PreparedTurn<W> {
         let mut headers: Vec<Header> = vec![
             (Cow::Borrowed("content-type"), "application/json".to_owned()),
             (Cow::Borrowed("accept"), W::Framing::MEDIA_TYPE.to_owned()),
-            // This crate cannot decompress bodies, and without this header, a server may send a
+            // This crate cannot decompress bodies. Without this header, a server may send a
             // compressed body.
             (Cow::Borrowed("accept-encoding"), "identity".to_owned()),
         ];
@@ -89,12 +89,12 @@ impl<W: Wire> PreparedTurn<W> {
     }
 }
 
-/// An encoded request without authorization. The message is the same for all attempts.
+/// An encoded request without authorization, which is the same for all attempts.
 struct HttpMessage {
     endpoint: Endpoint,
     headers: Vec<Header>,
     key_header: KeyHeader,
-    /// The headers that are sent after the key header and may replace the key header.
+    /// The headers that are sent after the key header and may replace it.
     wire_and_user_headers: Vec<Header>,
     body: Bytes,
 }
@@ -104,7 +104,7 @@ struct ExchangeAttempts<W> {
     prepared: PreparedTurn<W>,
     /// The turn's request; `None` after the model's output has started.
     request: Option<Box<Request>>,
-    /// The encoded request, which is kept from the first attempt until the model's output starts.
+    /// The encoded request. It is kept from the first attempt until the model's output starts.
     encoded: Option<Result<Arc<HttpMessage>, Error>>,
     /// The connection policy for the first attempt.
     first_connection: ConnectionPolicy,
@@ -181,7 +181,7 @@ async fn send_message<W: Wire>(
     Ok(StreamingResponse { decoding, request_id, secrets })
 }
 
-/// A single attempt, from sending the request to receiving the head of the response.
+/// A single attempt at a request, from sending the request to receiving the head of the response.
 struct Attempt<W> {
     wire: W,
     settings: Arc<HttpSettings>,
@@ -237,7 +237,7 @@ impl<W: Wire> Attempt<W> {
         let HttpMessage {
             endpoint: to, headers, wire_and_user_headers: own_and_users, body, ..
         } = &*self.message;
-        // The user's headers may replace the key header, but signed headers must stay unchanged.
+        // The user's headers may replace the key header, but signed headers must remain unchanged.
         let [before, after] = match authorization.is_signature {
             true => [own_and_users.as_slice(), &authorization.headers],
             false => [authorization.headers.as_slice(), own_and_users],
@@ -255,7 +255,7 @@ impl<W: Wire> Attempt<W> {
     }
 }
 
-/// A request in progress. Secrets are masked in all errors from the request.
+/// A request in progress. Secrets are masked in all of its errors.
 #[expect(
     clippy::large_enum_variant,
     reason = "it streams for most of its life, and the whole turn is one allocation"

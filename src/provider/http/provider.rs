@@ -13,7 +13,7 @@ use crate::request::Request;
 use crate::stream::{TurnStream, seal};
 use crate::turn::TurnBuilder;
 
-/// A provider that sends requests over HTTP, using the protocol that a [`Wire`] defines. An
+/// A provider that sends requests over HTTP, using the protocol defined by a [`Wire`]. An
 /// `HttpProvider` is cheap to clone.
 ///
 /// The types [`Anthropic`](crate::provider::Anthropic),
@@ -22,8 +22,8 @@ use crate::turn::TurnBuilder;
 /// [`Ollama`](crate::provider::Ollama) are `HttpProvider`s with the wires for these vendors. For a
 /// custom wire, see [`from_wire`](Self::from_wire).
 ///
-/// If no API key is set, a turn fails if its request would go to the vendor's own address. Requests
-/// to other addresses are sent without a key.
+/// If no API key is set, turns whose requests would be sent to the vendor's own address fail.
+/// Requests to other addresses are sent without a key.
 ///
 /// ```
 /// use turnstream::provider::Anthropic;
@@ -53,20 +53,20 @@ impl<W: Wire> HttpProvider<W> {
         Self { model, wire, settings }
     }
 
-    /// Returns the wire, which contains the settings specific to this wire.
+    /// Returns the wire. Settings that are specific to a wire are stored in the wire itself.
     pub fn wire(&self) -> &W {
         &self.wire
     }
 
-    /// Sets the API key. The key is sent in the wire's key header, for example `x-api-key`, or in
-    /// the header set by [`with_key_header`](Self::with_key_header). This method is a shorthand for
+    /// Sets the API key. The key is sent in the wire's key header, such as `x-api-key`, or in the
+    /// header set by [`with_key_header`](Self::with_key_header). This method is a shorthand for
     /// [`with_credential`](Self::with_credential) with a [`Credential::key`].
     pub fn with_api_key(self, key: impl AsRef<str>) -> Self {
         self.with_credential(Credential::key(key))
     }
 
     /// Sets the credential that authorizes requests: a key, a token that is fetched and refreshed,
-    /// or a signer that signs each request. The credential replaces any earlier credential or key.
+    /// or a signer that signs each request. A credential or key that was set earlier is replaced.
     pub fn with_credential(self, credential: Credential) -> Self {
         self.update_settings(|settings| settings.credential = Some(credential))
     }
@@ -78,8 +78,8 @@ impl<W: Wire> HttpProvider<W> {
     }
 
     /// Sets the base URL, in the form that the vendor's SDKs expect: with `/v1` for the OpenAI
-    /// wires, and without `/v1` for all other wires. A trailing `/` is ignored, and a query in the
-    /// URL is sent with every request.
+    /// wires, and without `/v1` for all other wires. A trailing `/` is ignored. If the URL has a
+    /// query, the query is sent with every request.
     ///
     /// # Errors
     ///
@@ -91,16 +91,16 @@ impl<W: Wire> HttpProvider<W> {
     }
 
     /// Sets the path below the base URL, for example `/chat` or `/models/{model}:rawPredict`. Use
-    /// this method for servers whose path differs from the vendor's path. `{model}` is replaced by
-    /// the model's name, percent-encoded except for `/`. The path may include a query.
+    /// this method for servers whose path differs from the vendor's. `{model}` is replaced with the
+    /// model's name, which is percent-encoded except for `/`. The path may include a query.
     pub fn with_path(self, path: impl Into<String>) -> Self {
         let path = path.into();
         self.update_target(|settings| settings.path = Some(path))
     }
 
-    /// Adds a query parameter to each request, for example `api-version`. The parameter replaces
-    /// any parameter with the same name that was added earlier or is in the path, but not one in
-    /// the base URL.
+    /// Adds a query parameter, such as `api-version`, to each request. The parameter replaces any
+    /// parameter with the same name that was added earlier or is in the path, but not a parameter
+    /// in the base URL.
     pub fn with_query(self, name: impl Into<String>, value: impl Into<String>) -> Self {
         let (name, value) = (name.into(), value.into());
         self.update_target(|settings| {
@@ -115,22 +115,22 @@ impl<W: Wire> HttpProvider<W> {
     }
 
     /// Adds a header to each request, for example for a gateway, a proxy, or an optional feature
-    /// that the vendor offers.
+    /// offered by the vendor.
     ///
-    /// The header replaces any header with the same name that was set by the provider or by an
-    /// earlier call, including the key header. If the name contains a word such as `key`, `token`,
-    /// `secret` or `authorization`, the value is treated as a key. Such a value is masked in
-    /// errors, and sent over plain HTTP only to this machine.
+    /// A header with the same name that the provider or an earlier call has set is replaced, even
+    /// if it is the key header. If the name contains a word such as `key`, `token`, `secret` or
+    /// `authorization`, the value is treated as a key: it is masked in errors and is sent over
+    /// plain HTTP only to this machine.
     ///
-    /// If the name or the value is invalid in HTTP, the turn fails with an
+    /// If the name or the value is not valid in HTTP, the turn fails with an
     /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error. The turn also fails if the
     /// header describes the body, as `content-type` does.
     pub fn with_header(self, name: impl AsRef<str>, value: impl AsRef<str>) -> Self {
         self.update_settings(|settings| settings.set_header(name.as_ref(), value.as_ref()))
     }
 
-    /// Allows sending the key over plain HTTP to another machine, for example in a private network.
-    /// Everyone on the network path can read the key.
+    /// Allows the key to be sent over plain HTTP to another machine, for example in a private
+    /// network. Anyone on the network path can read the key.
     ///
     /// By default, a turn that would send a key over plain HTTP to another machine fails with an
     /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error. Requests to this machine
@@ -147,22 +147,23 @@ impl<W: Wire> HttpProvider<W> {
     /// Sets the maximum number of attempts at a request (3 by default) and the delays between the
     /// attempts.
     ///
-    /// A request is retried after a failed connection or the status 408, 409, 429 or 5xx, unless
-    /// the server reports in `x-should-retry` or in its message that a retry cannot succeed. A
-    /// request is not retried once the model's output has started. A delay that the server requests
-    /// with `retry-after` is observed up to [`Backoff::max_retry_after`]. If the server has closed
-    /// an idle connection, the connection is replaced immediately, without a delay. Before each
-    /// delay, a [`Retrying`](crate::TurnEvent::Retrying) event reports the delay.
+    /// A request is retried after a failed connection or a response with status 408, 409, 429 or
+    /// 5xx. A request is not retried if the server reports in `x-should-retry` or in its message
+    /// that a retry cannot succeed, or once the model's output has started. A delay that the server
+    /// requests with `retry-after` is honored up to [`Backoff::max_retry_after`]. If the server has
+    /// closed an idle connection, the connection is replaced immediately, without a delay. Each
+    /// delay is announced by a [`Retrying`](crate::TurnEvent::Retrying) event.
     ///
     /// If this provider is wrapped in a [`Retry`](crate::provider::Retry) provider or a fallback
-    /// provider, the wrapping provider handles failures instead of these retries.
+    /// provider, this provider does not retry after errors that the wrapping provider handles
+    /// itself.
     pub fn with_backoff(self, backoff: Backoff) -> Self {
         self.update_settings(|settings| settings.retry_policy.backoff = backoff)
     }
 
     /// Disables retries, so that each request is sent once and its first error is returned. The
-    /// only exception is a [token](Credential::token) that the server rejects: in this case, the
-    /// request is sent once more with a new token.
+    /// only exception: if the server rejects a [token](Credential::token), the request is resent
+    /// once with a new token.
     pub fn without_retries(self) -> Self {
         self.with_backoff(Backoff { max_attempts: 1, ..Backoff::default() })
     }
@@ -183,7 +184,7 @@ impl<W: Wire> HttpProvider<W> {
         self.update_settings(|settings| append_header(&mut settings.headers, name, value))
     }
 
-    /// Returns whether requests go to the vendor's own server.
+    /// Returns whether requests are sent to the vendor's own server.
     pub(in crate::provider) fn is_vendor_endpoint(&self) -> bool {
         self.settings.is_vendor_endpoint()
     }

@@ -7,7 +7,7 @@ use crate::provider::failure;
 use crate::provider::http::settings::is_retryable_by_default;
 use crate::provider::http::wire::{ErrorResponse, Wire};
 
-/// Returns the body if the response is a stream, and an error otherwise.
+/// Returns the response's body if the response is a stream, and an error otherwise.
 pub(super) async fn stream_body<W: Wire>(
     wire: &W,
     mut answer: Response,
@@ -18,7 +18,7 @@ pub(super) async fn stream_body<W: Wire>(
     let error = match (answer.is_success(), answer.content_encoding().map(str::to_owned)) {
         (true, None) => {
             // The declared content type is often wrong, so the first byte of the body determines
-            // the kind.
+            // the kind of response.
             let first = answer.body.peek_first_byte(deadlines).await?;
             let Some(what) = first.and_then(W::Framing::detect_other_format) else {
                 return Ok((answer.body, request_id));
@@ -59,8 +59,8 @@ pub(super) async fn stream_body<W: Wire>(
     })
 }
 
-/// Reads the body of a response that is not a stream, as far as the body arrives within the time
-/// limits. The error can also be created without the body.
+/// Reads the part of a non-streaming response's body that arrives within the time limits. The error
+/// for the response can be created even without the body.
 async fn read_error_text(answer: &mut Response, deadlines: &mut TurnDeadlines) -> String {
     let mut words = Vec::new();
     let _ = deadlines.await_within_limits(answer.read_error_body(&mut words)).await;
@@ -84,7 +84,7 @@ fn not_a_stream_error(what: &str) -> Error {
     Error::new(ErrorKind::Protocol, message)
 }
 
-/// Adds the details in the response's headers to an error. Retry delays are always added; other
+/// Adds the details in the response's headers to an error. A retry delay is always added; other
 /// details are added only if the body did not contain them.
 fn add_header_details(mut error: Error, answer: &Response) -> Error {
     if let Some(retryable) = answer.should_retry_header().filter(|_| !answer.is_success()) {
@@ -95,7 +95,8 @@ fn add_header_details(mut error: Error, answer: &Response) -> Error {
         ErrorKind::RateLimited => answer.exhausted_rate_limit(),
         _ => (None, None),
     };
-    // The retry delay is the longest delay in the headers, or else the delay in the body.
+    // The retry delay is the longest delay in the headers. The delay in the body is used only if
+    // the headers contain no delay.
     let wait = answer.retry_after().filter(|_| may_be_sent_again);
     if let Some(wait) = wait.max(full_again).or(error.retry_after()) {
         error = error.with_retry_after(wait);

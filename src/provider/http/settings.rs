@@ -1,4 +1,4 @@
-//! The settings for an HTTP provider, which are the same for every wire.
+//! The settings of an HTTP provider that are the same for every wire.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use crate::http::{
 use crate::provider::http::wire::Wire;
 use crate::provider::retry::RetryPolicy;
 
-/// The headers that describe the body or negotiate its format. Users cannot set these headers.
+/// The headers that describe the body or negotiate its format, which users cannot set.
 const TRANSPORT_HEADERS: [&str; 6] = [
     "content-type",
     "content-length",
@@ -28,8 +28,8 @@ pub(super) struct HttpSettings {
     pub(super) key_header: Option<KeyHeader>,
     pub(super) timeouts: Timeouts,
     pub(super) retry_policy: RetryPolicy,
-    /// The headers that the user has set. These headers are sent in addition to the wire's headers
-    /// and replace wire headers with the same name.
+    /// The headers set by the user. They are sent in addition to the wire's headers and replace any
+    /// wire headers with the same name.
     pub(super) headers: Vec<Header>,
     /// Whether keys may be sent over plain HTTP to other machines.
     pub(super) allows_plain_http: bool,
@@ -47,9 +47,9 @@ pub(super) struct RequestTarget {
     /// The host in the vendor's own base URL, or `None` for a plain HTTP URL, which belongs to the
     /// user's own server.
     vendor_host: Option<String>,
-    /// The base URL, or an error if the URL is invalid.
+    /// The base URL, or an error if it is invalid.
     base_url: Result<Endpoint, Error>,
-    /// The URL for requests to the provider's own model, or an error if the URL cannot be built.
+    /// The URL for requests to the provider's own model, or an error if it cannot be built.
     pub(super) endpoint: Result<Endpoint, Error>,
 }
 
@@ -73,7 +73,7 @@ impl HttpSettings {
         settings
     }
 
-    /// Updates the request target after a change to a setting that the target depends on.
+    /// Updates the request target after a change to a setting on which it depends.
     pub(super) fn resolve_target<W: Wire>(&mut self, wire: &W, model: &str) {
         let vendor = match wire.base_url() {
             "" => {
@@ -97,7 +97,7 @@ impl HttpSettings {
         base.join(path, model, &self.query)
     }
 
-    /// Returns whether requests go to the vendor's own server.
+    /// Returns whether requests are sent to the vendor's own server.
     pub(super) fn is_vendor_endpoint(&self) -> bool {
         let host = self.target.base_url.as_ref().ok().map(Endpoint::host_name);
         host.is_some() && self.target.vendor_host.as_deref() == host
@@ -146,7 +146,7 @@ impl HttpSettings {
     }
 }
 
-/// Returns an error if the headers include one that only the transport may set.
+/// Returns an error if only the transport may set one of the headers.
 pub(super) fn validate_headers(headers: &[Header]) -> Result<(), Error> {
     let own =
         |(name, _): &&Header| TRANSPORT_HEADERS.iter().any(|own| name.eq_ignore_ascii_case(own));
@@ -162,7 +162,7 @@ pub(super) fn validate_headers(headers: &[Header]) -> Result<(), Error> {
     }
 }
 
-/// Appends a string to the value of a header, unless the value already contains the string.
+/// Appends a string to the value of a header, unless the value already contains it.
 pub(super) fn append_header(headers: &mut Vec<Header>, name: &str, value: &str) {
     match headers.iter_mut().find(|(known, _)| known == name) {
         Some((_, values)) if values.is_empty() => value.clone_into(values),
@@ -190,13 +190,13 @@ impl fmt::Debug for HttpSettings {
     }
 }
 
-/// Returns whether a request is retried by default after an error, following the same rules as the
-/// vendors' SDKs. A request is retried after a failed connection or the status 408, 409, 429 or
-/// 5xx, unless the body reports that the cause is permanent. The vendor's `x-should-retry` header
-/// takes precedence.
+/// Returns whether a request is retried by default after an error. The rules are the same as in the
+/// vendors' SDKs. A request is retried after a failed connection or a response with status 408,
+/// 409, 429 or 5xx, unless the body reports that the cause is permanent. The vendor's
+/// `x-should-retry` header takes precedence.
 ///
-/// A request is not retried after an incomplete turn. A request is also not retried after one of
-/// this crate's own timeouts, because the provider may still be processing the request.
+/// A request is not retried after an incomplete turn or after one of this crate's own timeouts.
+/// After a timeout, the provider may still be processing the request.
 pub(super) fn is_retryable_by_default(error: &Error) -> bool {
     use ErrorKind::{Connect, Overloaded, RateLimited, Server, Timeout, Unsupported};
     if let Some(is_retryable) = error.retryable_override() {

@@ -16,21 +16,21 @@ use crate::request::Request;
 
 /// Defines a vendor's HTTP protocol for requests to models.
 ///
-/// A wire defines how a request is encoded, where the request is sent, and how the response is
-/// decoded. [`HttpProvider`](crate::provider::HttpProvider) sends the request with `POST`, enforces
+/// A wire defines how a request is encoded, where it is sent, and how the response is decoded.
+/// [`HttpProvider`](crate::provider::HttpProvider) sends the request with `POST`, enforces
 /// timeouts, retries, and masks secrets. A value of the implementing type contains the settings
-/// specific to this wire, and is cloned for each turn.
+/// specific to the wire and is cloned for each turn.
 ///
 /// [`name`](Self::name), [`path`](Self::path), [`encode`](Self::encode), [`decoder`](Self::decoder)
-/// and the two associated types are required. The example `own_wire` implements a wire for a
-/// fictional vendor, and `testing::provider_suite` (with the feature `testing`) tests a provider.
+/// and the two associated types are required. The `own_wire` example implements a wire for a
+/// fictional vendor, and `testing::provider_suite` (with the `testing` feature) tests a provider.
 ///
 /// If a method panics, the turn fails with an error. The exceptions are [`name`](Self::name),
 /// [`base_url`](Self::base_url), and [`path`](Self::path) for the provider's own model, because
 /// these methods are called when a provider is built.
 pub trait Wire: Clone + fmt::Debug + Send + Sync + 'static {
-    /// The framing that splits the response body into frames: either a type from the module
-    /// [`framing`](crate::framing) or your own type. The framing's media type is sent in the
+    /// The framing that splits the response body into frames: either a type from the
+    /// [`framing`](crate::framing) module or your own. The framing's media type is sent in the
     /// `accept` header.
     type Framing: Framing + Default + Send + Unpin + 'static;
 
@@ -39,23 +39,23 @@ pub trait Wire: Clone + fmt::Debug + Send + Sync + 'static {
 
     /// Returns the wire's name, which is used in messages and in the
     /// [`ProviderData`](crate::item::ProviderData) of the items that the decoder pushes. Because
-    /// the name is stored in histories, the name must not change.
+    /// the name is stored in histories, it must not change.
     fn name(&self) -> &str;
 
     /// Returns the default base URL, which
     /// [`with_base_url`](crate::provider::HttpProvider::with_base_url) overrides. The default
-    /// implementation returns an empty URL, so that the user has to set a URL.
+    /// implementation returns an empty URL, so that users must set their own.
     ///
-    /// If the returned URL is an HTTPS URL, its host is considered the vendor's own host. A request
-    /// to the vendor's host without a key fails with an [`Auth`](crate::ErrorKind::Auth) error, and
+    /// If the returned URL uses HTTPS, its host is considered the vendor's own host. A request to
+    /// the vendor's host without a key fails with an [`Auth`](crate::ErrorKind::Auth) error, and
     /// nothing is sent.
     #[expect(clippy::unnecessary_literal_bound, reason = "a wire may have it as a setting")]
     fn base_url(&self) -> &str {
         ""
     }
 
-    /// Returns the path below the base URL, for example `/v1/messages`. `{model}` is replaced by
-    /// the model's name, percent-encoded except for `/`. The path may include a query:
+    /// Returns the path below the base URL, for example `/v1/messages`. `{model}` is replaced with
+    /// the model's name, which is percent-encoded except for `/`. The path may include a query:
     /// `/models/{model}:streamGenerateContent?alt=sse`.
     fn path(&self, model: &str) -> &str;
 
@@ -73,8 +73,8 @@ pub trait Wire: Clone + fmt::Debug + Send + Sync + 'static {
     }
 
     /// Encodes the body of a request. The body is sent as `application/json` and must request a
-    /// streaming response. This method is called once per turn, at the first poll; retries send the
-    /// same body.
+    /// streaming response. This method is called once per turn, at the first poll; retries resend
+    /// the same body.
     ///
     /// An encoder sends these parts of a [`Request`]:
     ///
@@ -82,14 +82,14 @@ pub trait Wire: Clone + fmt::Debug + Send + Sync + 'static {
     ///   may be empty.
     /// - [`context`](Request::context) rather than `history`, after calling
     ///   [`settled`](crate::History::settled). In a settled history, each call has exactly one
-    ///   result, which directly follows the call's turn. Items with
-    ///   [`tombstone`](crate::Item::tombstone) set are void and must be omitted.
+    ///   result, which directly follows the call's turn. Items whose
+    ///   [`tombstone`](crate::Item::tombstone) flag is set are void and must be omitted.
     /// - The parts of each item that [`handoff`](crate::provider::handoff()) allows, if the wire
     ///   uses provider data. Signatures and provider-specific items are sent back only to the model
     ///   that produced them. The method
     ///   [`arguments_or_empty_object`](crate::item::ToolCall::arguments_or_empty_object) returns a
-    ///   call's arguments as a string. This string is not always valid JSON, since a model may
-    ///   write arbitrary text.
+    ///   call's arguments as a string. The string is not always valid JSON, since a model may write
+    ///   arbitrary text.
     /// - [`tools`](Request::tools).
     /// - [`options`](Request::options): if an option is set that the wire cannot express, return an
     ///   error. See
@@ -97,47 +97,47 @@ pub trait Wire: Clone + fmt::Debug + Send + Sync + 'static {
     ///   [`unsupported_error`](crate::request::unsupported_error). [`EncodedRequest::from_json`]
     ///   merges `extra`.
     ///
-    /// The name of the model to request is in `to`. Encoding must be deterministic, so that the
-    /// same request produces the same bytes. Two requests that start with the same items must have
-    /// bodies that start with the same elements, because vendors cache by prefix.
+    /// `to` contains the name of the model to request. Encoding must be deterministic, so that the
+    /// same request always produces the same bytes. Two requests that start with the same items
+    /// must have bodies that start with the same elements, because vendors cache by prefix.
     ///
     /// # Errors
     ///
     /// Returns an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) or
-    /// [`Unsupported`](crate::ErrorKind::Unsupported) error if the wire cannot express the request.
-    /// In this case, nothing is sent.
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) error if the wire cannot express the request,
+    /// and nothing is sent.
     fn encode(&self, request: &Request, to: Destination<'_>) -> Result<EncodedRequest, Error>;
 
     /// Creates the decoder for a response. This method is called at the start of each attempt.
     fn decoder(&self, request: &Request, to: Destination<'_>) -> Self::Decoder;
 
     /// Returns whether the server itself searches [deferred](crate::tool::ToolSpec::deferred)
-    /// tools; `false` by default. If the server does, [`encode`](Self::encode) must mark the
-    /// deferred tools in the wire format.
+    /// tools; `false` by default. If the server searches deferred tools, [`encode`](Self::encode)
+    /// must mark them in the wire format.
     fn has_tool_search(&self) -> bool {
         false
     }
 
     /// Creates the error for a response with a status other than 2xx. The default implementation
-    /// calls [`ErrorResponse::to_error`]. Afterwards, the details from the headers are added to the
-    /// error, and also the status if the error does not contain a status.
+    /// calls [`ErrorResponse::to_error`]. After this method returns, the details from the headers
+    /// are added to the error. The status is also added, unless the error already contains one.
     fn error_from_response(&self, refusal: &ErrorResponse<'_>) -> Error {
         refusal.to_error()
     }
 }
 
-/// The model and the server that a request is sent to.
+/// The model and the server to which a request is sent.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Destination<'a> {
     /// The name of the model.
     pub model: &'a str,
-    /// Whether the server is the vendor's own rather than a compatible server, judging by the host
-    /// in [`Wire::base_url`].
+    /// Whether the server is the vendor's own rather than a compatible server, based on the host in
+    /// [`Wire::base_url`].
     pub is_vendor: bool,
 }
 
-/// The encoded body of a request, and the headers that are sent only with this body.
+/// The encoded body of a request, along with headers that are sent only with this body.
 #[derive(Clone, Debug, Default)]
 pub struct EncodedRequest {
     pub(super) body: Vec<u8>,
@@ -145,7 +145,7 @@ pub struct EncodedRequest {
 }
 
 impl EncodedRequest {
-    /// Serializes a body as JSON and merges `extra` into the body; see
+    /// Serializes a body as JSON and merges `extra` into it; see
     /// [`Options::extra`](crate::request::Options::extra).
     ///
     /// # Errors
@@ -157,8 +157,8 @@ impl EncodedRequest {
     }
 
     /// Adds a header that is sent with this body. If the user has set a header with the same name,
-    /// the value is appended to the user's value after a comma. If [`Wire::headers`] contains a
-    /// header with the same name, that header's value is replaced.
+    /// the value is appended to the user's value, separated by a comma. A value for the same name
+    /// in [`Wire::headers`] is replaced.
     pub fn with_header(mut self, name: impl Into<Cow<'static, str>>, value: &str) -> Self {
         self.headers.push((name.into(), value.to_owned()));
         self
@@ -178,7 +178,7 @@ impl From<Vec<u8>> for EncodedRequest {
 pub struct ErrorResponse<'a> {
     /// The HTTP status code of the response.
     pub status: u16,
-    /// The start of the body: at most 64 KiB, received within 5 seconds. The text is empty if the
+    /// The start of the body: at most 64 KiB, received within 5 seconds. The string is empty if the
     /// body is compressed.
     pub body: &'a str,
     /// The time at which the head of the response was received. Dates in the body are converted to

@@ -1,12 +1,12 @@
-//! The settings that are specific to Ollama's native API.
+//! Settings specific to Ollama's native API.
 
 use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
 /// The wire format of Ollama's `/api/chat` endpoint, <https://docs.ollama.com/api/chat>, with the
-/// settings that are specific to this API. If an option is not set, the defaults of the server and
-/// of the model's `Modelfile` apply.
+/// settings specific to this API. For options that are not set, the defaults of the server and of
+/// the model's `Modelfile` apply.
 ///
 /// ```
 /// use std::time::Duration;
@@ -40,8 +40,8 @@ pub enum KeepAlive {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Think {
-    /// The effort is encoded as `low`, `medium` or `high`. A model that can only turn reasoning on
-    /// or off turns reasoning on for each of these levels.
+    /// The effort is encoded as `low`, `medium` or `high`. For a model whose reasoning can only be
+    /// on or off, each of these levels turns it on.
     #[default]
     Levels,
     /// The effort is encoded as `true`. Server versions from late 2025 reject effort levels for all
@@ -51,12 +51,12 @@ pub enum Think {
 
 impl Chat {
     /// Sets the size, in tokens, of the context window with which the model is loaded. If the model
-    /// is already loaded with a different size, the server reloads the model.
+    /// is already loaded with a different size, the server reloads it.
     ///
     /// By default, the server chooses the size of the context window, often a few thousand tokens.
-    /// The server removes the start of a longer prompt without reporting the truncation. With
-    /// `"truncate": false` in [`extra`](crate::request::Options::extra), the server returns an
-    /// error for a longer prompt instead.
+    /// If a prompt is longer than the context window, the server silently removes the start of the
+    /// prompt. With `"truncate": false` in [`extra`](crate::request::Options::extra), the server
+    /// returns an error instead of truncating the prompt.
     pub fn with_num_ctx(mut self, tokens: u32) -> Self {
         self.num_ctx = Some(tokens);
         self
@@ -97,8 +97,8 @@ impl From<Duration> for KeepAlive {
     }
 }
 
-/// Serializes the time as "A number in seconds", where a negative number means forever, or as a
-/// duration in Go's format. Older servers accept only integers as numbers.
+/// Serializes the keep-alive time as "A number in seconds", where a negative number means forever,
+/// or as a duration in Go's format. Older servers accept a number only if it is an integer.
 impl Serialize for KeepAlive {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {

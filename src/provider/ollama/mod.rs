@@ -5,7 +5,7 @@
 //! [`Dialect::OLLAMA`](crate::provider::openai_chat::Dialect::OLLAMA) is the predefined dialect.
 //! The native API has two settings that Chat Completions lacks: the size of the context window, and
 //! how long the model stays loaded. If the size of the context window is not set, the server
-//! silently truncates a long prompt.
+//! silently truncates long prompts.
 
 mod chat;
 mod decode;

@@ -17,7 +17,7 @@ pub(crate) const SERVER_WIRE: ServerWire = ServerWire {
     wants_stream: |body| body["stream"] != Value::Bool(false),
     format: |_| FrameFormat::JSON_LINES,
     status: |kind| match kind {
-        // The body has no error code that distinguishes this error from too many requests.
+        // The error body contains no code that distinguishes this error from too many requests.
         ErrorKind::Billing => 402,
         kind => default_status(kind),
     },
@@ -46,7 +46,7 @@ impl LineWriter {
         })
     }
 
-    /// Writes a line in which the message's field `field` is set to `value`.
+    /// Writes a line whose message has the field `field` with the value `value`.
     fn write_message_field(&mut self, field: &str, value: Value) {
         let mut line = self.line_json(false);
         line["message"][field] = value;
@@ -98,7 +98,7 @@ impl TurnWriter for LineWriter {
         self.open_call.check_ended()?;
         let mut line = self.line_json(true);
         line["done_reason"] = match reason {
-            // The API has no stop reason for tool calls.
+            // The API has no separate stop reason for tool calls.
             StopReason::Stop | StopReason::ToolCalls => "stop",
             StopReason::MaxTokens => "length",
             StopReason::Other(raw) => raw,
@@ -124,7 +124,7 @@ impl TurnWriter for LineWriter {
     }
 }
 
-/// Returns the phrase by which clients classify an error, since the error body contains only a
+/// Returns the phrase by which clients classify an error, because the error body contains only a
 /// message.
 fn error_phrase(kind: ErrorKind) -> &'static str {
     match kind {
@@ -138,8 +138,8 @@ fn error_phrase(kind: ErrorKind) -> &'static str {
 
 /// Formats a time in seconds since 1970 as an RFC 3339 date.
 fn format_rfc3339(seconds: u64) -> String {
-    // Years that start in March have their leap day at the end. The algorithm is by Howard Hinnant,
-    // <https://howardhinnant.github.io/date_algorithms.html#civil_from_days>.
+    // If years start in March, a leap day is the last day of its year. The algorithm is by Howard
+    // Hinnant, <https://howardhinnant.github.io/date_algorithms.html#civil_from_days>.
     let days = seconds / 86_400 + 719_468;
     let (era, of_era) = (days / 146_097, days % 146_097);
     let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;

@@ -6,13 +6,13 @@ use crate::framing::NdJson;
 use crate::provider::{Destination, EncodedRequest, HttpProvider, Wire};
 use crate::request::Request;
 
-/// A model served over Ollama's native API. Cheap to clone.
+/// A model served over Ollama's native API. This type is cheap to clone.
 ///
 /// The base URL does not include `/api`, and defaults to `http://localhost:11434`. Ollama's cloud
 /// service at `https://ollama.com` requires an API key, which is sent as a bearer token.
 ///
-/// If the model is not in memory, the server first loads the model, which may take several minutes.
-/// To set a request's time limits, use [`Timeouts`](crate::http::Timeouts).
+/// If the model is not in memory, the server first loads it, which may take several minutes. To set
+/// time limits for a request, use [`Timeouts`](crate::http::Timeouts).
 ///
 /// ```
 /// use std::time::Duration;
@@ -53,17 +53,17 @@ impl Wire for Chat {
 }
 
 impl Ollama {
-    /// Sets the size of the context window in tokens, as [`Chat::with_num_ctx`] does.
+    /// Sets the size of the context window in tokens; see [`Chat::with_num_ctx`].
     pub fn with_num_ctx(self, tokens: u32) -> Self {
         self.update_wire(|wire| *wire = wire.with_num_ctx(tokens))
     }
 
-    /// Sets how long the server keeps the model in memory, as [`Chat::with_keep_alive`] does.
+    /// Sets how long the server keeps the model in memory; see [`Chat::with_keep_alive`].
     pub fn with_keep_alive(self, keep_alive: impl Into<KeepAlive>) -> Self {
         self.update_wire(|wire| *wire = wire.with_keep_alive(keep_alive))
     }
 
-    /// Sets how a reasoning effort is encoded, as [`Chat::with_think`] does.
+    /// Sets how a reasoning effort is encoded; see [`Chat::with_think`].
     pub fn with_think(self, think: Think) -> Self {
         self.update_wire(|wire| *wire = wire.with_think(think))
     }

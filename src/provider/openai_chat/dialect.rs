@@ -1,12 +1,12 @@
-//! Describes, as data, how servers differ in their support for Chat Completions.
+//! Data that describes how servers differ in their support for Chat Completions.
 
 use crate::http::KeyHeader;
 use crate::provider::effort_names::EffortNames;
 
-/// Describes, as plain data without code, how a server's version of Chat Completions differs from
-/// other versions.
+/// Describes how a server's version of Chat Completions differs from other versions. A dialect is
+/// plain data and contains no code.
 ///
-/// The constants of this type are presets for known servers. For another server, start from the
+/// The associated constants are presets for known servers. For any other server, start with the
 /// closest preset and change the fields that differ:
 ///
 /// ```
@@ -22,50 +22,50 @@ use crate::provider::effort_names::EffortNames;
 #[expect(clippy::struct_excessive_bools, reason = "each is an independent fact about a server")]
 pub struct Dialect {
     /// The provider name that is stored in provider data. This name ensures that data signed by one
-    /// vendor is not sent to another vendor.
+    /// vendor is not sent to another.
     pub name: &'static str,
-    /// The base URL, including `/v1` or a similar path. The base URL is an empty string if the
-    /// server has no standard address.
+    /// The base URL, including `/v1` or a similar path, or an empty string if the server has no
+    /// standard address.
     pub base_url: &'static str,
     /// The header in which the API key is sent.
     pub key_header: KeyHeader,
 
-    /// The field in which the output token limit is sent.
+    /// The field for the output token limit.
     pub max_tokens_field: MaxTokensField,
-    /// Whether `stream_options.include_usage` is sent. Some servers reject this option, and other
-    /// servers report usage even without this option.
+    /// Whether `stream_options.include_usage` is sent. Some servers reject this option, and others
+    /// report usage even without it.
     pub stream_usage: bool,
-    /// Whether `top_k` is supported. OpenAI itself does not support `top_k`.
+    /// Whether `top_k` is supported. OpenAI itself does not support it.
     pub supports_top_k: bool,
-    /// The field in which the seed is sent.
+    /// The field for the seed.
     pub seed_field: SeedField,
     /// The maximum number of stop sequences. OpenAI accepts "up to 4".
     pub max_stop_sequences: usize,
-    /// The supported values of `tool_choice`.
+    /// The supported `tool_choice` values.
     pub tool_choice: ToolChoices,
     /// Whether `parallel_tool_calls` is supported.
     pub supports_parallel_tool_calls: bool,
-    /// The field in which the reasoning effort or budget is sent.
+    /// The field for the reasoning effort or budget.
     pub reasoning_setting: ReasoningSetting,
-    /// The supported values of `response_format`.
+    /// The supported `response_format` values.
     pub output_forms: OutputForms,
-    /// The field in which the end user's id is sent.
+    /// The field for the end user's id.
     pub user_field: UserField,
-    /// Whether `metadata` is supported. OpenAI requires `store` together with `metadata`. The
-    /// `store` field can be set in [`Options::extra`](crate::request::Options::extra).
+    /// Whether `metadata` is supported. OpenAI requires `metadata` to be sent together with
+    /// `store`, which can be set in [`Options::extra`](crate::request::Options::extra).
     pub supports_metadata: bool,
-    /// Whether `cache_control` marks are added to the tools, the system prompt's stable zone and
-    /// the newest message. If `cache_control` is supported, the text of every message is sent as
-    /// content parts, whether or not the message has a cache mark.
+    /// Whether `cache_control` markers are added to the tools, the stable zone of the system
+    /// prompt, and the newest message. If so, the text of every message is sent as content parts,
+    /// whether or not the message has a marker.
     pub supports_cache_control: bool,
 
     /// The role used for messages that contain instructions.
     pub system_role: SystemRole,
-    /// The positions at which system messages are allowed.
+    /// The positions where system messages are allowed.
     pub system_position: SystemPosition,
     /// The supported types of non-text content.
     pub media_forms: MediaForms,
-    /// The value of `content` in an assistant message that contains only tool calls.
+    /// The value of the `content` field in an assistant message that contains only tool calls.
     pub empty_content: EmptyContent,
     /// Specifies which earlier reasoning is sent back to the model.
     pub reasoning_echo: ReasoningEcho,
@@ -74,19 +74,18 @@ pub struct Dialect {
     /// Whether each tool result includes the tool's name.
     pub names_results: bool,
     /// Whether an assistant message is required between a tool result and a user message. Without
-    /// the assistant message, Mistral reports "Unexpected role 'user' after role 'tool'".
+    /// such a message, Mistral reports "Unexpected role 'user' after role 'tool'".
     pub requires_assistant_after_results: bool,
     /// Whether an empty `tools` array is sent if the request offers no tools but the history
-    /// contains calls. Proxies for Anthropic require the empty array, but most servers reject an
-    /// empty array.
+    /// contains calls. Proxies for Anthropic require the empty array, but most servers reject it.
     pub sends_empty_tools: bool,
 
-    /// Specifies which signals complete a turn.
+    /// The signals that complete a turn.
     pub turn_end: TurnEnd,
-    /// Specifies whether the model's text contains reasoning in `<think>` tags.
+    /// Whether the model's text contains reasoning in `<think>` tags.
     pub think_tags: ThinkTags,
     /// Whether `<tool_call>{"name":…,"arguments":{…}}</tool_call>` in the text is parsed as a tool
-    /// call. Models whose server does not parse tool calls write calls in this form.
+    /// call. A model's calls appear in the text in this form if the server does not parse them.
     pub parses_text_calls: bool,
 }
 
@@ -113,15 +112,15 @@ pub enum SeedField {
     RandomSeed,
 }
 
-/// The values of `tool_choice` that a server supports.
+/// The `tool_choice` values that a server supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ToolChoices {
-    /// The server does not support `tool_choice`. To forbid tool calls, the tools are omitted from
-    /// the request.
+    /// The server does not support `tool_choice`. To forbid tool calls, the request omits the
+    /// tools.
     None,
     /// The server supports the values `none` and `required`.
     Keywords,
-    /// The server supports `none`, `required`, and choosing a single tool by name.
+    /// The server supports `none`, `required`, and the choice of a single tool by name.
     KeywordsAndNamed,
 }
 
@@ -136,12 +135,12 @@ pub enum ReasoningSetting {
     /// An effort is sent as `"reasoning": {"effort": "low"}`, and a budget as `"reasoning":
     /// {"max_tokens": 2000}`.
     Object(EffortNames),
-    /// An effort is sent as `"thinking": {"type": "enabled"}` together with `reasoning_effort`. The
-    /// type `"disabled"` turns reasoning off.
+    /// An effort is sent as `"thinking": {"type": "enabled"}` together with `reasoning_effort`. To
+    /// turn reasoning off, the type `"disabled"` is sent.
     Thinking(EffortNames),
 }
 
-/// The values of `response_format` that a server supports.
+/// The `response_format` values that a server supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputForms {
     /// The server does not support `response_format`.
@@ -152,8 +151,8 @@ pub enum OutputForms {
     Schema,
     /// The server supports `json_object` and `json_schema`.
     ObjectAndSchema,
-    /// The server supports `json_object`, and also `json_schema` with `strict`. In `strict` mode,
-    /// the server accepts only a subset of JSON Schema.
+    /// The server supports `json_object`, and `json_schema` in `strict` mode. In `strict` mode, the
+    /// server accepts only a subset of JSON Schema.
     ObjectAndStrictSchema,
 }
 
@@ -179,22 +178,22 @@ pub enum SystemRole {
     Developer,
 }
 
-/// The positions at which a server allows system messages.
+/// The positions where a server allows system messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SystemPosition {
     /// System messages are allowed anywhere. The volatile zone is sent after all other messages, so
     /// that the cached prefix remains valid as long as possible.
     Anywhere,
-    /// Only a single system message at the start is allowed, because chat templates reject a second
-    /// system message ("System message must be at the beginning"). The volatile zone is placed at
-    /// the end of the system message. An instruction in the middle of the history is sent with the
-    /// role `user`.
+    /// Only a single system message is allowed, at the start, because chat templates reject a
+    /// second one ("System message must be at the beginning"). The volatile zone is placed at the
+    /// end of this message. An instruction in the middle of the history is sent with the role
+    /// `user`.
     Front,
 }
 
-/// The types of non-text content that a server accepts. Each variant also includes all types that
-/// the preceding variants include.
+/// The types of non-text content that a server accepts. Each variant also includes the types of all
+/// preceding variants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum MediaForms {
@@ -210,13 +209,13 @@ pub enum MediaForms {
     FileUrls,
 }
 
-/// The value of `content` in an assistant message that contains only tool calls.
+/// The value of the `content` field in an assistant message that contains only tool calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EmptyContent {
-    /// The value of `content` is `null`.
+    /// The `content` field is `null`.
     Null,
-    /// The value of `content` is the empty string.
+    /// The `content` field is an empty string.
     EmptyString,
     /// The `content` field is omitted.
     Absent,
@@ -229,12 +228,11 @@ pub enum ReasoningEcho {
     /// Reasoning is never sent back.
     None,
     /// Signed or encrypted reasoning is sent back in the field in which it was received
-    /// (`reasoning_details` or `thinking_blocks`). Such reasoning is sent back only to the model
-    /// that wrote it.
+    /// (`reasoning_details` or `thinking_blocks`), and only to the model that wrote it.
     Verbatim,
     /// The reasoning text is sent back as `reasoning_content` in the turns of a tool loop, that is,
     /// in turns that call tools or follow a tool result. DeepSeek requires `reasoning_content` in
-    /// these turns ("must be passed back") and in no other turns.
+    /// the turns of a tool loop ("must be passed back") and in no other turns.
     ContentInToolLoop,
 }
 
@@ -248,7 +246,7 @@ pub enum CallIdRule {
     NineAlphanumerics,
 }
 
-/// Specifies which signals complete a turn.
+/// The signals that complete a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TurnEnd {
@@ -264,7 +262,7 @@ pub enum TurnEnd {
     BodyEnd,
 }
 
-/// Specifies whether the model's text contains the model's reasoning.
+/// Specifies whether a model's text contains its reasoning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ThinkTags {
@@ -273,7 +271,7 @@ pub enum ThinkTags {
     /// The text may start with reasoning between `<think>` and `</think>`.
     Tagged,
     /// The text starts with reasoning that ends at `</think>`, with or without an opening
-    /// `<think>`. If the chat template writes the opening tag, the text does not contain it.
+    /// `<think>`. The opening tag is missing from the text if the chat template writes it.
     OpenedByTemplate,
 }
 

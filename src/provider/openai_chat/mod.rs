@@ -1,7 +1,7 @@
 //! The Chat Completions API, as served by OpenAI and by compatible servers,
 //! <https://platform.openai.com/docs/api-reference/chat-streaming>.
 //!
-//! Servers differ in the details of the API, which a [`Dialect`] describes as data.
+//! Servers differ in the details of the API. A [`Dialect`] describes these differences as data.
 
 mod decode;
 mod dialect;

@@ -10,7 +10,7 @@ use crate::provider::effort_names::EffortNames;
 
 impl Dialect {
     /// A dialect limited to the features that every server supports, for use with unknown servers.
-    /// An option that needs another feature results in an error and is not sent.
+    /// An option that requires any other feature results in an error instead of being sent.
     pub const MINIMAL: Self = Self {
         name: "openai_compatible",
         base_url: "",
@@ -41,9 +41,8 @@ impl Dialect {
         parses_text_calls: false,
     };
 
-    /// A dialect with the features of OpenAI's API that most compatible servers support. These
-    /// features are usage at the end of a stream, a seed, every `tool_choice`, and
-    /// `parallel_tool_calls`.
+    /// A dialect with the features of OpenAI's API that most compatible servers support: usage at
+    /// the end of a stream, a seed, every `tool_choice`, and `parallel_tool_calls`.
     const BROADLY_COMPATIBLE: Self = Self {
         stream_usage: true,
         seed_field: SeedField::Seed,
@@ -95,7 +94,7 @@ impl Dialect {
         ..Self::BROADLY_COMPATIBLE
     };
 
-    /// The dialect of a LiteLLM proxy, <https://docs.litellm.ai/docs/completion/input>. A LiteLLM
+    /// The dialect of a LiteLLM proxy, <https://docs.litellm.ai/docs/completion/input>. Such a
     /// proxy has no standard address.
     pub const LITELLM: Self = Self {
         name: "litellm",
@@ -136,7 +135,7 @@ impl Dialect {
     };
 
     /// The dialect of Mistral, <https://docs.mistral.ai/api/#tag/chat>. Mistral always reports
-    /// usage, even if the request does not ask for usage.
+    /// usage, even if the request does not ask for it.
     pub const MISTRAL: Self = Self {
         name: "mistral",
         base_url: "https://api.mistral.ai/v1",
@@ -184,8 +183,8 @@ impl Dialect {
     };
 
     /// The dialect of llama.cpp's server,
-    /// <https://github.com/ggml-org/llama.cpp/tree/master/tools/server>. In llama.cpp,
-    /// `tool_choice` accepts only keywords.
+    /// <https://github.com/ggml-org/llama.cpp/tree/master/tools/server>. For `tool_choice`, this
+    /// server accepts only keywords.
     pub const LLAMA_CPP: Self = Self {
         name: "llama_cpp",
         base_url: "http://localhost:8080/v1",
@@ -210,8 +209,8 @@ impl Dialect {
 
     /// The dialect of LM Studio,
     /// <https://lmstudio.ai/docs/developer/openai-compat/chat-completions>. LM Studio rejects all
-    /// output formats except `json_schema` and `text`, with the error "`response_format.type` must
-    /// be `json_schema` or `text`".
+    /// output formats other than `json_schema` and `text`, with the error "`response_format.type`
+    /// must be `json_schema` or `text`".
     pub const LM_STUDIO: Self = Self {
         name: "lm_studio",
         base_url: "http://localhost:1234/v1",

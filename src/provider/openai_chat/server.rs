@@ -37,7 +37,7 @@ struct ChunkWriter {
     include_usage: bool,
     /// The indices of all reasoning blocks that are written as reasoning details.
     detail_block_indices: BTreeSet<u32>,
-    /// The calls' signatures, by block index. A call's first chunk contains the call's signature.
+    /// The signatures of the calls, by block index. A call's first chunk contains its signature.
     call_signatures: BTreeMap<u32, String>,
     /// The block index and the text of the last reasoning block.
     last_reasoning: (u32, String),
@@ -161,7 +161,7 @@ impl TurnWriter for ChunkWriter {
                 });
                 if let Some(signature) = self.call_signatures.remove(&index) {
                     self.out.record_signature(&signature, "");
-                    // The field that Gemini uses in the Chat Completions API.
+                    // This is the field that Gemini uses in the Chat Completions API.
                     call["extra_content"]["google"]["thought_signature"] = signature.into();
                 }
                 self.write_delta(&json!({ "tool_calls": [call] }));

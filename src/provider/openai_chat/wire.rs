@@ -10,13 +10,13 @@ use crate::http::KeyHeader;
 use crate::provider::{Destination, EncodedRequest, HttpProvider, Wire};
 use crate::request::Request;
 
-/// A model served over the Chat Completions API by OpenAI or by a compatible server. Cheap to
-/// clone.
+/// A model served over the Chat Completions API by OpenAI or by a compatible server. This type is
+/// cheap to clone.
 ///
 /// As in OpenAI's SDKs, the base URL includes `/v1`. With any base URL other than OpenAI's, the
-/// output limit is sent as `max_tokens`, which compatible servers expect. Compatible servers also
-/// receive all instructions in one message at the start of the request.
-/// [`with_dialect`](Self::with_dialect) overrides these defaults.
+/// output limit is sent as `max_tokens`, which compatible servers expect, and all instructions are
+/// sent in a single message at the start of the request. [`with_dialect`](Self::with_dialect)
+/// overrides these defaults.
 ///
 /// ```
 /// use turnstream::provider::OpenAiChat;
@@ -32,7 +32,7 @@ pub type OpenAiChat = HttpProvider<ChatCompletions>;
 /// <https://platform.openai.com/docs/api-reference/chat>.
 #[derive(Clone, Debug, Default)]
 pub struct ChatCompletions {
-    /// The server's dialect, if one was set.
+    /// The server's dialect, if one has been set.
     dialect: Option<Arc<Dialect>>,
 }
 
@@ -85,17 +85,18 @@ impl Wire for ChatCompletions {
 }
 
 impl OpenAiChat {
-    /// Sets the server's dialect, and uses the dialect's base URL unless a base URL is set
+    /// Sets the server's dialect. The dialect's base URL is used unless a base URL is set
     /// explicitly.
     ///
-    /// For a dialect without a standard address, the base URL must be set with
-    /// [`with_base_url`](Self::with_base_url), before or after this call. Without a base URL, every
-    /// turn fails with an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error.
+    /// For a dialect without a standard address, set the base URL with
+    /// [`with_base_url`](Self::with_base_url), either before or after calling this method. Without
+    /// a base URL, every turn fails with an [`InvalidRequest`](crate::ErrorKind::InvalidRequest)
+    /// error.
     pub fn with_dialect(self, dialect: Dialect) -> Self {
         self.update_wire(|wire| wire.dialect = Some(Arc::new(dialect)))
     }
 
-    /// Returns the dialect that is used to encode requests.
+    /// Returns the dialect used to encode requests.
     pub fn dialect(&self) -> Dialect {
         self.wire().dialect(self.is_vendor_endpoint())
     }

@@ -1,11 +1,11 @@
 //! OpenAI's Responses API, <https://platform.openai.com/docs/api-reference/responses-streaming>.
 //!
-//! Hosted tools are declared in [`extra`](crate::request::Options::extra). Output from hosted tools
-//! is stored unchanged as provider-specific items, and sent back to the model that wrote the items.
-//! Every other item that is not text, reasoning or a function call is stored and sent back in the
-//! same way. Some items, such as `custom_tool_call` or `local_shell_call`, must be answered by the
-//! client. To answer such an item, add to the history a provider-specific item that contains the
-//! answer.
+//! Hosted tools are declared in [`extra`](crate::request::Options::extra). The output of hosted
+//! tools is stored unchanged as provider-specific items and sent back to the model that wrote it.
+//! Every other item that is not text, reasoning or a function call is also stored unchanged and
+//! sent back to the model that wrote it. The client must answer some items, such as
+//! `custom_tool_call` or `local_shell_call`. To answer such an item, add to the history a
+//! provider-specific item that contains the answer.
 
 mod decode;
 mod encode;

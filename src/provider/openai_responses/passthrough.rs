@@ -1,8 +1,8 @@
-//! Provider data for the Responses API. Provider data contains the item fields that are sent back
-//! to the model that wrote the item.
+//! Provider data for the Responses API. An item's provider data contains the fields that are sent
+//! back to the model that wrote the item.
 //!
 //! Reasoning and provider-specific items are stored as a whole. For a message or a call, only the
-//! fields that the history item itself does not contain are stored, in the form
+//! fields that the history item lacks are stored, in the form
 //! `{"item":{"type":"message","id":"msg_1",…},"after":"rs_1"}`.
 
 use serde::{Deserialize, Serialize};
@@ -25,7 +25,7 @@ pub(super) struct MessagePart<'a> {
     pub(super) annotations: Option<&'a RawValue>,
 }
 
-/// The fields stored for a message or a call.
+/// The fields that are stored for a message or a call.
 #[derive(Serialize, Deserialize)]
 pub(super) struct PassthroughItem {
     item: OrderedFields,
@@ -35,8 +35,8 @@ pub(super) struct PassthroughItem {
     pub(super) after: Option<String>,
 }
 
-/// Returns the fields to store for a message. The message's content is included unless the content
-/// is a single plain text.
+/// Returns the fields to store for a message. The message's content is included, unless it is a
+/// single plain text.
 pub(super) fn message_data(
     raw: &RawValue,
     parts: &[MessagePart<'_>],
@@ -123,8 +123,8 @@ impl PassthroughItem {
 }
 
 /// The fields that determine whether a reasoning item is sent. The server does not store items, so
-/// a reasoning item is useful only together with the item's encrypted content, or with the plain
-/// reasoning text that some servers return.
+/// a reasoning item is useful only if it contains encrypted content or the plain reasoning text
+/// that some servers return.
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct ReasoningItem<'a> {

@@ -7,7 +7,8 @@ use crate::framing::ServerSentEvents;
 use crate::provider::{Destination, EncodedRequest, HttpProvider, Wire};
 use crate::request::Request;
 
-/// A model served over the Responses API by OpenAI or by a compatible server. Cheap to clone.
+/// A model served over the Responses API by OpenAI or by a compatible server. This type is cheap to
+/// clone.
 ///
 /// Nothing is stored on the server, so each request contains the complete input. As in OpenAI's
 /// SDKs, the base URL includes `/v1`.
@@ -58,9 +59,8 @@ impl Wire for Responses {
 
 impl OpenAiResponses {
     /// Lets the model search for tools in a [searchable](crate::Toolkit::deferred_specs) toolkit.
-    /// The tools in a searchable toolkit are sent with `defer_loading`, together with the tool
-    /// `tool_search`. The model sees a tool in a searchable toolkit only after a search has found
-    /// the tool.
+    /// The tools in such a toolkit are sent with `defer_loading`, together with the tool
+    /// `tool_search`. The model sees a tool only after a search has found it.
     ///
     /// Tool search is off by default, because older models and most compatible servers do not
     /// support it. OpenAI supports tool search in GPT-5.4 and later models.

@@ -25,8 +25,8 @@ use crate::item::{History, Item};
 use crate::request::{Options, Request, System, ToolSpec};
 use crate::turn::TurnEvent;
 
-/// The current version of the recording format. The version is incremented whenever a reader for
-/// the previous version would misread a line.
+/// The current version of the recording format, which is incremented whenever a reader of the
+/// previous version would misread a line.
 pub(in crate::provider) const FORMAT_VERSION: u32 = 2;
 
 /// The oldest version of the recording format that can be read.
@@ -47,7 +47,7 @@ pub(in crate::provider) enum RecordLine<'a> {
     },
     Event {
         turn: u32,
-        /// Whether the turn's tool calls were not allowed to run when the event arrived.
+        /// Whether the turn's tool calls were prevented from running when the event arrived.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         vetoed: bool,
         event: Cow<'a, TurnEvent>,
@@ -79,8 +79,7 @@ pub(in crate::provider) struct RecordedRequest<H = History> {
 
 pub(in crate::provider) type RequestJson = RecordedRequest<HistoryJson>;
 
-/// The serialized form of a history, without the prefix that the history shares with an earlier
-/// history.
+/// The serialized form of a history, without the prefix that it shares with an earlier history.
 #[derive(Serialize, Deserialize)]
 pub(in crate::provider) struct HistoryJson {
     id: String,
@@ -90,8 +89,8 @@ pub(in crate::provider) struct HistoryJson {
     items: Vec<Item>,
 }
 
-/// The number of entries that a history shares with an earlier turn's history, and the number of
-/// that turn.
+/// The number of an earlier turn, and the number of entries that a history shares with that turn's
+/// history.
 #[derive(Serialize, Deserialize)]
 struct SharedPrefix {
     turn: u32,
@@ -99,7 +98,7 @@ struct SharedPrefix {
 }
 
 /// The part of a request that the model receives. History ids are excluded, because each run
-/// generates new ids.
+/// generates new history ids.
 #[derive(Serialize)]
 struct ModelInput<'a> {
     model: &'a Option<String>,
@@ -152,13 +151,12 @@ impl RecordedRequest {
         RecordedRequest { model, system, tools, options, history, context }
     }
 
-    /// Reads a request from JSON. `find` returns the request of an earlier turn, given the turn's
-    /// number.
+    /// Reads a request from JSON. `find` returns the request of an earlier turn, given its number.
     ///
     /// # Errors
     ///
     /// Returns an error if the JSON refers to an earlier request that is missing, or to more items
-    /// than the earlier request contains.
+    /// than that request contains.
     pub(in crate::provider) fn from_json<'a>(
         written: RequestJson,
         find: impl Fn(u32) -> Option<&'a Self>,

@@ -11,8 +11,8 @@ const MIN_SECRET_BYTES: usize = 4;
 /// Masks secrets in text. A masker never exposes its secrets.
 #[derive(Clone, Default)]
 pub(in crate::provider) struct Masker {
-    /// The secrets to find, each in plain form, escaped once, and escaped twice, as in nested JSON
-    /// strings.
+    /// The secrets to find. Each secret is included in plain form, escaped once, and escaped twice,
+    /// as in nested JSON strings.
     patterns: Vec<String>,
 }
 
@@ -40,7 +40,7 @@ impl Masker {
         self.patterns.len()
     }
 
-    /// Masks secrets in the strings of a JSON text. Strings without a secret stay unchanged.
+    /// Masks secrets in the strings of a JSON text. Strings without secrets remain unchanged.
     pub(in crate::provider) fn mask_json(&self, json: String) -> String {
         if self.is_empty() {
             return json;
@@ -65,7 +65,7 @@ impl Masker {
         out
     }
 
-    /// Returns the text with its secrets masked, or `None` if the text contains no secrets.
+    /// Returns the text with its secrets masked, or `None` if it contains no secrets.
     fn text(&self, text: &str) -> Option<String> {
         let found = self.find_matches(text);
         let mut masked = text.to_owned();
@@ -100,7 +100,7 @@ impl Masker {
     }
 
     /// Returns the ranges in which secrets occur in a text, from left to right. If two secrets
-    /// start at the same position, the longer secret's range is returned.
+    /// start at the same position, the range of the longer secret is returned.
     fn find_matches(&self, text: &str) -> Vec<Range<usize>> {
         let mut found: Vec<Range<usize>> = Vec::new();
         let mut from = 0;
@@ -117,8 +117,8 @@ impl Masker {
     }
 }
 
-/// Replaces each of the given ranges with the mask, in a text that is split into pieces. The mask
-/// is inserted where the range starts.
+/// Replaces each of the given ranges with the mask in a text that is split into pieces. The mask is
+/// inserted where the range starts.
 fn replace_ranges(pieces: &mut [String], ranges: &[Range<usize>]) {
     let mut begin = 0;
     for piece in pieces {
@@ -142,13 +142,13 @@ fn replace_ranges(pieces: &mut [String], ranges: &[Range<usize>]) {
     }
 }
 
-/// Escapes a text for use in a JSON string.
+/// Escapes text for use in a JSON string.
 fn json_escaped(text: &str) -> String {
     let json = serde_json::Value::from(text).to_string();
     json[1..json.len() - 1].to_owned()
 }
 
-/// Returns the length in bytes of the JSON string that a text starts with.
+/// Returns the length in bytes of the JSON string at the start of a text.
 fn json_string_len(text: &str) -> usize {
     let mut bytes = text.bytes().enumerate().skip(1);
     while let Some((at, byte)) = bytes.next() {

@@ -28,27 +28,27 @@ use pending_events::PendingEvents;
 use sink::RecordWriter;
 
 /// Wraps another provider and records each of its turns. The recording of a turn contains the
-/// request, every event as it arrives, and the error if the turn fails. To replay a recording, use
+/// request, every event as it arrives, and the error, if the turn fails. To replay a recording, use
 /// [`Replay`](crate::provider::Replay).
 ///
 /// A recording is a JSON lines file whose first line contains the format version. Each line that
-/// belongs to a turn contains the turn's number, so that concurrent turns can share a file. If a
-/// turn is dropped, its end is not recorded. A request is stored without the items that it shares
-/// with the previous request, so each request adds only its new items to the recording.
+/// belongs to a turn contains the turn's number, so concurrent turns can share a file. If a turn is
+/// dropped, its end is not recorded. A request is stored without the items that it shares with the
+/// previous request, so it adds only its new items to the recording.
 ///
-/// API keys are not part of a request, so they are never recorded. To mask other secrets, use
+/// API keys are not part of a request and are therefore never recorded. To mask other secrets, use
 /// [`with_secret`](Self::with_secret).
 ///
-/// Each line is written with a small synchronous append, during the poll that yields the event. A
+/// Each line is appended synchronously, in a small write, during the poll that yields the event. A
 /// turn's first and last lines are flushed. To write to the file less often, wrap the writer in a
 /// `BufWriter`.
 ///
 /// A write failure never interrupts a streaming turn. After a write failure, all streaming turns
-/// continue without being recorded. The failure is reported once, as an error of kind
-/// [`Store`](ErrorKind::Store): by the request whose first line could not be written, or otherwise
-/// by the next request. The request that reports the failure is not sent to the model. All later
-/// requests are sent without being recorded. To check for a write failure at any time, call
-/// [`failure`](Self::failure).
+/// continue unrecorded. The failure is reported once, as an error of kind
+/// [`Store`](ErrorKind::Store). The request whose first line could not be written returns the
+/// error; after any other write failure, the next request returns the error. The request that
+/// returns the error is not sent to the model. All later requests are sent but not recorded. To
+/// check for a write failure at any time, call [`failure`](Self::failure).
 ///
 /// Clones of a `Record` share the recording.
 ///
@@ -79,7 +79,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// Creates a provider that records turns from `provider` in a file. An existing file is
+    /// Creates a provider that records the turns of `provider` to a file. An existing file is
     /// overwritten.
     ///
     /// # Errors
@@ -97,18 +97,18 @@ impl Record {
         Ok(Self::to_writer(provider, file))
     }
 
-    /// Creates a provider that records turns from `provider` to a writer. The writer is called
+    /// Creates a provider that records the turns of `provider` to a writer. The writer is called
     /// while turns are polled and must not block for long.
     pub fn to_writer(provider: impl Provider + 'static, out: impl Write + Send + 'static) -> Self {
         let sink = Arc::new(RecordWriter::new(out));
         Self { provider: Arc::new(provider), masker: Arc::default(), writer: sink }
     }
 
-    /// Masks a secret in everything that is written, both in its literal form and in the form
-    /// escaped for a JSON string. The secret is masked even if it arrives in several pieces. If a
-    /// turn is cut off after text that may be the start of the secret, that text is also masked.
+    /// Masks a secret in everything that is written, both in its literal form and as escaped in a
+    /// JSON string. The secret is masked even if it arrives in several pieces. If a turn is cut off
+    /// after text that may be the start of the secret, that text is also masked.
     ///
-    /// White space around the secret is trimmed. A secret shorter than four bytes is ignored.
+    /// Whitespace around the secret is trimmed. A secret shorter than four bytes is ignored.
     pub fn with_secret(mut self, secret: impl AsRef<str>) -> Self {
         Arc::make_mut(&mut self.masker).add_secret(secret.as_ref());
         self
@@ -149,10 +149,10 @@ impl fmt::Debug for Record {
     }
 }
 
-/// Records a turn while the turn is polled.
+/// Records a turn while it is polled.
 struct RecordingTurn {
     events: TurnStream,
-    /// The writer of the turn, or `None` after a write failure.
+    /// The writer for the turn, or `None` after a write failure.
     writer: Option<TurnWriter>,
 }
 
@@ -233,7 +233,7 @@ impl TurnWriter {
     }
 }
 
-/// Writes the pending events if the turn is dropped before its end.
+/// Writes the pending events if the turn is dropped before it ends.
 impl Drop for TurnWriter {
     fn drop(&mut self) {
         if !self.has_ended {
@@ -243,8 +243,8 @@ impl Drop for TurnWriter {
     }
 }
 
-/// Returns whether the event ends a turn whose calls must not run although the turn's stop reason
-/// would allow them to run. The calls must not run if the turn was not built by a turn builder.
+/// Returns whether the event ends a turn whose calls must not run, although its stop reason would
+/// allow them to run, which is the case if the turn was not built by a turn builder.
 pub(crate) fn is_vetoed_event(event: &TurnEvent) -> bool {
     let TurnEvent::TurnComplete { turn } = event else { return false };
     let allows = matches!(turn.stop_reason(), StopReason::Stop | StopReason::ToolCalls);

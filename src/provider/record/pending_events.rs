@@ -5,8 +5,8 @@ use crate::turn::{Text, TurnEvent};
 
 /// The events from a turn that have not been written yet.
 ///
-/// Because a secret may arrive in several pieces, a piece of text whose end may be the start of a
-/// secret is held back, together with all later events.
+/// A secret may arrive in several pieces. A piece of text whose end may be the start of a secret is
+/// therefore held back, together with all later events.
 #[derive(Default)]
 pub(super) struct PendingEvents {
     events: Vec<TurnEvent>,
@@ -15,7 +15,7 @@ pub(super) struct PendingEvents {
     partial_secrets: Vec<(BlockId, String)>,
 }
 
-/// Identifies the block that a piece of text belongs to.
+/// Identifies the block to which a piece of text belongs.
 #[derive(Clone, Debug, PartialEq)]
 enum BlockId {
     Text(u32),
@@ -27,7 +27,7 @@ impl PendingEvents {
     /// Adds an event and returns the events that can be written.
     pub(super) fn push_event(&mut self, mut event: TurnEvent, masker: &Masker) -> Vec<TurnEvent> {
         let mut ready = match &event {
-            // The turn receives no more text after this event.
+            // No more text follows in the turn after this event.
             TurnEvent::TurnComplete { .. } => {
                 self.partial_secrets.clear();
                 self.drain(masker)
@@ -58,8 +58,8 @@ impl PendingEvents {
         ready
     }
 
-    /// Returns all pending events, once no more events will follow in the turn. Text that may be
-    /// the start of a secret is masked.
+    /// Returns all pending events. Must be called only when no more events follow in the turn. Text
+    /// that may be the start of a secret is masked.
     pub(super) fn drain(&mut self, masker: &Masker) -> Vec<TurnEvent> {
         let mut events = std::mem::take(&mut self.events);
         let ends = std::mem::take(&mut self.partial_secrets);

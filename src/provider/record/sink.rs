@@ -1,4 +1,4 @@
-//! The writer for a recording, which all turns share.
+//! The writer for a recording, which is shared by all turns.
 
 use std::io::{self, Write};
 use std::sync::Mutex;
@@ -32,12 +32,12 @@ impl RecordWriter {
         }))
     }
 
-    /// Writes the request for a new turn, and returns the turn's number. Returns `None` if an
-    /// earlier write has failed, after which nothing more is written.
+    /// Writes the request for a new turn and returns the turn's number. Returns `None` and writes
+    /// nothing if an earlier write has failed.
     ///
     /// # Errors
     ///
-    /// Returns the write failure if the failure has not been reported yet.
+    /// Returns the write failure if it has not been reported yet.
     pub(super) fn begin_turn(
         &self,
         model: &str,

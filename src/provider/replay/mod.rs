@@ -27,26 +27,27 @@ pub(crate) use replayed_turn::{ReplayedEvent, ReplayedTurn, replay_event};
 
 /// Replays a recording made by [`Record`](crate::provider::Record). If a request matches a recorded
 /// request, the provider returns the recorded events or the recorded error, without using the
-/// network and without waiting.
+/// network or waiting.
 ///
-/// A request is answered with the first turn in the recording that has not been replayed yet and
-/// was recorded for the same model, system prompt, tools, options and context. Requests may arrive
-/// in any order, and history ids may differ. If no recorded turn matches a request, the turn fails
-/// with an error of kind [`ReplayMismatch`](ErrorKind::ReplayMismatch). The error's source is a
-/// [`RequestMismatch`], which describes the first difference between the request and the first turn
-/// that has not been replayed.
+/// A request is answered with the first recorded turn that has not been replayed yet and has the
+/// same model, system prompt, tools, options and context. Requests may arrive in any order, and
+/// history ids may differ. If no recorded turn matches a request, the turn fails with an error of
+/// kind [`ReplayMismatch`](ErrorKind::ReplayMismatch). The error's source is a [`RequestMismatch`],
+/// which describes the first difference between the request and the first recorded request that has
+/// not been replayed.
 ///
-/// - The tool calls in a replayed turn can run if they could run when the turn was recorded. For
-///   this purpose, the turn is rebuilt from its items and its recorded end.
+/// - The tool calls in a replayed turn are allowed to run if they were allowed to run when the turn
+///   was recorded. To allow the calls to run, the turn is rebuilt from its items and its recorded
+///   end.
 /// - A turn that was dropped during recording, or whose last line is truncated, ends with an
 ///   [`IncompleteTurn`](ErrorKind::IncompleteTurn) error.
-/// - A recorded error is replayed with all its details, but the only source that is restored is the
-///   [`PartialTurn`](crate::turn::PartialTurn).
+/// - A recorded error is replayed with all of its details; of its sources, however, only the
+///   [`PartialTurn`](crate::turn::PartialTurn) is restored.
 /// - Text that was masked in the recording remains masked when it is replayed. Pass the same
 ///   secrets to [`with_secret`](Self::with_secret), so that the secrets are also masked in the
 ///   requests.
 ///
-/// Clones of a `Replay` share the recording, and each recorded turn is replayed only once.
+/// Clones of a `Replay` share the recording. Each recorded turn is replayed only once.
 ///
 /// ```
 /// use turnstream::provider::{Provider, Replay, RequestMismatch};
@@ -90,8 +91,8 @@ impl Replay {
     /// # Errors
     ///
     /// Returns an error of kind [`Store`](ErrorKind::Store) if the file cannot be read, or is not a
-    /// recording in a known format version. A truncated last line does not cause an error when the
-    /// file is read, only when a turn that may be affected is replayed.
+    /// recording in a known format version. A truncated last line does not cause an error until a
+    /// turn that may be affected by it is replayed.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
         let bytes = std::fs::read(path).map_err(|error| {
@@ -120,9 +121,9 @@ impl Replay {
         })
     }
 
-    /// Masks a secret in each request before the request is compared with the recording.
-    /// [`Record::with_secret`](crate::provider::Record::with_secret) masks the same secret before a
-    /// request is recorded.
+    /// Masks a secret in each request before it is compared with the recording. Use the same
+    /// secrets that were passed to [`Record::with_secret`](crate::provider::Record::with_secret),
+    /// which masks them before a request is recorded.
     pub fn with_secret(mut self, secret: impl AsRef<str>) -> Self {
         Arc::make_mut(&mut self.masker).add_secret(secret.as_ref());
         self

@@ -26,7 +26,7 @@ pub(super) struct RecordedTurn {
     pub(super) replayed_turn: ReplayedTurn,
 }
 
-/// Parses the lines of a recording. A truncated last line is skipped, and reported in
+/// Parses the lines of a recording. A truncated last line is skipped and reported in
 /// `has_torn_line`.
 pub(super) fn read_record(text: &str) -> Result<RecordFile, Error> {
     let mut tape: Option<RecordFile> = None;
@@ -100,8 +100,8 @@ impl RecordFile {
         }
     }
 
-    /// Marks the turn that the truncated last line belongs to as torn. If the number of that turn
-    /// is unknown, all unfinished turns are marked as torn.
+    /// Marks the turn to which the truncated last line belongs as torn. If the turn's number is
+    /// unknown, all unfinished turns are marked as torn.
     fn mark_unfinished_turns_torn(&mut self, turn: Option<u32>) {
         self.has_torn_line = true;
         for recorded in &mut self.turns {
@@ -113,7 +113,7 @@ impl RecordFile {
     }
 }
 
-/// Returns the turn number in a truncated line, if the line is long enough to contain the number.
+/// Returns the turn number in a truncated line, if the line is long enough to contain it.
 fn turn_number_in(line: &[u8]) -> Option<u32> {
     let line = String::from_utf8_lossy(line);
     let (_, number) = line.split_once("\"turn\":")?;

@@ -1,4 +1,4 @@
-//! Rebuilds a recorded turn so that its calls may run.
+//! Rebuilds a recorded turn so that its calls are allowed to run.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use crate::error::{Error, ErrorKind};
 use crate::item::{Item, ItemKind};
 use crate::turn::{ReasoningKind, Turn, TurnBuilder, TurnEvent};
 
-/// Rebuilds a recorded turn in the same way as a decoder builds a turn: the recorded items are
+/// Rebuilds a recorded turn in the same way that a decoder builds a turn: the recorded items are
 /// pushed one by one, and the recorded stop reason is set last.
 ///
 /// # Errors

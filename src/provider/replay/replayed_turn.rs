@@ -12,12 +12,12 @@ use crate::turn::{TurnBuilder, TurnEvent};
 /// A stored event from a turn.
 pub(crate) struct ReplayedEvent {
     pub(crate) event: TurnEvent,
-    /// Whether the event ends a turn whose calls were not allowed to run when the turn was
+    /// Whether the event ends a turn whose calls were prevented from running when the turn was
     /// recorded.
     pub(crate) is_vetoed: bool,
 }
 
-/// The events of a recorded turn, and how the turn ended.
+/// The events of a recorded turn, and the way in which the turn ended.
 pub(crate) struct ReplayedTurn {
     pub(super) events: VecDeque<ReplayedEvent>,
     pub(super) ending: TurnEnding,
@@ -48,7 +48,7 @@ pub(crate) fn replay_event(
     turn: &mut TurnBuilder,
 ) -> Result<(), Error> {
     turn.absorb(match item {
-        // A turn's JSON does not contain whether the turn's calls may run.
+        // A turn's JSON does not state whether its calls are allowed to run.
         Ok(ReplayedEvent { event: TurnEvent::TurnComplete { turn }, is_vetoed: false }) => {
             TurnEvent::TurnComplete { turn: rebuild_turn(&turn)? }
         }

@@ -19,9 +19,9 @@ pub struct RequestMismatch {
     pub turn: u32,
     /// The path to the first difference, for example `context[2].content`.
     pub path: String,
-    /// The value at the path in the recorded request, or `null` if the value is absent.
+    /// The value at the path in the recorded request, or `null` if it is absent.
     pub recorded: RawJson,
-    /// The value at the path in the new request, or `null` if the value is absent.
+    /// The value at the path in the new request, or `null` if it is absent.
     pub sent: RawJson,
 }
 
@@ -34,7 +34,7 @@ impl fmt::Display for RequestMismatch {
 
 impl std::error::Error for RequestMismatch {}
 
-/// Compares two requests' inputs to the model part by part, and returns the first difference.
+/// Compares the model's inputs in two requests part by part, and returns the first difference.
 pub(super) fn first_mismatch(
     turn: u32,
     recorded: &Value,

@@ -1,4 +1,4 @@
-//! Makes the attempts at a turn, for `Retry` and for the HTTP providers.
+//! Makes attempts at a turn, for `Retry` and for the HTTP providers.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -20,14 +20,14 @@ pub(in crate::provider) trait Attempts {
     fn begin_attempt(&mut self, failed: Option<&Error>) -> Self::Attempt;
 
     /// Returns whether the first attempt failed because of a stale connection, in which case the
-    /// request is sent again without a delay.
+    /// request is resent without a delay.
     fn is_stale_connection(&self, error: &Error) -> bool {
         let _ = error;
         false
     }
 
-    /// Handles the start of the model's output, after which the turn is not retried unless the
-    /// output is retracted.
+    /// Called when the model's output starts, after which the turn is retried only if the output is
+    /// retracted.
     fn on_output_started(&mut self) {}
 }
 
@@ -48,7 +48,8 @@ enum RetryStage<T> {
     /// The first attempt has not started.
     NotStarted,
     Attempting(T),
-    /// The turn waits for the next attempt, without a timer if the attempt starts immediately.
+    /// The turn is waiting for the next attempt. There is no timer if the attempt starts
+    /// immediately.
     Waiting(Option<Deadline>, Error),
 }
 
@@ -64,8 +65,8 @@ impl<A: Attempts> RetryingTurn<A> {
         }
     }
 
-    /// Returns whether the turn would have been retried after this error if the maximum number of
-    /// attempts had not been reached.
+    /// Returns whether the turn has failed more than once and would be retried after this error if
+    /// more attempts were allowed.
     fn are_retries_exhausted(&self, error: &Error, has_begun: bool) -> bool {
         self.failed_attempts > 1
             && (!has_begun || self.policy.retracts)
@@ -79,8 +80,8 @@ impl<A: Attempts> RetryingTurn<A> {
         if has_begun && !self.policy.retracts {
             return None;
         }
-        // A stale connection is also replaced if the caller retries or falls back, since a stale
-        // connection does not mean that the provider failed.
+        // A stale connection is replaced even if the caller itself retries or falls back, since it
+        // does not mean that the provider failed.
         let is_stale = self.failed_attempts == 1
             && self.attempts.is_stale_connection(error)
             && self.request_retries.can_reconnect(error);
@@ -124,8 +125,8 @@ impl<A: Attempts + Unpin> TurnSource for RetryingTurn<A> {
             };
             this.failed_attempts = this.failed_attempts.saturating_add(1);
             let has_begun = turn.has_started();
-            // The delay starts immediately, not when the consumer polls again after the `Retrying`
-            // event. The error is returned if no timer can be created.
+            // The delay starts immediately, rather than when the consumer polls again after the
+            // `Retrying` event. If no timer can be created, the error is returned.
             let timed = this.next_delay(&error, has_begun).and_then(|wait| match wait {
                 Duration::ZERO => Some((wait, None)),
                 _ => Some((wait, Some(Deadline::try_start(wait)?))),

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use crate::env::Random;
 
-/// Specifies the maximum number of attempts at a request, and the delays between the attempts.
+/// Specifies the maximum number of attempts at a request and the delays between them.
 ///
 /// The delay before attempt `n + 1` is random, between zero and `base_delay · factor^(n-1)`, but at
-/// most `max_delay`. This randomization, called "full jitter", spreads out the retries of clients
+/// most `max_delay`. The randomization, called "full jitter", spreads out the retries of clients
 /// that failed at the same time. If the provider requests a longer delay, the requested delay is
 /// used instead.
 ///
@@ -22,13 +22,13 @@ use crate::env::Random;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Backoff {
-    /// The maximum number of times that the request is sent, including the first time; 3 by
-    /// default. 0 is treated as 1.
+    /// The maximum number of times to send the request, including the first time; 3 by default. 0
+    /// is treated as 1.
     pub max_attempts: u32,
     /// The maximum delay before the second attempt; 500 ms by default.
     pub base_delay: Duration,
-    /// The factor by which the maximum delay grows with each attempt; 2 by default. A factor below
-    /// 1, or NaN, is treated as 1.
+    /// The factor by which the maximum delay grows with each attempt; 2 by default. A factor that
+    /// is NaN or less than 1 is treated as 1.
     pub factor: f64,
     /// The maximum delay before any attempt, unless the provider requests a longer delay; 30 s by
     /// default.
@@ -52,8 +52,8 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// Returns the maximum delay after `failed` failed attempts, where `failed` is at least 1. If
-    /// the provider requests a longer delay, this maximum does not apply.
+    /// Returns the maximum delay after `failed` failed attempts, where `failed` is at least 1. The
+    /// maximum does not apply if the provider requests a longer delay.
     pub fn max_delay_after(&self, failed: u32) -> Duration {
         let factor = if self.factor >= 1.0 { self.factor } else { 1.0 };
         let power = i32::try_from(failed.saturating_sub(1)).unwrap_or(i32::MAX);
@@ -61,12 +61,12 @@ impl Backoff {
             return Duration::ZERO;
         }
         let seconds = self.base_delay.as_secs_f64() * factor.powi(power);
-        // A value that overflows `Duration` is replaced by the maximum delay.
+        // A value that overflows `Duration` is replaced with the maximum delay.
         Duration::try_from_secs_f64(seconds).unwrap_or(self.max_delay).min(self.max_delay)
     }
 
-    /// Returns the delay after `failed` failed attempts, or `None` if the error is returned without
-    /// another attempt.
+    /// Returns the delay after `failed` failed attempts, or `None` if no further attempt is made
+    /// and the error is returned.
     pub(super) fn delay_after(
         &self,
         failed: u32,

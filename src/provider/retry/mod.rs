@@ -20,16 +20,17 @@ use crate::turn::TurnBuilder;
 
 /// Wraps a provider and retries requests that fail with a transient error.
 ///
-/// HTTP providers also retry on their own by default, but after fewer kinds of errors; [the
-/// guide](crate::guide::providers) has a table that compares both. `Retry` works with any provider.
+/// By default, HTTP providers also retry on their own, but after fewer kinds of errors; a table in
+/// [the guide](crate::guide::providers) compares these retries with those of `Retry`. `Retry` works
+/// with any provider.
 ///
-/// `Retry` retries a request after errors of the kinds `connect`, `timeout`, `rate_limited`,
+/// A request is retried after errors of the kinds `connect`, `timeout`, `rate_limited`,
 /// `overloaded`, `server`, `generation_failed` and `incomplete_turn`. To select other errors, use
-/// [`retry_if`](Self::retry_if). The maximum number of attempts and the delays are set in
-/// [`Backoff`]. Each attempt sends the same request. The last attempt's error is returned
-/// unchanged. The inner provider's time limits apply to each attempt separately.
+/// [`retry_if`](Self::retry_if). A [`Backoff`] specifies the maximum number of attempts and the
+/// delays. Each attempt sends the same request. The last attempt's error is returned unchanged. The
+/// inner provider's time limits apply to each attempt separately.
 ///
-/// Before each delay, a [`Retrying`](crate::TurnEvent::Retrying) event reports the delay.
+/// A [`Retrying`](crate::TurnEvent::Retrying) event announces each delay.
 ///
 /// A request is retried only if the failed attempt has not produced any output, unless
 /// [`with_retraction`](Self::with_retraction) is set. A request is never retried after
@@ -37,15 +38,15 @@ use crate::turn::TurnBuilder;
 /// [`Retracted`](crate::TurnEvent::Retracted) event adds the failed attempt's token usage to the
 /// run's usage, so that each attempt's usage is counted once.
 ///
-/// Only the outermost layer retries. The inner providers send the request once per attempt; the
-/// only exception is the first attempt, in which a connection that the server had closed is
+/// Only the outermost layer retries. The inner providers send the request once per attempt. The
+/// only exception is the first attempt, in which a connection that was closed by the server is
 /// replaced immediately. A `Retry` inside another `Retry` does not retry the errors that the outer
 /// `Retry` handles. While there is another provider to fall back to, a `Retry` inside a
 /// [`Fallback`](crate::provider::Fallback) does not retry the errors that cause a fallback.
 ///
-/// A request that received no response may still have been processed and charged. After `connect`,
-/// `timeout` and `incomplete_turn` errors, it is unknown whether the request was processed. No
-/// idempotency key is sent.
+/// Even if no response was received, a request may have been processed and charged. After
+/// `connect`, `timeout` and `incomplete_turn` errors, it is unknown whether the request was
+/// processed. No idempotency key is sent.
 ///
 /// Dropping the stream cancels the current attempt or delay, and nothing is sent afterwards. Clones
 /// share the inner provider.
@@ -92,18 +93,18 @@ impl Retry {
     }
 
     /// Replaces the default rule for when to retry: a request is retried after an error only if
-    /// `choose` returns true for the error.
+    /// `choose` returns `true` for that error.
     pub fn retry_if(mut self, choose: impl Fn(&Error) -> bool + Send + Sync + 'static) -> Self {
         self.policy.retry_if = Arc::new(choose);
         self
     }
 
-    /// Also retries a request after output has been received. As soon as an attempt has failed,
+    /// Also retries a request after output has been received. As soon as an attempt has failed, and
     /// before the delay, a [`Retracted`](crate::TurnEvent::Retracted) event retracts the attempt's
     /// output.
     ///
     /// Without this setting, output is never retracted, and if an attempt fails after producing
-    /// output, its error is returned without a retry.
+    /// output, the attempt's error is returned without a retry.
     pub fn with_retraction(mut self) -> Self {
         self.policy.retracts = true;
         self
@@ -153,7 +154,7 @@ impl Attempts for ProviderAttempts {
     }
 }
 
-/// Returns whether the error occurred because the server had closed the connection.
+/// Returns whether the error was caused by a connection that the server had closed.
 fn was_connection_closed(error: &Error) -> bool {
     #[cfg(feature = "http")]
     let was_closed = crate::http::was_connection_closed(error);

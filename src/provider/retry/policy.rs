@@ -1,4 +1,4 @@
-//! Decides whether a turn is retried after an error, and after which delay.
+//! Decides whether, and after what delay, a turn is retried after an error.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,20 +10,20 @@ use crate::provider::Backoff;
 use crate::provider::should_fall_back::ErrorPredicate;
 
 /// Specifies the errors after which a turn is retried, the maximum number of attempts, and the
-/// delays.
+/// delays between them.
 #[derive(Clone)]
 pub(in crate::provider) struct RetryPolicy {
     pub(in crate::provider) backoff: Backoff,
     pub(in crate::provider) random: Arc<dyn Random>,
     pub(in crate::provider) retry_if: Arc<ErrorPredicate>,
-    /// Whether a turn is retried even if the failed attempt has produced output. The output is
-    /// retracted first.
+    /// Whether a turn is retried even if the failed attempt has produced output, which is retracted
+    /// before the retry.
     pub(in crate::provider) retracts: bool,
 }
 
 impl RetryPolicy {
-    /// Creates a policy that retries after errors for which `retry_if` returns true, with the
-    /// default backoff.
+    /// Creates a policy that has the default backoff and retries after errors for which `retry_if`
+    /// returns `true`.
     pub(in crate::provider) fn new(
         retry_if: impl Fn(&Error) -> bool + Send + Sync + 'static,
     ) -> Self {

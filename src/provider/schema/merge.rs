@@ -1,10 +1,10 @@
-//! Merges two schemas, both of which a value must match, into a single schema.
+//! Merges two schemas into a single schema that requires values to match both.
 
 use serde_json::Value;
 
 use super::subset::{Schema, is_structural};
 
-/// Merges two schemas into a single schema, which accepts a value only if both schemas accept the
+/// Merges two schemas into a single schema that accepts a value only if both schemas accept the
 /// value. If both schemas contain the same annotation, the annotation in `first` is kept. If the
 /// schemas cannot be merged, the returned error is the keyword that prevents the merge.
 pub(super) fn merge_schemas(mut first: Schema, second: Schema) -> Result<Schema, String> {
@@ -32,7 +32,7 @@ fn forbids_properties_of(closed: &Schema, other: &Schema) -> bool {
         && properties(other).iter().any(|name| !own.contains(name))
 }
 
-/// Merges two values for a keyword, or returns `None` if the values cannot be merged.
+/// Merges two values of a keyword. Returns `None` if the values cannot be merged.
 fn merge_keyword(keyword: &str, first: Value, second: Value) -> Option<Value> {
     match (keyword, first, second) {
         ("properties", Value::Object(mut first), Value::Object(second)) => {
@@ -74,7 +74,7 @@ fn merge_keyword(keyword: &str, first: Value, second: Value) -> Option<Value> {
     }
 }
 
-/// Returns the type names in the value of the keyword `type`.
+/// Returns the type names in the value of a `type` keyword.
 pub(super) fn types_of(of: &Value) -> Vec<&str> {
     match of {
         Value::String(one) => vec![one],
@@ -83,7 +83,7 @@ pub(super) fn types_of(of: &Value) -> Vec<&str> {
     }
 }
 
-/// Returns the intersection of the type `name` with the given types, or `None` if the intersection
+/// Returns the intersection of the type `name` and the given types, or `None` if the intersection
 /// is empty. An integer also counts as a number.
 fn common_type<'a>(name: &'a str, others: &[&'a str]) -> Option<&'a str> {
     match name {

@@ -8,7 +8,7 @@ use serde_json::Value;
 /// The prefixes of references to definitions, in the current and in older JSON Schema drafts.
 const DEFINITION_PREFIXES: [&str; 2] = ["#/$defs/", "#/definitions/"];
 
-/// Returns the name of the definition that a reference points to, or an empty name for a reference
+/// Returns the name of the definition to which a reference points, or an empty name for a reference
 /// to the root.
 pub(super) fn definition_name(reference: &str) -> Option<&str> {
     if reference == "#" {
@@ -18,7 +18,7 @@ pub(super) fn definition_name(reference: &str) -> Option<&str> {
     (!name.is_empty() && !name.contains('/')).then_some(name)
 }
 
-/// Returns the reference to a definition, as sent to the vendor.
+/// Returns the reference to a definition, in the form that is sent to the vendor.
 pub(super) fn reference_to(name: &str) -> String {
     match name {
         "" => "#".to_owned(),
@@ -26,14 +26,13 @@ pub(super) fn reference_to(name: &str) -> String {
     }
 }
 
-/// Returns the part of `root` that a reference points to.
+/// Returns the part of `root` to which a reference points.
 pub(super) fn resolve_reference<'a>(root: &'a Value, reference: &str) -> Option<&'a Value> {
     let pointer = percent_decode(reference.strip_prefix('#')?)?;
     root.pointer(&pointer)
 }
 
-/// Returns a definition's schema, from whichever of `definitions` and `$defs` contains the
-/// definition.
+/// Returns a definition's schema, from whichever of `definitions` and `$defs` contains it.
 pub(super) fn definition<'a>(root: &'a Value, name: &str) -> Option<&'a Value> {
     match name {
         "" => Some(root),
@@ -43,7 +42,7 @@ pub(super) fn definition<'a>(root: &'a Value, name: &str) -> Option<&'a Value> {
     }
 }
 
-/// Decodes a definition's key from its name in a reference.
+/// Decodes the key of a definition from its name in a reference.
 pub(super) fn definition_key(name: &str) -> String {
     let decoded = percent_decode(name).unwrap_or(Cow::Borrowed(name));
     decoded.replace("~1", "/").replace("~0", "~")
@@ -54,7 +53,7 @@ pub(super) fn escape_pointer(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
 }
 
-/// Decodes percent-encoding as used in URIs.
+/// Decodes percent-encoded bytes, as in a URI.
 fn percent_decode(text: &str) -> Option<Cow<'_, str>> {
     if !text.contains('%') {
         return Some(Cow::Borrowed(text));
@@ -95,7 +94,7 @@ pub(super) fn is_recursive(root: &Value, name: &str) -> bool {
     false
 }
 
-/// Collects the names of all definitions that a schema refers to.
+/// Collects the names of all definitions to which a schema refers.
 fn collect_references<'a>(schema: &'a Value, is_root: bool, found: &mut Vec<&'a str>) {
     match schema {
         Value::Object(fields) => {
@@ -116,7 +115,7 @@ fn collect_references<'a>(schema: &'a Value, is_root: bool, found: &mut Vec<&'a 
     }
 }
 
-/// A reference from inside a definition.
+/// A reference inside a definition.
 struct ReferenceEdge {
     target: String,
     path: String,
@@ -125,7 +124,7 @@ struct ReferenceEdge {
 }
 
 /// Returns the location of a reference that closes a cycle in a rewritten schema, if there is a
-/// cycle. References inside optional properties count only if `optional_too` is true.
+/// cycle. References inside optional properties are considered only if `optional_too` is `true`.
 pub(super) fn find_cycle(whole: &Value, optional_too: bool) -> Option<String> {
     let mut edges = BTreeMap::new();
     let mut of = |name: &str, schema: &Value| {

@@ -1,5 +1,4 @@
-//! Rewrites a schema for the subset that a wire accepts, starting with the root and followed by the
-//! definitions.
+//! Rewrites a schema for the subset that a wire accepts: first the root, and then the definitions.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -11,10 +10,10 @@ use super::refs;
 use super::subset::{RecursionForms, ReferenceForms, Schema, SchemaSubset, is_structural};
 use crate::error::Error;
 
-/// The maximum number of parts in a schema after its references are resolved. Even a small schema
-/// can expand without limit.
+/// The maximum number of parts in a schema after its references have been resolved. Even a small
+/// schema can expand without limit.
 const MAX_PARTS: usize = 20_000;
-/// The maximum nesting depth of a schema after its references are resolved.
+/// The maximum nesting depth of a schema after its references have been resolved.
 const MAX_DEPTH: usize = 64;
 
 /// Rewrites a schema for the subset that a wire accepts.
@@ -72,7 +71,7 @@ impl SchemaRewriter<'_> {
             let name = name.clone();
             let root = self.root;
             let rewritten = match refs::definition(root, &name) {
-                // The root can be referenced without being a definition.
+                // The root may be referenced although it is not a definition.
                 Some(schema) if !name.is_empty() => {
                     let at = refs::reference_to(&name);
                     let schema = self.flatten_schema(schema, &at, 0)?;
@@ -129,11 +128,11 @@ impl SchemaRewriter<'_> {
         }
     }
 
-    /// Returns the name of the definition that a schema refers to, if the reference can be kept. A
-    /// kept reference is the only keyword in its schema, since wires may reject other keywords next
-    /// to the reference. If there are annotations next to the reference, the reference is resolved
-    /// and the annotations are merged into the target. If the target is recursive, the annotations
-    /// are dropped instead.
+    /// Returns the name of the definition to which a schema refers, if the reference can be kept. A
+    /// kept reference is the only keyword in its schema, since wires may reject any other keywords
+    /// next to it. If there are annotations next to a reference, the reference is resolved and the
+    /// annotations are merged into its target. If the target is recursive, the reference is kept
+    /// and the annotations are dropped.
     fn kept_reference<'s>(&self, schema: &'s Value) -> Option<&'s str> {
         let schema = schema.as_object()?;
         let name = refs::definition_name(schema.get("$ref")?.as_str()?)?;
@@ -148,8 +147,8 @@ impl SchemaRewriter<'_> {
         (!has_words || refs::is_recursive(self.root, name)).then_some(name)
     }
 
-    /// Eliminates `$ref` and `allOf` by merging their schemas with the adjacent keywords. Moves the
-    /// keywords next to an `anyOf` into its members.
+    /// Eliminates `$ref` and `allOf` by merging their schemas with the keywords next to them. Moves
+    /// the keywords next to an `anyOf` into its members.
     fn flatten_schema(&mut self, schema: &Value, at: &str, depth: usize) -> Result<Schema, Error> {
         if depth > MAX_DEPTH {
             let what = "this many levels once its references are inlined";

@@ -1,4 +1,4 @@
-//! Rewrites a single schema node whose top-level references are already resolved.
+//! Rewrites a single schema node whose top-level references have already been resolved.
 
 use serde_json::{Map, Value, json};
 
@@ -126,12 +126,12 @@ impl SchemaRewriter<'_> {
     }
 
     /// Rewrites the keywords that describe an array's items. A tuple whose schemas are all equal
-    /// becomes an array with this schema for its items.
+    /// becomes an array whose items have this schema.
     fn rewrite_array_items(&self, mut schema: Schema, at: &str) -> Result<Schema, Error> {
         if let Some(Value::Array(_)) = schema.get("items")
             && let Some(row) = schema.shift_remove("items")
         {
-            // This is the form of a tuple in older drafts of JSON Schema.
+            // Older drafts of JSON Schema express tuples in this form.
             schema.insert("prefixItems".to_owned(), row);
         }
         if let Some(Value::Array(row)) = schema.get("prefixItems") {
@@ -224,7 +224,7 @@ impl SchemaRewriter<'_> {
     }
 }
 
-/// Changes a schema so that it also accepts null.
+/// Modifies a schema so that it also accepts null.
 fn allow_null(schema: Value) -> Value {
     let Value::Object(mut schema) = schema else { return schema };
     if let Some(Value::Array(kinds)) = schema.get_mut("anyOf") {
@@ -247,7 +247,8 @@ fn allow_null(schema: Value) -> Value {
     Value::Object(schema)
 }
 
-/// Makes every property in a schema required. Properties that were already required come first.
+/// Makes all properties in a schema required. Properties that were already required are listed
+/// first.
 fn require_all(schema: &mut Schema) {
     let Some(Value::Object(properties)) = schema.get("properties") else { return };
     let names: Vec<_> = properties.keys().cloned().map(Value::from).collect();
@@ -259,7 +260,7 @@ fn require_all(schema: &mut Schema) {
     }
 }
 
-/// Sets the keyword `type` if its value can be inferred from other keywords.
+/// Sets the `type` keyword if its value can be inferred from other keywords.
 fn infer_type(mut schema: Schema) -> Schema {
     let nullable = schema.shift_remove("nullable") == Some(Value::Bool(true));
     let named = schema.get("type").map_or_else(|| inferred_types(&schema), types_of);

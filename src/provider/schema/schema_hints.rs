@@ -1,10 +1,10 @@
-//! Describes keywords that a wire does not support as hints for the model.
+//! Converts keywords that a wire does not support to hints for the model.
 
 use serde_json::Value;
 
 use super::subset::{Schema, is_string_in};
 
-/// String values of `format` that only specify a program's number type.
+/// Values of `format` that only specify a number type used in programs.
 const NUMBER_FORMATS: &[&str] = &[
     "int8", "int16", "int32", "int64", "int128", "int", "uint8", "uint16", "uint32", "uint64",
     "uint128", "uint", "float", "double",

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use crate::error::{Error, ErrorKind};
 
-/// A schema as a JSON object, whose fields are the keywords.
+/// A schema as a JSON object. The fields of the object are the schema's keywords.
 pub(super) type Schema = Map<String, Value>;
 
 /// The subset of JSON Schema that a wire accepts.
@@ -29,7 +29,7 @@ pub(super) struct SchemaSubset {
 /// The forms of object schemas that a wire supports.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum ObjectForms {
-    /// The wire supports any fields, even fields without a schema.
+    /// The wire supports any fields, including fields without a schema.
     Open,
     /// The wire supports only the named properties.
     Closed,
@@ -49,9 +49,9 @@ pub(super) enum EnumValues {
 /// The references that a wire supports.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum ReferenceForms {
-    /// The wire supports references to definitions of the same schema.
+    /// The wire supports references to definitions in the same schema.
     Kept,
-    /// The wire does not support references; each reference is replaced by its target. Recursive
+    /// The wire does not support references; each reference is replaced with its target. Recursive
     /// schemas are rejected, because they would expand forever.
     Inlined,
 }
@@ -68,7 +68,7 @@ pub(super) enum RecursionForms {
 }
 
 impl SchemaSubset {
-    /// Returns whether the wire supports objects with fields that the schema does not name.
+    /// Returns whether the wire supports objects with fields that are not named in the schema.
     pub(super) fn allows_open_objects(&self) -> bool {
         self.objects == ObjectForms::Open
     }
@@ -85,7 +85,7 @@ impl SchemaSubset {
 pub(super) enum KeywordKind {
     /// A keyword that determines the shape of a value.
     Structural,
-    /// A keyword that only restricts the accepted values: without the keyword, more values match.
+    /// A keyword that only restricts the accepted values: more values match without it.
     Narrowing,
     /// A keyword that determines the shape of a value depending on a condition.
     Condition,
@@ -93,7 +93,7 @@ pub(super) enum KeywordKind {
     Annotation,
 }
 
-/// The keyword that describes the fields of an object that have no schema of their own.
+/// The keyword for the fields of an object that have no schema of their own.
 const ADDITIONAL_PROPERTIES: &str = "additionalProperties";
 
 impl KeywordKind {
@@ -136,8 +136,8 @@ pub(super) fn is_string_in(value: &Value, words: &[&str]) -> bool {
     value.as_str().is_some_and(|value| words.contains(&value))
 }
 
-/// Returns whether a regular expression uses only features of regular grammars, and not, for
-/// example, lookaround, backreferences or word boundaries.
+/// Returns whether a regular expression uses only features of regular grammars, which exclude, for
+/// example, lookaround, backreferences and word boundaries.
 pub(super) fn is_regular_pattern(pattern: &Value) -> bool {
     let Some(pattern) = pattern.as_str() else { return false };
     let mut escaped = false;

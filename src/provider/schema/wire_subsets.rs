@@ -65,7 +65,7 @@ const ANTHROPIC_OUTPUT: SchemaSubset = SchemaSubset {
 /// sub-schema, no other properties, except for those starting as a `$`, may be set."
 /// <https://ai.google.dev/api/generate-content#FIELDS.response_json_schema>
 ///
-/// The older fields `parameters` and `responseSchema` support fewer keywords: a subset of `OpenAPI`
+/// The older `parameters` and `responseSchema` fields support fewer keywords: a subset of `OpenAPI`
 /// schemas.
 const GEMINI: SchemaSubset = SchemaSubset {
     wire: "Gemini",
@@ -85,7 +85,7 @@ const GEMINI: SchemaSubset = SchemaSubset {
 ///
 /// The server deserializes the schema into its own type, `api.ToolFunctionParameters`. The server
 /// drops every keyword that this type does not define, including `$ref`. The server rejects values
-/// of the wrong type: a schema that is `true`, or a root with several types.
+/// of the wrong type, such as a schema that is `true`, or a root with several types.
 /// <https://github.com/ollama/ollama/blob/main/api/types.go>
 const OLLAMA_PARAMETERS: SchemaSubset = SchemaSubset {
     wire: "Ollama",
@@ -95,23 +95,22 @@ const OLLAMA_PARAMETERS: SchemaSubset = SchemaSubset {
     ..GEMINI
 };
 
-/// The string formats that both OpenAI and Anthropic support.
+/// The string formats supported by both OpenAI and Anthropic.
 const STRING_FORMATS: &[&str] =
     &["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"];
 
 /// Rewrites the schema of a model's answer for strict mode on OpenAI's two wires.
 ///
-/// Optional properties become required. The model then always writes a property that has a
-/// `default`. Any other optional property may be null, which is how optional properties are
-/// expressed in strict mode.
+/// Optional properties become required. The model then always writes a property with a `default`.
+/// Any other optional property becomes nullable, which is how strict mode expresses optional
+/// properties.
 pub(in crate::provider) fn to_openai_strict_schema(
     schema: &Value,
 ) -> Result<Cow<'_, Value>, Error> {
     rewrite_for_subset(schema, &OPENAI_STRICT)
 }
 
-/// Rewrites a schema that is stored as JSON text. If nothing changes, the borrowed text is
-/// returned.
+/// Rewrites a schema that is stored as JSON text. Returns the borrowed text if nothing changes.
 pub(in crate::provider) fn rewrite_json(
     schema: &RawJson,
     rewrite: fn(&Value) -> Result<Cow<'_, Value>, Error>,
@@ -129,8 +128,8 @@ pub(in crate::provider) fn to_anthropic_output_schema(
     rewrite_for_subset(schema, &ANTHROPIC_OUTPUT)
 }
 
-/// Rewrites the schema of a tool or of a model's answer for Gemini's fields `parametersJsonSchema`
-/// and `responseJsonSchema`.
+/// Rewrites the schema of a tool or of a model's answer for Gemini's `parametersJsonSchema` and
+/// `responseJsonSchema` fields.
 pub(in crate::provider) fn to_gemini_schema(schema: &Value) -> Result<Cow<'_, Value>, Error> {
     rewrite_for_subset(schema, &GEMINI)
 }

@@ -1,4 +1,4 @@
-//! A provider that returns scripted replies, without using the network or an API key.
+//! A provider that returns scripted replies and needs neither a network nor an API key.
 
 mod reply;
 
@@ -29,10 +29,10 @@ const PROVIDER_NAME: &str = "scripted";
 /// Answers each request with the next [`Reply`] in a script, or with the reply that a function
 /// returns for the request.
 ///
-/// A scripted turn obeys the same rules as turns from other providers: it is
+/// A scripted turn follows the same rules as turns from other providers: it is
 /// [sealed](crate::stream::seal), starts when first polled, and is cancelled when dropped. The
-/// provider keeps a list of all requests received. Clones of a provider share the script and the
-/// list of requests.
+/// provider keeps a list of all requests that it receives. Clones of the provider share the script
+/// and the list.
 ///
 /// ```
 /// use serde_json::json;
@@ -93,7 +93,7 @@ impl Scripted {
         self
     }
 
-    /// Returns all requests that the provider has received, in the order received.
+    /// Returns all requests that the provider has received, in order.
     pub fn requests(&self) -> Vec<Request> {
         lock_ignoring_poison(&self.state.requests).clone()
     }
@@ -187,7 +187,8 @@ impl TurnSource for ScriptedTurn {
             ReplyStep::Cut => return Poll::Ready(None),
             ReplyStep::Delay(time) => this.sleep = Some(Box::pin(tokio::time::sleep(time))),
             ReplyStep::Hang => {
-                // The step is repeated, so that the turn stays pending until the stream is dropped.
+                // This step is repeated, so that the turn remains pending until the stream is
+                // dropped.
                 this.steps = vec![ReplyStep::Hang].into_iter();
                 return Poll::Pending;
             }
@@ -218,7 +219,8 @@ fn push_delta(index: u32, delta: ContentDelta, model: &str, turn: &mut TurnBuild
     }
 }
 
-/// Creates provider data that must be sent back to the model, like that of a provider over HTTP.
+/// Creates provider data that must be sent back to the model, like the provider data of an HTTP
+/// provider.
 fn provider_data(model: &str, field: &str, value: &str) -> ProviderData {
     let value = serde_json::json!({ field: value }).into();
     ProviderData { provider: PROVIDER_NAME.to_owned(), model: model.to_owned(), value }

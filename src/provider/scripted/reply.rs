@@ -11,9 +11,9 @@ use crate::usage::Usage;
 /// A script for a single turn, built step by step.
 ///
 /// Unless the script ends the turn explicitly, the turn completes after the last step. The default
-/// stop reason is `tool_calls` if the reply contains tool calls, `refusal` if the reply contains a
-/// refusal, and `stop` otherwise. Text is streamed word by word, and call arguments are streamed in
-/// pieces of a few characters.
+/// stop reason is `tool_calls` if the reply contains tool calls, `refusal` if it contains a
+/// refusal, and `stop` otherwise. Text is streamed word by word, and arguments are streamed a few
+/// characters at a time.
 ///
 /// ```
 /// use serde_json::json;
@@ -29,9 +29,9 @@ use crate::usage::Usage;
 #[derive(Clone, Debug, Default)]
 pub struct Reply {
     steps: Vec<ReplyStep>,
-    /// The content block that the last step belongs to.
+    /// The content block to which the last step belongs.
     current_block: Option<(BlockKind, u32)>,
-    /// The content block that [`sign`](Reply::sign) would sign.
+    /// The content block that the next call to [`sign`](Reply::sign) signs, if any.
     signable_block: Option<(BlockKind, u32)>,
     block_count: u32,
     has_calls: bool,
@@ -114,14 +114,14 @@ impl Reply {
         self.add_reasoning(text, ReasoningKind::Summary)
     }
 
-    /// Adds reasoning without visible text, which consists only of opaque data. This data must be
-    /// sent back to the model.
+    /// Adds reasoning that has no visible text and consists only of opaque data. The opaque data
+    /// must be sent back to the model.
     ///
     /// On the Anthropic wire, the data is sent as a `redacted_thinking` block. On the Responses
-    /// wire, the data is sent as a reasoning item with `encrypted_content` and no summary, if the
-    /// request includes encrypted content. On the Chat Completions wire, the data is sent as a
-    /// `reasoning.encrypted` detail in `OpenRouter`'s format. On the Gemini wire, the data is sent
-    /// as the signature of the next part.
+    /// wire, the data is sent as a reasoning item with `encrypted_content` and no summary, provided
+    /// that the request includes encrypted content. On the Chat Completions wire, the data is sent
+    /// as a `reasoning.encrypted` detail in `OpenRouter`'s format. On the Gemini wire, the data is
+    /// sent as the signature of the next part.
     pub fn think_hidden(mut self, data: &str) -> Self {
         self.current_block = None;
         let index = self.enter_block(BlockKind::Reasoning(ReasoningKind::Trace));
@@ -130,16 +130,16 @@ impl Reply {
     }
 
     /// Signs the last block of the reply, which must be reasoning, text or a call. The signature
-    /// must be sent back with the signed block, byte for byte. Does nothing if the reply's last
-    /// step is not part of such a block.
+    /// must be sent back unchanged, together with the signed block. Does nothing if the reply's
+    /// last step is not part of a block that can be signed.
     ///
     /// On the Anthropic wire, the signature of reasoning is sent with the `thinking` block. On the
     /// Responses wire, the signature of reasoning is sent as the `encrypted_content` of the
-    /// reasoning item, if the request includes encrypted content. On the Chat Completions wire, the
-    /// signature of reasoning is sent in a `reasoning.text` detail in `OpenRouter`'s format. On the
-    /// Gemini wire, the signature of reasoning is sent with the next part. A call can be signed on
-    /// the Gemini wire, and in Gemini's format on the Chat Completions wire. Text can be signed
-    /// only on the Gemini wire.
+    /// reasoning item, provided that the request includes encrypted content. On the Chat
+    /// Completions wire, the signature of reasoning is sent in a `reasoning.text` detail in
+    /// `OpenRouter`'s format. On the Gemini wire, the signature of reasoning is sent with the next
+    /// part. A call can be signed on the Gemini wire, and in Gemini's format on the Chat
+    /// Completions wire. Text can be signed only on the Gemini wire.
     ///
     /// ```
     /// use turnstream::provider::Reply;
@@ -201,12 +201,12 @@ impl Reply {
         self.with_step(ReplyStep::Usage(usage))
     }
 
-    /// Adds an event, which the turn yields unchanged.
+    /// Adds an event that the turn yields unchanged.
     pub fn event(self, event: TurnEvent) -> Self {
         self.with_step(ReplyStep::Event(event))
     }
 
-    /// Retracts the turn's output so far and starts the turn over.
+    /// Retracts the turn's output so far and restarts the turn.
     pub fn retract(mut self, why: &str) -> Self {
         self.steps.push(ReplyStep::Retract(why.to_owned()));
         (self.current_block, self.signable_block) = (None, None);
@@ -214,7 +214,7 @@ impl Reply {
         self
     }
 
-    /// Ends the turn with this stop reason. Steps added after this step are ignored.
+    /// Ends the turn with this stop reason. Steps added later are ignored.
     pub fn stop(self, reason: StopReason) -> Self {
         let raw = reason.as_str().to_owned();
         self.with_step(ReplyStep::Stop { reason, raw })
@@ -273,7 +273,7 @@ impl Reply {
         self
     }
 
-    /// Returns the index of the content block for a step of kind `block`, and starts a new block if
+    /// Returns the index of the content block for a step of kind `block`, starting a new block if
     /// necessary.
     fn enter_block(&mut self, block: BlockKind) -> u32 {
         let index = match self.current_block {

@@ -1,16 +1,15 @@
-//! Creates the parts of error responses that several vendors share.
+//! Creates the parts of error responses that are common to several vendors.
 
 use crate::error::{Error, ErrorKind};
 
-/// Returns an error's message. If the context window is full, the message contains the phrase
-/// `full_context`, which the vendor uses and clients look for.
+/// Returns an error's message. If the context window is full, the message contains `full_context`,
+/// a phrase that the vendor uses and that clients look for.
 pub(crate) fn error_message(error: &Error, full_context: &str) -> String {
     let is_full = error.kind() == ErrorKind::ContextWindow;
     message_with_phrase(error, if is_full { full_context } else { "" })
 }
 
-/// Returns an error's message, with the given phrase added if the message does not contain the
-/// phrase.
+/// Returns an error's message, with the given phrase added if the message does not contain it.
 pub(crate) fn message_with_phrase(error: &Error, words: &str) -> String {
     let message = error.message();
     match message.contains(words) {
@@ -19,7 +18,7 @@ pub(crate) fn message_with_phrase(error: &Error, words: &str) -> String {
     }
 }
 
-/// Returns the header `retry-after` for an error, with the delay in whole seconds.
+/// Returns the `retry-after` header for an error, with the delay in whole seconds.
 pub(super) fn retry_after(error: &Error) -> Option<(&'static str, String)> {
     let wait = error.retry_after()?;
     Some(("retry-after", wait.as_secs_f64().ceil().to_string()))
@@ -37,7 +36,7 @@ pub(crate) fn default_status(kind: ErrorKind) -> u16 {
         | ErrorKind::Unsupported
         | ErrorKind::Filtered => 400,
         ErrorKind::TooLarge => 413,
-        // Error kinds that no vendor reports are sent as a server error.
+        // Error kinds that no vendor reports are sent as server errors.
         ErrorKind::Server
         | ErrorKind::GenerationFailed
         | ErrorKind::Malformed

@@ -54,23 +54,23 @@ impl FrameFormat {
         line_end: "\n",
     };
 
-    /// The format for JSON lines, with a JSON document on each line.
+    /// The JSON lines format, with a JSON document on each line.
     pub(crate) const JSON_LINES: Self =
         Self { content_type: "application/x-ndjson", layout: Layout::JsonLines, line_end: "\n" };
 
-    /// The format for a single JSON array, as Gemini sends it.
+    /// The format for a single JSON array, as sent by Gemini.
     pub(crate) const JSON_ARRAY: Self = Self {
         content_type: "application/json; charset=utf-8",
         layout: Layout::JsonArray,
         line_end: "\r\n",
     };
 
-    /// The format for server-sent events, as Gemini sends them.
+    /// The format for server-sent events, as sent by Gemini.
     pub(crate) const GEMINI_EVENTS: Self =
         Self { content_type: "text/event-stream", line_end: "\r\n", ..Self::EVENTS };
 
-    /// Returns the same format with other line ends, if the format allows other line ends. `\r`
-    /// alone does not end a line of JSON, and line ends in an array are only white space.
+    /// Returns the same format with the given line ending, if the format allows it. `\r` alone does
+    /// not end a line of JSON, and line endings in an array are only whitespace.
     pub(crate) fn with_line_end(self, line_end: &'static str) -> Self {
         match self.layout {
             Layout::Events => Self { line_end, ..self },
@@ -79,7 +79,7 @@ impl FrameFormat {
         }
     }
 
-    /// Encodes the `n`th frame in a body, counted from 0.
+    /// Encodes the `n`th frame of a body, counted from 0.
     pub(crate) fn encode_frame(&self, frame: &ServerFrame, n: usize) -> String {
         match self.layout {
             Layout::Events => {
@@ -93,13 +93,13 @@ impl FrameFormat {
         }
     }
 
-    /// Returns whether the format allows other lines between frames. An array allows no other
-    /// lines.
+    /// Returns whether the format allows other lines between frames, as all formats except a JSON
+    /// array do.
     pub(crate) fn accepts_extra_lines(&self) -> bool {
         matches!(self.layout, Layout::Events | Layout::JsonLines)
     }
 
-    /// Converts line ends to the format's line ends.
+    /// Replaces each LF in a string with the format's line ending.
     pub(crate) fn apply_line_end(&self, lines: &str) -> String {
         lines.replace('\n', self.line_end)
     }
@@ -113,8 +113,8 @@ impl FrameFormat {
         }
     }
 
-    /// Returns the line end after the last frame, and the bytes that follow this line end and close
-    /// the body.
+    /// Returns the line ending after the last frame, and the bytes that follow it to close the
+    /// body.
     pub(crate) fn closing_bytes(&self) -> (&'static str, Option<&'static str>) {
         match self.layout {
             Layout::Events | Layout::JsonLines => (self.line_end, None),

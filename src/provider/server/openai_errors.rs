@@ -6,10 +6,10 @@ use crate::error::{Error, ErrorKind};
 use crate::provider::server::error_body::error_message;
 use crate::usage::Usage;
 
-/// The name of the header with the request id.
+/// The name of the header that contains the request id.
 pub(crate) const REQUEST_ID_HEADER: &str = "x-request-id";
 
-/// Returns the body of an error response. `full_context` is the wire's phrase for a full context
+/// Creates the body of an error response. `full_context` is the wire's phrase for a full context
 /// window.
 pub(crate) fn error_body(error: &Error, full_context: &str) -> Value {
     let (kind, code) = error_type_and_code(error.kind());

@@ -7,15 +7,15 @@ use crate::provider::server::error_body::{default_status, retry_after};
 use crate::provider::server::frame::{FrameFormat, ServerFrame};
 use crate::provider::server::turn_writer::{TurnStart, TurnWriter};
 
-/// Describes the server side of a wire: which requests belong to the wire, and how the requests are
-/// answered. Paths include the query.
+/// Describes the server side of a wire: which requests belong to it, and how they are answered.
+/// Paths include the query.
 #[derive(Clone, Copy)]
 pub(crate) struct ServerWire {
     /// The name of the wire in provider data.
     pub(crate) name: &'static str,
     /// The end of a request's path, without its query.
     pub(crate) path_suffix: &'static str,
-    /// Returns the requested model from the path and the body.
+    /// Returns the name of the requested model, given the request's path and body.
     pub(crate) model: for<'a> fn(&'a str, &'a Value) -> Option<&'a str>,
     /// Returns whether the body requests a streaming response.
     pub(crate) wants_stream: fn(&Value) -> bool,
@@ -23,8 +23,8 @@ pub(crate) struct ServerWire {
     pub(crate) format: fn(&str) -> FrameFormat,
     /// Creates the writer for a turn.
     pub(crate) new_turn_writer: fn(&TurnStart<'_>) -> Box<dyn TurnWriter>,
-    /// Returns the `n`th keep-alive frame, which does not contain content, or `None` if the wire
-    /// uses only its format's keep-alive bytes.
+    /// Returns the `n`th keep-alive frame, which has no content, or `None` if the wire uses only
+    /// its format's keep-alive bytes.
     pub(crate) ping: fn(usize) -> Option<ServerFrame>,
     /// Returns the body for an error response with this status.
     pub(crate) error_body: fn(&Error, u16) -> Value,
@@ -32,16 +32,16 @@ pub(crate) struct ServerWire {
     pub(crate) error_frame: fn(&Value, usize) -> ServerFrame,
     /// Returns the HTTP status for errors of the given kind.
     pub(crate) status: fn(ErrorKind) -> u16,
-    /// Returns the header with the retry delay.
+    /// Returns the header that contains the retry delay.
     pub(crate) retry_after_header: fn(&Error) -> Option<(&'static str, String)>,
-    /// The name of the header with the vendor's request id.
+    /// The name of the header that contains the vendor's request id.
     pub(crate) request_id_header: Option<&'static str>,
 }
 
 impl ServerWire {
-    /// Creates a wire with the usual settings: responses are server-sent events, the request body
-    /// contains the model and `stream`, and errors have the same format in a stream as in a
-    /// response body.
+    /// Creates a wire with the usual settings. Responses are streams of server-sent events, and the
+    /// request body contains the model and `stream`. Errors have the same format in a stream as in
+    /// a response body.
     pub(crate) const fn new(
         name: &'static str,
         path_end: &'static str,

@@ -7,23 +7,23 @@ use crate::provider::content_delta::{ContentDelta, SignatureTarget};
 use crate::provider::server::frame::ServerFrame;
 use crate::usage::Usage;
 
-/// The data about a turn that is known before the turn is written.
+/// The information about a turn that is available before the turn is written.
 pub(crate) struct TurnStart<'a> {
     /// A unique id for the response. All ids that the writer generates contain this id.
     pub(crate) id: &'a str,
     /// The time at which the response was created, in seconds since 1970.
     pub(crate) created: u64,
-    /// The model's name in the response.
+    /// The name of the model, as stated in the response.
     pub(crate) model: &'a str,
-    /// The body of the request, which the response may depend on or repeat.
+    /// The body of the request, on which the response may depend and parts of which it may repeat.
     pub(crate) request: &'a Value,
-    /// The whole turn's token usage; zero if the usage is not known yet.
+    /// The token usage of the whole turn; zero if it is not known yet.
     pub(crate) usage: Usage,
     /// The signatures that will follow, each as the block's index, the block's kind, and the
     /// signature. A wire that must announce early whether a block is signed announces only these
     /// signatures.
     pub(crate) signatures: &'a [(u32, SignatureTarget, String)],
-    /// Returns a signature for a text that the script does not sign, if the vendor would sign the
+    /// Returns a signature for text that is not signed in the script, if the vendor signs such
     /// text.
     pub(crate) sign_fn: fn(&str) -> Option<String>,
 }
@@ -78,16 +78,16 @@ pub(crate) fn call_id_or_generated(prefix: &str, own: String, answer: &str, inde
     }
 }
 
-/// Buffers a tool call, for a wire that sends the whole call at once, with the arguments as an
+/// Buffers a tool call for a wire that sends the whole call at once, with its arguments as an
 /// object.
 #[derive(Debug, Default)]
 pub(crate) struct BufferedCall {
-    /// The call that is being written, and the call's arguments so far.
+    /// The call that is being written, and its arguments so far.
     open_call: Option<(Value, String)>,
 }
 
 impl BufferedCall {
-    /// Starts a call. The value `call` does not contain arguments yet.
+    /// Starts a call. `call` does not contain arguments yet.
     pub(crate) fn start(&mut self, call: Value) {
         self.open_call = Some((call, String::new()));
     }

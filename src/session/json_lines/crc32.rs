@@ -11,7 +11,7 @@ impl Crc32 {
         Self::default().update(bytes)
     }
 
-    /// Extends the checksum: returns the checksum of the previous bytes followed by `bytes`.
+    /// Extends the checksum. Returns the checksum of the previous bytes followed by `bytes`.
     pub(super) fn update(self, bytes: &[u8]) -> Self {
         let mut hasher = crc32fast::Hasher::new_with_initial(self.0);
         hasher.update(bytes);
@@ -23,7 +23,7 @@ impl Crc32 {
         u32::from_str_radix(str::from_utf8(digits).ok()?, 16).ok().map(Self)
     }
 
-    /// Returns whether these hexadecimal digits represent the checksum.
+    /// Returns whether the given hexadecimal digits represent the checksum.
     pub(super) fn matches_hex(self, digits: &[u8]) -> bool {
         self.to_string().as_bytes() == digits
     }

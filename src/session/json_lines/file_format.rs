@@ -1,19 +1,19 @@
-//! The file format for sessions.
+//! The format of session files.
 //!
 //! A file contains a header followed by the appends; each line ends with LF only. The first line of
 //! an append contains the number of its entries, the total number of bytes in the entries' lines,
-//! and the checksum of these bytes. A line for each entry follows. This lets a reader distinguish
-//! an append that was cut off by a crash, and was never acknowledged, from an append that was
-//! damaged after it was written.
+//! and the checksum of these bytes. A line for each entry follows. From the first line, a reader
+//! can distinguish an append that was cut off by a crash (and was therefore never acknowledged)
+//! from an append that was damaged after it was written.
 //!
 //! The last field in the header, and in the first line of each append, is the checksum of
-//! everything in the file before that field. The checksum therefore covers the rest of these lines
+//! everything in the file before that field. The field therefore protects the rest of its own line
 //! and the order of the appends.
 //!
-//! Files from earlier versions of this crate have no checksums. In such a file, a single entry is
-//! written without a preceding line, and several entries follow a line that contains only their
-//! number. New appends to such a file have checksums, and the first `file_crc32` in the file covers
-//! the older part.
+//! Files from earlier versions of this crate have no checksums. In a file without checksums, a
+//! single entry is written without a preceding line, and several entries are preceded by a line
+//! that contains only the number of entries. New appends to a file from an earlier version have
+//! checksums, and the first `file_crc32` in the file covers the older part.
 
 use std::ops::Range;
 
@@ -31,16 +31,16 @@ use crate::session::{Entry, ForkOrigin};
 /// The version of the file format.
 const FORMAT_VERSION: u32 = 1;
 
-/// The beginning of every header, in any format version. The next constant is the beginning of each
-/// append's first line.
+/// The text at the start of every header, in any format version. `APPEND_PREFIX` is the text at the
+/// start of the first line of each append.
 const HEADER_PREFIX: &[u8] = br#"{"type":"session","version":"#;
 const APPEND_PREFIX: &[u8] = br#"{"type":"append","#;
 
-/// The beginning of a header field that refers to a fork's original session.
+/// The start of the header field that refers to a fork's original session.
 const FORK_FIELD_PREFIX: &[u8] = br#","fork":{"id":"#;
 
-/// The text before the checksum at the end of a header or of an append's first line. The suffix is
-/// the text after the checksum.
+/// The text before the checksum at the end of a header or of an append's first line.
+/// `CRC_FIELD_SUFFIX` is the text after the checksum.
 const CRC_FIELD_PREFIX: &[u8] = br#","file_crc32":""#;
 const CRC_FIELD_SUFFIX: &[u8] = br#""}"#;
 const CRC_DIGITS: usize = 8;
@@ -78,10 +78,10 @@ pub(super) struct ParsedFile {
     pub(super) header: Option<ParsedHeader>,
     /// The lines of the entries.
     entry_lines: Vec<Line>,
-    /// The length of the intact part in bytes. Anything after the intact part was cut off by a
-    /// crash.
+    /// The length of the intact part in bytes. Anything after the intact part is the rest of an
+    /// append that was cut off by a crash.
     pub(super) valid_len: usize,
-    /// Whether the intact part ends with LF. If the last LF is missing, the next append writes it.
+    /// Whether the intact part ends with an LF. If the LF is missing, the next append adds it.
     pub(super) is_terminated: bool,
     /// The checksum of the intact part.
     pub(super) crc: Crc32,
@@ -99,7 +99,7 @@ pub(super) struct ParsedHeader {
 pub(super) struct Line {
     /// The 1-based line number.
     pub(super) line_number: usize,
-    /// The range of the line, without its LF.
+    /// The range of the line's bytes in the file, without the LF at the end.
     pub(super) byte_range: Range<usize>,
 }
 
@@ -113,7 +113,7 @@ pub(super) fn encode_header(id: &str, fork: Option<&ForkOrigin>) -> Result<Vec<u
 pub(super) fn encode_entries(entries: &[Entry]) -> Result<Vec<u8>, Error> {
     let mut text = Vec::new();
     for entry in entries {
-        // Compact JSON does not contain LF: in a string it is written as `\n`.
+        // Compact JSON contains no LF characters: in a string, an LF is written as `\n`.
         text.extend(entry_json::to_json_line(entry)?.into_bytes());
         text.push(b'\n');
     }
@@ -143,8 +143,8 @@ fn encode_with_file_crc(before: Crc32, object: &impl Serialize) -> Result<Vec<u8
     Ok(text)
 }
 
-/// Splits a line into the bytes before the file's checksum, and the checksum. Returns `None` if the
-/// line contains no checksum.
+/// Splits a line into the bytes before the `file_crc32` field and the checksum in that field.
+/// Returns `None` if the line contains no checksum.
 pub(super) fn split_file_crc(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let tail = CRC_FIELD_PREFIX.len() + CRC_DIGITS + CRC_FIELD_SUFFIX.len();
     let (before, field) = line.split_at_checked(line.len().checked_sub(tail)?)?;
@@ -167,9 +167,9 @@ pub(super) fn starts_with_append(text: &[u8]) -> bool {
 /// # Errors
 ///
 /// Returns an error if the text is not a session, has a later format version, or differs in any way
-/// from the text that was written. Only an append that was cut off by a crash is skipped. Such an
-/// append must be the last one, and must be shorter than its declared length. If only the last LF
-/// is missing, the append is intact, because an editor may have removed the LF.
+/// from the text that was written. However, an append that was cut off by a crash is skipped. Such
+/// an append must be the last append in the file, and must be shorter than its declared length. If
+/// only the last LF is missing, the append is intact, because an editor may have removed the LF.
 pub(super) fn parse_file(text: &[u8]) -> Result<ParsedFile, Error> {
     if text.ends_with(b"}")
         && let Ok(lines) = parse_terminated_file(&[text, b"\n"].concat())
@@ -222,7 +222,8 @@ fn parse_terminated_file(text: &[u8]) -> Result<ParsedFile, Error> {
     Ok(lines)
 }
 
-/// Returns the line that starts at `from`, or `None` if that line has no LF.
+/// Returns the line that starts at the offset `from`, or `None` if the line does not end with an
+/// LF.
 pub(super) fn next_line(text: &[u8], from: usize, number: usize) -> Option<Line> {
     split_complete_lines(text, from..text.len(), number).next()
 }
@@ -251,7 +252,7 @@ pub(super) fn parse_header(line: &[u8]) -> Result<ParsedHeader, Error> {
     Ok(ParsedHeader { id, fork_origin: fork, has_checksum: checked.is_some() })
 }
 
-/// A fork's original session, as read from the first line of the fork's file.
+/// Describes a fork's original session, as read from the first line of the fork's file.
 pub(super) enum Origin {
     /// The session is not a fork, or the file is not a session.
     None,
@@ -277,16 +278,16 @@ impl Origin {
         }
     }
 
-    /// Returns the original session's id from a damaged header. This id may differ from the id that
-    /// was written.
+    /// Returns the original session's id from a damaged header. The returned id may differ from the
+    /// id that was written.
     pub(super) fn suspect_origin_id(line: &[u8]) -> Option<String> {
         let header: Header = serde_json::from_slice(line).ok()?;
         header.fork.map(|fork| fork.id)
     }
 
-    /// Returns whether a damaged line may be the header of a fork of the session. A single wrong
-    /// byte can damage either the beginning of the header and the session's id, or the text between
-    /// them, but not both.
+    /// Returns whether a damaged line may be the header of a fork of the session `id`. A single
+    /// wrong byte can damage either the beginning of the header and the session's id, or the text
+    /// between them, but not both.
     pub(super) fn may_reference(line: &[u8], id: &str) -> bool {
         let after = line.strip_prefix(HEADER_PREFIX).unwrap_or_default();
         let names = |id: String| memmem::find(after, id.as_bytes()).is_some();
@@ -310,7 +311,7 @@ pub(super) fn damaged_line_error(number: usize, why: &str) -> Error {
 pub(super) struct ParsedAppend {
     entry_lines: Vec<Line>,
     has_checksum: bool,
-    /// The line number and the offset after the append.
+    /// The number of the line after the append. `end_offset` is the offset of that line.
     next: usize,
     end_offset: usize,
 }
@@ -393,8 +394,8 @@ impl ParsedAppend {
     }
 }
 
-/// Returns the result for a last line without LF: `None` if the line was cut off by a crash, and an
-/// error if the line is damaged.
+/// Returns the result of parsing a last line that has no LF: `None` if the line was cut off by a
+/// crash, and an error if the line is damaged.
 fn none_if_truncated<T>(is_cut: bool, number: usize) -> Result<Option<T>, Error> {
     match is_cut {
         true => Ok(None),
@@ -402,13 +403,13 @@ fn none_if_truncated<T>(is_cut: bool, number: usize) -> Result<Option<T>, Error>
     }
 }
 
-/// Returns whether this may be the truncated first line of an append.
+/// Returns whether `tail` may be the truncated first line of an append.
 fn may_be_truncated_append(tail: &[u8]) -> bool {
     APPEND_PREFIX.starts_with(tail) || starts_with_append(tail) && is_truncated_object(tail)
 }
 
-/// Returns whether this may be the truncated end of a file without checksums. A crash may leave NUL
-/// bytes if the file's new length was written before all of its text.
+/// Returns whether `tail` may be the truncated end of a file without checksums. A crash may leave
+/// NUL bytes if the file's new length was written before all of its text.
 fn is_truncated_legacy_append(tail: &[u8]) -> bool {
     let text = match tail.iter().rposition(|byte| *byte != 0) {
         Some(last) => &tail[..=last],
@@ -418,9 +419,9 @@ fn is_truncated_legacy_append(tail: &[u8]) -> bool {
         || is_truncated_object(text) && (text.len() == tail.len() || !is_complete_object(text))
 }
 
-/// Returns whether this part of an append's entries may have been left by a crash. The part must
-/// contain fewer entries than declared, and nothing else. If another append starts within this
-/// part, lines were removed.
+/// Returns whether the text after the offset `from` may be what a crash has left of an append's
+/// entries. In that case, the text contains nothing except entries, and fewer entries than
+/// declared. If another append starts within the text, lines have been removed.
 fn are_entries_truncated(text: &[u8], from: usize, number: usize, entries: usize) -> bool {
     let whole: Vec<Line> = split_complete_lines(text, from..text.len(), number).collect();
     let tail = &text[whole.last().map_or(from, |line| line.byte_range.end + 1)..];
@@ -429,7 +430,7 @@ fn are_entries_truncated(text: &[u8], from: usize, number: usize, entries: usize
         && (tail.is_empty() || is_truncated_object(tail) && !starts_with_append(tail))
 }
 
-/// Checks that a line in an append without checksums is an entry.
+/// Checks that a line of an append without checksums is a valid entry.
 fn ensure_is_entry(text: &[u8], line: &Line) -> Result<(), Error> {
     let bytes = &text[line.byte_range.clone()];
     if starts_with_append(bytes) || split_file_crc(bytes).is_some() {
@@ -468,9 +469,9 @@ pub(super) fn split_complete_lines(
 }
 
 impl LegacyAppendHeader {
-    /// Parses the first line of an append in the format of earlier crate versions. Any other field
-    /// would mean that the line is a damaged line with checksums. Only a CR is allowed at the end
-    /// of the line, because other programs may add a CR.
+    /// Parses the first line of an append in the format of earlier crate versions. If the line has
+    /// any other field, it is a damaged line from a file with checksums. Only a CR is allowed at
+    /// the end of the line, because other programs may add a CR.
     pub(super) fn parse(text: &[u8], line: &Line) -> Option<Self> {
         let line = &text[line.byte_range.clone()];
         let line = line.strip_suffix(b"\r").unwrap_or(line);

@@ -26,13 +26,13 @@ pub(super) enum OpenMode {
     CreateAndWrite,
 }
 
-/// Locks a file until this value is dropped.
+/// Holds a lock on a file until this value is dropped.
 pub(super) struct LockedFile<'a> {
     file: File,
     path: &'a Path,
 }
 
-/// File metadata that shows whether the file has changed.
+/// The metadata of a file that is compared to detect whether the file has changed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct FileStamp {
     id: FileId,
@@ -47,8 +47,8 @@ impl FileStamp {
 }
 
 impl<'a> LockedFile<'a> {
-    /// Opens and locks a file. Returns `None` if the file does not exist and `what_for` does not
-    /// allow creating the file.
+    /// Opens and locks a file. Returns `None` if the file does not exist, unless the mode
+    /// `what_for` is `CreateAndWrite`.
     pub(super) fn open(path: &'a Path, what_for: OpenMode) -> Result<Option<Self>, Error> {
         Self::open_with_timeout(LOCK_TIMEOUT, path, what_for)
     }
@@ -67,7 +67,7 @@ impl<'a> LockedFile<'a> {
             let Some(locked) = Self::open_and_lock(lock_timeout, path, what_for)? else {
                 return Ok(None);
             };
-            // While waiting for the lock, the file may have been removed or replaced.
+            // The file may have been removed or replaced while this call was waiting for the lock.
             if locked.is_at_path() {
                 return Ok(Some(locked));
             }
@@ -115,7 +115,7 @@ impl<'a> LockedFile<'a> {
         match (self.file.metadata(), self.path.metadata()) {
             (Ok(ours), Ok(there)) => FileId::from_metadata(&ours) == FileId::from_metadata(&there),
             (_, Err(error)) => error.kind() != ErrorKind::NotFound,
-            // The next operation reports the error.
+            // If the open file's metadata cannot be read, the next operation reports the error.
             (Err(_), Ok(_)) => true,
         }
     }
@@ -125,28 +125,28 @@ impl<'a> LockedFile<'a> {
         stamp.map_err(|error| self.io_error("read", error))
     }
 
-    /// Reads the whole file.
+    /// Reads the entire file.
     pub(super) fn read(&mut self) -> Result<Vec<u8>, Error> {
         let mut text = Vec::new();
         let read = self.file.rewind().and_then(|()| self.file.read_to_end(&mut text));
         read.map(|_| text).map_err(|error| self.io_error("read", error))
     }
 
-    /// Writes `text` after the first `end` bytes, replacing everything after that position. The
-    /// data is on disk when this method returns.
+    /// Writes `text` after the first `end` bytes of the file, replacing everything that followed
+    /// them. The data is on disk when this method returns.
     ///
     /// # Errors
     ///
-    /// Returns an error if any step fails. In this case, the file is truncated to its first `end`
-    /// bytes, if the failing disk still allows that. Otherwise, the partial write looks like a
-    /// write that was cut off by a crash.
+    /// Returns an error if any step fails. After a failed write, the file is truncated to its first
+    /// `end` bytes if possible. If the file cannot be truncated, the partial write is treated like
+    /// a write that was cut off by a crash.
     pub(super) fn write(&mut self, end: u64, text: &[u8], now: SystemTime) -> Result<(), Error> {
         let write = |file: &mut File| -> io::Result<()> {
             file.set_len(end)?;
             file.seek(SeekFrom::Start(end))?;
             file.write_all(text)?;
-            // The modification time cannot be set on another user's file. Such a file gets the
-            // actual time of the write.
+            // Setting the modification time fails if the file belongs to another user. In this
+            // case, the file keeps the actual time of the write.
             let _ = file.set_modified(now);
             file.sync_data()
         };
@@ -168,8 +168,7 @@ impl<'a> LockedFile<'a> {
 }
 
 fn lock_with_timeout(file: &File, what_for: OpenMode, lock_timeout: Duration) -> io::Result<()> {
-    // A process that was suspended while holding the lock must not block all other processes
-    // forever.
+    // A process that was suspended while holding the lock must not block other processes forever.
     let since = Instant::now();
     loop {
         let locked = match what_for {

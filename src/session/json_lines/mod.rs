@@ -1,4 +1,4 @@
-//! A store of JSON Lines files.
+//! A store that uses JSON Lines files.
 
 mod crc32;
 mod file_format;
@@ -26,14 +26,14 @@ use session_files::{Location, SessionFiles};
 
 /// Stores sessions in human-readable files, with one file for each session.
 ///
-/// A file starts with a header, `{"type":"session","version":1,"id":"…"}`. Each append writes a
-/// line `{"type":"append","entries":2}` and then one line for each [`Entry`]. All lines end with
-/// LF. Files only grow. A fork's header contains the id of the original session, which must be
-/// stored in the same folder. The file name determines the session id, so a copy of a file is a
-/// separate session.
+/// A file starts with a header, for example `{"type":"session","version":1,"id":"…"}`. Each append
+/// writes a line `{"type":"append","entries":2}` and then one line for each [`Entry`]. All lines
+/// end with LF. Files only grow. A fork's header contains the id of the original session, which
+/// must be stored in the same folder. The file name determines the session id, so a copy of a file
+/// is a separate session.
 ///
-/// Each append is a single write, which is on disk once the returned future completes. If the disk
-/// is full, the partial write is undone, and a later append can succeed.
+/// Each append is a single write that is on disk once the returned future completes. If the disk is
+/// full, the partial write is undone, and a later append can succeed.
 ///
 /// # Damage
 ///
@@ -43,50 +43,51 @@ use session_files::{Location, SessionFiles};
 /// field. Both checksums are CRC-32 values as in zlib, written as hexadecimal digits.
 ///
 /// If the last append in a file is shorter than its declared length, the store assumes that a crash
-/// cut off the append before it was acknowledged. Such an append is not read, and the next append
-/// overwrites it. If only the last LF is missing, for example because an editor removed it, the
-/// append is complete, and the next append writes the LF. Any other change to the file, such as a
-/// single changed byte, makes reads and writes fail. The error names the file and the line, and the
-/// file is left unchanged.
+/// cut off the append before it was acknowledged. The truncated append is not read, and the next
+/// append overwrites it. If only the last LF is missing, for example because an editor removed it,
+/// the append is complete, and the next append writes the LF. Any other change to the file, such as
+/// a single changed byte, makes reads and writes fail. The error names the file and the line, and
+/// the file is left unchanged.
 ///
-/// As a result, data can be lost without an error only if the damage looks like such a crash. This
-/// is the case if the file was shortened later, either within its last append or by whole appends
-/// at its end, or if lines were removed from its last append. After a power failure, some file
-/// systems leave NUL bytes in place of the end of an append. Such NUL bytes cause an error, and
-/// [`salvage`](Self::salvage) reads the rest of the file.
+/// As a result, data can be lost without an error only if the damage looks like the result of a
+/// crash during an append. Damage of this kind arises if the file is later truncated, either in the
+/// middle of its last append or between two appends, or if lines are removed from the last append.
+/// After a power failure, some file systems leave NUL bytes in place of the end of an append. NUL
+/// bytes at the end of a file cause an error, and [`salvage`](Self::salvage) reads the rest of the
+/// file.
 ///
-/// Files from earlier versions of this crate have no checksums. Such files can be read, even with
-/// CRLF line endings and with NUL bytes at the end. The next append to such a file includes
-/// checksums, and from then on the whole file is checked. Until the next append, changes to the
-/// text of such a file are not detected. An earlier version of this crate must not write to a file
-/// with checksums. Such a version would add appends without checksums, and these appends later
-/// cause errors.
+/// Files from earlier versions of this crate have no checksums. Files without checksums can be
+/// read, even with CRLF line endings and with NUL bytes at the end. The next append to a file
+/// without checksums includes checksums, and from then on the whole file is checked. Until an
+/// append has added checksums, changes to the text of the file are not detected. An earlier version
+/// of this crate must not write to a file with checksums, because it would add appends without
+/// checksums, which later cause errors.
 ///
 /// [`salvage`](Self::salvage) reads the intact part of a damaged session and reports which entries
-/// are lost. A session cannot be deleted if another file contains a damaged header that may refer
-/// to this session as the original of a fork. The error names the damaged file, which can be
-/// deleted first.
+/// are lost. A session cannot be deleted if another file has a damaged header that may identify
+/// this session as the original session of a fork. The error names the damaged file. If the session
+/// in the damaged file is deleted first, the other session can be deleted.
 ///
-/// On Unix, files and folders are created with the modes 0600 and 0700. Existing files and folders
-/// keep their modes.
+/// On Unix, files are created with mode 0600, and folders with mode 0700. Existing files and
+/// folders keep their modes.
 ///
-/// Any number of processes can use the same folder. Each file is locked while it is being read or
-/// written (with `flock` or the system's equivalent), and a process waits for the lock for at most
-/// ten seconds. The file system must support such locks; some network file systems do not.
+/// Any number of processes can use the same folder. Each file is locked (with `flock` or the
+/// system's equivalent) while it is being read or written. A process waits at most ten seconds for
+/// a file's lock. The file system must support file locks, which some network file systems do not.
 ///
 /// The [lease](crate::session::Lease) on a session is a lock on a separate file,
 /// `{session}.jsonl.lock`, next to the session's file. The lock file contains the lease's epoch.
-/// The operating system releases the lock when the process ends. The lock file exists as long as
-/// the session exists. If the lock file is removed while a run is active, the run's next append
+/// The operating system releases the lock when the process ends. The lock file exists for as long
+/// as the session does. If the lock file is removed while a run is active, the run's next append
 /// fails. If a file has two names (hard links), each name has its own lease.
 ///
 /// # The worker thread
 ///
-/// The store reads and writes files on its own thread, which all clones share. The thread starts
-/// with the first call and processes one operation at a time. Once an append's future has been
-/// polled, dropping the future does not cancel the append; the append is still written completely
-/// or rejected. Dropping the last clone blocks until all submitted operations are done, even in
-/// async contexts. This usually takes milliseconds, and never more than five seconds.
+/// The store reads and writes files on its own thread, which all clones share. The thread is
+/// started by the first call, and processes one operation at a time. Dropping an append's future
+/// does not cancel the append if the future has already been polled; the append is still written
+/// completely or rejected. Dropping the last clone blocks until all submitted operations are done,
+/// even in async contexts. The drop usually takes milliseconds, and never more than five seconds.
 ///
 /// ```
 /// use turnstream::Item;
@@ -113,11 +114,11 @@ pub struct JsonLinesStore {
 }
 
 impl JsonLinesStore {
-    /// Opens a store in the given folder, and creates the folder if it does not exist. Other files
-    /// in the folder are not changed. A session id can be any non-empty string: in file names,
-    /// bytes that a file system may not support are written as `%` and two hexadecimal digits, and
-    /// long ids are shortened. A relative path is resolved against the current directory at the
-    /// time of this call.
+    /// Opens a store in the given folder, and creates the folder if it does not exist. Files in the
+    /// folder that are not sessions are not changed. A session id can be any non-empty string. In
+    /// file names, bytes that a file system may not support are written as `%` followed by two
+    /// hexadecimal digits, and long ids are shortened. A relative path is resolved against the
+    /// current directory when this method is called.
     ///
     /// # Errors
     ///
@@ -152,7 +153,7 @@ impl JsonLinesStore {
             return Err(Error::new(ErrorKind::InvalidRequest, message));
         };
         let stem = stem.to_string_lossy().into_owned();
-        // A store for the whole folder uses the same id for this session.
+        // The id is the same as the id that a store for the entire folder gives this session.
         let id = file_name::id_from_file_name(&stem).unwrap_or(stem);
         let path = to_absolute_path(&path)?;
         path.parent().map_or(Ok(()), private_files::create_private_dir)?;
@@ -164,8 +165,9 @@ impl JsonLinesStore {
         Self { sessions: Worker::new("turnstream-json-lines", sessions) }
     }
 
-    /// Reads the intact part of a damaged session, and reports the damage. Undamaged sessions can
-    /// also be salvaged. Returns `None` if the session has no file. Nothing is written to the file.
+    /// Reads the intact part of a damaged session, and reports the damage. This method also accepts
+    /// undamaged sessions. Returns `None` if the session has no file. Nothing is written to the
+    /// file.
     ///
     /// An append with a correct checksum is intact, regardless of damage to earlier appends. If an
     /// append is damaged, any of its entries may be wrong, so all entries in that append are
@@ -183,8 +185,8 @@ impl JsonLinesStore {
         self.sessions.run(move |sessions| sessions.salvage(&id)).await
     }
 
-    /// Sets the clock that determines the time of each write. The default is the system clock. This
-    /// setting has no effect after the first operation on the store or on any of its clones.
+    /// Sets the clock used to timestamp each write. The default is the system clock. Calling this
+    /// method has no effect after the first operation on the store or any of its clones.
     pub fn with_clock(mut self, clock: impl Clock + 'static) -> Self {
         self.sessions.configure(|sessions| sessions.clock = Arc::new(clock));
         self

@@ -13,17 +13,17 @@ use super::locked_file::FileStamp;
 use super::session_folder::session_files_in;
 use crate::error::{Error, ErrorKind};
 
-/// The maximum number of bytes that are searched for the end of a header.
+/// The maximum number of bytes to search for the end of a header.
 const MAX_HEADER_BYTES: u64 = 1 << 20;
 
-/// Caches the original sessions of the forks in a folder. File headers are read without locks,
-/// because two concurrent deletions would otherwise wait for each other. Reading without locks is
-/// safe, because a header is written only once, and a process that writes a fork holds the lock on
-/// the original session. As a result, the cache is correct for every session that was locked before
-/// the headers were read.
+/// Caches the original sessions of the forks in a folder. File headers are read without locks. If a
+/// lock were needed to read a header, two concurrent deletions would wait for each other. Reading
+/// without locks is safe, because a header is written only once, and a process that writes a fork
+/// holds the lock on the original session. As a result, the cache is correct for every session that
+/// was locked before the headers were read.
 #[derive(Default)]
 pub(super) struct OriginCache {
-    /// The origin that each file contains, which is valid as long as the file is unchanged.
+    /// The origin read from each file, which is valid as long as the file is unchanged.
     origins_by_path: HashMap<PathBuf, (FileVersion, Origin)>,
     forks_by_origin: HashMap<String, Vec<PathBuf>>,
     damaged_paths: Vec<PathBuf>,
@@ -32,7 +32,7 @@ pub(super) struct OriginCache {
 type FileVersion = (FileStamp, (i64, i64));
 
 impl OriginCache {
-    /// Reads the folder again, but reads only the headers of changed files.
+    /// Lists the files in the folder again, and reads the headers of files that have changed.
     pub(super) fn refresh(&mut self, folder: &Path) -> Result<(), Error> {
         let mut before = std::mem::take(self).origins_by_path;
         for (path, _) in session_files_in(folder)? {
@@ -53,9 +53,9 @@ impl OriginCache {
         Ok(())
     }
 
-    /// Rejects a session that has a fork, or that may have a fork because another session's header
-    /// is damaged. `is_there` determines whether a session is in the folder, and `gone` contains
-    /// the files that were removed.
+    /// Returns an error if the session has a fork, or if another session with a damaged header may
+    /// be a fork of the session. `is_there` determines whether a session is in the folder, and
+    /// `gone` contains the files that were removed after the last refresh.
     pub(super) fn ensure_has_no_forks(
         &self,
         id: &str,
@@ -109,8 +109,9 @@ fn find_origin(
     }
 }
 
-/// Reads the first line, and also the next line if the first line is damaged, because the first
-/// line's LF may be damaged. A session id can have any length.
+/// Reads the first line of a file. If the first line is damaged, the next line is also read,
+/// because the damaged byte may be the LF between the two lines. Session ids have no maximum
+/// length.
 fn read_first_line(file: File) -> io::Result<Vec<u8>> {
     let mut line = Vec::new();
     let mut file = BufReader::new(file);

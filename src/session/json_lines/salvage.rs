@@ -10,8 +10,8 @@ use super::crc32::Crc32;
 use super::file_format::{self, AppendHeader, LegacyAppendHeader, Line, ParsedAppend};
 use crate::session::ForkOrigin;
 
-/// The salvaged contents of a file: the file's own entries, and the original session if the session
-/// is a fork.
+/// The salvaged contents of a file: the session's own entries and, if the session is a fork, its
+/// `ForkOrigin`.
 pub(super) struct SalvagedFile {
     pub(super) fork_origin: Option<ForkOrigin>,
     pub(super) own_report: SalvageReport,
@@ -52,14 +52,16 @@ fn salvage_terminated_file(text: &[u8], path: &Path) -> SalvagedFile {
 struct SalvageReader<'a> {
     text: &'a [u8],
     path: &'a Path,
-    /// The offset of the next append. The next field is its line number.
+    /// The offset of the next append to read. `line_number` is the number of the append's first
+    /// line.
     offset: usize,
     line_number: usize,
-    /// The checksum of the file up to this offset.
+    /// The checksum of the file up to `offset`.
     crc: Crc32,
-    /// Whether every append from this offset onward must have a checksum.
+    /// Whether every append from `offset` onward must have a checksum.
     requires_checksum: bool,
-    /// Whether the part before this offset is intact, or its damage has already been recorded.
+    /// Whether the part before `offset` is intact, or the damage in that part has already been
+    /// recorded.
     is_prefix_intact: bool,
     report: SalvageReport,
 }
@@ -126,7 +128,7 @@ impl SalvageReader<'_> {
                     Err(error) => error.message().to_owned(),
                 };
                 let declared = self.declared_entries_and_end();
-                // This also covers a damaged LF before the next append.
+                // The declared end is also correct if the LF before the next append is damaged.
                 let end = declared.map(|(_, end)| end).filter(|end| {
                     let rest = self.text.get(*end..);
                     rest.is_some_and(|rest| {
@@ -139,7 +141,8 @@ impl SalvageReader<'_> {
         }
     }
 
-    /// Returns whether a line is a header of the file format, not an entry.
+    /// Returns whether a line is the file's header or the first line of an append, rather than an
+    /// entry.
     fn is_append_header(&self, line: &Line) -> bool {
         let line = &self.text[line.byte_range.clone()];
         file_format::starts_with_append(line) || file_format::split_file_crc(line).is_some()
@@ -170,7 +173,7 @@ impl SalvageReader<'_> {
                     None,
                 );
             }
-            // The rest of the file is checked relative to this point.
+            // The rest of the file is checked relative to the checksum that is stored in this line.
             if let Some(written) = Crc32::parse_hex(file_crc) {
                 self.crc = written;
                 self.offset = first.byte_range.start + before.len();
@@ -192,8 +195,8 @@ impl SalvageReader<'_> {
         self.line_number = first.line_number + 1 + memchr_iter(b'\n', &self.text[entries]).count();
     }
 
-    /// Records that the lines up to `end` are damaged, together with the entries in these lines
-    /// that can be parsed.
+    /// Records that the lines up to the offset `end` are damaged. Entries in these lines that can
+    /// be parsed are recorded as suspect.
     fn record_damage(&mut self, end: usize, reason: &str, lost: Option<u64>) {
         let range = self.offset..end;
         let ended = memchr_iter(b'\n', &self.text[range.clone()]).count();
@@ -211,8 +214,8 @@ impl SalvageReader<'_> {
         self.skip_to(end);
     }
 
-    /// Returns the number of entries and the end offset that the append at the current offset
-    /// declares, if the append's first line is intact.
+    /// Returns the number of entries and the end offset that the append at `offset` declares.
+    /// Returns `None` if the append's first line is not intact.
     fn declared_entries_and_end(&self) -> Option<(u64, usize)> {
         let first = file_format::next_line(self.text, self.offset, self.line_number)?;
         let (before, file_crc) = file_format::split_file_crc(&self.text[first.byte_range.clone()])?;
@@ -228,8 +231,8 @@ impl SalvageReader<'_> {
         self.offset = end;
     }
 
-    /// Returns the offset of the next append after the current line. No entry starts like an
-    /// append.
+    /// Returns the offset of the next append after the current line. No entry starts with the
+    /// prefix of an append.
     fn next_append_offset(&self) -> usize {
         let ends = memchr_iter(b'\n', &self.text[self.offset..]).map(|end| self.offset + end + 1);
         let mut ends = ends.filter(|end| file_format::starts_with_append(&self.text[*end..]));

@@ -24,18 +24,19 @@ use crate::error::{Error, ErrorKind};
 use crate::session::blocking_store;
 use crate::session::{Conflict, Entry, ForkOrigin, Lease, LeaseLost, SalvageReport, SessionInfo};
 
-/// The maximum number of files in the cache.
+/// The maximum number of files whose state is cached.
 const MAX_CACHED_FILES: usize = 1024;
 
 /// The maximum number of files that pruning locks at the same time. The number is limited because
-/// each locked file is an open file.
+/// each locked file is kept open.
 const MAX_FILES_PER_PRUNE_PASS: usize = 64;
 
 /// Manages a store's files.
 pub(super) struct SessionFiles {
     pub(super) location: Location,
     pub(super) clock: Arc<dyn Clock>,
-    /// The cached state of each file, which is valid as long as the file's stamp is unchanged.
+    /// The cached state of each file. A state is valid as long as the file's metadata has not
+    /// changed.
     cached_files: HashMap<PathBuf, CachedFile>,
 }
 
@@ -55,8 +56,8 @@ struct CachedFile {
     fork_origin: Option<ForkOrigin>,
     /// Whether the file contains a header.
     has_header: bool,
-    /// The length of the file's intact part, in bytes. The next two fields contain whether the
-    /// intact part ends with LF, and the intact part's checksum.
+    /// The length of the file's intact part, in bytes. `is_terminated` contains whether the intact
+    /// part ends with an LF, and `crc` contains the checksum of the intact part.
     valid_len: u64,
     is_terminated: bool,
     crc: Crc32,
@@ -97,8 +98,8 @@ impl blocking_store::BlockingStore for SessionFiles {
         let append = file_format::encode_append(there.crc.update(&begin), entries.len(), &text)?;
         let then = CachedFile { version: Some(version), ..there };
         self.write(&mut file, &path, then, &[begin, append].concat())?;
-        // If the file is not at its path, the entries are in a file that was removed from its
-        // folder.
+        // If the file is not at its path, the entries were written to a file that has been removed
+        // from its folder.
         match file.is_at_path() {
             true => Ok(version),
             false => Err(Conflict { id: id.to_owned(), expected, found: self.version(id)? }.into()),
@@ -111,7 +112,8 @@ impl blocking_store::BlockingStore for SessionFiles {
         let removal = LockRemoval::WithoutSession(path.clone());
         let lock = LockFile::lock(lock_path(&path), id, &path, removal)?;
         let epoch = lock.raise_epoch(self.clock.now())?;
-        // Waits until a concurrent append that has already checked the epoch is written.
+        // If a concurrent append has already checked the previous epoch, this call waits until the
+        // append is written.
         drop(LockedFile::open(&path, OpenMode::Read)?);
         Ok(Lease::new(epoch, lock))
     }
@@ -120,7 +122,8 @@ impl blocking_store::BlockingStore for SessionFiles {
         let Some(path) = self.location.session_path(id) else { return Ok(None) };
         let Some((lines, text)) = read_session_file(&path, id)? else { return Ok(None) };
         let Some(version) = lines.version() else { return Ok(None) };
-        // Collects entries from the session's own entries back to those of the first ancestor.
+        // Collects the session's own entries first, and then the own entries of each ancestor,
+        // ending with the earliest.
         let mut parts =
             vec![lines.parse_entries(&text, from..version).map_err(add_path_context(&path))?];
         let mut ids = vec![id.to_owned()];
@@ -209,12 +212,13 @@ impl blocking_store::BlockingStore for SessionFiles {
         while let Some((_, first)) = left.first() {
             let mut locked = vec![LockedFile::open(first, OpenMode::Write)?];
             for (_, path) in left.iter().take(MAX_FILES_PER_PRUNE_PASS).skip(1) {
-                // A store that waits for a lock must not hold a lock that another store waits for.
-                // A file that is locked by another process becomes the first file of the next pass.
+                // A store that is waiting for a lock must not hold a lock that another store is
+                // waiting for. A file that is locked by another process becomes the first file of
+                // the next pass.
                 let Ok(file) = LockedFile::try_open(path, OpenMode::Write) else { break };
                 locked.push(file);
             }
-            // From this point on, new forks of these sessions fail.
+            // From now on, attempts to fork these sessions fail.
             origins.refresh(parent_folder(first))?;
             let (these, rest) = left.split_at(locked.len());
             let mut gone = HashSet::new();
@@ -253,7 +257,8 @@ impl SessionFiles {
     pub(super) fn salvage(&mut self, id: &str) -> Result<Option<SalvageReport>, Error> {
         let Some(path) = self.location.session_path(id) else { return Ok(None) };
         let Some(mut found) = salvage_session_file(&path)? else { return Ok(None) };
-        // Collects entries from the session's own entries back to those of the first ancestor.
+        // Collects the session's own entries first, and then the own entries of each ancestor,
+        // ending with the earliest.
         let mut all = found.own_report;
         let mut ids = vec![id.to_owned()];
         let mut until = u64::MAX;
@@ -282,7 +287,8 @@ impl SessionFiles {
         Ok(Some(all))
     }
 
-    /// Lists all sessions. `damaged` determines whether an unreadable session is an error.
+    /// Lists all sessions. `damaged` receives the error from an unreadable session, and determines
+    /// whether listing fails with this error.
     fn session_infos(
         &mut self,
         damaged: impl Fn(Error) -> Result<(), Error>,
@@ -298,8 +304,8 @@ impl SessionFiles {
         Ok(listed)
     }
 
-    /// Reads the list entry for the session in a file. Returns `None` if the file contains no
-    /// session.
+    /// Reads the session-list entry for the session in a file. Returns `None` if the file contains
+    /// no session.
     fn session_info(
         &mut self,
         path: &Path,
@@ -328,9 +334,9 @@ impl SessionFiles {
         Ok(there.version.map(listed))
     }
 
-    /// Removes a file if it is a session, if `may_go` accepts the file's modification time, and if
-    /// no other session was forked from this session. The origins must have been read while the
-    /// file was locked. Files that were removed after the origins were read are ignored.
+    /// Removes a file if it contains a session, if `may_go` accepts the file's modification time,
+    /// and if no other session was forked from the file's session. The origins must have been read
+    /// while the file was locked. Files that were removed after the origins were read are ignored.
     fn remove(
         &mut self,
         mut file: LockedFile<'_>,
@@ -351,7 +357,7 @@ impl SessionFiles {
         if !may_go(file.stamp()?.modified) {
             return Ok(false);
         }
-        // Forks look up their original session only by this name.
+        // Forks look for their original session only at this path.
         if self.location.origin_path(id) == path {
             let is_there = |id: &str| self.location.origin_path(id).is_file();
             origins.ensure_has_no_forks(id, path, is_there, gone)?;
@@ -417,7 +423,7 @@ impl SessionFiles {
             sync_parent_dir(path)?;
         }
         file.write(then.valid_len, text, self.clock.now())?;
-        // The text is written, even if reading the stamp fails.
+        // The text has been written, even if reading the file's metadata fails.
         if let Ok(stamp) = file.stamp() {
             let end = then.valid_len + text.len() as u64;
             let crc = then.crc.update(text);
@@ -468,8 +474,8 @@ fn salvage_session_file(path: &Path) -> Result<Option<SalvagedFile>, Error> {
     }
 }
 
-/// Checks the id in the header if the file name is shortened. Any other file name already
-/// determines the id.
+/// If the file name is shortened, checks that the header contains the session's id. A file name
+/// that is not shortened already determines the id.
 fn ensure_same_id(lines: &ParsedFile, path: &Path, id: &str) -> Result<(), Error> {
     let shortened = path.file_stem().is_some_and(|name| *name == *file_name::file_name_from_id(id))
         && file_name::id_from_file_name(&file_name::file_name_from_id(id)).is_none();
@@ -489,7 +495,7 @@ fn lock_path(path: &Path) -> PathBuf {
     name.into()
 }
 
-/// Checks that the lease is this session's latest lease.
+/// Checks that `lease` is the latest lease on the session `id`.
 fn ensure_lease_held(lease: &Lease, path: &Path, id: &str) -> Result<(), Error> {
     let epoch = lease.epoch();
     let path = lock_path(&resolve_links(path));
@@ -509,7 +515,7 @@ fn add_path_context(path: &Path) -> impl Fn(Error) -> Error {
 }
 
 impl Location {
-    /// Returns a session's file, or `None` if this location cannot contain the session.
+    /// Returns the path to a session's file, or `None` if this location cannot contain the session.
     fn session_path(&self, id: &str) -> Option<PathBuf> {
         match self {
             Self::Folder(_) => Some(self.origin_path(id)),
@@ -525,7 +531,8 @@ impl Location {
         })
     }
 
-    /// Returns the file that contains a fork's original session, which is in the same folder.
+    /// Returns the path to the file that contains a fork's original session, in the same folder as
+    /// the fork's file.
     fn origin_path(&self, id: &str) -> PathBuf {
         let name = format!("{}{SESSION_FILE_SUFFIX}", file_name::file_name_from_id(id));
         match self {
@@ -534,8 +541,8 @@ impl Location {
         }
     }
 
-    /// Returns all files that may be sessions, each with its session id if the file name determines
-    /// the id.
+    /// Returns the paths of all files that may be sessions, each with the session id if the file
+    /// name determines the id.
     fn session_files(&self) -> Result<Vec<(PathBuf, Option<String>)>, Error> {
         match self {
             Self::Folder(folder) => session_files_in(folder),

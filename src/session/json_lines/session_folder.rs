@@ -6,14 +6,14 @@ use super::super::checks::store_error;
 use super::super::file_name::{self, SESSION_FILE_SUFFIX};
 use crate::error::Error;
 
-/// Returns the folder that contains a file.
+/// Returns the folder that contains the file at `path`.
 pub(super) fn parent_folder(path: &Path) -> &Path {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     folder.unwrap_or(Path::new("."))
 }
 
-/// Returns all files that may be sessions, each with its session id if the file name determines the
-/// id.
+/// Returns the paths of all files that may be sessions, each with the session id if the file name
+/// determines the id.
 pub(super) fn session_files_in(folder: &Path) -> Result<Vec<(PathBuf, Option<String>)>, Error> {
     let cannot = |error| store_error(format!("cannot read `{}`", folder.display()), error);
     let mut files = Vec::new();

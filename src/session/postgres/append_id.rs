@@ -14,7 +14,7 @@ pub(super) struct AppendId(u128);
 impl AppendId {
     pub(super) fn random() -> Self {
         let mut bytes = [0; 16];
-        // Invariant: without random numbers from the operating system, creating a std hash map
+        // Invariant: if the operating system provided no random numbers, creating a `std` hash map
         // would also panic.
         getrandom::fill(&mut bytes).expect("the operating system provides random numbers");
         Self(u128::from_be_bytes(bytes))

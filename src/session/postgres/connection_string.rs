@@ -1,11 +1,11 @@
-//! The connection string options that tokio-postgres does not support.
+//! Handles the connection string options that tokio-postgres does not support.
 
 use std::path::PathBuf;
 
 use percent_encoding::percent_decode_str;
 
-/// The TLS settings that determine how the server's certificate is verified. `sslmode` and
-/// `sslrootcert` mean the same as in libpq.
+/// The settings that determine whether TLS is used and how the server's certificate is verified.
+/// `sslmode` and `sslrootcert` have the same meaning as in libpq.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TlsSettings {
     pub(super) mode: TlsMode,
@@ -19,7 +19,7 @@ pub(super) enum TlsMode {
     Prefer,
     /// The connection is encrypted. The certificate is verified if root certificates are given.
     Require,
-    /// The connection is encrypted, and the certificate is verified, but not the name in the
+    /// The connection is encrypted. The certificate is verified, except for the host name in the
     /// certificate.
     VerifyCa,
     VerifyFull,
@@ -33,7 +33,7 @@ pub(super) enum RootCertificates {
     File(PathBuf),
 }
 
-/// A connection string, split into the TLS options and the rest.
+/// A connection string, split into the TLS settings and the remaining options.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct SplitConnectionString {
     /// The connection string without `sslmode` and `sslrootcert`.
@@ -41,7 +41,7 @@ pub(super) struct SplitConnectionString {
     pub(super) tls: TlsSettings,
 }
 
-/// The name of an option whose value is not supported. The option's value is not included.
+/// The name of an option whose value is not supported. The value itself is not included.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct BadOption(pub(super) &'static str);
 
@@ -127,7 +127,7 @@ fn split_url(url: &str) -> (String, Vec<(TlsKey, String)>) {
 }
 
 /// Splits a string into `key = value` pairs. A value may be quoted with `'`, and `\` escapes the
-/// next character. Malformed text is kept in the rest of the string, so that tokio-postgres rejects
+/// next character. Malformed text is not removed from the string, so that tokio-postgres rejects
 /// it.
 fn split_pairs(text: &str) -> (String, Vec<(TlsKey, String)>) {
     let mut options = Vec::new();
@@ -150,7 +150,7 @@ fn split_pairs(text: &str) -> (String, Vec<(TlsKey, String)>) {
     (rest.trim_end().to_owned(), options)
 }
 
-/// Reads the value at the start of a string. Returns the value and the number of bytes read.
+/// Reads the option value at the start of a string. Returns the value and the number of bytes read.
 fn read_value(text: &str) -> (String, usize) {
     let is_quoted = text.starts_with('\'');
     let mut value = String::new();

@@ -17,7 +17,7 @@ use super::error::PostgresError;
 use super::server_certificate::tls_connector;
 use crate::error::{Error, ErrorKind};
 
-/// The maximum time to wait until a host accepts a connection, unless the connection string sets a
+/// The maximum time to wait for a host to accept a connection, unless the connection string sets a
 /// timeout.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a connection may be idle before keepalives are sent. Keepalives detect a failed server,
@@ -25,10 +25,10 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(10);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 const KEEPALIVE_RETRIES: u32 = 3;
-/// The maximum time until a failure is detected on a connection that waits for a response.
+/// The maximum time until a failure is detected on a connection that is waiting for a response.
 const TCP_USER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Opens connections, each of which is driven by its own task.
+/// Opens connections to the server. A separate task drives each connection.
 #[derive(Clone)]
 pub(super) struct Connector {
     pub(super) config: Config,
@@ -48,7 +48,8 @@ impl Connector {
             invalid(&format!("the value of the option `{name}` is not supported"))
         })?;
         let mut config: Config = split.rest.parse().map_err(|error: Postgres| {
-            // All other messages quote parts of the string, which may include the password.
+            // All other messages quote parts of the connection string, which may include the
+            // password.
             let why = std::error::Error::source(&error).map(ToString::to_string);
             let why = why.filter(|why| why.starts_with("invalid value for option"));
             invalid(why.as_deref().unwrap_or("it is neither a URL nor known `key=value` pairs"))
@@ -69,8 +70,9 @@ impl Connector {
         let tls = tls_connector(&split.tls)
             .map_err(|error| error.into_store_error("cannot connect to PostgreSQL"))?;
         let settings = format!(
-            // Stronger settings, which include a standby, are kept. The setting `remote_write` is
-            // also kept, because it also waits for the server's own disk.
+            // Stronger settings, with which a commit also waits for a standby, are kept.
+            // `remote_write` is one of them: a commit waits both for the standby and for the
+            // server's own disk.
             "SELECT set_config('synchronous_commit', 'on', false)
              WHERE current_setting('synchronous_commit') IN ('off', 'local');
              -- The statements have literals with the name of the schema.
@@ -95,7 +97,7 @@ impl Connector {
     }
 
     /// Opens a connection. The connection's task passes asynchronous messages from the server to
-    /// `on_message`, and drops that function when the task ends.
+    /// `on_message`, and drops `on_message` when the task ends.
     pub(super) async fn connect(
         &self,
         mut on_message: impl FnMut(AsyncMessage) + Send + 'static,

@@ -1,4 +1,4 @@
-//! The connection pool, and retries after a connection breaks.
+//! Manages the connection pool, and retries calls after a connection breaks.
 
 use std::time::Duration;
 
@@ -12,10 +12,9 @@ use tokio_postgres::{Client, SimpleQueryMessage};
 use super::connector::Connector;
 use super::error::{PostgresError, PostgresErrorKind};
 
-/// The time allowed for the network, in addition to the statement time limit that the server
-/// enforces.
+/// The time that the client waits for a response after the server's statement timeout has passed.
 const ANSWER_MARGIN: Duration = Duration::from_secs(5);
-/// The minimum time to wait for a connection, even if calls are not retried.
+/// The minimum time that a call waits for a connection, even if calls are not retried.
 const SHORTEST_WAIT: Duration = Duration::from_secs(5);
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
@@ -34,7 +33,7 @@ pub(super) struct TimeLimits {
     pub(super) statement: Duration,
 }
 
-/// Manages the attempts at a single call.
+/// Manages the attempts to complete a single call.
 pub(super) struct Attempts<'a> {
     database: &'a Database,
     until: Instant,
@@ -42,7 +41,7 @@ pub(super) struct Attempts<'a> {
     wait_until: Instant,
     next_pause: Duration,
     client: Option<Object>,
-    /// Whether an attempt without a response may have been written.
+    /// Whether the writes of an attempt that received no response may have taken effect.
     is_outcome_open: bool,
 }
 
@@ -68,7 +67,7 @@ impl Database {
         Ok(Self { pool, wants_writable, limits })
     }
 
-    /// Starts the attempts at a call.
+    /// Starts the attempts to complete a call.
     pub(super) fn attempts(&self) -> Attempts<'_> {
         let now = Instant::now();
         Attempts {
@@ -81,8 +80,8 @@ impl Database {
         }
     }
 
-    /// Waits for a response from the server. This method waits longer than the server's own time
-    /// limit.
+    /// Waits for a response from the server, for slightly longer than the server's own statement
+    /// timeout.
     pub(super) async fn answer<T>(
         &self,
         answer: impl Future<Output = Result<T, PostgresError>>,
@@ -109,8 +108,7 @@ impl Database {
 }
 
 impl Attempts<'_> {
-    /// Returns a connection. If the last attempt's connection still works, that connection is
-    /// returned.
+    /// Returns the last attempt's connection, or another connection if the last one is closed.
     pub(super) async fn client(&mut self) -> Result<&mut ClientWrapper, PostgresError> {
         let client = match self.client.take().filter(|client| !client.is_closed()) {
             Some(client) => client,
@@ -131,11 +129,11 @@ impl Attempts<'_> {
             error.kind() == PostgresErrorKind::ReadOnly && self.database.wants_writable;
         if error.leaves_outcome_open() || is_standby {
             // The connection is not returned to the pool, because a response may still arrive on
-            // this connection.
+            // it.
             drop(self.client.take().map(Object::take));
         }
         if is_standby {
-            // The pool's other connections lead to the same server.
+            // The pool's other connections are connected to the same server.
             self.database.pool.retain(|_, _| false);
         }
         match is_standby || error.is_transient() {
@@ -144,13 +142,13 @@ impl Attempts<'_> {
         }
     }
 
-    /// Waits until the next attempt after a race with another call.
+    /// Waits until the next attempt is due after this attempt conflicted with another call.
     pub(super) async fn after_race(&mut self) -> Result<(), PostgresError> {
         let message = "other calls conflicted with every attempt";
         self.pause(PostgresError::new(PostgresErrorKind::Unreachable, message)).await
     }
 
-    /// Returns whether an attempt without a response may have been written.
+    /// Returns whether the writes of an attempt that received no response may have taken effect.
     pub(super) fn is_outcome_open(&self) -> bool {
         self.is_outcome_open
     }

@@ -35,12 +35,13 @@ pub struct PostgresError {
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
-/// The kinds of database errors, grouped by the action that an operator can take.
+/// The kinds of database errors. Errors that call for the same action by an operator have the same
+/// kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PostgresErrorKind {
-    /// No server could be reached within the time limit, or the server is starting, is shutting
-    /// down, or has no free connection.
+    /// No server could be reached within the time limit, or the server is starting up, is shutting
+    /// down, or has no free connections.
     Unreachable,
     /// The server does not accept writes, because it is a standby, or because
     /// `default_transaction_read_only` is on (SQLSTATE 25006).
@@ -52,13 +53,13 @@ pub enum PostgresErrorKind {
     /// The server rejected the role or its password (SQLSTATE 28xxx).
     AuthenticationFailed,
     /// No encrypted connection could be opened, because the server's certificate is not trusted or
-    /// is issued for another name, or because the server does not support TLS.
+    /// was issued for another name, or because the server does not support TLS.
     Tls,
-    /// A statement took longer than its time limit (SQLSTATE 57014), or waited too long for a lock
-    /// (SQLSTATE 55P03).
+    /// A statement exceeded its time limit (SQLSTATE 57014) or waited too long for a lock (SQLSTATE
+    /// 55P03).
     Timeout,
-    /// The tables were created by a later version of this crate, or the database cannot store
-    /// sessions because the server is older than PostgreSQL 14 or the encoding is not UTF-8.
+    /// The tables were created by a later version of this crate, the server is older than
+    /// PostgreSQL 14, or the database's encoding is not UTF-8.
     UnsupportedDatabase,
     /// Any other database error; see [`sqlstate`](PostgresError::sqlstate).
     Other,
@@ -85,8 +86,8 @@ impl PostgresError {
         Self { kind, sqlstate: None, message: message.into(), source: None }
     }
 
-    /// Creates the error for a response that did not arrive within the time limit. The server
-    /// enforces this limit for every statement that it receives.
+    /// Creates the error to return if no response arrived within `limit`. The error's kind is
+    /// `Unreachable`, because a server that receives a statement responds within this limit.
     pub(super) fn no_answer(limit: Duration) -> Self {
         Self::new(PostgresErrorKind::Unreachable, format!("no answer within {limit:?}"))
     }
@@ -122,7 +123,7 @@ impl From<Postgres> for PostgresError {
             None => kind_without_sqlstate(&error),
         };
         let message = match error.as_db_error() {
-            // The error's detail is omitted, because it quotes values.
+            // The error's `detail` field is omitted, because it quotes values from the database.
             Some(error) => error.message().to_owned(),
             None => chain_message(&error),
         };
@@ -136,8 +137,8 @@ fn kind_of_sqlstate(sqlstate: &str) -> PostgresErrorKind {
         "53100" => PostgresErrorKind::DiskFull,
         "42501" => PostgresErrorKind::PermissionDenied,
         "57014" | "55P03" => PostgresErrorKind::Timeout,
-        // The server is shutting down or starting, or has no free connection, or the connection was
-        // idle for too long.
+        // The server is shutting down or starting up, or has no free connections, or the connection
+        // has been idle for too long.
         "57P01" | "57P02" | "57P03" | "57P05" | "25P03" | "53300" => PostgresErrorKind::Unreachable,
         _ if sqlstate.starts_with("28") => PostgresErrorKind::AuthenticationFailed,
         _ if sqlstate.starts_with("08") => PostgresErrorKind::Unreachable,
@@ -146,7 +147,7 @@ fn kind_of_sqlstate(sqlstate: &str) -> PostgresErrorKind {
 }
 
 fn kind_without_sqlstate(error: &Postgres) -> PostgresErrorKind {
-    // tokio-postgres offers no other way to distinguish these kinds.
+    // tokio-postgres distinguishes these kinds of errors only in the message.
     let message = error.to_string();
     if message.starts_with("error performing TLS handshake") {
         return PostgresErrorKind::Tls;

@@ -21,20 +21,20 @@ use crate::lock::lock_ignoring_poison;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// The maximum time that a connection may be silent before the server is checked.
+/// How long a connection may receive no notifications before the server is checked.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// The maximum time to wait for a response from the server.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Notifies the followers of a store's sessions. While there are followers, a single connection
-/// listens for all of them.
+/// Notifies the followers of a store's sessions. As long as there are followers, a single
+/// connection listens on behalf of all of them.
 pub(super) struct Followers {
     connector: Connector,
     listen: String,
     followed: String,
     state: Mutex<FollowerState>,
-    /// Changes when a listener ends. This sender is not in `state`, because a listener may end
-    /// while `state` is locked.
+    /// Signals that a listener has ended. This sender is not stored in `state`, because a listener
+    /// may end while `state` is locked.
     listener_ends: watch::Sender<()>,
 }
 
@@ -56,13 +56,13 @@ struct Followed {
 
 /// The task that drives the listening connection.
 struct Listener {
-    /// Receives a message when another session is followed.
+    /// Notifies the listener that another session has a follower.
     added: mpsc::UnboundedSender<()>,
     task: JoinHandle<()>,
 }
 
 /// Receives a message for each newly followed session. The receiver is dropped when the listener
-/// ends, or with the listener's runtime.
+/// ends or when the listener's runtime is dropped.
 struct Added {
     // Fields are dropped in declaration order, so the channel is already closed when a follower is
     // woken.
@@ -70,7 +70,7 @@ struct Added {
     _end: ListenerEnd,
 }
 
-/// Wakes all followers when this value is dropped.
+/// Wakes all followers when the listener's task ends and drops this value.
 struct ListenerEnd(watch::Sender<()>);
 
 /// Follows a single session.
@@ -82,7 +82,7 @@ struct Follower {
     last: Option<u64>,
 }
 
-/// The content of a notification from the server.
+/// The content of a notification that a session was written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Written {
     key: i64,
@@ -123,8 +123,8 @@ impl Followers {
         Follower { followers: self, id, versions, listener_ends, last: None }
     }
 
-    /// Notifies the listener that another session is followed, or starts a new listener on the
-    /// caller's runtime.
+    /// Notifies the listener that another session has a follower, or starts a new listener on the
+    /// caller's runtime if none is running.
     fn ensure_listener(self: &Arc<Self>, state: &mut FollowerState) {
         if let Some(listener) = &state.listener
             && listener.added.unbounded_send(()).is_ok()
@@ -149,8 +149,8 @@ impl Followers {
         lock_ignoring_poison(&self.state)
     }
 
-    /// Checks that the server still accepts writes. A server that does not accept writes sends no
-    /// notifications either, even if the connection has not ended.
+    /// Checks that the server still accepts writes. A server that does not accept writes also sends
+    /// no notifications, even while the connection stays open.
     async fn check(&self, client: &Client) -> Result<(), PostgresError> {
         let checked = timeout(ANSWER_TIMEOUT, ensure_writable(client)).await;
         match checked.unwrap_or_else(|_| Err(PostgresError::no_answer(ANSWER_TIMEOUT))) {
@@ -164,7 +164,7 @@ impl Followers {
         }
     }
 
-    /// Reads the versions of sessions whose keys are unknown.
+    /// Reads the versions of the followed sessions whose keys are unknown.
     async fn read_unknown(&self, client: &Client) -> Result<(), PostgresError> {
         let ids: Vec<String> = {
             let state = self.lock_state();
@@ -198,21 +198,21 @@ impl Followers {
 }
 
 impl FollowerState {
-    /// Forgets the keys of all sessions after the connection is lost, because notifications may
-    /// have been missed.
+    /// Forgets the keys of all sessions, because notifications may have been missed while no
+    /// connection was listening.
     fn forget_keys(&mut self) {
         self.ids_by_key.clear();
         self.by_id.values_mut().for_each(|followed| followed.key = None);
     }
 
-    /// Sends a version to the session's followers. Returns whether the key is unknown. An unknown
-    /// key may belong to a followed session.
+    /// Sends a session's version to its followers. Returns whether the key in the notification is
+    /// unknown. An unknown key may belong to a followed session.
     fn on_written(&mut self, Written { key, version }: Written) -> bool {
         let Some(followed) = self.ids_by_key.get(&key).and_then(|id| self.by_id.get_mut(id)) else {
             return true;
         };
         if version == 0 {
-            // The session was deleted. If its id is used again, the new session has another key.
+            // The session was deleted. If the id is reused, the new session has a different key.
             followed.key = None;
             self.ids_by_key.remove(&key);
             followed.set_version(0);
@@ -250,7 +250,7 @@ impl Drop for Follower {
     fn drop(&mut self) {
         let mut state = self.followers.lock_state();
         let others = state.by_id.get(&self.id).map_or(0, |it| it.version.receiver_count());
-        // The number of receivers includes this receiver.
+        // The receiver count includes the receiver of this follower, which is being dropped.
         if others > 1 {
             return;
         }
@@ -310,7 +310,7 @@ async fn pass_on(
     mut notifications: mpsc::UnboundedReceiver<Written>,
     added: &mut mpsc::UnboundedReceiver<()>,
 ) -> Result<(), PostgresError> {
-    // The versions are read after `LISTEN`, so that no write is missed in between.
+    // The versions are read after `LISTEN`, so that no intervening write is missed.
     followers.lock_state().forget_keys();
     followers.read_unknown(client).await?;
     loop {
@@ -324,7 +324,8 @@ async fn pass_on(
                 continue;
             }
         };
-        // Processes the queued notifications first, so that all of them need at most one read.
+        // Process the queued notifications first, so that at most one read is needed for all of the
+        // notifications together.
         while let Ok(written) = notifications.try_recv() {
             reads |= followers.lock_state().on_written(written);
         }

@@ -25,13 +25,13 @@ use crate::error::Error;
 use crate::lock::lock_ignoring_poison;
 use crate::session::{AlreadyLeased, Lease, LeaseLost};
 
-/// The maximum time to open the connection, even if the lease time is longer.
+/// The maximum time to wait for the connection to open, even if the lease time is longer.
 const LONGEST_CONNECT: Duration = Duration::from_secs(30);
 
 /// Manages a store's leases. A lease is an advisory lock on the server, which is released when the
 /// connection that holds the lock ends. A single connection holds the locks for all sessions that
-/// this process runs. Because advisory locks do not exclude the connection that holds them, a table
-/// in memory prevents two runs of a session within the process.
+/// this process runs. A connection can acquire an advisory lock that it already holds, so an
+/// in-memory table prevents two runs of a session within the process.
 pub(super) struct Leases {
     connector: Connector,
     lease_time: Duration,
@@ -46,7 +46,8 @@ struct LeaseStatements {
     unlock: String,
 }
 
-/// The connection that holds the locks, shared by its leases.
+/// The connection that holds the locks on the server. All leases on this connection share this
+/// value.
 struct LeaseConnection {
     commands: mpsc::UnboundedSender<Command>,
     health: Arc<Health>,
@@ -58,8 +59,8 @@ struct LeaseConnection {
 struct Health {
     lease_time: Duration,
     is_gone: AtomicBool,
-    /// The time at which the last confirmed statement was sent. The server's timeout starts later
-    /// than this time.
+    /// The time at which the last confirmed statement was sent. The server's timeout starts after
+    /// this time.
     confirmed_at: Mutex<Instant>,
 }
 
@@ -68,24 +69,25 @@ enum Command {
     GiveBack { id: String, epoch: u64 },
 }
 
-/// The result of trying to take a lease. `None` if another process holds the lease.
+/// The result of trying to acquire a lease. `None` if another process holds the lease.
 type Taken = Result<Option<ServerLock>, PostgresError>;
 
-/// A session's slot in the table of leases that this process holds.
+/// A session's entry in the table of leases that this process holds. Dropping this value removes
+/// the entry.
 struct TakenSlot {
     taken: Arc<Mutex<HashSet<String>>>,
     id: String,
 }
 
-/// The value that a lease holds. Fields are dropped in declaration order. Therefore, the unlock is
-/// queued before the slot is freed, and the next lock on the same session is queued after the
-/// unlock.
+/// The value that a [`Lease`] keeps until it is dropped. Fields are dropped in declaration order.
+/// Therefore, the unlock command is queued before `slot` is freed, and the command for the
+/// session's next lock is queued after the unlock command.
 struct LeaseHold {
     lock: ServerLock,
     slot: TakenSlot,
 }
 
-/// The lease under which an append is made.
+/// The lease under which entries are appended.
 pub(super) struct LeaseOwner<'a> {
     leases: &'a Leases,
     lease: &'a Lease,
@@ -101,9 +103,9 @@ struct ServerLock {
 impl Leases {
     pub(super) fn new(connector: Connector, lease_time: Duration, statements: &Statements) -> Self {
         let settings = format!(
-            // The first setting ends the connection of a process that was suspended, which the
-            // process's kernel cannot keep open. The second setting ends statements that wait for a
-            // row, long before the leases would end.
+            // The first setting ends the connection of a suspended process, even though the
+            // process's kernel still responds to keepalives. The second setting ends statements
+            // that are waiting for a row lock, long before the leases end.
             "SET idle_session_timeout = {millis};
              SET lock_timeout = {quarter}; SET statement_timeout = {third_millis};
              SET tcp_keepalives_idle = {third}; SET tcp_keepalives_interval = {third};
@@ -111,7 +113,7 @@ impl Leases {
             millis = lease_time.as_millis(),
             quarter = (lease_time / 4).as_millis(),
             third_millis = (lease_time / 3).as_millis(),
-            // The limit is the maximum on Linux.
+            // On Linux, the maximum value of these settings is 32,767.
             third = (lease_time / 3).as_secs().clamp(1, 32_767),
         );
         let statements = LeaseStatements {
@@ -132,7 +134,7 @@ impl Leases {
         LeaseOwner { leases: self, lease }
     }
 
-    /// Takes a session's lease, after opening the connection if necessary.
+    /// Acquires the lease on a session. Opens the connection first if necessary.
     pub(super) async fn take(&self, database: &Database, id: &str) -> Result<Lease, Error> {
         let already_leased = || Err(AlreadyLeased { id: id.to_owned() }.into());
         let cannot = |error: PostgresError| error.into_store_error("cannot take the lease");
@@ -206,7 +208,7 @@ impl Leases {
 impl AppendLease for LeaseOwner<'_> {
     fn ensure_held(&self, id: &str) -> Result<u64, LeaseLost> {
         let hold = self.lease.hold::<LeaseHold>();
-        // A lease from another store could have the same epoch.
+        // A lease from another store may have the same epoch.
         let own = hold.filter(|hold| Arc::ptr_eq(&hold.slot.taken, &self.leases.taken));
         let lock = own.map(|hold| &hold.lock);
         match lock.filter(|lock| lock.id == id && lock.connection.health.is_good()) {
@@ -232,8 +234,8 @@ impl Drop for TakenSlot {
 
 impl LeaseConnection {
     /// Returns a future that completes when the connection's leases are lost. Each poll checks the
-    /// clock, because after the process was suspended, the future may be polled before the
-    /// connection's task runs.
+    /// clock, because the future may be polled before the connection's task if the process was
+    /// suspended.
     fn lost(&self) -> impl Future<Output = ()> + Send + 'static {
         let (health, mut gone) = (Arc::clone(&self.health), self.gone.clone());
         poll_fn(move |cx| match health.is_good() {
@@ -248,15 +250,15 @@ impl Health {
         !self.is_gone.load(Ordering::Acquire) && Instant::now() < self.ends_at()
     }
 
-    /// Returns the time at which the server may end the connection, unless another statement is
-    /// confirmed before that time.
+    /// Returns the time from which the server may end the connection if no other statement is
+    /// confirmed before this time.
     fn ends_at(&self) -> Instant {
         *lock_ignoring_poison(&self.confirmed_at) + self.lease_time
     }
 }
 
-/// Marks the leases as lost when this value is dropped, because the connection's task or the task's
-/// runtime has ended.
+/// Marks the leases as lost when this value is dropped. The value is dropped when the connection's
+/// task or that task's runtime ends.
 struct EndOfConnection {
     health: Arc<Health>,
     task: JoinHandle<()>,
@@ -266,13 +268,13 @@ struct EndOfConnection {
 impl Drop for EndOfConnection {
     fn drop(&mut self) {
         self.health.is_gone.store(true, Ordering::Release);
-        // The server detects that the connection has ended, and releases the locks.
+        // Aborting the task ends the connection. The server detects the end and releases the locks.
         self.task.abort();
     }
 }
 
-/// Executes commands on the connection one at a time, so that an unlock is done before the next
-/// lock of the same session.
+/// Executes commands on the connection one at a time, so that a session's unlock is complete before
+/// its next lock.
 struct LeaseTask {
     client: Client,
     connection: Weak<LeaseConnection>,
@@ -317,10 +319,12 @@ impl LeaseTask {
                     Some(ServerLock { connection, id, epoch })
                 };
                 if is_broken {
-                    // The flag is set before the caller tries again.
+                    // The flag is set before the response is sent, so that a retry opens another
+                    // connection.
                     self.end.health.is_gone.store(true, Ordering::Release);
                 }
-                // If the caller was dropped, the lock is dropped here.
+                // If the caller has stopped waiting for the response, the lock is dropped and
+                // thereby released.
                 let _ = answer.send(taken.map(|epoch| epoch.and_then(lock)));
                 match is_broken {
                     true => Err(PostgresError::no_answer(Duration::ZERO)),
@@ -334,7 +338,7 @@ impl LeaseTask {
                     Ok(_) => Ok(()),
                     Err(error) => match PostgresError::from(error) {
                         error if ends_leases(&error) => Err(error),
-                        // The reserved row of a session that was never written could not be
+                        // The reserved row of a session that was never written to could not be
                         // removed, so the session is only unlocked.
                         _ => self.unlock(id).await,
                     },
@@ -356,7 +360,7 @@ impl LeaseTask {
                 Ok(epoch.map(|epoch| u64::try_from(epoch).unwrap_or(0)))
             }
             Err(error) => {
-                // The lock is not released with the transaction that has taken it.
+                // The lock is not released at the end of the transaction that acquired it.
                 self.unlock(id).await?;
                 Err(error.into())
             }
@@ -369,9 +373,9 @@ impl LeaseTask {
     }
 }
 
-/// Returns whether a connection has lost its leases after an error. A server that has stopped
-/// accepting writes still holds the locks as long as the connection lasts. However, other processes
-/// take their leases from the server that replaces it.
+/// Returns whether an error means that the connection has lost its leases. A server that has
+/// stopped accepting writes still holds the locks for as long as the connection lasts. However,
+/// other processes acquire their leases from the server that has replaced the read-only server.
 fn ends_leases(error: &PostgresError) -> bool {
     error.leaves_outcome_open() || error.kind() == PostgresErrorKind::ReadOnly
 }

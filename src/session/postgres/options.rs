@@ -6,13 +6,14 @@ use std::time::Duration;
 use super::database::TimeLimits;
 use super::statements::Notify;
 
-/// The longest duration that the server accepts as a setting, about 24 days.
+/// The longest duration that the server accepts as the value of a setting, about 24 days.
 const LONGEST_TIME: Duration = Duration::from_millis(i32::MAX as u64);
-/// The maximum size of the connection pool, which exceeds the number that a server can support.
+/// The maximum size of the connection pool. This is more connections than a server can support.
 const MAX_POOL_SIZE: usize = 10_000;
 
 /// Configures how a [`PostgresStore`](crate::session::PostgresStore) connects to its database.
-/// Start with `PostgresOptions::new(url)`, change settings, and call [`connect`](Self::connect).
+/// Create the options with `PostgresOptions::new(url)`, change the settings as needed, and then
+/// call [`connect`](Self::connect).
 ///
 /// ```no_run
 /// # // It needs a server.
@@ -41,12 +42,12 @@ pub struct PostgresOptions {
 }
 
 impl PostgresOptions {
-    /// Creates options from a connection string. The string is either a URL
-    /// `postgres://user:password@host:port/database?option=value`, or a list of pairs
-    /// `host=… user=…`, as in libpq.
+    /// Creates options from a connection string. As in libpq, the string is either a URL of the
+    /// form `postgres://user:password@host:port/database?option=value` or a list of pairs such as
+    /// `host=… user=…`.
     ///
-    /// In a URL, the characters `/`, `@`, `#`, `%` and `:` in the password must be written as
-    /// `%2F`, `%40`, `%23`, `%25` and `%3A`.
+    /// In a URL, the characters `/`, `@`, `#`, `%` and `:` in the password must be percent-encoded
+    /// as `%2F`, `%40`, `%23`, `%25` and `%3A`.
     ///
     /// If the string lists several hosts (`postgres://a,b/app?target_session_attrs=read-write`),
     /// the store tries the hosts in order. As a result, after a failover, the store connects to the
@@ -76,16 +77,16 @@ impl PostgresOptions {
     }
 
     /// Sets the maximum number of connections for reads and writes, from 1 to 10,000. The default
-    /// is 10. This number does not include the connection for leases or the connection for
-    /// followers.
+    /// is 10. The connection for leases and the connection for followers do not count towards the
+    /// maximum.
     pub fn with_pool_size(mut self, connections: usize) -> Self {
         self.pool_size = connections.clamp(1, MAX_POOL_SIZE);
         self
     }
 
     /// Sets how long a call is retried if no server can be reached or a connection breaks. The
-    /// default is 30 seconds, and the maximum is 24 days. Choose a limit that is longer than a
-    /// failover takes.
+    /// default is 30 seconds, and the maximum is 24 days. Choose a limit that is longer than the
+    /// time that a failover takes.
     ///
     /// The first attempt at a call waits up to 5 seconds for a connection, even if the retry limit
     /// is shorter.
@@ -102,25 +103,26 @@ impl PostgresOptions {
     }
 
     /// Sets the lease time, from 1 second to 24 days. The default is 15 seconds. The lease time
-    /// determines how long a lease is kept if its owner stops without closing the connection,
-    /// because the process is suspended or the machine fails.
+    /// determines how long a lease is kept if its owner's process is suspended or the owner's
+    /// machine fails. In both cases, the connection is not closed.
     ///
-    /// The store uses the connection for leases three times during each lease time. If the runtime
-    /// is blocked for the whole lease time, all leases are lost, because they share this
-    /// connection. If a session's row is locked, for example while a long session is deleted, a
-    /// call that takes the session's lease waits for at most a quarter of the lease time. The call
-    /// then fails with an error of kind [`Timeout`](crate::session::PostgresErrorKind::Timeout).
+    /// All of the store's leases share one connection, which the store uses at least three times
+    /// per lease time. If the runtime is blocked for the whole lease time, all of these leases are
+    /// lost. While a session's row is locked, for example because a long session is being deleted,
+    /// a call that acquires the session's lease has to wait. The call waits for at most a quarter
+    /// of the lease time, and then fails with an error of kind
+    /// [`Timeout`](crate::session::PostgresErrorKind::Timeout).
     pub fn with_lease_time(mut self, lease_time: Duration) -> Self {
         self.lease_time = lease_time.clamp(Duration::from_secs(1), LONGEST_TIME);
         self
     }
 
-    /// Sends a notification with each write, so that
+    /// Makes the store send a notification with each write, so that
     /// [`PostgresStore::follow`](crate::session::PostgresStore::follow) works in any process. All
     /// stores that write to the database must enable notifications.
     ///
     /// A notification contains a row key and a version, but no session id and no text from an
-    /// entry. The server commits transactions with notifications one at a time, so concurrent
+    /// entry. The server commits transactions that send notifications one at a time, so concurrent
     /// writes to many sessions become slower.
     pub fn with_notifications(mut self) -> Self {
         self.notify = Notify::Each;

@@ -7,7 +7,7 @@ use crate::error::{Error, ErrorKind};
 
 /// The migrations from each schema version to the next. In each migration, `{s}` stands for the
 /// schema's name. A database's version is the number of migrations that have been applied to it.
-/// New migrations are added at the end; existing migrations are never changed.
+/// New migrations are appended to the list; existing migrations are never changed.
 const MIGRATIONS: &[&str] = &["
     CREATE TABLE {s}.schema_version (
         version integer PRIMARY KEY,
@@ -48,11 +48,11 @@ const MIGRATIONS: &[&str] = &["
     );
 "];
 
-/// The key of the advisory lock for migrations, `turn` in ASCII. The lock makes concurrent
-/// migrations wait for each other.
+/// The key of the advisory lock for migrations (`turn` in ASCII). A migration waits for this lock
+/// while another migration holds it.
 const MIGRATION_LOCK: i64 = 0x7475_726e;
 
-/// Migrates a database's tables to the latest version. Runs no DDL if the tables are current.
+/// Migrates a database's tables to the latest version. Runs no DDL if the tables are up to date.
 pub(super) async fn migrate(
     client: &mut Client,
     schema: &str,
@@ -65,7 +65,7 @@ pub(super) async fn migrate(
     loop {
         let transaction = client.transaction().await?;
         transaction.query("SELECT pg_advisory_xact_lock($1)", &[&MIGRATION_LOCK]).await?;
-        // Another process may have migrated the tables in the meantime.
+        // Another process may have migrated the tables while this call waited for the lock.
         let found = schema_version(&transaction, schema, name).await?;
         let found = ensure_known_version(found)?;
         let Some(migration) = MIGRATIONS.get(found) else { return Ok(()) };
@@ -101,7 +101,7 @@ fn migration_sql(schema: &str, migration: &str, number: usize) -> String {
 
 /// Quotes a schema's name for use in a statement.
 pub(super) fn quote_identifier(name: &str) -> Result<String, Error> {
-    // The server would truncate a longer name.
+    // The server truncates names that are longer than 63 bytes.
     match name.is_empty() || name.len() > 63 || name.contains('\0') {
         true => {
             let message = "the name of a schema has 1 to 63 bytes, and no NUL";
@@ -132,7 +132,7 @@ async fn schema_version(
     schema: &str,
     name: &str,
 ) -> Result<i32, PostgresError> {
-    // `to_regclass` would not see a table that another connection created after the start of this
+    // `to_regclass` does not find a table that another connection created after the start of this
     // transaction.
     let sql =
         "SELECT EXISTS (SELECT FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace

@@ -20,14 +20,15 @@ use super::error::{PostgresError, PostgresErrorKind};
 
 /// Creates the TLS connector, and reads the root certificate file.
 pub(super) fn tls_connector(settings: &TlsSettings) -> Result<MakeRustlsConnect, PostgresError> {
-    // This is the same provider as reqwest uses, regardless of the default of the process.
+    // The crypto provider is the one that reqwest uses, regardless of the process's default.
     let provider = Arc::new(aws_lc_rs::default_provider());
     let verifier: Arc<dyn ServerCertVerifier> = match (settings.mode, &settings.root_certificates) {
         (TlsMode::Disable | TlsMode::Prefer, _) | (TlsMode::Require, RootCertificates::Unset) => {
             Arc::new(Unverified(provider.clone()))
         }
         (TlsMode::VerifyFull, roots) => verifier(roots, &provider)?,
-        // Only webpki is known to check the name last, after the rest of the chain was verified.
+        // Only webpki is known to check the name last, after the rest of the chain has been
+        // verified.
         (_, RootCertificates::Unset | RootCertificates::Platform)
             if cfg!(any(windows, target_vendor = "apple", target_os = "android")) =>
         {
@@ -139,7 +140,7 @@ impl ServerCertVerifier for AnyName {
         now: UnixTime,
     ) -> Result<ServerCertVerified, Rustls> {
         match self.0.verify_server_cert(certificate, intermediates, name, ocsp, now) {
-            // The name is checked last, so the rest of the chain was verified.
+            // The name is checked last, so the rest of the chain has already been verified.
             Err(Rustls::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
             )) => Ok(ServerCertVerified::assertion()),

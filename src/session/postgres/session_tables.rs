@@ -21,7 +21,7 @@ use crate::session::checks::{
 use crate::session::prune::prunable_ids;
 use crate::session::{Entry, ForkOrigin, LeaseLost, SessionInfo};
 
-/// The database, and the statements for its tables.
+/// The database, and the SQL statements for the tables of a store.
 pub(super) struct SessionTables {
     pub(super) database: Database,
     pub(super) statements: Statements,
@@ -34,11 +34,11 @@ pub(super) struct NewEntries<'a> {
     pub(super) lines: Vec<String>,
 }
 
-/// The state of a session after a statement wrote nothing.
+/// Describes why an append statement wrote nothing, and whether to try again.
 enum AppendState {
     /// The entries were written by an earlier attempt.
     Written,
-    /// The append can succeed now.
+    /// The session is as the append expects, so the append can now succeed.
     Ready,
     Refused(Error),
 }
@@ -47,7 +47,7 @@ enum AppendState {
 const ENTRIES_PER_STATEMENT: u64 = 1000;
 
 impl SessionTables {
-    /// Appends entries, under the lease if one is given.
+    /// Appends entries, under the given lease, if any.
     pub(super) async fn append(
         &self,
         new: &NewEntries<'_>,
@@ -57,7 +57,7 @@ impl SessionTables {
         let mut attempts = self.database.attempts();
         loop {
             let is_outcome_open = attempts.is_outcome_open();
-            // A lost lease stays lost, whatever the database reports.
+            // A lost lease stays lost, regardless of what the database reports.
             let held = lease.map(|lease| lease.ensure_held(new.id)).transpose();
             let (epoch, lost) = match held {
                 Ok(epoch) => (epoch, None),
@@ -88,7 +88,7 @@ impl SessionTables {
         }
     }
 
-    /// Loads a session's entries, starting with the entry number `from`.
+    /// Loads a session's entries, starting with entry number `from`.
     pub(super) async fn load(&self, id: &str, from: u64) -> Result<Option<Vec<Entry>>, Error> {
         let mut attempts = self.database.attempts();
         let mut loading = Loading { tables: self, id, from, entries: Vec::new(), segments: None };
@@ -167,7 +167,7 @@ impl SessionTables {
                 Ok(Some((origin, there))) => {
                     let forked_by = there.as_ref().map(|row| get::<Option<AppendId>>(row, 1));
                     if forked_by.transpose()?.flatten() == Some(fork_id) {
-                        // An earlier attempt without a response has created the fork.
+                        // An earlier attempt that received no response has created the fork.
                         return Ok(());
                     }
                     let version = |row: Option<Row>| row.map(|row| get_number(&row, 0)).transpose();
@@ -175,7 +175,8 @@ impl SessionTables {
                     ensure_session_absent(new, version(there)?)?;
                     attempts.after_race().await
                 }
-                // The original session was deleted in the meantime, which the next attempt detects.
+                // The original session was deleted during this attempt. The next attempt detects
+                // the deletion.
                 Err(error) if error.sqlstate() == Some("23503") => attempts.after_race().await,
                 Err(error) => attempts.after_error(error).await,
             };
@@ -192,14 +193,14 @@ impl SessionTables {
         }
     }
 
-    /// Removes the sessions that were last written before the given time.
+    /// Removes the sessions that were last written to before the given time.
     pub(super) async fn prune(&self, before: SystemTime) -> Result<Vec<String>, Error> {
         self.delete_abandoned().await?;
         let listed = self.list().await?;
         let mut removed = Vec::new();
         for id in prunable_ids(&listed, before) {
-            // If another process has written or forked the session in the meantime, the session is
-            // kept.
+            // If another process has written to the session or forked it in the meantime, the
+            // session is kept.
             match self.remove(id, Some(before)).await? {
                 Removal::Done => removed.push(id.to_owned()),
                 Removal::NotThere | Removal::HasFork(_) => {}
@@ -208,7 +209,7 @@ impl SessionTables {
         Ok(removed)
     }
 
-    /// Removes rows that were left by processes that took a session's lease without ever writing to
+    /// Removes the rows left by processes that acquired the lease on a session but never wrote to
     /// the session.
     async fn delete_abandoned(&self) -> Result<(), Error> {
         let mut attempts = self.database.attempts();
@@ -226,7 +227,7 @@ impl SessionTables {
     }
 
     /// Removes a session. If `before` is given, the session is removed only if it was last written
-    /// before that time.
+    /// to before that time.
     async fn remove(&self, id: &str, before: Option<SystemTime>) -> Result<Removal, Error> {
         let mut attempts = self.database.attempts();
         // `open_key` is the key of the row that an earlier attempt may have removed. The id may now
@@ -258,10 +259,10 @@ impl SessionTables {
         let id = removing.id.as_bytes();
         let statements = &self.statements;
         // The transaction uses separate statements, because the statement that locks the row may
-        // wait for an append. The entries of that append are visible only to a later statement.
+        // wait for an append whose entries are visible only to a later statement.
         let transaction = client.transaction().await?;
         let row = match removing.open_key {
-            // This waits for an attempt that is still in progress on the server.
+            // This statement waits for an attempt that is still in progress on the server.
             Some(key) => query_opt(&transaction, &statements.lock_key, &[&key]).await?,
             None => query_opt(&transaction, &statements.lock_session, &[&id]).await?,
         };
@@ -294,7 +295,7 @@ impl SessionTables {
     }
 }
 
-/// A lease that an append can check before it writes.
+/// A trait for leases that are checked before an append is written.
 pub(super) trait AppendLease: Sync {
     /// Returns the lease's epoch. Fails if the lease is lost or belongs to another session.
     fn ensure_held(&self, id: &str) -> Result<u64, LeaseLost>;
@@ -313,12 +314,12 @@ struct Removing<'a> {
 
 enum Removal {
     Done,
-    /// The session does not exist, or was written after the given time.
+    /// The session does not exist, or was written to after the given time.
     NotThere,
     HasFork(String),
 }
 
-/// A single append, which is shared by all attempts at it.
+/// A single append. All attempts to write the append share this value.
 struct Append<'a> {
     tables: &'a SessionTables,
     new: &'a NewEntries<'a>,
@@ -349,14 +350,14 @@ impl Append<'_> {
         }
     }
 
-    /// Determines whether an earlier attempt was written, after the lease has been lost.
+    /// Once the lease has been lost, determines whether an earlier attempt wrote the entries.
     async fn settle_lost(
         &self,
         client: &ClientWrapper,
         lost: LeaseLost,
     ) -> Result<AppendState, PostgresError> {
-        // This statement waits for an attempt that is in progress on the server. An attempt that
-        // reaches the server after this statement writes nothing.
+        // This statement waits for any attempt that is still in progress on the server. An attempt
+        // that reaches the server after this statement writes nothing.
         let id = self.new.id.as_bytes();
         let epoch = to_sql_integer(lost.epoch);
         client.execute(&self.tables.statements.raise_epoch, &[&id, &epoch]).await?;
@@ -366,8 +367,8 @@ impl Append<'_> {
         })
     }
 
-    /// Writes the entries if the session's version and lease are as expected. The write is a single
-    /// statement, and therefore a single transaction, even if the future is dropped.
+    /// Writes the entries if the session has the expected version and lease. All entries are
+    /// written in a single statement, so the write is atomic even if the future is dropped.
     async fn write(&self, client: &ClientWrapper) -> Result<bool, PostgresError> {
         let (new, statements) = (self.new, &self.tables.statements);
         let statements = match self.epoch {
@@ -389,7 +390,7 @@ impl Append<'_> {
         Ok(client.execute(&statement, &arguments).await? > 0)
     }
 
-    /// Determines whether the entries were written, and if not, why.
+    /// Determines whether the entries were written and, if not, why not.
     async fn state(&self, client: &ClientWrapper) -> Result<AppendState, PostgresError> {
         let NewEntries { id, expected, .. } = *self.new;
         let statement = client.prepare_cached(&self.tables.statements.state_for_append).await?;
@@ -415,7 +416,7 @@ impl Append<'_> {
     }
 }
 
-/// Loads entries, and continues on another connection if a connection breaks.
+/// Loads entries, and continues on another connection if the current connection breaks.
 struct Loading<'a> {
     tables: &'a SessionTables,
     id: &'a str,
@@ -424,8 +425,8 @@ struct Loading<'a> {
     segments: Option<Vec<Segment>>,
 }
 
-/// The entries of a session that belong to a single row: the session's own row, or an ancestor's
-/// row.
+/// The entries of a session that are stored under a single session row: the session's own row, or
+/// the row of an ancestor.
 struct Segment {
     key: i64,
     numbers: Range<u64>,
@@ -452,7 +453,7 @@ impl Loading<'_> {
         let database = &self.tables.database;
         if self.segments.is_none() {
             let segments = database.answer(self.read_segments(client)).await?;
-            // Every existing session has at least its own segment.
+            // Every existing session has at least one segment, namely its own.
             if segments.is_empty() {
                 return Ok(Loaded::NoSession);
             }
@@ -590,12 +591,14 @@ fn append_error(error: PostgresError, is_outcome_open: bool) -> Error {
     }
 }
 
-/// Converts a version to a PostgreSQL integer. No version is large enough to be clamped.
+/// Converts a version to a PostgreSQL integer. Versions beyond the integer's range are clamped, but
+/// no session has that many entries.
 fn to_sql_integer(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// Clamps a time to PostgreSQL's range. No session is written 3,000 years before or after 1970.
+/// Clamps a time to 3,000 years before or after 1970, because PostgreSQL's range is limited. No
+/// session is written at a time outside this range.
 fn to_sql_time(time: SystemTime) -> SystemTime {
     const MOST: Duration = Duration::from_hours(24 * 365 * 3000);
     time.clamp(SystemTime::UNIX_EPOCH - MOST, SystemTime::UNIX_EPOCH + MOST)

@@ -1,4 +1,4 @@
-//! The text of all SQL statements.
+//! The SQL text of all statements.
 
 /// The SQL statements that a store uses, with its table names filled in.
 pub(super) struct Statements {
@@ -50,8 +50,8 @@ impl Statements {
     #[expect(clippy::too_many_lines, reason = "a list of statements")]
     pub(super) fn new(s: &str, name: &str, notify: Notify) -> Self {
         let channel = channel_name(name);
-        // Returns the SQL expression for the key of the advisory lock for an id. Advisory locks are
-        // shared by all users of the database, so the lock key is derived from a hash.
+        // Returns the SQL expression for the key of a session id's advisory lock. Advisory locks
+        // are shared by all users of the database, so the lock key is derived from a hash.
         let lock_of = |id: &str| {
             let schema = format!("convert_to('{}', 'UTF8')", name.replace('\'', "''"));
             let digest = format!("encode(sha256(sha256({schema}) || {id}), 'hex')");
@@ -177,10 +177,10 @@ impl Statements {
 }
 
 impl AppendStatements {
-    /// Creates the append statements. The arguments of each statement are `$1` the session id, `$2`
-    /// the expected version, `$3` the append id, `$4` the entries, and `$5` the lease's epoch, if
-    /// the lease is checked. The statements affect no row if the session's version is not the
-    /// expected version.
+    /// Creates the append statements. Each statement takes the session id as `$1`, the expected
+    /// version as `$2`, the append id as `$3` and the entries as `$4`. If the lease is checked, the
+    /// lease's epoch is `$5`. If the session's version is not the expected version, the statement
+    /// affects no rows.
     fn new(s: &str, channel: &str, notify: Notify, lease_check: &str) -> Self {
         let statement = |write: &str, insert: &str, count: &str| match notify {
             Notify::Off => format!("WITH written AS ({write} RETURNING key) {insert}"),
@@ -208,7 +208,7 @@ impl AppendStatements {
         );
         let count = "cardinality($4::text[])";
         let first = match lease_check {
-            // Taking a lease inserts a row, so a session without a row is not leased.
+            // Acquiring a lease inserts a row, so a session without a row has no lease.
             "" => format!(
                 "INSERT INTO {s}.session (id, inherited, version, updated)
                  VALUES ($1, 0, $2::bigint + {count}, clock_timestamp())
@@ -227,8 +227,8 @@ impl AppendStatements {
     }
 }
 
-/// Returns a schema's notification channel. The schema's name is hashed, because both schema names
-/// and channel names are limited to 63 bytes.
+/// Returns the name of a schema's notification channel. The schema's name is hashed, because both
+/// schema names and channel names are limited to 63 bytes.
 fn channel_name(schema: &str) -> String {
     format!("turnstream_{:016x}", crate::fnv::fnv1a_64(schema.bytes()))
 }

@@ -21,12 +21,12 @@ use crate::session::checks::ensure_id_not_empty;
 use crate::session::entry_json::to_json_line;
 use crate::session::{Entry, Lease, SessionInfo, Store};
 
-/// Stores sessions in a PostgreSQL database, for programs that run as several processes or on several machines. The
-/// store is cheap to clone, and clones share their connections.
+/// Stores sessions in a PostgreSQL database. Use this store for programs that run as several processes or on several
+/// machines. The store is cheap to clone, and clones share their connections.
 ///
-/// The store requires PostgreSQL 14 or later and a database with the encoding UTF-8. Each entry is stored as JSON text
-/// in a row, and each append is a single statement. A fork refers to its original session and copies nothing. The times
-/// in a [session list](Store::list) come from the server's clock.
+/// The store requires PostgreSQL 14 or later and a database that uses the UTF-8 encoding. Each entry is stored as JSON
+/// text in a row, and each append is a single statement. A fork refers to its original session and copies nothing. The
+/// times in a [session list](Store::list) come from the server's clock.
 ///
 /// ```no_run
 /// # // It needs a server.
@@ -47,41 +47,40 @@ use crate::session::{Entry, Lease, SessionInfo, Store};
 /// # Durability
 ///
 /// Once the future of an append completes, the append has been committed and is on the server's disk. The store's
-/// connections set `synchronous_commit` to `on`, unless this setting is `remote_write` or `remote_apply` for the
-/// server, the database or the role. If the server crashes during an append, nothing of that append is written. After a
-/// failover to an asynchronous standby, appends that were not yet replicated are lost. The next append to such a
-/// session fails with a [`Conflict`](crate::session::Conflict).
+/// connections set `synchronous_commit` to `on`, unless the server, the database or the role sets it to `remote_write`
+/// or `remote_apply`. If the server crashes during an append, no part of that append is written. After a failover to an
+/// asynchronous standby, appends that were not yet replicated are lost. The next append to a session that lost appends
+/// fails with a [`Conflict`](crate::session::Conflict).
 ///
 /// If a connection breaks, calls are retried on another connection, for 30 seconds by
-/// [default](PostgresOptions::with_retry_limit). Each append has a random id, which the store uses to determine whether
-/// an attempt without a response was written. As a result, no append is written twice. If the store reaches the retry
-/// limit before it can determine whether the append was written, the error message says that the outcome is unknown. If
-/// the future of an append is dropped after its first poll, the append may or may not be written, but is never written
-/// partially.
+/// [default](PostgresOptions::with_retry_limit). Each append has a random id. After an attempt that received no
+/// response, the store uses this id to determine whether the append was written. As a result, no append is written
+/// twice. If the store reaches the retry limit before it can determine whether the append was written, the error
+/// message says that the outcome is unknown. If the future of an append is dropped after its first poll, the append may
+/// or may not be written, but is never written partially.
 ///
 /// # Leases
 ///
-/// A lease is an advisory lock on the server. A single connection outside the pool holds the leases on all sessions
-/// that this store runs. If a process ends, its leases are released immediately. If a process is suspended, or its
+/// A lease is an advisory lock on the server. A single connection outside the pool holds all of the leases that were
+/// acquired from this store. If a process ends, its leases are released immediately. If a process is suspended, or its
 /// machine fails, its leases are released after the [lease time](PostgresOptions::with_lease_time), which is 15 seconds
-/// by default. If the connection that holds the leases is lost, all of these leases are lost for good; taking the next
-/// lease opens another connection. All epochs come from a single sequence. As a result, a session's epochs increase
-/// even if the session is deleted and created again, and the epochs have gaps.
+/// by default. If the connection that holds the leases is lost, all of these leases are lost for good; acquiring the
+/// next lease opens another connection. All epochs come from a single sequence. As a result, a session's epochs are not
+/// consecutive, and they increase even if the session is deleted and created again.
 ///
 /// If a server stops accepting writes, for example after a failover, the store detects this within a third of the lease
-/// time, and the leases are lost. Deleting and pruning ignore leases, so both can remove a session while a run is
-/// active. The next append to a removed session fails with a [`Conflict`](crate::session::Conflict).
+/// time, and the leases are lost. Deleting and pruning ignore leases, so a session can be removed while a run of the
+/// session is active. The next append to a removed session fails with a [`Conflict`](crate::session::Conflict).
 ///
-/// A connection pooler between the store and the server must use session pooling. With transaction
-/// pooling (`PgBouncer` in the mode `transaction`), leases do not protect sessions, and followers
-/// receive nothing.
+/// A connection pooler between the store and the server must use session pooling. With transaction pooling (the
+/// `transaction` mode of `PgBouncer`), leases do not protect sessions, and followers receive nothing.
 ///
 /// # Tables and privileges
 ///
-/// [`connect`](Self::connect) creates the tables in a separate schema, and migrates tables from earlier versions to the
-/// latest version. Any number of processes can call `connect` concurrently. If the tables exist and are current, the
-/// role does not need the privilege to create tables. To create the tables with another role, run the script that
-/// [`migrations_sql`](Self::migrations_sql) returns. The program's role then needs only these privileges:
+/// [`connect`](Self::connect) creates the tables in a separate schema, and migrates tables that were created by earlier
+/// versions of this crate. Any number of processes can call `connect` concurrently. If the tables exist and are up to
+/// date, the role does not need the privilege to create tables. To create the tables with another role, run the script
+/// that [`migrations_sql`](Self::migrations_sql) returns. The program's role then needs only these privileges:
 ///
 /// ```sql
 /// GRANT USAGE ON SCHEMA turnstream TO app;
@@ -90,23 +89,22 @@ use crate::session::{Entry, Lease, SessionInfo, Store};
 /// GRANT USAGE ON SEQUENCE turnstream.lease_epoch TO app;
 /// ```
 ///
-/// The store cannot open tables that were created by a later version of this crate. The time to read a page of the
-/// session list is proportional to the number of sessions, about 25 ms per 100,000 sessions. The column `updated` is
-/// not indexed, because each append would have to update the index. If your program lists sessions more often than it
-/// writes to them, you can add an index (`CREATE INDEX ON turnstream.session (updated DESC)`).
+/// The store cannot open tables that were created by a later version of this crate. Reading a page of the session list
+/// takes about 25 ms per 100,000 sessions in the database. The `updated` column has no index, because each append would
+/// have to update the index. If your program lists sessions more often than it writes to them, you can add an index
+/// (`CREATE INDEX ON turnstream.session (updated DESC)`).
 ///
 /// # Errors
 ///
-/// If the database caused an error, the error's source is a [`PostgresError`]. Errors never contain
-/// the password.
+/// The source of each error that the database caused is a [`PostgresError`]. Errors never contain the password.
 ///
 /// # Background tasks
 ///
-/// The store's futures must be polled on a tokio runtime with I/O and time enabled. Each connection is driven by a task
-/// on the runtime of the call that opened the connection. One more task manages the store's leases, and another manages
-/// its followers. If the runtime of these tasks ends, the leases are lost, and the next call, or the next poll of a
-/// follower, opens new connections. Encrypted connections use rustls; `sslmode` and `sslrootcert` mean the same as in
-/// libpq.
+/// The store's futures must be polled on a tokio runtime whose I/O and time drivers are enabled. Each connection is
+/// driven by a task on the runtime on which the connection was opened. One more task manages the store's leases, and
+/// another manages its followers. If the runtime of these tasks shuts down, the leases are lost, and the next call, or
+/// the next poll of a follower, opens new connections. Encrypted connections use rustls; `sslmode` and `sslrootcert`
+/// have the same meaning as in libpq.
 // NOTE: tests/postgres/schema.rs lists the same privileges.
 #[derive(Clone)]
 pub struct PostgresStore {
@@ -132,8 +130,8 @@ impl PostgresStore {
 
     /// Returns an SQL script that creates the tables in a schema. The role that runs the script needs the privilege to
     /// create tables. After the script has been run, [`connect`](Self::connect) needs only the
-    /// [privileges](Self#tables-and-privileges) to use the tables. The script is for databases that do not contain the
-    /// tables yet.
+    /// [privileges](Self#tables-and-privileges) to use the tables. Run the script only on databases that do not contain
+    /// the tables yet.
     ///
     /// # Errors
     ///
@@ -144,12 +142,12 @@ impl PostgresStore {
 
     /// Returns a stream of a session's versions. The stream reports writes from all processes. The stream first yields
     /// the current version (0 if the session does not exist), and then each later version. If several versions arrive
-    /// at the same time, only the latest is yielded. Use [`load`](Store::load) to read the entries.
+    /// at the same time, only the latest version is yielded. Use [`load`](Store::load) to read the entries.
     ///
     /// All stores that write to the database must be connected [with
-    /// notifications](PostgresOptions::with_notifications). After a session is deleted, its version is 0. The stream
-    /// never ends; while no server can be reached, the stream waits. All followers of this store share one connection.
-    /// A task drives this connection; the first poll starts the task, and the task ends when the last stream is
+    /// notifications](PostgresOptions::with_notifications). A deleted session has version 0. The stream never ends;
+    /// while no server can be reached, the stream stays pending. All followers of this store share one connection,
+    /// which is driven by a task. The first poll of a stream starts the task, and the task ends when the last stream is
     /// dropped.
     ///
     /// ```no_run

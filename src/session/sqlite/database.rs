@@ -1,4 +1,4 @@
-//! The connection to the database at a path, which is reopened if the files change.
+//! Opens the database at a path, and reopens the database if its files change.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -14,30 +14,30 @@ use super::schema;
 use crate::error::Error;
 use crate::lock::lock_ignoring_poison;
 
-/// Opens a database, and reopens it if the file at its path was replaced, or if other connections
-/// have written to the file.
+/// Opens a database, and reopens it if the file at its path has been replaced or if other
+/// connections have written to the file.
 pub(super) struct Database {
     /// The absolute path of the database file. `None` if the database is in memory.
     path: Option<PathBuf>,
-    /// The open database. `None` after the file was removed.
+    /// The open database. `None` after the file has been removed.
     open_database: Option<OpenDatabase>,
 }
 
 struct OpenDatabase {
     connection: Connection,
     files: DatabaseFileIds,
-    /// The write stamp of the file after the last operation.
+    /// The metadata of the database file after the last operation.
     last_write_stamp: Option<WriteStamp>,
 }
 
 /// The identities of an open database's files: the database file, its log, and the log's index. If
-/// one of these files was replaced or removed, later writes by SQLite are lost when the database is
-/// closed.
+/// one of these files has been replaced or removed, later writes by SQLite are lost when the
+/// database is closed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct DatabaseFileIds([Option<FileId>; 3]);
 
 /// File metadata that changes when another connection writes to the file, or when another file is
-/// copied over it. SQLite would not detect such a copy.
+/// copied over it. SQLite itself does not detect that another file was copied over a database.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct WriteStamp {
     len: u64,
@@ -85,14 +85,14 @@ impl From<Error> for DatabaseError {
 impl Database {
     pub(super) fn open(path: &Path) -> Result<Self, Error> {
         // SQLite treats an empty name as a temporary database, and gives a special meaning to names
-        // that start with `:` or `file:`. An absolute path never has such a meaning, and stays
+        // that start with `:` or `file:`. An absolute path never has a special meaning, and stays
         // valid if the process changes its current directory.
         let path = std::path::absolute(path).map_err(|error| {
             store_error(format!("cannot open the database `{}`", path.display()), error)
         })?;
         let open = OpenDatabase::open_at(&path)?;
         let mut database = Self { path: Some(path), open_database: Some(open) };
-        // Checkpoints a log that a crash may have left.
+        // Checkpoint any log that was left by a crash.
         database.checkpoint_wal();
         Ok(database)
     }
@@ -115,8 +115,7 @@ impl Database {
         if !self.is_unchanged()
             && let Some(path) = &self.path
         {
-            // When SQLite closes the old database, it does not touch the files that are at the path
-            // now.
+            // Closing the old database does not change the files that are now at the path.
             self.open_database = None;
             let is_missing =
                 path.metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound);
@@ -197,10 +196,10 @@ impl Database {
         }
     }
 
-    /// Checkpoints the log into the file, so that a copy of the file alone is complete, and so that
-    /// no log remains that another database at this path would use. This method does not wait.
-    /// While another connection reads or writes, part of the data stays in the log until the next
-    /// checkpoint.
+    /// Checkpoints the log into the database file. As a result, a copy of the file alone is
+    /// complete, and no log remains that another database at this path could pick up. This method
+    /// does not wait for other connections. While another connection reads or writes, part of the
+    /// data stays in the log until the next checkpoint.
     fn checkpoint_wal(&mut self) {
         let Some(OpenDatabase { connection, .. }) = &self.open_database else { return };
         // If the checkpoint fails, the data is still durable in the log.
@@ -213,8 +212,8 @@ impl Database {
 
 impl Drop for Database {
     fn drop(&mut self) {
-        // If this is the last connection, closing the connection would also checkpoint the log;
-        // otherwise, closing would not checkpoint.
+        // SQLite itself checkpoints the log when the database's last connection is closed, but not
+        // when any other connection is closed.
         if self.is_at_path() {
             self.checkpoint_wal();
         }
@@ -228,7 +227,7 @@ impl OpenDatabase {
             let before = DatabaseFileIds::from_path(path);
             let connection = schema::open_connection(path)?;
             let files = DatabaseFileIds::from_path(path);
-            // If the file identities differ, the file was replaced in the meantime.
+            // If the file identities differ, the file has been replaced in the meantime.
             if before.0[0] == files.0[0] {
                 return Ok(Self { connection, files, last_write_stamp: None });
             }
@@ -245,7 +244,7 @@ impl WriteStamp {
 
 impl DatabaseFileIds {
     fn from_path(path: &Path) -> Self {
-        // The files are next to the target of a link.
+        // If the path is a link, the files are next to the link's target.
         let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         Self(["", "-wal", "-shm"].map(|ending| {
             let mut path = target.as_os_str().to_owned();
@@ -255,12 +254,13 @@ impl DatabaseFileIds {
     }
 }
 
-/// Creates the file if it does not exist, accessible only to its owner. SQLite itself would create
-/// a file that other users can read; it uses the file's mode for the log.
+/// Creates the file if it does not exist, and makes it accessible only to its owner. SQLite itself
+/// would create a file that other users can read. SQLite creates the log with the same mode as the
+/// file.
 fn create_file(path: &Path) -> Result<(), Error> {
-    /// On some systems, closing a file releases all locks that the process has on that file. While
-    /// this mutex is locked, no other thread opens the new file as a database before the file is
-    /// closed here.
+    /// On some systems, closing a file releases all locks that the process holds on that file. This
+    /// mutex ensures that no other thread opens the new file as a database before this function has
+    /// closed it.
     static CREATE_LOCK: Mutex<()> = Mutex::new(());
 
     let cannot =

@@ -22,31 +22,34 @@ use session_tables::SessionTables;
 /// Stores sessions in a single SQLite file, for programs with many sessions.
 ///
 /// Each entry is stored as JSON text in a row. A fork refers to its original session and copies
-/// nothing. Each append is a single transaction, which is on disk once the returned future
-/// completes (write-ahead log, `synchronous=FULL`). A transaction that is interrupted by a crash
-/// has no effect.
+/// nothing. Each append is a single transaction that is on disk once the returned future completes
+/// (write-ahead log, `synchronous=FULL`). A transaction that is interrupted by a crash has no
+/// effect.
 ///
 /// # Copying and replacing the file
 ///
 /// After each append, the write-ahead log is checkpointed into the file and truncated, which makes
-/// an append two to five times slower. As a result, a copy of the file that is made between two
-/// appends contains all acknowledged appends, even without the `-wal` file. If another connection
-/// is reading, part of an append may stay in the log. The next append, or dropping the last clone,
-/// then checkpoints that part. After a crash, the log is checkpointed when the file is opened.
+/// an append two to five times slower. As a result, a copy of the file made between two appends
+/// contains all acknowledged appends, even without the `-wal` file. If another connection is
+/// reading during an append, part of the append may stay in the log until the next append or until
+/// the last clone of the store is dropped. After a crash, the log is checkpointed when the file is
+/// opened.
 ///
-/// If the file at the path was replaced or removed, the next call closes the old file and uses the
-/// current file, as if the store had been opened again. If a session has a different version in the
-/// new file, an append to that session fails with a [`Conflict`](crate::session::Conflict). A
-/// missing file is created only when a session's first entry is written. The file also counts as
-/// replaced if its `-wal` or `-shm` file was removed, or if another file was copied over the file
-/// between two calls while no other connection was open. The store uses the file's length and
-/// modification time to detect such a copy.
+/// If the file at the path has been replaced or removed, the next call closes the old file and
+/// opens the current file, as if the store had been reopened. If a session has a different version
+/// in the current file, an append to that session fails with a
+/// [`Conflict`](crate::session::Conflict). A missing file is created only when a session's first
+/// entry is written. The file also counts as replaced if its `-wal` or `-shm` file has been
+/// removed. In addition, the file counts as replaced if another file was copied over it between two
+/// calls while no other connection was open. The store uses the file's length and modification time
+/// to detect that another file was copied over it.
 ///
 /// On Unix, the file is created with mode 0600, and SQLite uses the file's mode for the files that
 /// it creates next to the database. An existing file keeps its mode.
 ///
-/// Any number of processes can use the same file. A process waits for another process for at most
-/// ten seconds. As with every SQLite file, all these processes must run on the same machine.
+/// Any number of processes can use the same file. A process waits at most ten seconds for a lock
+/// that another process holds on the database. As with every SQLite file, all processes that use
+/// the file must run on the same machine.
 ///
 /// The [lease](Lease) on a session is a lock on a file in the folder `{file}.locks` next to the
 /// database. The lock file exists while a run holds the lease. The operating system releases the
@@ -57,12 +60,12 @@ use session_tables::SessionTables;
 ///
 /// # The worker thread
 ///
-/// The store accesses the database on its own thread, which all clones share. The thread starts
-/// with the first call and processes one operation at a time. Once an append's future has been
-/// polled, dropping the future does not cancel the append; the append is still written completely
+/// The store accesses the database on its own thread, which all clones share. The thread is started
+/// by the first call, and processes one operation at a time. Dropping an append's future does not
+/// cancel the append if the future has already been polled; the append is still written completely
 /// or rejected. Dropping the last clone blocks until all submitted operations are done and the
-/// database is closed, even in async contexts. This usually takes milliseconds, and never more than
-/// five seconds.
+/// database is closed, even in async contexts. The drop usually takes milliseconds, and never more
+/// than five seconds.
 ///
 /// ```
 /// use turnstream::Item;
@@ -98,8 +101,8 @@ impl SqliteStore {
         Database::open(path.as_ref()).map(Self::from_database)
     }
 
-    /// Creates a store with an in-memory database. The database is dropped with the last clone of
-    /// the store.
+    /// Creates a store with an in-memory database. The database is dropped along with the last
+    /// clone of the store.
     ///
     /// # Errors
     ///
@@ -131,8 +134,8 @@ impl SqliteStore {
         self.sessions.run(move |sessions| sessions.salvage(&id)).await
     }
 
-    /// Sets the clock that determines the time of each write. The default is the system clock. This
-    /// setting has no effect after the first operation on the store or on any of its clones.
+    /// Sets the clock used to timestamp each write. The default is the system clock. Calling this
+    /// method has no effect after the first operation on the store or any of its clones.
     pub fn with_clock(mut self, clock: impl Clock + 'static) -> Self {
         self.sessions.configure(|sessions| sessions.clock = Arc::new(clock));
         self

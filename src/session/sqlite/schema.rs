@@ -9,16 +9,17 @@ use rusqlite::{Connection, Error as Sqlite, ErrorCode, TransactionBehavior};
 use super::super::checks::{corrupt_data_error, store_error};
 use crate::error::Error;
 
-/// The maximum time to wait while another connection has locked the database.
+/// The maximum time to wait while another connection holds a lock on the database.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 const LOCK_RETRY_DELAY: Duration = Duration::from_millis(5);
 
-/// The application id of this crate's databases (`PRAGMA application_id`), `turn` in ASCII.
+/// The application id of this crate's databases (`PRAGMA application_id`), which is `turn` in
+/// ASCII.
 const APPLICATION_ID: i64 = 0x7475_726e;
 
-/// The migrations from each schema version to the next. A database's version
-/// (`PRAGMA user_version`) is the number of migrations that have been applied to it. New migrations
-/// are added at the end; existing migrations are never changed.
+/// The migrations from each schema version to the next. A database's version (`PRAGMA
+/// user_version`) is the number of migrations that have been applied to it. New migrations are
+/// appended to the list; existing migrations are never changed.
 const MIGRATIONS: &[&str] = &[
     "
     CREATE TABLE session (
@@ -126,7 +127,7 @@ fn try_migrate(database: &mut Connection) -> Result<SchemaState, Sqlite> {
         other => return Ok(other),
     }
     let _mode: String = database.query_row("PRAGMA journal_mode = WAL", (), |row| row.get(0))?;
-    // `secure_delete`: deleted data is overwritten.
+    // `secure_delete` makes SQLite overwrite deleted data.
     database.execute_batch(
         "PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA secure_delete = ON;",
     )?;
@@ -160,7 +161,7 @@ fn schema_state(database: &Connection) -> Result<SchemaState, Sqlite> {
     })
 }
 
-/// Returns the schema version after all migrations have been applied.
+/// Returns the latest schema version, which is the number of migrations.
 fn latest_schema_version() -> i64 {
     // Invariant: the number of migrations is small.
     i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX)

@@ -25,7 +25,7 @@ use crate::session::{Conflict, Entry, ForkOrigin, Lease, LeaseLost, SalvageRepor
 /// A store's database and clock.
 pub(super) struct SessionTables {
     pub(super) database: Database,
-    /// The leases for a database in memory. Other databases use lock files.
+    /// The leases for an in-memory database. Other databases use lock files.
     pub(super) leases: LocalLeases,
     pub(super) clock: Arc<dyn Clock>,
 }
@@ -89,8 +89,8 @@ impl blocking_store::BlockingStore for SessionTables {
             transaction.commit()?;
             Ok(version)
         })?;
-        // If the database is not at its path, the entries are in a file that was removed from its
-        // folder.
+        // If the database is not at its path, the entries were written to a file that has been
+        // removed from its folder.
         match lines.is_empty() || self.database.is_at_path() {
             true => Ok(version),
             false => Err(Conflict { id: id.to_owned(), expected, found: self.version(id)? }.into()),
@@ -108,7 +108,7 @@ impl blocking_store::BlockingStore for SessionTables {
         };
         let first = first_epoch(self.clock.now());
         self.database.write(IfMissing::ReturnNone, |transaction| {
-            // The first entry creates the database.
+            // The database does not exist until the first entry is written.
             let Some(transaction) = transaction else { return Ok(Lease::new(first, held)) };
             let epoch: i64 = transaction.query_row(
                 "INSERT INTO lease VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET epoch = epoch + 1
@@ -177,7 +177,7 @@ impl blocking_store::BlockingStore for SessionTables {
             let listed = list_sessions(&transaction)?;
             let removed = prunable_ids(&listed, before);
             removed.iter().try_for_each(|id| delete_session(&transaction, id))?;
-            // Delete the leases of sessions that were never written.
+            // Delete the leases of sessions that were never written to.
             transaction
                 .execute("DELETE FROM lease WHERE id NOT IN (SELECT id FROM session)", ())?;
             transaction.commit()?;
@@ -244,7 +244,7 @@ fn list_sessions(database: &Connection) -> Result<Vec<SessionInfo>, Sqlite> {
     listed.collect()
 }
 
-/// The value that a lease holds.
+/// The value that a [`Lease`] keeps until it is dropped.
 enum HeldLease {
     InMemory(Lease),
     Locked(LockFile),
@@ -257,7 +257,8 @@ fn lock_path(database: &Path, id: &str) -> PathBuf {
     Path::new(&folder).join(format!("{}.lock", file_name::file_name_from_id(id)))
 }
 
-/// Checks that the lease belongs to this session, and that the lease's lock file was not removed.
+/// Checks that the lease belongs to the session `id`, and that the lease's lock file has not been
+/// removed.
 fn ensure_lock_held(lease: &Lease, lock: Option<&Path>, id: &str) -> Result<(), Error> {
     let is_held = match (lease.hold::<HeldLease>(), lock) {
         (Some(HeldLease::Locked(held)), Some(path)) => held.is_at(path),
@@ -333,7 +334,8 @@ fn insert_session(
     Ok(database.last_insert_rowid())
 }
 
-/// Returns the number after the session's last own entry, or 0 if the session has no own entries.
+/// Returns one more than the number of the session's last own entry, or 0 if the session has no own
+/// entries.
 fn next_entry_number(database: &Connection, key: i64) -> Result<u64, Sqlite> {
     let last: Option<i64> =
         database.query_row("SELECT max(number) FROM entry WHERE session = ?", [key], |row| {
@@ -342,8 +344,9 @@ fn next_entry_number(database: &Connection, key: i64) -> Result<u64, Sqlite> {
     Ok(last.map_or(0, |last| from_sql_integer(last).saturating_add(1)))
 }
 
-/// Returns the sessions that contain a session's entries, as a list of session keys and ranges of
-/// entry numbers. The list starts with the session itself and ends with its first ancestor.
+/// Returns where a session's entries are stored, as a list of session keys, each with a range of
+/// entry numbers. The list starts with the session itself, and each ancestor follows the session
+/// that was forked from it.
 fn fork_segments(
     database: &Connection,
     id: &str,
@@ -398,7 +401,8 @@ fn read_entries(
     Ok(())
 }
 
-/// Converts a version to an SQLite integer. No version is large enough to be clamped.
+/// Converts a version to an SQLite integer. Versions beyond the integer's range are clamped, but no
+/// session has that many entries.
 fn to_sql_integer(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }

@@ -13,12 +13,13 @@ use crate::item::{
 use crate::session::Entry;
 use crate::usage::Usage;
 
-/// Creates an entry with a user message.
+/// Creates an entry that contains a user message.
 pub fn text_entry(text: &str) -> Entry {
     Item::user(text).into()
 }
 
-/// Creates one entry for each number. Each entry contains a user message whose text is the number.
+/// Creates one entry for each number in `numbers`. Each entry contains a user message whose text is
+/// the number.
 pub fn numbered_entries(numbers: Range<u64>) -> Vec<Entry> {
     numbers.map(|n| text_entry(&n.to_string())).collect()
 }

@@ -1,8 +1,8 @@
-//! Tests that check whether an implementation of [`Store`] fulfills the trait's contract.
+//! Tests for checking whether an implementation of [`Store`] fulfills the trait's contract.
 //!
-//! [`check_store`] runs all checks on stores that a function creates, and panics if a check fails.
-//! Each created store must be empty. [`session_suite!`](crate::session_suite) creates one test for
-//! each check, with the same name as the check.
+//! [`check_store`] runs all checks on stores created by a given function, and panics if a check
+//! fails. Each created store must be empty. [`session_suite!`](crate::session_suite) creates one
+//! test for each check, named after the check.
 //!
 //! ```
 //! use turnstream::session::{MemoryStore, suite};
@@ -14,13 +14,13 @@
 //! # }
 //! ```
 //!
-//! Each check creates its own store. The data is not removed afterwards. A store that returns
-//! [`Unsupported`](ErrorKind::Unsupported) from [`delete`](Store::delete) and
+//! Each check creates its own store. The data that a check writes is not removed. A store that
+//! returns [`Unsupported`](ErrorKind::Unsupported) from [`delete`](Store::delete) and
 //! [`prune`](Store::prune) passes the deletion checks, and a store whose leases have epoch 0 passes
-//! the lease checks. Two checks write sessions in quick succession and expect that
-//! [`updated_at`](crate::session::SessionInfo::updated_at) orders these writes. A store whose
-//! timestamps have a precision of one millisecond must give each write a later timestamp than the
-//! previous write. Crashes are not tested.
+//! the lease checks. Two checks write sessions in quick succession and expect
+//! [`updated_at`](crate::session::SessionInfo::updated_at) to reflect the order of these writes. A
+//! store whose timestamps have a precision of one millisecond must give each write a later
+//! timestamp than the previous write. Crashes are not tested.
 #![expect(clippy::missing_panics_doc, reason = "a failed claim is a panic")]
 
 mod entries;
@@ -46,7 +46,7 @@ pub use entries::{entries_of_every_kind, numbered_entries, text_entry};
 ///
 /// The arguments are the name of the module and a function that creates an empty store. The tests
 /// are marked with `#[tokio::test]`, so the crate that uses this macro needs tokio with the
-/// features `macros` and `rt`.
+/// `macros` and `rt` features.
 ///
 /// ```
 /// use turnstream::session::MemoryStore;
@@ -54,13 +54,13 @@ pub use entries::{entries_of_every_kind, numbered_entries, text_entry};
 /// turnstream::session_suite!(in_memory, || super::MemoryStore::new());
 /// ```
 ///
-/// With `ignore = "reason"` between the two arguments, each test is marked `#[ignore]`.
+/// If `ignore = "reason"` is given between the two arguments, each test is marked with `#[ignore]`.
 #[macro_export(local_inner_macros)]
 macro_rules! session_suite {
     ($name:ident, $make:expr) => {
         session_suite! { @claims tests $name, $make }
     };
-    // For stores that need a server: the tests only run with `--ignored`.
+    // This form is for stores that need a server. The tests run only with `--ignored`.
     ($name:ident, ignore = $reason:literal, $make:expr) => {
         session_suite! { @claims ignored_tests $name, $reason, $make }
     };

@@ -10,14 +10,14 @@ use futures::{Stream, StreamExt};
 
 use crate::lock::lock_ignoring_poison;
 
-/// A stream of bytes that [`BodyPart::Stream`] sends chunk by chunk.
+/// A stream of chunks that [`BodyPart::Stream`] sends.
 ///
 /// The connection polls the stream whenever it can write to the client. When the client closes the
-/// connection, the stream is dropped, and any future inside the stream is cancelled. An `Err` item
-/// closes the connection without the final chunk.
+/// connection, the stream is dropped, which cancels any future inside it. An `Err` item closes the
+/// connection without sending the final chunk.
 ///
-/// The stream can be sent only once. Clones share the stream. If a second response uses the stream,
-/// that part of the second response is empty.
+/// All clones share one stream, which can be sent only once. If a second response contains the same
+/// stream, nothing is sent for the stream in that response.
 ///
 /// [`BodyPart::Stream`]: crate::testing::http::BodyPart::Stream
 #[derive(Clone)]
@@ -31,7 +31,8 @@ impl BodyStream {
         Self(Arc::new(Mutex::new(Some(pieces.boxed()))))
     }
 
-    /// Takes the chunks, or returns an empty stream if the chunks were already taken.
+    /// Takes the stream of chunks, or returns an empty stream if the chunks have already been
+    /// taken.
     pub(super) fn take(&self) -> Pieces {
         lock_ignoring_poison(&self.0).take().unwrap_or_else(|| stream::empty().boxed())
     }
@@ -43,7 +44,7 @@ impl fmt::Debug for BodyStream {
     }
 }
 
-/// Treats two body streams as equal if one is a clone of the other.
+/// Two body streams are equal if they share the same stream.
 impl PartialEq for BodyStream {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)

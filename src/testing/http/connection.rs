@@ -21,13 +21,13 @@ use crate::testing::http::response::{
     encode_head,
 };
 
-/// The function that answers requests, provided by the test.
+/// The function that a test provides to answer requests.
 pub(super) type Handler = dyn Fn(HttpRequest) -> HttpResponse + Send + Sync;
 
 /// The number of bytes to read from the socket at once.
 const READ_BUFFER_BYTES: usize = 8 * 1024;
 
-/// The maximum time to wait for a client to notice that its connection is closed.
+/// The maximum time to wait for a client to notice that its connection is being closed.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Serves a connection until either side closes it.
@@ -63,7 +63,7 @@ pub(super) async fn serve(
             },
             WriteOutcome::Cut => return,
             WriteOutcome::Reset => {
-                // If setting the linger time fails, dropping the socket is the best alternative.
+                // If setting the linger time fails, the best alternative is to drop the socket.
                 let _ = stream.set_zero_linger();
                 return;
             }
@@ -106,9 +106,9 @@ async fn receive_request(
     }
 }
 
-/// Calls the handler. If the handler panics, returns a response that contains the panic's message.
+/// Calls the handler. If the handler panics, returns a response that contains the panic message.
 fn call_handler(handler: &Handler, request: HttpRequest) -> HttpResponse {
-    // A panic can only leave the handler's own state inconsistent, since the handler has no access
+    // A panic can leave only the handler's own state inconsistent, since the handler has no access
     // to the connection.
     catch_panic(|| handler(request)).unwrap_or_else(|message| {
         HttpResponse::text(500, format!("the handler panicked: {message}"))
@@ -123,7 +123,7 @@ enum WriteOutcome {
     ClientClosed,
 }
 
-/// Sends the response while the client remains connected.
+/// Sends a response for as long as the client remains connected.
 async fn respond(
     stream: &mut TcpStream,
     received: &mut BytesMut,
@@ -132,15 +132,15 @@ async fn respond(
 ) -> WriteOutcome {
     let (mut reader, mut writer) = stream.split();
     tokio::select! {
-        // Writes have priority. If a client closes its sending side but still reads, the client
-        // then receives at least everything that can be sent without waiting.
+        // Writes have priority, so a client that closes its sending side but still reads receives
+        // at least everything that can be sent without waiting.
         biased;
         sent = write_response(&mut writer, response, framing) => sent.unwrap_or(WriteOutcome::ClientClosed),
         () = wait_for_client_close(&mut reader, received) => WriteOutcome::ClientClosed,
     }
 }
 
-/// Sends a response, part by part. Returns an error if the client does not accept the response.
+/// Sends a response, part by part. Returns an error if writing to the client fails.
 async fn write_response(
     writer: &mut (impl AsyncWrite + Unpin),
     response: HttpResponse,
@@ -188,8 +188,8 @@ async fn write_bytes(
     }
 }
 
-/// Waits until the client closes the connection. Bytes that arrive while waiting belong to the next
-/// request.
+/// Waits until the client closes the connection. Bytes that arrive in the meantime belong to the
+/// next request.
 async fn wait_for_client_close(reader: &mut ReadHalf<'_>, received: &mut BytesMut) {
     while received.len() < MAX_HEAD_BYTES {
         received.reserve(READ_BUFFER_BYTES);
@@ -198,15 +198,15 @@ async fn wait_for_client_close(reader: &mut ReadHalf<'_>, received: &mut BytesMu
             Ok(_) => {}
         }
     }
-    // Further bytes stay in the socket. If the client closes the connection after these bytes, the
-    // close cannot be detected.
+    // Any further bytes stay in the socket. While unread bytes remain in the socket, the server
+    // cannot detect that the client has closed the connection.
     pending::<()>().await;
 }
 
-/// Closes the connection so that the client can still read everything that was sent.
+/// Closes a connection so that the client can still read everything that was sent.
 ///
 /// Dropping a socket that has unread bytes resets the connection, and a reset may arrive before the
-/// response. Therefore, this function first reads the remaining bytes, with a time limit.
+/// response. To avoid a reset, this function first reads any remaining bytes, with a time limit.
 async fn close_connection(mut stream: TcpStream) {
     let farewell = async {
         stream.shutdown().await?;

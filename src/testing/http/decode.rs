@@ -1,4 +1,4 @@
-//! Decodes requests from a connection's bytes, without any I/O.
+//! Decodes requests from the bytes received on a connection, without any I/O.
 
 use std::mem;
 
@@ -6,42 +6,42 @@ use bytes::{Buf, Bytes, BytesMut};
 
 use crate::testing::http::request::HttpRequest;
 
-/// The maximum total length in bytes of a request line and its headers.
+/// The maximum combined length of a request line and its headers, in bytes.
 pub(super) const MAX_HEAD_BYTES: usize = 64 * 1024;
 
 /// The maximum number of headers in a request.
 const MAX_HEADERS: usize = 128;
 
-/// The maximum length of a request body in bytes.
+/// The maximum length of a request body, in bytes.
 pub(super) const MAX_BODY_BYTES: usize = 64 * 1024 * 1024;
 
-/// The reason why the received bytes are not a supported request. After a bad request, the
-/// connection is closed.
+/// The reason why the received bytes are not a supported request. The connection is closed after a
+/// bad request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct BadRequest(pub(super) &'static str);
 
-/// The result of decoding the bytes received so far.
+/// The outcome of decoding the bytes received so far.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Decoded {
     /// The request is not complete, so more bytes are needed.
     NeedsBytes,
-    /// The client waits for `100 Continue` before sending the body. The decoder returns
-    /// `NeedsContinue` only once per request.
+    /// The client is waiting for `100 Continue` before it sends the body. The decoder returns this
+    /// value only once per request.
     NeedsContinue,
-    /// A complete request. The buffer may already contain the next request.
+    /// A complete request. The buffer may already contain bytes of the next request.
     Request(HttpRequest),
 }
 
-/// Decodes the requests in one connection's bytes, one after another.
+/// Decodes the requests on a connection, one after another.
 #[derive(Debug)]
 pub(super) struct Decoder {
-    /// The bytes that have been received but not decoded yet. The socket's reader appends bytes to
-    /// this buffer.
+    /// The bytes that have been received but not decoded yet. The code that reads from the socket
+    /// appends to this buffer.
     pub(super) buffer: BytesMut,
     expects: Expects,
     /// The request that is being decoded.
     request: HttpRequest,
-    /// The body that is being decoded, if the body is chunked.
+    /// The body that is being decoded, if it is chunked.
     chunked_body: BytesMut,
 }
 
@@ -64,8 +64,7 @@ impl Decoder {
         }
     }
 
-    /// Returns whether the connection could end at the current position without truncating a
-    /// request.
+    /// Returns whether the connection could end now without truncating a request.
     pub(super) fn is_between_requests(&self) -> bool {
         self.expects == Expects::Head && self.buffer.is_empty()
     }
@@ -151,8 +150,8 @@ impl Decoder {
         Ok(Some(()))
     }
 
-    /// Returns the parsed value if parsing is complete. Returns an error if an incomplete head
-    /// exceeds its size limit.
+    /// Returns the parsed value if parsing is complete. Returns an error if the head is incomplete
+    /// and already exceeds its size limit.
     fn parsed_if_complete<T>(&self, parsed: httparse::Status<T>) -> Result<Option<T>, BadRequest> {
         match parsed {
             httparse::Status::Complete(whole) => Ok(Some(whole)),
@@ -191,7 +190,7 @@ fn bad_head_error(error: httparse::Error) -> BadRequest {
     }
 }
 
-/// Determines how a request's body is framed, based on the request's head.
+/// Determines from a request's head how its body is framed.
 fn body_framing(request: &HttpRequest) -> Result<Expects, BadRequest> {
     let values = |wanted: &'static str| {
         let named = move |(name, _): &&(String, String)| name == wanted;
@@ -222,8 +221,7 @@ fn body_framing(request: &HttpRequest) -> Result<Expects, BadRequest> {
 }
 
 /// Parses a number that consists only of digits. Unlike `parse`, this function does not accept a
-/// sign. If the number is too large for the type, the type's largest value is returned, which
-/// exceeds every limit.
+/// sign. If the number is too large for a `usize`, returns `usize::MAX`, which exceeds every limit.
 fn parse_length(digits: &str) -> Option<usize> {
     let lawful = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
     lawful.then(|| digits.parse().unwrap_or(usize::MAX))

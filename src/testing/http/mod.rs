@@ -1,9 +1,9 @@
 //! A loopback HTTP/1.1 server that can inject network faults.
 //!
 //! A [`LoopbackServer`] passes each request to a closure and sends the [`HttpResponse`] that the
-//! closure returns. A response consists of bytes, and of network faults between the bytes. Each
-//! [`BodyPart::Bytes`] is sent as one HTTP chunk. The server listens only on 127.0.0.1, so the
-//! loopback device is the only network that it needs. TLS and HTTP/2 are not supported.
+//! closure returns. A response consists of bytes, possibly with network faults between them. Each
+//! [`BodyPart::Bytes`] is sent as one HTTP chunk. The server listens only on 127.0.0.1, so it needs
+//! no network other than the loopback device. TLS and HTTP/2 are not supported.
 //!
 //! ```
 //! use bytes::Bytes;

@@ -1,4 +1,4 @@
-//! Records a server's requests and connection counts for a test.
+//! Records a server's requests and connection counts, for use in tests.
 
 use std::sync::Mutex;
 use std::sync::atomic::AtomicUsize;
@@ -8,18 +8,19 @@ use tokio::sync::watch;
 use crate::lock::lock_ignoring_poison;
 use crate::testing::http::request::HttpRequest;
 
-/// The data that a server records and shares with its connections. No lock is held across an await.
+/// The data that a server records, shared with its connections. No lock is held across an await
+/// point.
 #[derive(Default)]
 pub(super) struct RequestLog {
-    /// The number of connections that were accepted.
+    /// The number of connections accepted so far.
     pub(super) connection_count: AtomicUsize,
-    /// The received requests, in the order in which they were completed.
+    /// The requests received so far, in the order in which they were completed.
     pub(super) requests: Mutex<Vec<HttpRequest>>,
     /// The number of clients that disconnected before the end of a response.
     pub(super) closed_early_count: watch::Sender<usize>,
 }
 
-/// Prints only counts, since requests contain keys and prompts.
+/// Prints only counts, because requests contain keys and prompts.
 impl std::fmt::Debug for RequestLog {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("RequestLog")

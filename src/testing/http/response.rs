@@ -1,4 +1,4 @@
-//! A handler's response, and its encoding, without any I/O.
+//! A handler's response and its encoding, without any I/O.
 
 use std::time::Duration;
 
@@ -7,52 +7,53 @@ use bytes::Bytes;
 use crate::testing::http::body_stream::BodyStream;
 use crate::testing::http::request::HttpRequest;
 
-/// A response that the server sends, including any faults during sending.
+/// A response for the server to send, including any network faults.
 ///
 /// The head is sent immediately, unless the first part is [`BodyPart::Silence`]. The body parts
-/// follow in order. After the last part, the server sends the final chunk, and keeps the connection
+/// follow in order. After the last part, the server sends the final chunk and keeps the connection
 /// open for the next request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpResponse {
     /// The HTTP status code, such as 200.
     pub status: u16,
-    /// The response's headers, which are sent unchanged.
+    /// The response's headers, which are sent unchanged except as described below.
     ///
-    /// The server decides how the body is framed, and leaves out the headers `content-length` and
-    /// `transfer-encoding`. You can therefore pass all headers from a recorded response. The header
-    /// `connection` has an effect only if its value is `close`.
+    /// The server itself determines the framing of the body, so it omits any `content-length` and
+    /// `transfer-encoding` headers. You can therefore pass all headers of a recorded response. A
+    /// `connection` header has an effect only if its value is `close`.
     pub headers: Vec<(String, String)>,
-    /// The parts of the body. The body is sent after the head, always in chunks.
+    /// The parts of the body. The body follows the head and is always sent in chunks.
     ///
     /// If HTTP does not allow a body (in a response to `HEAD`, or with status 204 or 304), the
-    /// bytes are left out. The other parts still have an effect.
+    /// bytes are omitted, but all other parts still have an effect.
     pub body: Vec<BodyPart>,
 }
 
-/// One part of a response body: bytes, a wait, or a fault.
+/// A part of a response body: bytes, a delay, or a fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BodyPart {
-    /// Sends the bytes as one HTTP chunk, in one write. If the bytes are empty, nothing is sent.
+    /// Sends the bytes as one HTTP chunk, in a single write. If there are no bytes, nothing is
+    /// sent.
     Bytes(Bytes),
-    /// Waits for this duration, measured by tokio's clock. If the clock is paused, the wait ends as
-    /// soon as all tasks are idle.
+    /// Waits for this duration, measured by tokio's clock. If the clock is paused, the delay ends
+    /// as soon as all tasks are idle.
     Delay(Duration),
-    /// Sends each item in a stream as an HTTP chunk, until the stream ends.
+    /// Sends each item of a stream as an HTTP chunk, until the stream ends.
     Stream(BodyStream),
     /// Waits until the client closes the connection or the server is dropped.
     Hang,
-    /// Waits until the client closes the connection or the server is dropped, as with
-    /// [`Hang`](Self::Hang). If `Silence` is the first part, the head is not sent either, so the
-    /// client receives nothing at all.
+    /// Like [`Hang`](Self::Hang), waits until the client closes the connection or the server is
+    /// dropped. If `Silence` is the first part, the head is not sent either, so the client receives
+    /// nothing at all.
     Silence,
-    /// Closes the connection immediately, without the final chunk.
+    /// Closes the connection immediately, without sending the final chunk.
     Cut,
-    /// Resets the connection immediately. The client may lose bytes that it has not read yet.
+    /// Resets the connection immediately. Bytes that the client has not read yet may be lost.
     Reset,
 }
 
 impl HttpResponse {
-    /// Creates a response with a plain-text body, which consists of one part.
+    /// Creates a response with a plain-text body, sent as a single part.
     pub fn text(status: u16, text: impl Into<String>) -> Self {
         Self {
             status,
@@ -62,7 +63,7 @@ impl HttpResponse {
     }
 }
 
-/// The properties of a response on the wire that the handler does not determine.
+/// The properties of a response's encoding that the handler does not determine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Framing {
     pub(super) body: BodyFraming,
@@ -111,7 +112,7 @@ fn has_connection_close(headers: &[(String, String)]) -> bool {
 pub(super) const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
 pub(super) fn encode_head(response: &HttpResponse, framing: Framing) -> Vec<u8> {
-    // The space before the reason phrase is required, even if the phrase is left out.
+    // The space before the reason phrase is required even if the phrase is omitted.
     let mut head = format!("HTTP/1.1 {} \r\n", response.status);
     let ours = ["content-length", "transfer-encoding", "connection"];
     for (name, value) in &response.headers {
@@ -131,7 +132,7 @@ pub(super) fn encode_head(response: &HttpResponse, framing: Framing) -> Vec<u8> 
     head.into_bytes()
 }
 
-/// Encodes bytes as one chunk. The bytes must not be empty, since an empty chunk would be parsed as
+/// Encodes bytes as one chunk. The data must not be empty, since an empty chunk would be parsed as
 /// [`LAST_CHUNK`].
 pub(super) fn encode_chunk(data: &[u8]) -> Vec<u8> {
     [format!("{:x}\r\n", data.len()).as_bytes(), data, b"\r\n"].concat()

@@ -1,4 +1,4 @@
-//! The loopback server, which spawns a task for each connection.
+//! A loopback server, which spawns a task for each connection.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -15,23 +15,24 @@ use crate::testing::http::request::HttpRequest;
 use crate::testing::http::request_log::RequestLog;
 use crate::testing::http::response::HttpResponse;
 
-/// The time to wait before accepting connections again when the system has no free socket.
+/// How long to wait after failing to accept a connection, for example because the system has no
+/// free socket.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(10);
 
 /// An HTTP/1.1 server on a free port of 127.0.0.1. The server runs until it is dropped.
 ///
 /// The server spawns one task that accepts connections, and one task per connection. Dropping the
 /// server aborts all its tasks. Responses then stop immediately, and the sockets are closed as soon
-/// as the runtime drops the tasks. If dropping the server interrupts a response, the response does
-/// not count as [closed early](Self::closed_early_count).
+/// as the runtime drops the tasks. A response that is interrupted by dropping the server does not
+/// count as [closed early](Self::closed_early_count).
 ///
 /// For an example, see the [module](crate::testing::http).
 #[derive(Debug)]
 pub struct LoopbackServer {
     address: SocketAddr,
     log: Arc<RequestLog>,
-    /// The task that accepts connections. This task owns the connections' tasks, so aborting this
-    /// task also aborts the connections' tasks.
+    /// The task that accepts connections. Because this task owns the connections' tasks, aborting
+    /// it also aborts the connections' tasks.
     accept_task: AbortHandle,
 }
 
@@ -40,10 +41,10 @@ impl LoopbackServer {
     ///
     /// The handler is called once a request is complete, including its body. The handler runs on
     /// the connection's task and should not block. If the handler panics, the client receives a
-    /// response with status 500 and the panic's message, and the server continues. If a message is
-    /// not an HTTP/1.1 request, or if its head exceeds 64 KiB or its body exceeds 64 MiB, the
-    /// handler is not called. Instead, the client receives a response with status 400, and the
-    /// connection is closed.
+    /// response with status 500 and the panic message, and the server keeps running. If a message
+    /// is not an HTTP/1.1 request, or if its head exceeds 64 KiB or its body exceeds 64 MiB, the
+    /// handler is not called, the client receives a response with status 400, and the connection is
+    /// closed.
     ///
     /// # Errors
     ///
@@ -75,15 +76,15 @@ impl LoopbackServer {
 
     /// Returns all requests received so far, in the order in which they were completed.
     ///
-    /// A request is added to this list before the handler is called.
+    /// A request is added to this list before the handler is called with it.
     pub fn requests(&self) -> Vec<HttpRequest> {
         lock_ignoring_poison(&self.log.requests).clone()
     }
 
-    /// Returns the number of responses that were interrupted because the client disconnected.
+    /// Returns the number of responses that the client interrupted by disconnecting.
     ///
     /// A client counts as disconnected if it closes the connection or its sending side, or if
-    /// writing to the client fails. Responses that end with [`Cut`] or [`Reset`] are not counted.
+    /// writing to it fails. Responses that end with [`Cut`] or [`Reset`] are not counted.
     ///
     /// [`Cut`]: crate::testing::http::BodyPart::Cut
     /// [`Reset`]: crate::testing::http::BodyPart::Reset
@@ -91,27 +92,27 @@ impl LoopbackServer {
         *self.log.closed_early_count.borrow()
     }
 
-    /// Waits until [`closed_early_count`](Self::closed_early_count) is above zero. If the count is
-    /// already above zero, this method returns immediately.
+    /// Waits until [`closed_early_count`](Self::closed_early_count) is greater than zero. If the
+    /// count is already greater than zero, this method returns immediately.
     ///
     /// After dropping a client, a test can await this method instead of sleeping. Dropping the
-    /// returned future only stops waiting.
+    /// returned future has no effect other than to stop waiting.
     pub async fn wait_for_early_close(&self) {
         let mut count = self.log.closed_early_count.subscribe();
-        // An error would mean that the sender was dropped, but `self` owns it.
+        // Waiting cannot fail, because `self` owns the sender.
         let _ = count.wait_for(|count| *count > 0).await;
     }
 }
 
 impl Drop for LoopbackServer {
-    /// Stops accepting connections and aborts every connection.
+    /// Stops accepting connections and aborts all open connections.
     fn drop(&mut self) {
         self.accept_task.abort();
     }
 }
 
 async fn accept_loop(listener: TcpListener, handler: Arc<Handler>, log: Arc<RequestLog>) {
-    // The `JoinSet` aborts its tasks when it is dropped, which happens when this task is aborted.
+    // The `JoinSet` aborts its tasks when it is dropped, which happens if this task is aborted.
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {

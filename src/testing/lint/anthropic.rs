@@ -11,8 +11,8 @@ use crate::testing::signatures::Signatures;
 
 /// Returns the errors that Anthropic would report for a request's body.
 ///
-/// The check is slightly stricter than the vendor's, because it also rejects consecutive messages
-/// with the same role. The vendor merges such messages, but some compatible servers reject them.
+/// This check is slightly stricter than Anthropic's own check. Anthropic merges consecutive
+/// messages with the same role, but this check rejects them, as do some compatible servers.
 pub(in crate::testing) fn anthropic(body: &Value) -> Vec<String> {
     let mut bad = Violations::default();
     check_options(body, &mut bad);
@@ -92,7 +92,7 @@ fn is_deferred(tool: &Value) -> bool {
     tool["defer_loading"] == Value::Bool(true)
 }
 
-/// Checks that any tools found by a search are among the request's tools.
+/// Checks that all tools found by a tool search are among the request's tools.
 fn check_tool_references(body: &Value, bad: &mut Violations) {
     let messages = as_list(&body["messages"]).iter();
     let results = messages.flat_map(|message| blocks_of_type(message, "tool_search_tool_result"));
@@ -187,7 +187,7 @@ fn check_message(
     }
 }
 
-/// Checks that the role of a block's message is right for the block.
+/// Checks that a block is allowed in a message with this role.
 fn check_block_role(block: &Value, role: &str, place: &str, bad: &mut Violations) {
     let kind = text(&block["type"]);
     let owner = match kind {
@@ -243,13 +243,12 @@ fn check_block(block: &Value, place: &str, bad: &mut Violations) {
             check_required(block["source"].is_object(), &format!("{place}.source"), bad);
         }
         "" => bad.push(format_args!("{place}.type: Field required")),
-        // The vendor has many block types of its own. Blocks of these types are sent back
-        // unchanged.
+        // The vendor has many other types of blocks, which clients send back unchanged.
         _ => {}
     }
 }
 
-/// Checks that every call in a message is answered in the next message.
+/// Checks that every tool call in a message is answered in the next message.
 fn check_calls_answered(message: &Value, next: Option<&Value>, at: usize, bad: &mut Violations) {
     let calls = block_field_values(Some(message), "tool_use", "id");
     if calls.is_empty() {
@@ -263,7 +262,7 @@ fn check_calls_answered(message: &Value, next: Option<&Value>, at: usize, bad: &
          message.",
         open.join(", ")
     ));
-    // According to reports, the vendor rejects text and thinking after a call.
+    // The vendor reportedly rejects text and thinking after a call.
     let kinds = as_list(&message["content"]).iter().map(|block| text(&block["type"]));
     let mut behind = kinds.skip_while(|kind| *kind != "tool_use");
     let late = behind.find(|kind| matches!(*kind, "text" | "thinking" | "redacted_thinking"));
@@ -272,8 +271,8 @@ fn check_calls_answered(message: &Value, next: Option<&Value>, at: usize, bad: &
     }
 }
 
-/// Checks that every result answers a call from the previous message exactly once, and that results
-/// come first in their message.
+/// Checks that every result answers a call from the previous message, that no call is answered
+/// twice, and that results come first in their message.
 fn check_results(message: &Value, before: Option<&Value>, at: usize, bad: &mut Violations) {
     let results = block_field_values(Some(message), "tool_result", "tool_use_id");
     let called = block_field_values(before, "tool_use", "id");
@@ -295,10 +294,10 @@ fn check_results(message: &Value, before: Option<&Value>, at: usize, bad: &mut V
         .or_push(format_args!("messages.{at}: `tool_result` blocks must come first in a message"));
 }
 
-/// Checks the results of tools that the vendor runs. A result may come in a later assistant
-/// message, if the user messages before the result contain only results from other tools. If the
-/// request offers no server tool, the vendor does not continue such a tool use after the last
-/// message.
+/// Checks the results of server tools, which the vendor runs. A result may follow in a later
+/// assistant message, provided that any user messages in between contain only results from other
+/// tools. If the request offers no server tools, the vendor does not continue an unfinished server
+/// tool use after the last message.
 fn check_server_tool_results(body: &Value, messages: &[Value], bad: &mut Violations) {
     let kinds = as_list(&body["tools"]).iter().filter_map(|tool| tool["type"].as_str());
     let offered =
@@ -364,7 +363,7 @@ fn blocks_of_type<'a>(message: &'a Value, kind: &'a str) -> impl Iterator<Item =
     as_list(&message["content"]).iter().filter(move |block| block["type"] == kind)
 }
 
-/// Returns a field's values from all blocks of the type `kind`.
+/// Returns the values of a field from all blocks of type `kind`.
 fn block_field_values<'a>(
     message: Option<&'a Value>,
     kind: &'a str,

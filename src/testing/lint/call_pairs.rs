@@ -1,12 +1,12 @@
-//! Checks that calls and results come in pairs. The check is for wires whose messages contain both.
+//! Checks that calls and results come in pairs, for wires whose messages contain both.
 
 use serde_json::Value;
 
 use super::violations::{Violations, as_list};
 
 /// Checks that all calls in a message are answered immediately after the message, and that each
-/// answer belongs to one of these calls. `called` returns the key of a call, which is the call's id
-/// or name. `answered` returns the key of the call that a result answers.
+/// answer belongs to one of the message's calls. `called` returns a call's key, which is its id or
+/// name. `answered` returns the key of the call that a result answers.
 pub(super) fn check_pairs<'a>(
     messages: &'a [Value],
     called: fn(&'a Value) -> &'a str,

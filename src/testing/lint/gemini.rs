@@ -9,8 +9,8 @@ use super::violations::{
 use crate::provider::gemini::server::signed_call_text;
 use crate::testing::signatures::Signatures;
 
-/// The placeholders that Gemini accepts in place of a signature, for calls that were not produced
-/// by Gemini, <https://ai.google.dev/gemini-api/docs/thought-signatures>.
+/// The placeholders that Gemini accepts in place of a signature for calls that it did not produce,
+/// <https://ai.google.dev/gemini-api/docs/thought-signatures>.
 const PLACEHOLDER_SIGNATURES: [&str; 2] =
     ["skip_thought_signature_validator", "context_engineering_is_the_way_to_go"];
 
@@ -35,9 +35,9 @@ pub(in crate::testing) fn gemini(body: &Value) -> Vec<String> {
     bad.into_list()
 }
 
-/// Returns the errors that a third-generation model would report for a request's body. In addition
-/// to the errors from [`gemini`], such a model reports an error if, after the last user message,
-/// the first call in a step has no thought signature,
+/// Returns the errors that a third-generation Gemini model would report for a request's body. In
+/// addition to the errors from [`gemini`], a third-generation model reports an error if the first
+/// call in a step after the last user message has no thought signature,
 /// <https://ai.google.dev/gemini-api/docs/thought-signatures>.
 pub(in crate::testing) fn gemini_3(body: &Value) -> Vec<String> {
     let mut bad = gemini(body);
@@ -66,7 +66,7 @@ pub(in crate::testing) fn gemini_3(body: &Value) -> Vec<String> {
     bad
 }
 
-/// Checks that a content may follow the previous content.
+/// Checks that a content object is allowed to follow the previous content object.
 fn check_turn_order(contents: &[Value], at: usize, bad: &mut Violations) {
     let content = &contents[at];
     let before = at.checked_sub(1).and_then(|at| contents.get(at));
@@ -99,7 +99,7 @@ fn check_turn_order(contents: &[Value], at: usize, bad: &mut Violations) {
             ids.1, ids.0
         ));
     }
-    // Calls in the last content are never answered.
+    // Calls in the last content object can never be answered.
     bad.require(at + 1 < contents.len() || calls.is_empty())
         .or_push(format_args!("contents[{at}]: the request ends with unanswered function calls"));
     let ids = calls.iter().map(|call| text(&call["id"])).filter(|id| !id.is_empty());
@@ -142,7 +142,7 @@ fn check_part(part: &Value, role: &str, place: &str, bad: &mut Violations) {
             several.join(", ")
         )),
     }
-    // An empty text may carry a signature, but other parts must not be empty.
+    // A part that has a signature may contain empty text, but other parts must not be empty.
     let signed = has_text(either_case(part, "thoughtSignature"));
     bad.require(data != ["text"] || signed || !is_blank(text(&part["text"]))).or_push(
         format_args!("{place}: Unable to submit request because it has an empty text parameter."),
@@ -249,13 +249,13 @@ fn check_name(name: &str, place: &str, bad: &mut Violations) {
         .or_push(format_args!("{place}.name: Invalid function name: `{name}`"));
 }
 
-/// Returns the calls or the responses in a content, found under the key `field`.
+/// Returns the function calls or responses in a content object. `field` is the key to look up.
 fn function_parts<'a>(content: &'a Value, field: &str) -> Vec<&'a Value> {
     let parts = as_list(&content["parts"]).iter();
     parts.map(|part| either_case(part, field)).filter(|named| !named.is_null()).collect()
 }
 
-/// Returns a content's role. A content without a role has the user's role.
+/// Returns the role of a content object. The default role is `user`.
 fn content_role(content: &Value) -> &str {
     match text(&content["role"]) {
         "" | "function" => "user",
@@ -263,7 +263,7 @@ fn content_role(content: &Value) -> &str {
     }
 }
 
-/// Returns an object's field. The field's name may have either form.
+/// Returns an object's field, whose name may be in camel case or in snake case.
 fn either_case<'a>(value: &'a Value, camel: &str) -> &'a Value {
     let mut snake = String::new();
     for c in camel.chars() {

@@ -1,14 +1,14 @@
-//! Checks requests as strictly as a model vendor does.
+//! Checks requests as strictly as model vendors do.
 //!
 //! [`request`] checks a request's body and returns the errors that the vendor would send in a
-//! response with status 400. The wording of the errors is close to the vendor's own. An empty list
+//! response with status 400. The errors are worded similarly to the vendor's own. An empty list
 //! means that the vendor would accept the body. A [`ModelServer`](crate::testing::ModelServer)
 //! calls [`request`] before replying from its script. You can also call [`request`] directly, for
 //! example to test an encoder.
 //!
 //! The checks do not cover conditions that only the vendor can verify, for example that a model
 //! exists, that the vendor itself issued a signature, or that an image can be decoded. A
-//! `ModelServer` also checks that it issued the signatures in a request.
+//! `ModelServer` also checks that it has itself issued the signatures in a request.
 //!
 //! ```
 //! use serde_json::json;

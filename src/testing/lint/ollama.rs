@@ -1,6 +1,6 @@
 //! Checks requests to Ollama's native API, <https://docs.ollama.com/api/chat>.
 //!
-//! The real server ignores unknown fields, whereas this check reports any field that has no effect.
+//! Ollama itself ignores unknown fields, whereas this check reports any field that has no effect.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use super::call_pairs::check_pairs;
 use super::options::check_fields_absent;
 use super::violations::{Violations, as_list, has_text, is_given, repeated_values, text};
 
-/// Returns the errors for the body of a request to `/api/chat`.
+/// Returns the errors in the body of a request to `/api/chat`.
 pub(in crate::testing) fn ollama(body: &Value) -> Vec<String> {
     let mut bad = Violations::default();
     check_options(body, &mut bad);
@@ -35,7 +35,7 @@ fn tool_call_id_or_name<'a>(id: &'a Value, name: &'a Value) -> &'a str {
     }
 }
 
-/// The name of a Go type, and a function that returns whether a value fits the type.
+/// The name of a Go type, and a function that returns whether a value is valid for that type.
 type TypeCheck = (&'static str, fn(&Value) -> bool);
 
 const STRING: TypeCheck = ("string", Value::is_string);
@@ -47,7 +47,7 @@ const ARRAY: TypeCheck = ("array", Value::is_array);
 const STRING_LIST: TypeCheck =
     ("array of strings", |value| value.is_array() && as_list(value).iter().all(Value::is_string));
 
-/// The fields of Go's `api.Options` that requests can set, grouped by type.
+/// The fields of Ollama's Go type `api.Options` that requests can set, grouped by type.
 const MODEL_OPTIONS: &[(TypeCheck, &[&str])] = &[
     (INTEGER, &["num_ctx", "num_predict", "num_keep", "seed", "top_k", "repeat_last_n"]),
     (FLOAT, &["temperature", "top_p", "min_p", "typical_p"]),
@@ -55,7 +55,7 @@ const MODEL_OPTIONS: &[(TypeCheck, &[&str])] = &[
     (STRING_LIST, &["stop"]),
 ];
 
-/// Checks that an object's optional fields have the right types.
+/// Checks the types of an object's optional fields.
 fn check_types(of: &Value, place: &str, types: &[(TypeCheck, &[&str])], bad: &mut Violations) {
     for ((name, fits), fields) in types {
         for field in *fields {

@@ -1,4 +1,4 @@
-//! The checks that both `OpenAI` wires share.
+//! Checks that are shared by both `OpenAI` wires.
 
 use serde_json::Value;
 
@@ -8,10 +8,10 @@ use super::violations::{
     Violations, as_list, has_text, is_given, is_plain_name, repeated_values, text,
 };
 
-/// The maximum length of a call's id on the Chat Completions wire.
+/// The maximum length of a call's id on the Chat Completions wire, in bytes.
 pub(super) const MAX_CHAT_CALL_ID_BYTES: usize = 40;
 
-/// The maximum length of any id on the Responses wire.
+/// The maximum length of an id on the Responses wire, in bytes.
 pub(super) const MAX_RESPONSES_ID_BYTES: usize = 64;
 
 /// Reports a missing required parameter.
@@ -19,7 +19,7 @@ pub(super) fn check_required(is_there: bool, place: &str, bad: &mut Violations) 
     bad.require(is_there).or_push(format_args!("Missing required parameter: '{place}'."));
 }
 
-/// Reports an empty list that must not be empty.
+/// Reports a list that is empty but must not be.
 pub(super) fn check_not_empty(has_elements: bool, place: &str, bad: &mut Violations) {
     bad.require(has_elements).or_push(format_args!(
         "Invalid '{place}': empty array. Expected an array with minimum length 1, but got an empty \
@@ -44,8 +44,9 @@ pub(super) fn check_sampling(body: &Value, bad: &mut Violations) {
     }
 }
 
-/// Checks the tools and the tool choice. A function has the form `{name, parameters, strict}`. The
-/// function is either the tool itself or the tool's field named `field`.
+/// Checks the tools and the tool choice. A function has the form `{name, parameters, strict}`. If
+/// `field` is set, each tool contains the function in the field with this name. Otherwise, the tool
+/// itself is the function.
 pub(super) fn check_tools(body: &Value, field: Option<&str>, bad: &mut Violations) {
     let inside = field.map(|field| format!(".{field}")).unwrap_or_default();
     let tools = as_list(&body["tools"]);
@@ -80,8 +81,7 @@ pub(super) fn check_tools(body: &Value, field: Option<&str>, bad: &mut Violation
     }
 }
 
-/// Checks a schema that must have the type `object`. The error uses `of` as the name of the
-/// schema's owner.
+/// Checks a schema whose type must be `object`. `of` names the schema's owner in errors.
 fn check_object_schema(schema: &Value, of: &str, bad: &mut Violations) {
     bad.require(schema["type"] == "object").or_push(format_args!(
         "Invalid schema for {of}: schema must be a JSON Schema of 'type: \"object\"', got 'type: \
@@ -90,7 +90,7 @@ fn check_object_schema(schema: &Value, of: &str, bad: &mut Violations) {
     ));
 }
 
-/// Checks parameters that are only allowed together with tools.
+/// Reports an empty list of tools, and parameters that are allowed only together with tools.
 pub(super) fn check_needs_tools(body: &Value, bad: &mut Violations) {
     if is_given(body, "tools") {
         return check_not_empty(!as_list(&body["tools"]).is_empty(), "tools", bad);
@@ -115,8 +115,8 @@ pub(super) fn check_output_schema(format: &Value, place: &str, bad: &mut Violati
     }
 }
 
-/// Checks the rule "Output must mention JSON". The vendor uses this rule to prevent endless
-/// whitespace.
+/// Checks that the input mentions JSON. For JSON output, the vendor requires the input to mention
+/// JSON, because the model might otherwise produce endless whitespace.
 pub(super) fn check_mentions_json(input: &Value, place: &str, bad: &mut Violations) {
     bad.require(input.to_string().to_ascii_lowercase().contains("json")).or_push(format_args!(
         "'{place}' must contain the word 'json' in some form, to use 'json_object' as the format \
@@ -141,15 +141,15 @@ pub(super) fn check_id(id: &Value, longest: usize, place: &str, bad: &mut Violat
     ));
 }
 
-/// Reports a content's text part if the part has no text.
+/// Reports a text part that has no text.
 pub(super) fn check_text(part: &Value, place: &str, bad: &mut Violations) {
     bad.require(has_text(&part["text"]))
         .or_push(format_args!("Invalid '{place}.text': text content blocks must be non-empty."));
 }
 
 /// Checks a call's name and arguments. The arguments must be a JSON object, encoded as a string.
-/// The vendor itself accepts any string as the arguments, but some compatible servers insert the
-/// arguments into a template and accept only an object.
+/// The vendor itself accepts any string, but some compatible servers insert the arguments into a
+/// template and accept only an object.
 pub(super) fn check_call(call: &Value, place: &str, bad: &mut Violations) {
     check_name(text(&call["name"]), &format!("{place}.name"), bad);
     let arguments = &call["arguments"];

@@ -149,8 +149,8 @@ pub(in crate::testing) fn check_signatures(known: &Signatures, body: &Value) -> 
     for (at, index, detail) in nested_elements(&body["messages"], "reasoning_details") {
         let holds = match (&detail["data"], &detail["signature"]) {
             (Value::String(data), _) => known.is_issued_for(data, ""),
-            // The signature may be sent back without its text, because the server also streamed it
-            // without the text.
+            // A request may contain the signature without its text, because the server also
+            // streamed the signature separately.
             (_, Value::String(signature)) => match detail["text"].as_str() {
                 Some(signed) => known.is_issued_for(signature, signed),
                 None => known.was_issued(signature),

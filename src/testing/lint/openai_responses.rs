@@ -28,7 +28,7 @@ pub(in crate::testing) fn openai_responses(body: &Value) -> Vec<String> {
             for (at, item) in items.iter().enumerate() {
                 self::check_item(item, body, at, &mut bad);
             }
-            // If the vendor stores the conversation, the stored part may contain the calls.
+            // If the vendor stores the conversation, the calls may be in the stored part.
             if !is_given(body, "previous_response_id") && !is_given(body, "conversation") {
                 check_call_pairs(items, &mut bad);
             }
@@ -73,7 +73,7 @@ fn check_item(item: &Value, body: &Value, at: usize, bad: &mut Violations) {
             "Invalid '{place}.id': '{id}'. Expected an ID that begins with '{begins}'."
         ));
     }
-    // An item without its content refers to an item that the vendor has stored.
+    // An item without content refers to an item that the vendor has stored.
     let kept = |by_itself: bool, bad: &mut Violations| {
         bad.require(by_itself || body["store"] != Value::Bool(false)).or_push(format_args!(
             "Item with id '{}' not found. Items are not persisted when `store` is set to false. \
@@ -102,7 +102,7 @@ fn check_item(item: &Value, body: &Value, at: usize, bad: &mut Violations) {
         }
         "item_reference" => kept(false, bad),
         "" => check_required(false, &format!("{place}.type"), bad),
-        // The vendor has many item types of its own. Items of these types are sent back unchanged.
+        // The vendor has many other types of items, which clients send back unchanged.
         _ => {}
     }
 }
@@ -136,7 +136,8 @@ fn check_message(item: &Value, place: &str, bad: &mut Violations) {
     }
 }
 
-/// Checks that every call is followed by exactly one output, and that every output follows a call.
+/// Checks that every call is followed by exactly one output, and that every output follows its
+/// call.
 fn check_call_pairs(items: &[Value], bad: &mut Violations) {
     let mut called = HashSet::new();
     let mut answered = HashSet::new();
@@ -170,7 +171,7 @@ fn check_call_pairs(items: &[Value], bad: &mut Violations) {
     }
 }
 
-/// Checks that a reasoning item is followed by another kind of item from the model.
+/// Checks that every reasoning item is followed by an item of another kind from the model.
 fn check_reasoning_items(items: &[Value], bad: &mut Violations) {
     for (at, item) in items.iter().enumerate().filter(|(_, item)| item["type"] == "reasoning") {
         let next = items[at + 1..].iter().find(|next| next["type"] != "reasoning");
@@ -196,7 +197,7 @@ pub(in crate::testing) fn check_signatures(known: &Signatures, body: &Value) -> 
         if let Some(encrypted) = item["encrypted_content"].as_str()
             && item["type"] == "reasoning"
             && !known.is_issued_for(encrypted, id)
-            // Encrypted content without an id is checked on its own.
+            // Encrypted content without an item id is checked on its own.
             && !(id.is_empty() && (encrypted.starts_with(SIGNATURE_PREFIX) || known.was_issued(encrypted)))
         {
             bad.push(format!(

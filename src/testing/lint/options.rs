@@ -1,11 +1,11 @@
-//! Checks that numbers are in range, and that a request does not contain fields that belong to
-//! another wire.
+//! Checks that numbers are in range, and that a request contains no fields that belong to another
+//! wire.
 
 use serde_json::Value;
 
 use super::violations::{Violations, is_given};
 
-/// Reports a number that is outside its range.
+/// Reports a number that is out of range.
 pub(super) fn check_range(body: &Value, field: &str, least: f64, most: f64, bad: &mut Violations) {
     let value = &body[field];
     if value.is_null() {
@@ -25,7 +25,7 @@ pub(super) fn check_range(body: &Value, field: &str, least: f64, most: f64, bad:
     }
 }
 
-/// Reports a limit that is not an integer of at least `least`.
+/// Reports a field that is set but is not an integer of at least `least`.
 pub(super) fn check_at_least(body: &Value, field: &str, least: u64, bad: &mut Violations) {
     if is_given(body, field) {
         let enough = body[field].as_u64().is_some_and(|number| number >= least);
@@ -37,15 +37,15 @@ pub(super) fn check_at_least(body: &Value, field: &str, least: u64, bad: &mut Vi
     }
 }
 
-/// Reports fields that a wire does not support. Only fields from other wires are reported, because
-/// vendors add new fields faster than a list of known fields can be updated.
+/// Reports fields that a wire does not support. Unknown fields are not reported, because vendors
+/// add new fields faster than a list of known fields can be updated.
 pub(super) fn check_fields_absent(body: &Value, fields: &[&str], bad: &mut Violations) {
     for field in fields {
         bad.require(!is_given(body, field)).or_push(format_args!("Unknown parameter: '{field}'."));
     }
 }
 
-/// Fields that only some wires support, with the names of those wires.
+/// The fields that only some wires support, with the names of those wires.
 const WIRE_FIELDS: &[(&[&str], &[&str])] = &[
     (&["anthropic"], &["system", "stop_sequences"]),
     (&["anthropic", "openai_chat"], &["messages", "max_tokens"]),

@@ -4,11 +4,10 @@ use serde_json::Value;
 
 use crate::testing::Wire;
 
-/// Checks the body of a request to `model`, and returns the errors that the wire's vendor would
-/// report.
+/// Checks the body of a request to `model`, and returns the errors that the vendor would report.
 ///
-/// `model` has an effect only on Gemini's wire, where third-generation models require a thought
-/// signature on the first call in each step.
+/// `model` matters only on Gemini's wire, where third-generation models require a thought signature
+/// on the first call in each step.
 pub fn request(wire: Wire, model: &str, body: &Value) -> Vec<String> {
     (wire.profile().lint)(model, body)
 }

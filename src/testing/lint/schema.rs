@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use super::violations::{Violations, as_list};
 
-/// Checks the rules of `OpenAI`'s strict mode: every object must forbid additional properties and
-/// require all of its properties,
+/// Checks a schema against the rules of `OpenAI`'s strict mode: every object must forbid additional
+/// properties and require all of its properties,
 /// <https://platform.openai.com/docs/guides/structured-outputs#supported-schemas>.
 pub(super) fn check_strict_schema(schema: &Value, place: &str, bad: &mut Violations) {
     if schema["type"] == "object" || schema.get("properties").is_some() {
@@ -30,8 +30,8 @@ pub(super) fn check_strict_schema(schema: &Value, place: &str, bad: &mut Violati
     }
 }
 
-/// Checks that a schema is a Gemini `Schema`, <https://ai.google.dev/api/caching#Schema>. An
-/// unknown field is reported as an error, because Gemini's API rejects unknown fields everywhere.
+/// Checks that a schema is a valid Gemini `Schema`, <https://ai.google.dev/api/caching#Schema>.
+/// Unknown fields are reported as errors, because Gemini's API rejects unknown fields everywhere.
 pub(super) fn check_gemini_schema(schema: &Value, place: &str, bad: &mut Violations) {
     const KNOWN_KEYWORDS: &[&[&str]] = &[
         &["type", "format", "title", "description", "nullable", "enum", "example", "default"],

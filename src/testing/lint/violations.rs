@@ -13,8 +13,8 @@ impl Violations {
         self.0.push(what.to_string());
     }
 
-    /// Adds a violation unless a condition holds. Usage:
-    /// `bad.require(holds).or_push("the violation")`.
+    /// Adds a violation unless a condition holds, as in `bad.require(holds).or_push("the
+    /// violation")`.
     pub(super) fn require(&mut self, holds: bool) -> Condition<'_> {
         Condition(if holds { None } else { Some(self) })
     }
@@ -24,7 +24,7 @@ impl Violations {
     }
 }
 
-/// The list of violations, or `None` if the condition holds.
+/// The list to add a violation to, or `None` if the condition holds.
 #[must_use = "a condition does nothing without its violation"]
 pub(super) struct Condition<'a>(Option<&'a mut Violations>);
 
@@ -41,8 +41,9 @@ pub(super) fn as_list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Returns the elements of nested lists: for each element of `values`, the elements of the list in
-/// its field `field`, together with the indices in both lists.
+/// Returns the elements of nested lists. Each element of the list `values` contains an inner list
+/// in the field that `field` names. The elements of the inner lists are returned, each with its
+/// indices in the outer and the inner list.
 pub(super) fn nested_elements<'a>(
     values: &'a Value,
     field: &'a str,
@@ -63,7 +64,7 @@ pub(super) fn has_text(value: &Value) -> bool {
     !text(value).is_empty()
 }
 
-/// Returns an object's fields that are not null.
+/// Returns an object's fields, leaving out fields that are null.
 pub(super) fn set_fields(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
     value.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null())
 }
@@ -72,7 +73,8 @@ pub(super) fn is_given(body: &Value, field: &str) -> bool {
     body.get(field).is_some_and(|value| !value.is_null())
 }
 
-/// Returns whether a string consists of 1 to `longest` letters, digits, `_` and `-`.
+/// Returns whether a string consists of 1 to `longest` characters that are letters, digits, `_` or
+/// `-`.
 pub(super) fn is_plain_name(text: &str, longest: usize) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     (1..=longest).contains(&text.len()) && text.bytes().all(plain)
@@ -82,7 +84,7 @@ pub(super) fn is_blank(text: &str) -> bool {
     text.trim().is_empty()
 }
 
-/// Returns the elements of `texts` that occurred earlier in `texts`.
+/// Returns the elements of `texts` that repeat an earlier element.
 pub(super) fn repeated_values<'a>(texts: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let mut seen = std::collections::HashSet::new();
     texts.into_iter().filter(|text| !seen.insert(*text)).collect()

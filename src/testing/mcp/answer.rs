@@ -1,14 +1,14 @@
-//! The answer that a tool returns.
+//! The answers that tools return.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
-/// The answer from a tool on an [`McpServer`](crate::testing::mcp::McpServer): either a result or a
+/// An answer from a tool on an [`McpServer`](crate::testing::mcp::McpServer): either a result or a
 /// JSON-RPC error.
 ///
-/// A string converts into an answer. A `Result` also converts into an answer if its error is an
-/// answer and its success value converts into an answer.
+/// A string converts into an answer, and so does a `Result` whose error is an answer and whose
+/// success value converts into an answer.
 ///
 /// ```
 /// use turnstream::testing::mcp::McpAnswer;
@@ -28,8 +28,8 @@ pub(super) enum Outcome {
         message: String,
         data: Option<Value>,
     },
-    /// A question. The client must answer the question and then repeat the request. Only the modern
-    /// era uses this variant.
+    /// A question, which the client must answer by repeating the request. Questions are sent as
+    /// answers only in the modern era.
     InputRequired {
         key: String,
         request: Value,
@@ -56,7 +56,7 @@ impl McpAnswer {
         Self::text(text).with_field("isError", true)
     }
 
-    /// Creates a JSON-RPC error instead of a result.
+    /// Creates an answer that is a JSON-RPC error instead of a result.
     pub fn rpc_error(code: i64, message: impl Into<String>) -> Self {
         Self(Outcome::RpcError { code, message: message.into(), data: None })
     }
@@ -81,14 +81,14 @@ impl McpAnswer {
         self.with_block(json!({ "type": "resource_link", "uri": uri, "name": name }))
     }
 
-    /// Adds an embedded text resource to the content.
+    /// Adds an embedded text resource to the result's content.
     pub fn with_resource(self, uri: &str, mime_type: &str, text: &str) -> Self {
         let resource = json!({ "uri": uri, "mimeType": mime_type, "text": text });
         self.with_block(json!({ "type": "resource", "resource": resource }))
     }
 
-    /// Adds a content block unchanged, even if the block is invalid. If the answer is a JSON-RPC
-    /// error, this method has no effect.
+    /// Adds a content block unchanged, even if it is invalid. If the answer is a JSON-RPC error,
+    /// this method has no effect.
     pub fn with_block(mut self, block: Value) -> Self {
         if let Outcome::Result(result) = &mut self.0
             && let Some(Value::Array(content)) = result.get_mut("content")
@@ -103,9 +103,9 @@ impl McpAnswer {
         self.with_field("structuredContent", content)
     }
 
-    /// Sets a field in the result or, if the answer is a JSON-RPC error, sets the error's `data`.
-    /// Use this method for fields that have no method of their own, such as `_meta`, or to create
-    /// invalid content.
+    /// Sets a field of the result or, if the answer is a JSON-RPC error, the error's `data`. Use
+    /// this method for fields that have no other method, such as `_meta`, or to create invalid
+    /// content.
     pub fn with_field(mut self, name: &str, value: impl Into<Value>) -> Self {
         match &mut self.0 {
             Outcome::Result(result) => drop(result.insert(name.to_owned(), value.into())),
@@ -134,8 +134,8 @@ impl From<String> for McpAnswer {
 }
 
 impl<A: Into<McpAnswer>> From<Result<A, McpAnswer>> for McpAnswer {
-    /// Returns the answer from either variant of the `Result`. With this conversion, a handler can
-    /// use `?` on [`McpCall::ask`](crate::testing::mcp::McpCall::ask).
+    /// Converts either variant of the `Result` into an answer, so that a handler can use `?` on
+    /// [`McpCall::ask`](crate::testing::mcp::McpCall::ask).
     fn from(result: Result<A, McpAnswer>) -> Self {
         result.map_or_else(|answer| answer, Into::into)
     }

@@ -1,4 +1,4 @@
-//! A call that is passed to a tool's handler.
+//! A tool call, as passed to the tool's handler.
 
 use std::sync::Arc;
 
@@ -11,19 +11,19 @@ use crate::testing::mcp::message::{MISSING_CAPABILITY, Request, notification};
 use crate::testing::mcp::outgoing::Outgoing;
 use crate::testing::mcp::peer::Peer;
 
-/// A running `tools/call`. The tool's handler uses this value to report progress and to request
-/// input from the client.
+/// A running `tools/call` request, which lets the tool's handler report progress and request input
+/// from the client.
 ///
 /// The handler's future is dropped when the client cancels the call. To cancel a call, the client
-/// sends `notifications/cancelled` or, in the modern era over HTTP, closes the response. An
-/// `McpCall` is cheap to clone.
+/// sends `notifications/cancelled` or, in the modern era over HTTP, closes the response. Cloning an
+/// `McpCall` is cheap.
 #[derive(Clone, Debug)]
 pub struct McpCall {
     pub(super) protocol: Protocol,
     pub(super) request: Arc<Request>,
     pub(super) peer: Arc<Peer>,
     pub(super) out: mpsc::Sender<Outgoing>,
-    /// The client's answers so far, keyed by question. Only the modern era uses these answers.
+    /// The client's answers so far, keyed by question. The answers are used only in the modern era.
     pub(super) answered: Arc<Map<String, Value>>,
 }
 
@@ -43,24 +43,24 @@ impl McpCall {
         self.notify("notifications/progress", params).await;
     }
 
-    /// Sends a notification unchanged, even if the notification is invalid.
+    /// Sends a notification unchanged, even if it is invalid.
     pub async fn notify(&self, method: &str, params: Value) {
         self.send(notification(method, &params)).await;
     }
 
-    /// Sends a question to the client and returns the client's result. The method must be
+    /// Asks the client a question and returns the client's result. `method` must be
     /// `elicitation/create`, `sampling/createMessage` or `roots/list`.
     ///
-    /// `key` identifies the question within the call.
+    /// `key` must identify the question within the call.
     ///
     /// In the legacy era, `ask` sends a request and waits for the response. In the modern era, a
     /// call cannot wait for a response, so `ask` returns an `Err` that contains the question. The
-    /// handler must return this `Err` value as its answer. The client then repeats the call with
-    /// the result of the question, and the handler runs again from the start.
+    /// handler must return the value in this `Err` as its answer. The client then repeats the call
+    /// with its answer to the question, and the handler runs again from the start.
     ///
     /// # Errors
     ///
-    /// Returns an answer that the handler must return. In the modern era, this answer is the
+    /// Returns an answer that the handler must return. In the modern era, the answer is the
     /// question itself. If the client rejects the question or has not declared the required
     /// capability, the answer is an error.
     pub async fn ask(&self, key: &str, method: &str, params: Value) -> Result<Value, McpAnswer> {
@@ -110,7 +110,7 @@ impl McpCall {
     ///
     /// # Errors
     ///
-    /// Returns an error in the same cases as [`ask`](Self::ask).
+    /// Returns an answer in the same cases as [`ask`](Self::ask).
     pub async fn elicit(
         &self,
         key: &str,
@@ -121,18 +121,18 @@ impl McpCall {
         self.ask(key, "elicitation/create", params).await
     }
 
-    /// Returns the request's `_meta`, or null if the request has no `_meta`.
+    /// Returns the request's `_meta` field, or null if the request does not have this field.
     pub fn meta(&self) -> &Value {
         self.request.params.get("_meta").unwrap_or(&Value::Null)
     }
 
-    /// Returns whether the client made the call in the protocol's modern era.
+    /// Returns whether the client made this call in the protocol's modern era.
     pub fn is_modern(&self) -> bool {
         self.protocol == Protocol::Modern
     }
 
     async fn send(&self, message: Value) {
-        // If the receiver was dropped, the client has closed the response.
+        // Sending fails only if the receiver was dropped because the client closed the response.
         let _ = self.out.send(Outgoing::Message(message)).await;
     }
 }

@@ -1,4 +1,4 @@
-//! Determines how the server reacts to a request, without any I/O and without running a handler.
+//! Determines how the server reacts to a request, without performing I/O or running a handler.
 
 use serde_json::{Map, Value, json};
 
@@ -20,9 +20,9 @@ const SERVER_INFO_KEY: &str = "io.modelcontextprotocol/serverInfo";
 /// The server's reaction to a request.
 #[derive(Debug)]
 pub(super) enum Reaction {
-    /// The server sends this answer to the request.
+    /// The server answers the request with this message.
     Answer(Value),
-    /// The request is never answered.
+    /// The server never answers the request.
     Silence,
     Call(PreparedCall),
     /// The server opens a subscription, which lasts until the client cancels it.
@@ -31,7 +31,7 @@ pub(super) enum Reaction {
     },
 }
 
-/// A call that is ready to be run.
+/// A call that is ready to run.
 #[derive(Debug)]
 pub(super) struct PreparedCall {
     pub(super) tool: McpTool,
@@ -66,8 +66,8 @@ pub(super) fn react(state: &State, peer: &Peer, protocol: Protocol, request: &Re
     }
 }
 
-/// Checks the fields that every modern request must have. An `Err` contains the violation and the
-/// answer to send.
+/// Checks the fields that every modern-era request must have. An `Err` contains the violation and
+/// the answer to send.
 fn check_meta(request: &Request) -> Result<(), (String, Value)> {
     let supported = |requested: &Value| {
         let data = json!({ "supported": MODERN_VERSIONS, "requested": requested });
@@ -127,8 +127,7 @@ fn react_legacy(state: &State, peer: &Peer, request: &Request) -> Reaction {
     match request.method.as_str() {
         "initialize" => initialize(state, peer, request),
         "ping" => Reaction::Answer(request.result(&json!({}))),
-        // A client may send this method as a probe. Old servers react to the probe in different
-        // ways.
+        // A client may send this method as a probe, to which old servers react in different ways.
         "server/discover" => match state.era() {
             McpEra::LegacySilentOnDiscover => Reaction::Silence,
             _ => unknown_method(request),
@@ -180,7 +179,7 @@ fn initialize(state: &State, peer: &Peer, request: &Request) -> Reaction {
     Reaction::Answer(request.result(&result))
 }
 
-/// Returns the reaction to a request whose method exists in both eras.
+/// Returns the server's reaction to a request whose method exists in both eras.
 fn react_common(state: &State, protocol: Protocol, request: &Request) -> Reaction {
     let cursor = request.param("cursor");
     let list = |kind: &str, entries: Vec<Value>, page_size: Option<usize>| {
@@ -262,7 +261,7 @@ fn prepare_call(state: &State, request: &Request) -> Reaction {
     }
 }
 
-/// Returns the client's answers so far, if the call repeats an earlier call that ended with a
+/// Returns the client's answers so far, if this call repeats an earlier call that ended with a
 /// question. An `Err` describes how the repeated call differs from the earlier call.
 fn answered_questions(
     state: &State,
@@ -307,7 +306,7 @@ fn server_info() -> Value {
     json!({ "name": "turnstream-scripted", "version": env!("CARGO_PKG_VERSION") })
 }
 
-/// Returns a result that a client may cache, in the era's format.
+/// Marks a result as one that the client may cache, in the era's format.
 fn cacheable(protocol: Protocol, mut result: Value) -> Value {
     match protocol {
         Protocol::Modern => {
@@ -319,7 +318,7 @@ fn cacheable(protocol: Protocol, mut result: Value) -> Value {
     result
 }
 
-/// Returns the message that contains a complete result, in the era's format.
+/// Returns a message with a complete result, in the era's format.
 pub(super) fn complete(protocol: Protocol, request: &Request, mut result: Value) -> Value {
     match protocol {
         Protocol::Modern if result.get("resultType").is_none() => {
@@ -335,7 +334,7 @@ fn unknown_method(request: &Request) -> Reaction {
     Reaction::Answer(request.error(METHOD_NOT_FOUND, message))
 }
 
-/// Rejects an invalid request, and records the violation.
+/// Rejects an invalid request and records the violation.
 fn refuse(state: &State, request: &Request, reason: String) -> Reaction {
     let refusal = request.error(INVALID_PARAMS, reason.as_str());
     state.log.record_violation(reason);

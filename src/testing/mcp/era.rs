@@ -1,6 +1,6 @@
-//! The two eras of the protocol, and the versions in each era.
+//! The two eras of the protocol, and the versions that belong to each era.
 
-/// The protocol versions that have no handshake, newest first.
+/// The protocol versions without a handshake, newest first.
 pub(super) const MODERN_VERSIONS: &[&str] = &["2026-07-28"];
 
 /// The protocol versions that start with `initialize`, newest first.
@@ -17,11 +17,11 @@ pub enum McpEra {
     /// Both eras. A client's first request selects the era.
     #[default]
     Both,
-    /// Only the modern era. The server rejects the method `initialize` and lists the supported
-    /// versions.
+    /// Only the modern era. The server rejects the `initialize` method and sends a list of the
+    /// supported versions.
     Modern,
-    /// Only the legacy era. The server rejects the method `server/discover`, either because the
-    /// method is unknown or because the session is missing.
+    /// Only the legacy era. The server rejects the `server/discover` method, because either the
+    /// method is unknown or the session is missing.
     Legacy,
     /// Only the legacy era. The server never answers `server/discover`, which is how some old
     /// servers behave.

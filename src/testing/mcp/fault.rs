@@ -1,15 +1,15 @@
-//! Describes the faults that can be added to a server.
+//! Describes the faults that can be injected into a server.
 
 use std::str::FromStr;
 use std::time::Duration;
 
 use crate::error::{Error, ErrorKind};
 
-/// A way in which an [`McpServer`](crate::testing::mcp::McpServer) misbehaves. A server can have
+/// A way in which an [`McpServer`](crate::testing::mcp::McpServer) can misbehave. A server can have
 /// several faults.
 ///
-/// A fault can be parsed from its name. For a fault that takes a number, the name may be followed
-/// by `:` and the number:
+/// A fault can be parsed from its name. If a fault takes a number, its name may be followed by `:`
+/// and the number:
 ///
 /// ```
 /// use turnstream::testing::mcp::McpFault;
@@ -24,54 +24,53 @@ pub enum McpFault {
     /// Returns a tool list that never ends: every page contains one tool and a cursor for the next
     /// page (`endless-list`).
     EndlessList,
-    /// Adds this number of tools to the list. Unless a page size is set, all tools are on one page
+    /// Adds this number of tools to the list, all on one page unless a page size is set
     /// (`many-tools:N`, 100,000 by default).
     ManyTools(usize),
     /// Lists a tool with a schema of at least this number of bytes (`large-schema:N`, 2 MiB by
     /// default).
     LargeSchema(usize),
-    /// Lists tools with these schemas: a string, a missing schema, a schema with a type other than
+    /// Lists tools with invalid schemas: a string, a missing schema, a schema whose type is not
     /// `object`, and a schema that refers to a URL (`bad-schemas`).
     BadSchemas,
-    /// Lists tools with these names: empty, long, containing special characters, duplicate, or
-    /// equal once special characters are replaced (`bad-names`).
+    /// Lists tools whose names are empty, long or duplicates, contain special characters, or become
+    /// equal when special characters are replaced (`bad-names`).
     BadNames,
     /// Returns a different list each time a client lists the tools (`changing-list`).
     ChangingList,
-    /// Sends progress for a call every millisecond and never ends the call. The call's handler does
-    /// not run (`endless-progress`).
+    /// Sends progress for a call every millisecond, without ever ending the call or running its
+    /// handler (`endless-progress`).
     EndlessProgress,
     /// Answers a call with this number of bytes, without ending the line or event (`long-line:N`,
-    /// 100 MiB by default). The server never holds all bytes in memory.
+    /// 100 MiB by default). The server never holds all of the bytes in memory.
     LongLine(u64),
-    /// Answers a call with a valid result that contains a text of this number of bytes
-    /// (`large-result:N`, 50 MiB by default). The server never holds all bytes in memory. The
-    /// result contains no `structuredContent`, so it is not valid for a tool that has an output
-    /// schema.
+    /// Answers a call with a valid result that contains this many bytes of text (`large-result:N`,
+    /// 50 MiB by default). The server never holds all of the bytes in memory. The result contains
+    /// no `structuredContent`, so it is not valid for a tool that has an output schema.
     LargeResult(u64),
     /// Never answers any message (`silent`).
     Silent,
     /// Answers only `server/discover` and `initialize` (`silent-after-discover`).
     SilentAfterDiscover,
-    /// Sends answers whose ids match no request (`wrong-ids`).
+    /// Sends answers whose ids do not match any request (`wrong-ids`).
     WrongIds,
     /// Sends every answer twice (`answers-twice`).
     AnswersTwice,
     /// Sends lines that are not JSON before each answer (`noise`).
     Noise,
-    /// Sends bytes that are not valid text before each answer (`binary-noise`).
+    /// Sends bytes that are not valid UTF-8 before each answer (`binary-noise`).
     BinaryNoise,
-    /// Closes the connection when the message with this number arrives, counting from 1. The
-    /// message is not answered (`dies-at:N`, 1 by default). Over HTTP, messages are counted across
-    /// all connections, and the connections of later messages are closed too.
+    /// Closes the connection without an answer when the message with this number arrives, counting
+    /// from 1 (`dies-at:N`, 1 by default). Over HTTP, messages are counted across all connections,
+    /// and any connection on which a later message arrives is also closed.
     DiesAt(u64),
     /// Never reads any input (`never-reads`). Over HTTP, this fault has the same effect as
-    /// [`Silent`](Self::Silent), because the server must read a request to determine its type.
+    /// [`Silent`](Self::Silent), because the server has to read a request to determine its type.
     NeverReads,
     /// Sends each byte separately, after this delay (`slow-drip:N`, in milliseconds, 10 by
     /// default). The delay is measured by tokio's clock.
     SlowDrip(Duration),
-    /// Sends requests to the client before each answer. These requests are not part of any call
+    /// Before each answer, sends requests to the client that are not part of any call
     /// (`unsolicited-requests`).
     UnsolicitedRequests,
 }
@@ -104,8 +103,8 @@ impl McpFault {
 impl FromStr for McpFault {
     type Err = Error;
 
-    /// Parses a fault from its name. For a fault that takes a number, the name may be followed by
-    /// `:` and the number.
+    /// Parses a fault from its name. If a fault takes a number, its name may be followed by `:` and
+    /// the number.
     fn from_str(text: &str) -> Result<Self, Error> {
         let invalid = |what: &str| Error::new(ErrorKind::InvalidRequest, format!("{what}: {text}"));
         let (name, number) = match text.split_once(':') {

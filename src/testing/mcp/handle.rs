@@ -1,4 +1,4 @@
-//! A handle that tests use to observe and change a running server.
+//! A handle that lets tests observe and change a running server.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,19 +7,19 @@ use crate::testing::mcp::log::McpReceived;
 use crate::testing::mcp::state::State;
 use crate::testing::mcp::tool::McpTool;
 
-/// Reads the log of a running [`McpServer`](crate::testing::mcp::McpServer), and makes changes to
-/// the server. The handle is cheap to clone.
+/// A handle for reading the log of a running [`McpServer`](crate::testing::mcp::McpServer) and
+/// making changes to the server. Cloning the handle is cheap.
 #[derive(Clone)]
 pub struct McpServerHandle(pub(super) Arc<State>);
 
 impl McpServerHandle {
-    /// Returns all messages received so far over all connections, in order.
+    /// Returns all messages received so far, over all connections and in order.
     pub fn received(&self) -> Vec<McpReceived> {
         self.0.log.received()
     }
 
-    /// Returns the methods of the messages received so far. Responses are left out, because a
-    /// response has no method.
+    /// Returns the methods of the messages received so far, excluding responses, which have no
+    /// method.
     pub fn methods(&self) -> Vec<String> {
         let received = self.received();
         let methods = received.iter().map(McpReceived::method);
@@ -31,16 +31,16 @@ impl McpServerHandle {
         self.0.log.violations()
     }
 
-    /// Waits until `reached` returns `true` for the received messages. If `reached` already returns
-    /// `true` for the current log, this method returns immediately. `reached` is called after each
-    /// change to the log, and must not use the handle.
+    /// Waits until `reached` returns `true` for the received messages. If `reached` returns `true`
+    /// for the messages received so far, this method returns immediately. `reached` is called again
+    /// after each change to the log, and must not use the handle.
     ///
     /// A test can await this method instead of sleeping.
     pub async fn wait_until(&self, reached: impl FnMut(&[McpReceived]) -> bool) {
         self.0.log.wait_until(reached).await;
     }
 
-    /// Replaces the tools and notifies clients. In the legacy era, clients are notified on their
+    /// Replaces the tools and notifies clients. In the legacy era, each client is notified on its
     /// session's stream. In the modern era, only clients with a subscription are notified.
     pub fn set_tools(&self, tools: impl IntoIterator<Item = McpTool>) {
         self.0.set_tools(tools.into_iter().collect());

@@ -33,11 +33,11 @@ use crate::testing::mcp::state::State;
 const PATH: &str = "/mcp";
 
 /// The maximum number of messages that can be queued for the client. When the queue is full, a call
-/// that sends a message waits.
+/// that sends a message waits for free space.
 const OUT_CAPACITY: usize = 16;
 
-/// A scripted MCP server on a free port of 127.0.0.1. The server runs until it is dropped. Dropping
-/// the server closes all connections and drops all handlers.
+/// A scripted MCP server on a free port of 127.0.0.1. The server runs until it is dropped, which
+/// closes all connections and drops all running handlers.
 ///
 /// To create an `McpHttpServer`, call
 /// [`McpServer::start_http`](crate::testing::mcp::McpServer::start_http).
@@ -53,7 +53,7 @@ impl McpHttpServer {
         Ok(Self { server, state })
     }
 
-    /// Returns the URL that clients connect to, `http://127.0.0.1:PORT/mcp`.
+    /// Returns the URL for clients to connect to, `http://127.0.0.1:PORT/mcp`.
     pub fn url(&self) -> String {
         format!("{}{PATH}", self.server.url())
     }
@@ -80,7 +80,7 @@ impl fmt::Debug for McpHttpServer {
 struct Endpoint {
     state: Arc<State>,
     /// The tasks of calls made through the legacy protocol. A call may keep running after the HTTP
-    /// response for its result was closed.
+    /// response for its result has been closed.
     tasks: Mutex<JoinSet<()>>,
 }
 
@@ -197,8 +197,8 @@ impl Endpoint {
         response
     }
 
-    /// Returns a request's session, or opens a session. The modern era has no sessions, so the peer
-    /// that is returned for a modern request belongs only to that request.
+    /// Returns a request's session, opening a session if necessary. The modern era has no sessions,
+    /// so a modern-era request gets its own `Peer`.
     fn peer_of(
         &self,
         http: &HttpRequest,
@@ -220,8 +220,9 @@ impl Endpoint {
                     Ok((peer, Some(id)))
                 }
                 None => {
-                    // A client may send this method as a probe. Old servers reject the probe in
-                    // this way.
+                    // A client may send `server/discover` as a probe, so a `server/discover`
+                    // request without a session is not recorded as a violation. Old servers reject
+                    // the probe with this error.
                     if request.method != "server/discover" {
                         let violation = format!("`{}` came without a session", request.method);
                         self.state.log.record_violation(violation);
@@ -234,8 +235,8 @@ impl Endpoint {
     }
 
     /// Returns the session that the headers name, or `None` if they name no session. An `Err`
-    /// contains the response to an unknown session, or to a version that differs from the session's
-    /// version.
+    /// contains the response to send if the session is unknown or the version differs from the
+    /// session's.
     fn session(&self, http: &HttpRequest) -> Result<Option<Arc<Peer>>, HttpResponse> {
         let Some(id) = http.header("mcp-session-id") else {
             return Ok(None);
@@ -279,7 +280,7 @@ impl Endpoint {
         }
     }
 
-    /// Opens the stream on which a legacy-era session receives notifications.
+    /// Opens the stream over which a legacy-era session receives notifications.
     fn get(&self, http: &HttpRequest) -> HttpResponse {
         if !accepts(http, "text/event-stream") {
             return self.refuse_http(406, "the client must accept text/event-stream");
@@ -387,7 +388,7 @@ impl Endpoint {
         }
     }
 
-    /// Rejects a request that violates the transport's rules, and records the violation.
+    /// Rejects a request that violates the transport's rules and records the violation.
     fn refuse_http(&self, status: u16, reason: &str) -> HttpResponse {
         self.state.log.record_violation(reason);
         json_response(status, &error_message(&Value::Null, SERVER_ERROR, reason, None))
@@ -406,12 +407,12 @@ fn protocol_of(era: McpEra, http: &HttpRequest, request: &Request) -> Protocol {
     }
 }
 
-/// Returns whether the header names a modern-era version.
+/// Returns whether the request's version header names a modern-era version.
 fn names_modern_version(http: &HttpRequest) -> bool {
     http.header("mcp-protocol-version").is_some_and(|sent| MODERN_VERSIONS.contains(&sent))
 }
 
-/// Returns the HTTP status for a modern-era answer.
+/// Returns the HTTP status to send with a modern-era answer.
 fn status_of(answer: &Value) -> u16 {
     match answer["error"]["code"].as_i64() {
         Some(METHOD_NOT_FOUND) => 404,

@@ -9,7 +9,7 @@ use crate::testing::mcp::dispatch::VERSION_KEY;
 use crate::testing::mcp::message::Request;
 use crate::testing::mcp::state::State;
 
-/// Returns whether the request's `Origin` header is local or missing.
+/// Returns whether the request's `Origin` header names a local origin or is missing.
 pub(super) fn is_origin_local(request: &HttpRequest) -> bool {
     let Some(origin) = request.header("origin") else {
         return true;
@@ -38,7 +38,7 @@ pub(super) fn is_json(request: &HttpRequest) -> bool {
     media_type.eq_ignore_ascii_case("application/json")
 }
 
-/// Compares a modern request's headers with its body. An `Err` describes the difference.
+/// Checks that a modern-era request's headers match its body. An `Err` describes any mismatch.
 pub(super) fn check_modern_headers(
     state: &State,
     http: &HttpRequest,
@@ -60,7 +60,7 @@ pub(super) fn check_modern_headers(
     }
 }
 
-/// Checks the headers for arguments that the schema marks with `x-mcp-header`.
+/// Checks the headers of the arguments that the schema marks with `x-mcp-header`.
 fn check_param_headers(
     http: &HttpRequest,
     tool: &serde_json::Map<String, Value>,
@@ -93,7 +93,7 @@ fn check_header(http: &HttpRequest, name: &str, expected: Option<&str>) -> Resul
     Err(format!("the header {name} has {found}, and the body has {expected}"))
 }
 
-/// Decodes the value if it is encoded as `=?base64?…?=`.
+/// Decodes a header value if it is encoded as `=?base64?…?=`.
 fn decode_value(value: &str) -> Result<String, ()> {
     let encoded = value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?="));
     let Some(encoded) = encoded else {

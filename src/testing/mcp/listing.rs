@@ -26,7 +26,7 @@ pub(super) fn list_tools(state: &State, cursor: Option<&str>) -> Result<Value, S
     page("tools", tools, page_size, cursor)
 }
 
-/// Returns a page of any list. An `Err` describes why the cursor is invalid.
+/// Returns a page of a list. An `Err` describes why the cursor is invalid.
 pub(super) fn page(
     kind: &str,
     mut entries: Vec<Value>,
@@ -49,8 +49,8 @@ pub(super) fn page(
     Ok(result)
 }
 
-/// Returns whether a fault added this tool to the list. If so, the server answers calls to the
-/// tool.
+/// Returns whether a fault added this tool to the list. The server answers calls to tools that
+/// faults added.
 pub(super) fn is_tool_of_fault(faults: &[McpFault], name: &str) -> bool {
     (faults.contains(&McpFault::EndlessList) && name.starts_with("endless_"))
         || (faults.contains(&McpFault::ChangingList) && name.starts_with("changing_"))
@@ -71,8 +71,8 @@ fn endless_page(cursor: Option<&str>, mut tools: Vec<Value>) -> Result<Value, St
     Ok(json!({ "tools": tools, "nextCursor": write_cursor(number + 1) }))
 }
 
-/// Returns a cursor that does not look like a number. The cursor contains characters that clients
-/// must send back unchanged.
+/// Returns a cursor that does not look like a number and that contains characters that clients must
+/// send back unchanged.
 fn write_cursor(start: usize) -> String {
     format!("from {start} +/=")
 }

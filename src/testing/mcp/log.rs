@@ -3,14 +3,15 @@
 use serde_json::Value;
 use tokio::sync::watch;
 
-/// A message that the server received. If the message is a request, the request's state is
+/// A message that the server received. If the message is a request, the state of the request is
 /// included.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct McpReceived {
-    /// The unchanged message from the client. A line that is not JSON is recorded as a string.
+    /// The message as the client sent it. A line that is not JSON is recorded as a string.
     pub message: Value,
-    /// The HTTP headers of the message, with lower-case names. Over stdio, the list is empty.
+    /// The HTTP headers sent with the message, with lower-case names. Over stdio, this list is
+    /// empty.
     pub headers: Vec<(String, String)>,
     /// The request's state, or `None` if the message is a notification, a response, or a message
     /// that could not be parsed.
@@ -23,10 +24,10 @@ pub struct McpReceived {
 pub enum McpRequestStatus {
     /// The request has not been answered yet.
     Running,
-    /// The request was answered, with a result or an error.
+    /// The request was answered with a result or an error.
     Answered,
-    /// The request was cancelled by the client, or by the end of the connection. The request's
-    /// handler was dropped.
+    /// The client cancelled the request or the connection ended, and the request's handler was
+    /// dropped.
     Cancelled,
 }
 
@@ -36,12 +37,12 @@ impl McpReceived {
         self.message.get("method").and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// Returns the message's parameters, or null if the message has no parameters.
+    /// Returns the message's parameters, or null if it has none.
     pub fn params(&self) -> &Value {
         self.message.get("params").unwrap_or(&Value::Null)
     }
 
-    /// Returns the first value of the header with this name. The name's case is ignored.
+    /// Returns the first value of the header with this name, ignoring case.
     pub fn header(&self, name: &str) -> Option<&str> {
         let mut headers = self.headers.iter();
         headers.find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
@@ -53,7 +54,7 @@ impl McpReceived {
     }
 }
 
-/// The log's contents.
+/// The contents of the log.
 #[derive(Debug, Default)]
 pub(super) struct LogEntries {
     pub(super) received: Vec<McpReceived>,
@@ -104,7 +105,7 @@ impl Log {
 
     pub(super) async fn wait_until(&self, mut reached: impl FnMut(&[McpReceived]) -> bool) {
         let mut log = self.0.subscribe();
-        // An error would mean that the sender was dropped, but `self` owns it.
+        // Waiting cannot fail, because `self` owns the sender.
         let _ = log.wait_for(|log| reached(&log.received)).await;
     }
 }

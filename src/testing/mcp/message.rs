@@ -7,8 +7,8 @@ pub(super) const INVALID_REQUEST: i64 = -32600;
 pub(super) const METHOD_NOT_FOUND: i64 = -32601;
 pub(super) const INVALID_PARAMS: i64 = -32602;
 pub(super) const INTERNAL_ERROR: i64 = -32603;
-/// The first code in the JSON-RPC range for server errors. The server uses this code for a missing
-/// session, an unacceptable request, and similar errors.
+/// The first code in JSON-RPC's range for server errors, used for a missing session, an
+/// unacceptable request, and similar errors.
 pub(super) const SERVER_ERROR: i64 = -32000;
 pub(super) const HEADER_MISMATCH: i64 = -32020;
 pub(super) const MISSING_CAPABILITY: i64 = -32021;
@@ -22,8 +22,7 @@ pub(super) enum Message {
         method: String,
         params: Map<String, Value>,
     },
-    /// The response to a request from the server. The response contains either a result or an
-    /// error.
+    /// The client's response to a request from the server: either a result or an error.
     Response {
         id: Value,
         outcome: Result<Value, Value>,
@@ -40,7 +39,7 @@ pub(super) struct Request {
 /// A message that violates JSON-RPC.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Malformed {
-    /// The id to use in the error response, or null.
+    /// The id for the error response, or null.
     pub(super) id: Value,
     pub(super) reason: String,
 }
@@ -80,7 +79,7 @@ pub(super) fn notification(method: &str, params: &Value) -> Value {
     json!({ "jsonrpc": "2.0", "method": method, "params": params })
 }
 
-/// Parses a message, given as a JSON value.
+/// Parses a JSON value as a message.
 pub(super) fn parse_message(value: &Value) -> Result<Message, Malformed> {
     let malformed = |id: &Value, reason: &str| Malformed { id: id.clone(), reason: reason.into() };
     let Some(message) = value.as_object() else {

@@ -1,9 +1,9 @@
 //! A scripted MCP server, with optional faults, for tests and examples.
 //!
-//! [`McpServer`] implements both eras of the protocol without an SDK: the modern era, since version
-//! 2026-07-28, and the legacy era, in which a connection starts with `initialize`. The server
-//! communicates over a pair of streams, or over HTTP on the loopback device. An [`McpTool`]
-//! consists of a schema and an async closure. An [`McpFault`] makes the server misbehave. An
+//! [`McpServer`] implements both eras of the protocol without an SDK: the modern era, which started
+//! with version 2026-07-28, and the legacy era, in which a connection starts with `initialize`. The
+//! server communicates over a pair of streams or over HTTP on the loopback device. An [`McpTool`]
+//! consists of a schema and an async closure, an [`McpFault`] makes the server misbehave, and an
 //! [`McpServerHandle`] gives access to the received messages.
 //!
 //! ```

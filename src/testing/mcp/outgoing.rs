@@ -3,31 +3,31 @@
 use bytes::Bytes;
 use serde_json::Value;
 
-/// The size of the chunks in which padding is sent.
+/// The size of the chunks in which padding is sent, in bytes.
 const PIECE_BYTES: u64 = 64 * 1024;
 
 /// A message or raw bytes to send to the client.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Outgoing {
     Message(Value),
-    /// Bytes that are sent as one message, even if they are invalid.
+    /// Bytes to send as one message, even if they are invalid.
     Raw(Bytes),
-    /// A message with long padding in the middle. The whole message is never held in memory.
+    /// A message with long padding in the middle, which is never held in memory as a whole.
     Padded {
         before: String,
         padding: u64,
         after: String,
-        /// Whether the message has an end, so that another message can follow.
+        /// Whether the message ends, so that another message can follow.
         ends: bool,
     },
 }
 
-/// The way in which messages are delimited.
+/// How messages are delimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MessageFraming {
     /// Each message is a line.
     Line,
-    /// Each message is an event in an event stream.
+    /// Each message is an event in a stream of server-sent events.
     Sse,
     /// The message is a JSON document.
     Document,

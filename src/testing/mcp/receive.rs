@@ -25,7 +25,8 @@ impl State {
                 Some(id) => peer.cancel(id),
                 None => self.log.record_violation(format!("`{method}` has no `requestId`")),
             },
-            // Other notifications, including unknown notifications, are allowed and have no effect.
+            // All other notifications, even those with unknown methods, are allowed and have no
+            // effect.
             _ => {}
         }
     }

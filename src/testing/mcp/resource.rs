@@ -1,4 +1,4 @@
-//! The server's resources and prompts.
+//! The resources and prompts that the server offers.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -53,7 +53,7 @@ impl Prompt {
         })
     }
 
-    /// Returns the prompt with its arguments filled in. An `Err` names a missing argument.
+    /// Returns the prompt with the arguments filled in. An `Err` names a missing argument.
     pub(super) fn get(&self, arguments: &Map<String, Value>) -> Result<Value, String> {
         let mut text = self.template.clone();
         for name in &self.arguments {

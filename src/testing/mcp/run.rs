@@ -1,4 +1,4 @@
-//! Runs a request to completion, and sends the answer.
+//! Runs a request to completion and sends the answer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,11 +24,11 @@ use crate::testing::mcp::state::{Question, State};
 
 const SUBSCRIPTION_KEY: &str = "io.modelcontextprotocol/subscriptionId";
 
-/// The interval between notifications sent by [`McpFault::EndlessProgress`].
+/// The interval between the notifications that [`McpFault::EndlessProgress`] sends.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(1);
 
 /// A request that is being answered. If this value is dropped before the request is answered, the
-/// log marks the request as cancelled.
+/// request is marked as cancelled in the log.
 #[derive(Debug)]
 pub(super) struct RunningRequest {
     pub(super) state: Arc<State>,
@@ -40,7 +40,7 @@ pub(super) struct RunningRequest {
 }
 
 impl RunningRequest {
-    /// Returns a future that runs the request to completion, or until [`Peer::cancel`] cancels it.
+    /// Returns a future that runs the request until it completes or [`Peer::cancel`] cancels it.
     /// Returns `None` if the request's id is already in use.
     pub(super) fn start(
         self,
@@ -121,10 +121,11 @@ impl RunningRequest {
         }
     }
 
-    /// Sends an answer, together with any messages that faults add to it.
+    /// Sends an answer, along with any messages that faults add.
     async fn send_answer(&self, message: Value, out: &mpsc::Sender<Outgoing>) {
         for outgoing in answer_with_faults(&self.state, &self.peer, message) {
-            // If the receiver was dropped, the client has closed the response.
+            // Sending fails only if the receiver was dropped because the client closed the
+            // response.
             let _ = out.send(outgoing).await;
         }
         self.end();
@@ -149,12 +150,12 @@ impl RunningRequest {
         }
     }
 
-    /// Returns a result message that contains a `padding`-byte text.
+    /// Returns a result message that contains a text of `padding` bytes.
     fn padded(&self, padding: u64, ends: bool) -> Outgoing {
         const MARK: &str = "<padding>";
         let result = json!({ "content": [{ "type": "text", "text": MARK }] });
         let message = complete(self.protocol, &self.request, result).to_string();
-        // Invariant: the message contains the mark, which needs no escapes.
+        // Invariant: the message contains `MARK`, which needs no escaping.
         let (before, after) = message.rsplit_once(MARK).unwrap_or((&message, ""));
         Outgoing::Padded { before: before.to_owned(), padding, after: after.to_owned(), ends }
     }
@@ -165,13 +166,13 @@ impl RunningRequest {
 }
 
 impl Drop for RunningRequest {
-    /// Marks the request as cancelled, if it has not been answered yet.
+    /// Marks the request as cancelled in the log, if it has not been answered yet.
     fn drop(&mut self) {
         self.state.log.end(self.index, McpRequestStatus::Cancelled);
     }
 }
 
-/// Removes a request from the running requests when the request ends or is dropped.
+/// A guard that removes a request from the peer's running requests when the guard is dropped.
 struct Registered(Arc<Peer>, Value);
 
 impl Drop for Registered {
@@ -187,7 +188,8 @@ async fn progress_for_ever(request: &Request, out: &mpsc::Sender<Outgoing>) {
         let params = json!({ "progressToken": token, "progress": progress });
         let message = notification("notifications/progress", &params);
         async move {
-            // If the receiver was dropped, the client has closed the response.
+            // Sending fails only if the receiver was dropped because the client closed the
+            // response.
             let _ = out.send(Outgoing::Message(message)).await;
             sleep(PROGRESS_INTERVAL).await;
         }
@@ -195,7 +197,7 @@ async fn progress_for_ever(request: &Request, out: &mpsc::Sender<Outgoing>) {
     progress.for_each(|()| std::future::ready(())).await;
 }
 
-/// Returns an answer, together with any messages that faults add to it.
+/// Returns an answer, along with any messages that faults add.
 pub(super) fn answer_with_faults(state: &State, peer: &Peer, mut answer: Value) -> Vec<Outgoing> {
     let mut outgoing = Vec::new();
     let mut count = 1;
@@ -221,7 +223,8 @@ pub(super) fn answer_with_faults(state: &State, peer: &Peer, mut answer: Value) 
     outgoing
 }
 
-/// Returns one request of each kind. The client may respond to these requests.
+/// Returns one request for each method that a server can call, and one request for an unknown
+/// method. The client may respond to these requests.
 fn unsolicited_requests(peer: &Peer) -> impl Iterator<Item = Value> {
     let message = json!({ "role": "user", "content": { "type": "text", "text": "Hi" } });
     let sampling = json!({ "messages": [message], "maxTokens": 10 });

@@ -20,8 +20,9 @@ use crate::testing::mcp::tool::McpTool;
 ///
 /// The server supports both eras of the protocol, over a pair of streams ([`serve`](Self::serve))
 /// or over HTTP on the loopback device ([`start_http`](Self::start_http)). The server is strict: it
-/// records protocol violations in [`violations`](McpServerHandle::violations), and rejects an
-/// invalid message if the protocol requires this. An [`McpFault`] makes the server misbehave.
+/// records protocol violations in [`violations`](McpServerHandle::violations), and rejects invalid
+/// messages where the protocol requires it to reject them. An [`McpFault`] makes the server
+/// misbehave.
 ///
 /// Clones share the tools, the settings and the log.
 ///
@@ -42,12 +43,13 @@ impl McpServer {
         self.with(|settings| settings.era = era)
     }
 
-    /// Sets the instructions that the server sends in answer to `server/discover` or `initialize`.
+    /// Sets the instructions that the server sends in response to `server/discover` or
+    /// `initialize`.
     pub fn with_instructions(self, instructions: impl Into<String>) -> Self {
         self.with(|settings| settings.instructions = Some(instructions.into()))
     }
 
-    /// Adds a tool at the end of the tool list.
+    /// Adds a tool to the end of the tool list.
     pub fn with_tool(self, tool: McpTool) -> Self {
         self.with(|settings| settings.tools.push(tool))
     }
@@ -86,7 +88,7 @@ impl McpServer {
         self.with(|settings| settings.prompts.push(prompt))
     }
 
-    /// Sets the number of entries on each page of a list. A value of 0 counts as 1. By default,
+    /// Sets the number of entries on each page of a list. A value of 0 is treated as 1. By default,
     /// each list has only one page.
     pub fn with_page_size(self, entries: usize) -> Self {
         self.with(|settings| settings.page_size = Some(entries))
@@ -97,23 +99,24 @@ impl McpServer {
         self.with(|settings| settings.faults.push(fault))
     }
 
-    /// Rejects HTTP requests unless they contain this header with this value. Rejected requests
-    /// receive a response with status 401. Over stdio, this method has no effect.
+    /// Requires HTTP requests to contain this header with this value. All other requests receive a
+    /// response with status 401. This method has no effect on [`serve`](Self::serve).
     pub fn with_required_header(self, name: &str, value: &str) -> Self {
         let header = (name.to_owned(), value.to_owned());
         self.with(|settings| settings.required_headers.push(header))
     }
 
-    /// Returns a handle for reading the log and changing the tools, even while the server runs.
+    /// Returns a handle for reading the log and changing the tools, even while the server is
+    /// running.
     pub fn handle(&self) -> McpServerHandle {
         McpServerHandle(Arc::clone(&self.state))
     }
 
-    /// Serves one client over a pair of streams, such as stdin and stdout, or the halves of
-    /// [`tokio::io::duplex`]. The returned future completes when the reader ends.
+    /// Serves a single client over a pair of streams, such as stdin and stdout or the halves of a
+    /// [`tokio::io::duplex`] stream. The returned future completes when the reader ends.
     ///
-    /// This method does not spawn tasks. When the reader ends, handlers that are still running are
-    /// dropped. Dropping the returned future drops the streams and all handlers.
+    /// This method does not spawn tasks. When the reader ends, any handlers that are still running
+    /// are dropped. Dropping the returned future drops the streams and all running handlers.
     ///
     /// # Errors
     ///

@@ -15,20 +15,20 @@ use crate::testing::mcp::peer::Peer;
 use crate::testing::mcp::resource::{Prompt, Resource};
 use crate::testing::mcp::tool::McpTool;
 
-/// The state shared by the server and its connections. No lock is held across an await, or while a
-/// handler is called.
+/// The state shared by the server and its connections. No lock is held across an await point or
+/// while a handler is called.
 #[derive(Debug, Default)]
 pub(super) struct State {
     settings: Mutex<Settings>,
     pub(super) log: Log,
-    /// The number of changes to the tool list so far.
+    /// The number of times that the tool list has changed.
     tools_version: watch::Sender<u64>,
     listing_count: AtomicU64,
     /// The number of messages received over HTTP so far.
     http_message_count: AtomicU64,
-    /// The questions that were sent as results, keyed by `requestState`.
+    /// The questions that have been sent as results, keyed by `requestState`.
     questions: Mutex<HashMap<String, Question>>,
-    /// The legacy-era sessions over HTTP.
+    /// The sessions of legacy-era clients over HTTP, keyed by session id.
     sessions: Mutex<HashMap<String, Arc<Peer>>>,
     session_count: AtomicU64,
 }
@@ -45,7 +45,7 @@ pub(super) struct Settings {
     pub(super) required_headers: Vec<(String, String)>,
 }
 
-/// A question that the client must answer, and the call that the question belongs to.
+/// A question that the client must answer, and the call that it belongs to.
 #[derive(Clone, Debug)]
 pub(super) struct Question {
     pub(super) tool: String,
@@ -72,7 +72,7 @@ impl State {
         self.settings().faults.contains(&fault)
     }
 
-    /// Returns the tool with this name. If several tools have the name, returns the first of them.
+    /// Returns the first tool with this name.
     pub(super) fn tool(&self, name: &str) -> Option<McpTool> {
         self.settings().tools.iter().find(|tool| tool.name() == name).cloned()
     }
@@ -86,17 +86,17 @@ impl State {
         self.tools_version.subscribe()
     }
 
-    /// Counts a tool listing, and returns the number of earlier listings.
+    /// Counts a tool listing and returns the number of earlier listings.
     pub(super) fn next_listing(&self) -> u64 {
         self.listing_count.fetch_add(1, Ordering::SeqCst)
     }
 
-    /// Counts a message received over HTTP, and returns its number, starting at 1.
+    /// Counts a message received over HTTP and returns its number, starting at 1.
     pub(super) fn next_http_message(&self) -> u64 {
         self.http_message_count.fetch_add(1, Ordering::SeqCst) + 1
     }
 
-    /// Stores a question, and returns the `requestState` to send with it.
+    /// Stores a question and returns the `requestState` to send with it.
     pub(super) fn add_question(&self, question: Question) -> String {
         let mut questions = lock_ignoring_poison(&self.questions);
         // The `requestState` contains characters that a client might trim, escape or re-encode by
@@ -110,7 +110,7 @@ impl State {
         lock_ignoring_poison(&self.questions).get(request_state).cloned()
     }
 
-    /// Opens a session, and returns its id and its peer.
+    /// Opens a session and returns its id and its peer.
     pub(super) fn open_session(&self) -> (String, Arc<Peer>) {
         let id = format!("session-{}", self.session_count.fetch_add(1, Ordering::SeqCst));
         let peer = Arc::<Peer>::default();

@@ -23,10 +23,10 @@ use crate::testing::mcp::run::RunningRequest;
 use crate::testing::mcp::state::State;
 
 /// The maximum number of messages that can be queued for the client. When the queue is full, a call
-/// that sends a message waits.
+/// that sends a message waits for free space.
 const OUT_CAPACITY: usize = 16;
 
-/// Serves a client until the reader ends. Answers that are ready when the reader ends are still
+/// Serves a client until the reader ends. Any answers that are ready when the reader ends are still
 /// written.
 pub(super) async fn serve(
     state: Arc<State>,
@@ -38,8 +38,8 @@ pub(super) async fn serve(
     }
     let (out, queue) = mpsc::channel(OUT_CAPACITY);
     let connection = Connection { peer: Arc::default(), state: Arc::clone(&state), out };
-    // Reads and writes run concurrently, so that the server still reads messages from a client that
-    // does not read.
+    // Reading and writing are concurrent, so that the server still receives messages from a client
+    // that does not read.
     future::try_join(connection.read(reader), write(&state, queue, writer)).await?;
     Ok(())
 }
@@ -50,8 +50,8 @@ struct Connection {
     out: mpsc::Sender<Outgoing>,
 }
 
-/// The futures that run while lines are read: the client's requests, and responses that are being
-/// sent.
+/// The futures that run while lines are being read: the client's requests, and responses that are
+/// being sent.
 type Running = FuturesUnordered<BoxFuture<'static, ()>>;
 
 impl Connection {
@@ -62,8 +62,8 @@ impl Connection {
         let mut count = 0;
         loop {
             let line = tokio::select! {
-                // Requests are polled before the next line is read, so that answers that are ready
-                // immediately are sent even if the client closes its side right away.
+                // Requests are polled before the next line is read, so that answers that are
+                // available immediately are sent even if the client closes its side right away.
                 biased;
                 Some(()) = running.next() => continue,
                 Ok(()) = version.changed() => {
@@ -83,8 +83,8 @@ impl Connection {
         }
     }
 
-    /// Returns a future that notifies the client that the tools have changed. Returns `None` unless
-    /// the client is an initialized legacy-era client.
+    /// Returns a future that notifies the client of changed tools, or `None` unless the client is
+    /// an initialized legacy-era client.
     fn notify_of_tools(&self) -> Option<BoxFuture<'static, ()>> {
         let message = notification("notifications/tools/list_changed", &json!({}));
         self.peer.is_initialized().then(|| self.send(message))
@@ -143,12 +143,13 @@ impl Connection {
 
     fn send(&self, message: Value) -> BoxFuture<'static, ()> {
         let out = self.out.clone();
-        // If the receiver was dropped, writing has failed, which ends the connection.
+        // Sending fails only if the receiver was dropped because writing failed, which ends the
+        // connection.
         async move { drop(out.send(Outgoing::Message(message)).await) }.boxed()
     }
 }
 
-/// Returns a reader's lines, without line endings and without empty lines.
+/// Returns a reader's lines without their line endings, skipping empty lines.
 fn lines(reader: impl AsyncRead) -> impl Stream<Item = io::Result<Vec<u8>>> {
     let reader = BufReader::new(Box::pin(reader));
     let lines = stream::try_unfold(reader, async |mut reader| {

@@ -12,8 +12,8 @@ use crate::testing::mcp::call::McpCall;
 
 type Handler = dyn Fn(Value, McpCall) -> BoxFuture<'static, McpAnswer> + Send + Sync;
 
-/// A tool on an [`McpServer`](crate::testing::mcp::McpServer). Cloning a tool is cheap, except that
-/// its schema is copied.
+/// A tool on an [`McpServer`](crate::testing::mcp::McpServer). Cloning a tool is cheap, apart from
+/// copying its schema.
 ///
 /// ```
 /// use serde_json::json;
@@ -34,7 +34,7 @@ pub struct McpTool {
 }
 
 impl McpTool {
-    /// Creates a tool. `handler` receives the arguments and the call.
+    /// Creates a tool. `handler` is called with the arguments and the call.
     ///
     /// If `handler` panics, the client receives an internal error.
     pub fn new<F, R>(
@@ -70,7 +70,7 @@ impl McpTool {
         self.with_field("outputSchema", schema)
     }
 
-    /// Sets a field in the tool's entry in the tool list, even if the new value makes the entry
+    /// Sets a field of the tool's entry in the tool list, even if the value makes the entry
     /// invalid.
     pub fn with_field(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.listed.insert(name.to_owned(), value.into());

@@ -10,8 +10,8 @@ use crate::testing::provider_suite::server::SuiteServer;
 use crate::testing::provider_suite::subject::Subject;
 
 /// Checks that when the model calls a tool, the agent runs the tool exactly once, with the call's
-/// arguments. The next request must contain the result, and the answer to that request must end the
-/// run.
+/// arguments. The request after the call must contain the result, and the answer to this request
+/// must end the run.
 pub(super) async fn a_tool_loop_runs_through_an_agent<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {

@@ -19,9 +19,9 @@ use crate::testing::provider_suite::server::{
 use crate::testing::provider_suite::subject::Subject;
 use crate::turn::{PartialTurn, TurnEvent};
 
-/// Checks that an answer with an error status becomes an error with that status. The status 401
-/// must become an error of the kind [`Auth`](ErrorKind::Auth), and the status 429 an error of the
-/// kind [`RateLimited`](ErrorKind::RateLimited). Requests may be retried after 429, 500 and 503,
+/// Checks that an answer with an error status results in an error with that status. Status 401 must
+/// result in an [`Auth`](ErrorKind::Auth) error, and status 429 in a
+/// [`RateLimited`](ErrorKind::RateLimited) error. Requests may be retried after 429, 500 and 503,
 /// but not after 400, 401 and 404.
 pub(super) async fn an_error_status_is_an_error_of_that_status<S: Subject>(
     subject: &S,
@@ -48,8 +48,8 @@ pub(super) async fn an_error_status_is_an_error_of_that_status<S: Subject>(
     Ok(())
 }
 
-/// Checks that the error contains the number of seconds from `retry-after`, and that the provider,
-/// if it retries, waits for at least this number of seconds.
+/// Checks that the error contains the number of seconds from the `retry-after` header. If the
+/// provider retries, it must wait for at least this number of seconds.
 pub(super) async fn the_time_to_wait_is_the_servers<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -66,7 +66,7 @@ pub(super) async fn the_time_to_wait_is_the_servers<S: Subject>(
     })?;
     let request = request_about(sample_history()).with_retries(Retries::default());
     let mut turn = provider.stream_turn(request);
-    // The wait is reported before it starts, and never starts in this test.
+    // The wait is reported before it starts, so this test never actually waits.
     match with_timeout("the report of a 429", turn.next()).await? {
         Some(Ok(TurnEvent::Retrying { delay_ms, .. })) => {
             ensure_that(u128::from(delay_ms) >= wait.as_millis(), || {
@@ -93,7 +93,7 @@ pub(super) async fn a_request_that_forbids_retries_is_sent_once<S: Subject>(
 }
 
 /// Checks that if the server reports an error within its answer, the turn fails with an error
-/// instead of ending normally. The error must contain the earlier content as its [`PartialTurn`].
+/// instead of ending normally. The error must contain the content so far as a [`PartialTurn`].
 pub(super) async fn an_error_within_the_stream_is_an_error<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -112,8 +112,8 @@ pub(super) async fn an_error_within_the_stream_is_an_error<S: Subject>(
     ensure_that(kept == "Hello there.", || format!("the error carries {kept:?}"))
 }
 
-/// Checks that neither the provider's debug output nor any error contains the key, even if the
-/// server repeats the key.
+/// Checks that neither the provider's debug output nor any error contains the API key, even if the
+/// server's answer contains the key.
 pub(super) async fn no_error_and_no_debug_output_shows_the_key<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -152,7 +152,7 @@ pub(super) async fn no_error_and_no_debug_output_shows_the_key<S: Subject>(
     Ok(())
 }
 
-/// Returns the display and debug output for an error and its sources.
+/// Returns the `Display` and `Debug` output of an error and its sources.
 fn display_and_debug_text(error: &Error) -> String {
     let sources = std::iter::successors(error.source(), |&error| error.source());
     let sources: Vec<String> = sources.map(|error| format!(" {error} {error:?}")).collect();

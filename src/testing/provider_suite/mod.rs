@@ -1,9 +1,8 @@
-//! Contract tests for providers that communicate with a server. The tests are for authors who
-//! implement a [`Provider`](crate::provider::Provider) or a [wire
-//! format](crate::provider::HttpProvider).
+//! Contract tests for providers that communicate with a server. The tests are for authors of a
+//! [`Provider`](crate::provider::Provider) or a [wire format](crate::provider::HttpProvider).
 //!
 //! A [`Subject`] creates the provider and writes its server's answers. The suite consists of
-//! checks, called claims in the API. Each check tests one requirement, using a server on the
+//! checks, which the API calls claims. Each check tests one requirement, using a server on the
 //! loopback device. [`check`] runs all checks, and [`provider_suite!`](crate::provider_suite)
 //! creates a test for each check, named after the check.
 //!
@@ -48,9 +47,9 @@
 //! # }
 //! ```
 //!
-//! The suite needs a tokio runtime with I/O and time enabled. The runtime's clock must not be
-//! paused. No check waits for time to pass. If a check waits for an event that does not happen
-//! within ten seconds, the check fails. The suite does not check how far a provider reads ahead of
+//! The suite requires a tokio runtime with I/O and time enabled. The runtime's clock must not be
+//! paused. No check waits for a fixed amount of time. A check fails if an event that it waits for
+//! does not occur within ten seconds. The suite does not check how far a provider reads ahead of
 //! its consumer, because reading ahead cannot be distinguished from buffering in the sockets.
 
 mod report;
@@ -153,12 +152,13 @@ macro_rules! provider_suite {
 
 /// Runs all checks, one after another.
 ///
-/// This function does not panic if a check fails. To panic in this case, call [`Report::assert`].
+/// This function does not panic if a check fails. To panic if any check failed, call
+/// [`Report::assert`] on the returned report.
 pub async fn check<S: Subject>(subject: &S) -> Report {
     run_claim(subject, None).await
 }
 
-/// Runs the single check whose test has the name `claim`. An unknown name counts as a failure.
+/// Runs only the check named `claim`. An unknown name counts as a failure.
 pub async fn check_claim<S: Subject>(subject: &S, claim: &str) -> Report {
     let mut report = run_claim(subject, Some(claim)).await;
     if report.is_empty() {

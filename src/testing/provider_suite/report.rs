@@ -16,8 +16,8 @@ pub enum UnmetClaim {
     Failed(String),
 }
 
-/// Contains the result of each check, in the order in which the checks ran. The `Display` output
-/// contains one line per check.
+/// The result of each check, in the order in which the checks ran. The `Display` output has one
+/// line per check.
 #[derive(Clone, Debug, Default)]
 #[must_use = "a claim that failed is only in here"]
 pub struct Report {
@@ -38,7 +38,7 @@ impl Report {
         })
     }
 
-    /// Returns the names of the checks that failed, each with the actual behaviour.
+    /// Returns the names of the checks that failed, each with a description of the failure.
     pub fn failed(&self) -> impl Iterator<Item = (&'static str, &str)> {
         self.claim_results.iter().filter_map(|(claim, result)| match result {
             Err(UnmetClaim::Failed(why)) => Some((*claim, why.as_str())),
@@ -46,11 +46,11 @@ impl Report {
         })
     }
 
-    /// Prints the skipped checks, and panics if any check failed.
+    /// Prints the skipped checks and panics if any check failed.
     ///
     /// # Panics
     ///
-    /// Panics if any check failed. The message contains the complete report.
+    /// Panics if any check failed. The panic message contains the complete report.
     #[track_caller]
     pub fn assert(&self) {
         assert!(self.failed().next().is_none(), "the provider breaks its contract:\n{self}");
@@ -63,7 +63,7 @@ impl Report {
         self.claim_results.is_empty()
     }
 
-    /// Adds a failure for a name that is not the name of any check in the suite.
+    /// Adds a failure for a name that does not belong to any check in the suite.
     pub(super) fn fail_unknown_claim(&mut self, name: &str) {
         let why = format!("no claim has this name: `{name}`");
         self.claim_results.push(("check_claim", Err(UnmetClaim::Failed(why))));
@@ -99,7 +99,8 @@ impl fmt::Display for Report {
     }
 }
 
-/// Returns a failure with the text from `why` unless `holds` is true.
+/// Returns `Ok` if `holds` is true. Otherwise, returns a failure with the message that `why`
+/// returns.
 pub(super) fn ensure_that(holds: bool, why: impl FnOnce() -> String) -> Result<(), UnmetClaim> {
     match holds {
         true => Ok(()),

@@ -1,4 +1,4 @@
-//! Checks the requests that a provider sends, and when it sends them.
+//! Checks which requests a provider sends, and when it sends them.
 
 use std::task::Poll;
 
@@ -22,7 +22,7 @@ use crate::testing::provider_suite::server::{
 };
 use crate::testing::provider_suite::subject::Subject;
 
-/// Checks that no request is sent for a turn that was created but not polled.
+/// Checks that no request is sent for a turn that has been created but not polled.
 pub(super) async fn nothing_is_sent_before_the_first_poll<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -37,7 +37,7 @@ pub(super) async fn nothing_is_sent_before_the_first_poll<S: Subject>(
     read_turn(turn).await?.turn().map(drop)
 }
 
-/// Checks that the same request, sent twice, has the same body both times.
+/// Checks that sending the same request twice produces the same body both times.
 pub(super) async fn the_same_request_is_sent_as_the_same_bytes<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -50,7 +50,7 @@ pub(super) async fn the_same_request_is_sent_as_the_same_bytes<S: Subject>(
     ensure_that(first == second, || format!("{first} was sent as {second}"))
 }
 
-/// Returns a history in which the model has called a tool once.
+/// Returns a history in which the model has made a single tool call, which has no result yet.
 async fn history_with_open_call<S: Subject>(
     subject: &S,
 ) -> Result<(SuiteServer, S::Provider, History), UnmetClaim> {
@@ -65,7 +65,7 @@ async fn history_with_open_call<S: Subject>(
 /// Checks that the request after a tool call starts with the complete previous request, followed by
 /// the call and its result.
 ///
-/// JSON bodies are compared value by value. Arrays may grow only at the end.
+/// JSON bodies are compared value by value, and arrays may grow only at the end.
 pub(super) async fn the_next_request_begins_with_the_one_before<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -98,7 +98,7 @@ pub(super) async fn the_next_request_begins_with_the_one_before<S: Subject>(
 }
 
 /// Checks that `after` equals `before`, except that arrays in `after` may contain additional
-/// elements at the end. An `Err` contains the location of the first other difference.
+/// elements at the end. An `Err` contains the location of the first difference of any other kind.
 fn check_extends(before: &Value, after: &Value, place: &str) -> Result<(), String> {
     match (before, after) {
         (Value::Object(before), Value::Object(after)) => {
@@ -115,8 +115,8 @@ fn check_extends(before: &Value, after: &Value, place: &str) -> Result<(), Strin
     }
 }
 
-/// Checks that when the history is sent, an interrupted result is added for a call without a
-/// result.
+/// Checks that when a history contains a call without a result, the request contains an interrupted
+/// result for the call.
 pub(super) async fn an_open_call_is_answered_before_it_is_sent<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -130,8 +130,8 @@ pub(super) async fn an_open_call_is_answered_before_it_is_sent<S: Subject>(
     })
 }
 
-/// Checks that if a request names a model, the request is sent to that model instead of the
-/// provider's default model.
+/// Checks that a request that names a model is sent to that model instead of to the provider's
+/// default model.
 pub(super) async fn the_model_that_a_request_names_is_asked<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -151,7 +151,7 @@ pub(super) async fn the_model_that_a_request_names_is_asked<S: Subject>(
 pub(super) async fn a_dropped_turn_closes_its_connection<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
-    /// The maximum number of polls, more than any two-word turn needs.
+    /// The maximum number of polls, which is more than any two-word turn needs.
     const MAX_POLLS: usize = 1_000;
     let begun = response_body_or_skip(subject, "text", &[text("Hello "), text("there.")])?;
     let response = stream_response(subject, vec![bytes_part(&begun), BodyPart::Hang]);
@@ -174,8 +174,8 @@ pub(super) async fn a_dropped_turn_closes_its_connection<S: Subject>(
     Err(UnmetClaim::Failed(format!("the text did not arrive within {MAX_POLLS} polls")))
 }
 
-/// Polls a turn at most `polls` times, until all of its text has arrived. Returns whether all of
-/// the text arrived.
+/// Polls a turn until all of its text has arrived, but at most `polls` times. Returns whether all
+/// of the text has arrived.
 async fn poll_up_to(turn: &mut TurnStream, polls: usize) -> Result<bool, UnmetClaim> {
     let mut received = String::new();
     for left in (0..polls).rev() {
@@ -185,7 +185,7 @@ async fn poll_up_to(turn: &mut TurnStream, polls: usize) -> Result<bool, UnmetCl
                 return Err(UnmetClaim::Failed(format!("an error: {error:#}")));
             }
             Poll::Ready(None) => return Err(UnmetClaim::Failed("the turn has no end".to_owned())),
-            // No wait follows the last poll.
+            // There is no need to wait after the last poll.
             Poll::Pending if left == 0 => {}
             Poll::Pending => pending!(),
         }

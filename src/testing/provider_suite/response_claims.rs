@@ -19,16 +19,17 @@ use crate::testing::provider_suite::subject::Subject;
 use crate::turn::{PartialTurn, TurnEvent};
 use crate::usage::Usage;
 
-/// Texts that are hard to decode, because they contain multi-byte characters or JSON escapes.
+/// Strings that are hard to decode, because they contain multi-byte characters or JSON escapes.
 const TRICKY_TEXTS: [&str; 3] =
     ["Grüße, 世界 🦀 ", "\"quoted\" \\ and\n\ttabbed, ", "data: [DONE]"];
 
-/// Parses arguments as JSON.
+/// Parses a call's arguments as JSON.
 fn parsed_arguments(arguments: &str) -> Option<Value> {
     serde_json::from_str(arguments).ok()
 }
 
-/// Returns an answer with text, reasoning, calls and usage, as far as the wire can express them.
+/// Returns the body of an answer with text, reasoning, calls and usage, as far as the wire can
+/// express them.
 fn rich_response_body<S: Subject>(subject: &S) -> Result<Vec<u8>, UnmetClaim> {
     let reasoning = [Piece::Reasoning("Hm. ".to_owned())];
     let words = [text("Hello "), text("thére.")];
@@ -54,12 +55,12 @@ fn rich_response_body<S: Subject>(subject: &S) -> Result<Vec<u8>, UnmetClaim> {
         .unwrap_or_else(|| response_body_or_skip(subject, "text", &[stop_piece()]))
 }
 
-/// Returns the items' content, without items that only their provider reads.
+/// Returns the content of the items, leaving out items that only their provider reads.
 fn item_kinds(items: &[Item]) -> Vec<&ItemKind> {
     items.iter().map(|item| &item.kind).filter(|kind| !matches!(kind, ItemKind::Other)).collect()
 }
 
-/// Checks that a complete answer becomes a turn with one `TurnComplete`, followed by no other
+/// Checks that a complete answer produces a turn with exactly one `TurnComplete`, as its last
 /// event.
 pub(super) async fn a_whole_answer_is_one_complete_turn<S: Subject>(
     subject: &S,
@@ -69,7 +70,7 @@ pub(super) async fn a_whole_answer_is_one_complete_turn<S: Subject>(
     ensure_that(turn.text() == "Hello there.", || format!("the text is {:?}", turn.text()))
 }
 
-/// Checks that a piece of text arrives before the server has sent the rest of the text.
+/// Checks that a piece of text arrives before the server has sent the rest of the answer.
 pub(super) async fn text_arrives_while_the_server_still_sends<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -94,8 +95,7 @@ pub(super) async fn text_arrives_while_the_server_still_sends<S: Subject>(
     }
 }
 
-/// Checks that folding a turn's events results in the turn's items and usage, except for provider
-/// data.
+/// Checks that folding a turn's events yields the turn's items and usage, except for provider data.
 pub(super) async fn a_turn_is_the_sum_of_its_events<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -130,7 +130,7 @@ pub(super) async fn text_comes_as_the_server_wrote_it<S: Subject>(
     Ok(())
 }
 
-/// Checks that reasoning arrives as reasoning, and that text arrives as text.
+/// Checks that reasoning arrives as reasoning and text arrives as text.
 pub(super) async fn reasoning_is_not_text<S: Subject>(subject: &S) -> Result<(), UnmetClaim> {
     let pieces = [Piece::Reasoning("Let me think.".to_owned()), text("Done."), stop_piece()];
     let turn = read_turn_of_pieces(subject, "reasoning", &pieces).await?.turn()?;
@@ -146,12 +146,12 @@ pub(super) async fn reasoning_is_not_text<S: Subject>(subject: &S) -> Result<(),
     ensure_that(turn.text() == "Done.", || format!("the text is {:?}", turn.text()))
 }
 
-/// Checks that the turn is the same whether the answer's bytes arrive one by one, in small chunks,
-/// or in two parts. For two parts, the bytes are split at many different positions.
+/// Checks that the turn is the same no matter whether the answer's bytes arrive one by one, in
+/// small chunks, or in two parts. Many different positions are used to split the answer in two.
 pub(super) async fn a_turn_does_not_depend_on_how_its_bytes_are_cut<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
-    /// The size of the largest small chunk.
+    /// The maximum size of a small chunk, in bytes.
     const MAX_PIECE: usize = 8;
     let body = rich_response_body(subject)?;
     let mut cuts = vec![vec![bytes_part(&body)]];
@@ -200,8 +200,8 @@ pub(super) async fn a_call_comes_whole<S: Subject>(subject: &S) -> Result<(), Un
     ensure_that(turn.calls().veto().is_none(), || "the call may not run".to_owned())
 }
 
-/// Checks that two calls in a turn have different ids, even if the server gives both calls the same
-/// id.
+/// Checks that two calls in a turn have different ids, even if the server gives both of them the
+/// same id.
 pub(super) async fn each_call_of_a_turn_has_an_id_of_its_own<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {

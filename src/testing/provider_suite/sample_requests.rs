@@ -1,4 +1,4 @@
-//! The suite's requests, and helpers for reading the turns that answer these requests.
+//! The suite's requests, and helpers for reading the turns that result from them.
 
 use std::sync::{Arc, Mutex};
 
@@ -24,11 +24,11 @@ use crate::turn::{Turn, TurnEvent};
 
 /// The user's message in every request.
 pub(super) const USER_TEXT: &str = "suite-user-4711";
-/// A value in each call's arguments.
+/// The value that every call in the suite has in its arguments.
 pub(super) const ARGUMENT_VALUE: &str = "suite-argument-0815";
-/// The result of each call.
+/// The result of every call in the suite.
 pub(super) const RESULT_TEXT: &str = "suite-result-1234";
-/// The id of each call.
+/// The id of every call in the suite.
 pub(super) const CALL_ID: &str = "call_suite1";
 
 /// Returns the tool that the model calls in the suite's tests.
@@ -44,7 +44,7 @@ pub(super) fn sample_tool() -> ToolSpec {
     )
 }
 
-/// Creates a request that contains this history and has retries disabled.
+/// Creates a request with this history and with retries disabled.
 pub(super) fn request_about(history: History) -> Request {
     let options = Options { cache: Cache::Off, ..Options::default() };
     let request = Request::new(history).with_system("Be brief.").with_tools([sample_tool()]);
@@ -73,7 +73,7 @@ pub(super) fn tool_calls_stop_piece() -> Piece {
     Piece::Stop(StopReason::ToolCalls)
 }
 
-/// Returns an answer's body, or skips the check if the wire cannot express the answer.
+/// Returns an answer's body, or skips the check if the wire cannot express it.
 pub(super) fn response_body_or_skip<S: Subject>(
     subject: &S,
     what: &str,
@@ -84,7 +84,7 @@ pub(super) fn response_body_or_skip<S: Subject>(
 }
 
 /// Returns an answer that consists of these pieces, or skips the check if the wire cannot express
-/// the answer.
+/// it.
 pub(super) fn response_of_pieces<S: Subject>(
     subject: &S,
     what: &str,
@@ -98,7 +98,7 @@ pub(super) fn text_response<S: Subject>(subject: &S) -> Result<HttpResponse, Unm
     response_of_pieces(subject, "text", &[text("Hello "), text("there."), stop_piece()])
 }
 
-/// Returns a complete answer that contains a call.
+/// Returns a complete answer that contains a tool call.
 pub(super) fn tool_call_response<S: Subject>(subject: &S) -> Result<HttpResponse, UnmetClaim> {
     response_of_pieces(
         subject,
@@ -107,11 +107,11 @@ pub(super) fn tool_call_response<S: Subject>(subject: &S) -> Result<HttpResponse
     )
 }
 
-/// A turn that was read to its end.
+/// A turn that has been read to its end.
 pub(super) struct ReadTurn {
-    /// All of the turn's events, without a final `TurnComplete`.
+    /// All of the turn's events, except a final `TurnComplete`.
     pub(super) events: Vec<TurnEvent>,
-    /// The complete turn, or the error that ended the turn.
+    /// The complete turn, or the error that ended it.
     pub(super) end: Result<Arc<Turn>, Error>,
 }
 
@@ -136,7 +136,7 @@ impl ReadTurn {
         }
     }
 
-    /// Returns the text from the deltas.
+    /// Returns the concatenated text deltas.
     pub(super) fn text(&self) -> String {
         self.events.iter().filter_map(text_delta).collect()
     }
@@ -149,7 +149,7 @@ pub(super) fn text_delta(event: &TurnEvent) -> Option<&str> {
     }
 }
 
-/// Reads a turn to its end, and checks that the turn ends only once.
+/// Reads a turn to its end, and checks that it ends only once.
 pub(super) async fn read_turn(mut turn: TurnStream) -> Result<ReadTurn, UnmetClaim> {
     let mut events = Vec::new();
     let end = loop {
@@ -167,7 +167,7 @@ pub(super) async fn read_turn(mut turn: TurnStream) -> Result<ReadTurn, UnmetCla
     Ok(ReadTurn { events, end })
 }
 
-/// Sends one request, and reads the answer.
+/// Sends a request and reads the resulting turn to its end.
 pub(super) async fn send_and_read<S: Subject>(
     subject: &S,
     response: HttpResponse,
@@ -176,7 +176,7 @@ pub(super) async fn send_and_read<S: Subject>(
     read_turn(server.provider(subject).stream_turn(request_about(sample_history()))).await
 }
 
-/// Sends an answer that consists of these pieces, and returns the resulting turn.
+/// Reads the turn that the provider produces if the server's answer consists of these pieces.
 pub(super) async fn read_turn_of_pieces<S: Subject>(
     subject: &S,
     what: &str,
@@ -185,8 +185,8 @@ pub(super) async fn read_turn_of_pieces<S: Subject>(
     send_and_read(subject, response_of_pieces(subject, what, pieces)?).await
 }
 
-/// Runs an agent that has the sample tool. Also returns the arguments that the tool was called
-/// with.
+/// Runs an agent that has the sample tool, and also returns the arguments of each call to that
+/// tool.
 pub(super) async fn run_agent<S: Subject>(
     subject: &S,
     server: &SuiteServer,
@@ -204,9 +204,8 @@ pub(super) async fn run_agent<S: Subject>(
     Ok((outcome, ran))
 }
 
-/// Returns the positions at which to cut an answer. A short answer is cut at all positions. A long
-/// answer is cut around line endings, where frames start and end, and at other, evenly spaced
-/// positions.
+/// Returns the positions at which to cut an answer. A short answer is cut at every position. A long
+/// answer is cut around line endings, where frames start and end, and at evenly spaced positions.
 pub(super) fn cut_positions(body: &[u8]) -> Vec<usize> {
     /// The number of evenly spaced positions.
     const MAX_CUTS: usize = 128;

@@ -17,17 +17,17 @@ use crate::testing::provider_suite::subject::Subject;
 /// The API key that every provider in the suite uses.
 pub(super) const API_KEY: &str = "suite-key-5b1f0c9d2e7a4836";
 
-/// The time limit for an event that a check waits for.
+/// How long a check waits for an event before the check fails.
 const CLAIM_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The path of the requests that the suite itself sends.
+/// The path of requests from the suite itself.
 const PROBE_PATH: &str = "/provider-suite-probe";
 
 /// A server that answers a provider's requests.
 pub(super) struct SuiteServer(LoopbackServer);
 
 impl SuiteServer {
-    /// Starts a server that sends these answers in order, and then repeats the last answer.
+    /// Starts a server that sends these answers in order, and then repeats the last one.
     pub(super) async fn start(answers: Vec<HttpResponse>) -> Result<Self, UnmetClaim> {
         let asked = AtomicUsize::new(0);
         let server = LoopbackServer::start(move |request| match request.path.as_str() {
@@ -51,7 +51,7 @@ impl SuiteServer {
         self.0.requests().into_iter().filter(|request| request.path != PROBE_PATH).collect()
     }
 
-    /// Returns the body of the provider's `n`th request as a string. Requests are counted from 0.
+    /// Returns the body of the provider's `n`th request as a string, counting from 0.
     pub(super) fn request_body(&self, n: usize) -> Result<String, UnmetClaim> {
         let requests = self.requests();
         let request = requests.get(n);
@@ -61,8 +61,8 @@ impl SuiteServer {
         Ok(String::from_utf8_lossy(&request.body).into_owned())
     }
 
-    /// Waits until the server has received everything that was sent so far. For this purpose, the
-    /// suite sends its own request and waits for the answer.
+    /// Waits until the server has received everything sent so far, by sending a request of the
+    /// suite's own and waiting for the answer.
     pub(super) async fn wait_for_requests(&self) -> Result<(), UnmetClaim> {
         let probe = async {
             let mut stream = TcpStream::connect(self.0.url().trim_start_matches("http://")).await?;
@@ -88,7 +88,7 @@ pub(super) fn stream_response<S: Subject>(subject: &S, body: Vec<BodyPart>) -> H
     HttpResponse { status: 200, headers, body }
 }
 
-/// Creates an error response.
+/// Creates an error response with a body in the subject's format.
 pub(super) fn refusal_response<S: Subject>(
     subject: &S,
     status: u16,
@@ -103,7 +103,8 @@ pub(super) fn bytes_part(bytes: &[u8]) -> BodyPart {
     BodyPart::Bytes(Bytes::copy_from_slice(bytes))
 }
 
-/// Waits for an event within the time limit. `what` names the event in the failure message.
+/// Waits for an event, and fails if the time limit expires. `what` names the event in the failure
+/// message.
 pub(super) async fn with_timeout<F: Future>(
     what: &str,
     future: F,

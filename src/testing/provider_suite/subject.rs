@@ -1,4 +1,4 @@
-//! Describes the provider under test, and its server's answers.
+//! Describes the provider under test and its server's answers.
 
 use std::fmt;
 
@@ -6,11 +6,11 @@ use serde_json::json;
 
 use crate::provider::{Piece, Provider};
 
-/// A trait for creating the provider under test, and the bytes of its server's answers.
+/// A trait for creating the provider under test and the bytes of its server's answers.
 ///
 /// The suite sends requests through the provider. A server on the loopback device answers with the
-/// bytes from this trait, and splits and truncates the bytes as each check requires. For an
-/// example, see the [module](crate::testing::provider_suite).
+/// bytes from this trait, split and truncated as each check requires. For an example, see the
+/// [module](crate::testing::provider_suite).
 pub trait Subject {
     /// The provider's type, for example an [`HttpProvider`](crate::provider::HttpProvider) that
     /// uses a custom wire.
@@ -19,22 +19,22 @@ pub trait Subject {
     /// Creates a provider that sends its requests to `url`, such as `http://127.0.0.1:4711`, and
     /// authenticates with `key`. If the provider needs no key, ignore `key`.
     ///
-    /// The provider may retry requests. Except when testing retries, the suite sends requests that
-    /// forbid retries.
+    /// The provider may retry requests. The suite forbids retries in its requests, except when
+    /// testing retries.
     fn provider(&self, url: &str, key: &str) -> Self::Provider;
 
     /// Returns the body of an answer that consists of these pieces, in this order. Returns `None`
     /// if the wire cannot express one of the pieces or their order.
     ///
     /// Write each piece of text or reasoning, and each call, as one or more frames. If the last
-    /// piece is not a [`Piece::Stop`], write the answer as if the connection had been cut off after
-    /// the last piece. Such an answer contains no stop reason, no end marker, and nothing else that
-    /// tells the provider that the turn is complete. If the wire has no field for a call's id,
-    /// write the call without the id.
+    /// piece is not a [`Piece::Stop`], write the answer as if the connection had been lost after
+    /// the last piece, without a stop reason, an end marker, or anything else that tells the
+    /// provider that the turn is complete. If the wire has no field for a call's id, write the call
+    /// without the id.
     fn response_body(&self, pieces: &[Piece]) -> Option<Vec<u8>>;
 
-    /// Returns the frame that the server uses to report an error after sending a part of its
-    /// answer. Returns `None` if the wire has no such frame. The default is `None`.
+    /// Returns the frame that the server uses to report an error after sending part of its answer,
+    /// or `None` if the wire has no such frame. The default is `None`.
     fn stream_error_frame(&self, message: &str) -> Option<Vec<u8>> {
         let _ = message;
         None
@@ -55,7 +55,7 @@ pub trait Subject {
 
     /// Returns the reason why a check does not apply to this provider, or `None` if the check
     /// applies. `claim` is the name of the check's function. If a reason is returned, the check is
-    /// skipped, and the report contains the reason. By default, every check applies.
+    /// skipped and the reason is included in the report. By default, every check applies.
     fn exemption_reason(&self, claim: &str) -> Option<String> {
         let _ = claim;
         None

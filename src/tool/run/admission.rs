@@ -1,4 +1,4 @@
-//! Decides which of a turn's calls may run, and answers the other calls.
+//! Decides which of a turn's calls may run, and answers the others.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -14,43 +14,43 @@ use crate::tool::run::turn_calls::{
 };
 use crate::tool::{Permission, PermissionDecision, PreparedCall, Tool, Verdict};
 
-/// Decides whether each queued call runs. To decide, `Admission` finds the call's tool, prepares
-/// the arguments, asks the policy, and waits for an approval if necessary.
+/// Decides whether each queued call may run. To do so, it finds the call's tool, prepares the
+/// arguments, asks the policy, and waits for an approval if necessary.
 pub(super) struct Admission {
-    /// Calls that have not been checked yet, in call order, each with its index in the turn.
+    /// The calls that have not been checked yet, in call order, each with its index in the turn.
     queue: VecDeque<(usize, ToolCall)>,
     call_limit: CallLimit,
-    /// The request for the call that the policy is currently deciding on. The request is boxed,
-    /// since most policies decide without waiting.
+    /// The request for the decision that the policy is currently making. It is boxed because most
+    /// policies decide without waiting.
     permission_request: Option<Box<PermissionRequest>>,
-    /// Calls that are waiting for a verdict, in call order.
+    /// The calls that are waiting for a verdict, in call order.
     awaiting_verdict: Vec<ReadyCall>,
 }
 
-/// The result of one admission step.
+/// The result of a single admission step.
 pub(super) enum AdmissionStep {
-    /// The call starts as soon as a slot is free for the call.
+    /// The call may run and starts as soon as a slot is free.
     Allowed(ReadyCall),
     /// The call is answered without running.
     Answered(AnsweredCall),
     /// An approval is requested for the call.
     VerdictRequested(ToolEvent),
-    /// A call made progress without an event.
+    /// A call made progress, but there is no event to emit.
     Progressed,
     /// No call can be checked now, or the policy has not decided yet.
     Idle,
 }
 
-/// The limit on the number of calls that start.
+/// The limit on the number of calls that may start.
 struct CallLimit {
-    /// The number of calls in the run that may still start, or `None` if the number is not limited.
+    /// The number of calls in the run that may still start, or `None` if there is no limit.
     remaining: Option<u32>,
-    /// The answer to calls that exceed the limit.
+    /// The answer given to calls that exceed the limit.
     refusal: Refusal,
     /// The number of calls that were answered because they exceeded the limit.
     over_limit_count: usize,
-    /// Whether calls are held back as long as earlier calls that are waiting for a verdict may use
-    /// up the limit.
+    /// Whether calls are held back as long as earlier calls that are waiting for a verdict could
+    /// use up the limit.
     defers_calls: bool,
 }
 
@@ -73,8 +73,8 @@ impl Admission {
             CallLimit { remaining: Some(left), refusal, over_limit_count: 0, defers_calls: true };
     }
 
-    /// Polls the policy's decision on the current call, if any. Otherwise, checks the next call if
-    /// `places` has a slot for this call. `places` is `None` while an admitted call waits for its
+    /// Polls the policy's pending decision, if there is one. Otherwise, checks the next call if
+    /// `places` has a slot for it. `places` is `None` while an admitted call is waiting for its
     /// slot.
     pub(super) fn next(
         &mut self,
@@ -113,7 +113,7 @@ impl Admission {
                     && let Some(Verdict::Output(output)) =
                         calls.policy.call_policy(|gate| gate.verdict(&call))?
                 {
-                    // The verdict is also applied if the call could no longer run.
+                    // The verdict is applied even if the call can no longer run.
                     let result = output.into_result_for(&call);
                     return Ok(AdmissionStep::Answered(AnsweredCall { index: at, call, result }));
                 }
@@ -135,7 +135,7 @@ impl Admission {
         }
     }
 
-    /// Takes the next call from the queue, if this call could start now or must wait for a verdict
+    /// Takes the next call from the queue if the call could start now or must wait for a verdict
     /// anyway.
     fn take_queued(
         &mut self,
@@ -204,8 +204,8 @@ impl Admission {
         Ok(call.map_or(AdmissionStep::Progressed, asked))
     }
 
-    /// Applies verdicts to waiting calls. The returned steps contain any number of calls that may
-    /// run, followed by at most one call that is answered.
+    /// Applies verdicts to the calls that are waiting for them. The returned steps contain any
+    /// number of calls that may run, followed by at most one answered call.
     pub(super) fn take_verdicts(
         &mut self,
         calls: &mut TurnCalls,
@@ -248,7 +248,7 @@ impl Admission {
         self.awaiting_verdict.iter().map(|candidate| (candidate.index, &candidate.call))
     }
 
-    /// Returns whether no further call may start.
+    /// Returns whether no further calls may start.
     pub(super) fn is_limit_reached(&self) -> bool {
         self.call_limit.remaining == Some(0)
     }
@@ -258,7 +258,7 @@ impl Admission {
         self.call_limit.remaining = self.call_limit.remaining.map(|left| left.saturating_sub(1));
     }
 
-    /// Returns the answer to a call that exceeds the limit, and counts this call.
+    /// Returns the answer to a call that exceeds the limit, and counts the call.
     pub(super) fn refuse_over_limit(&mut self) -> Refusal {
         self.call_limit.over_limit_count += 1;
         self.call_limit.refusal.clone()
@@ -269,7 +269,7 @@ impl Admission {
         self.call_limit.over_limit_count
     }
 
-    /// Returns whether a call must be held back, because calls that are waiting for a verdict may
+    /// Returns whether a call must be held back because calls that are waiting for a verdict could
     /// use up the rest of the limit.
     fn must_defer(&self, tool: &Tool) -> bool {
         let Some(left) =
@@ -282,13 +282,13 @@ impl Admission {
         !tool.is_external() && usize::try_from(left).unwrap_or(usize::MAX) <= undecided.count()
     }
 
-    /// Releases the calls that were held back, after all verdicts are known. Returns whether any
-    /// calls were held back.
+    /// Releases the calls that were held back, and returns whether there were any such calls. This
+    /// method is called once all verdicts are known.
     pub(super) fn release_deferred(&mut self) -> bool {
         mem::take(&mut self.call_limit.defers_calls) && !self.queue.is_empty()
     }
 
-    /// Drops all calls that are not admitted yet.
+    /// Drops all calls that have not been admitted yet.
     pub(super) fn clear(&mut self) {
         self.queue.clear();
         self.awaiting_verdict.clear();
@@ -296,8 +296,8 @@ impl Admission {
     }
 }
 
-/// Returns the tool for a call, if the call resumes a suspended sub-agent. The policy and the limit
-/// are not applied again to such a call.
+/// Returns a call's tool and the prepared call if the call resumes a suspended sub-agent. The
+/// policy and the limit are not applied to such a call again.
 fn find_resumed(
     calls: &mut TurnCalls,
     call: &ToolCall,
@@ -306,7 +306,7 @@ fn find_resumed(
     if !calls.is_resumed || calls.refusal.is_some() || !was_suspended {
         return Ok(None);
     }
-    // Without a parent run, a sub-agent starts again, and its call is admitted like any other call.
+    // Without a parent run, a sub-agent starts over, and its call is admitted like any other call.
     if calls.policy.call_policy(|gate| gate.policy_extension())?.is_none() {
         return Ok(None);
     }
@@ -314,8 +314,8 @@ fn find_resumed(
     Ok(tool.and_then(|tool| Some((tool.clone(), tool.prepare_resumed(&call.arguments)?))))
 }
 
-/// Admits a call if an earlier attempt already admitted the call. The policy and the limit are not
-/// applied again to such a call.
+/// Admits a call that an earlier attempt already admitted. The policy and the limit are not applied
+/// to such a call again.
 fn find_admitted(calls: &TurnCalls, at: usize, call: &ToolCall) -> Option<AdmissionStep> {
     let call = calls.admitted.iter().find(|admitted| admitted.call_id == call.call_id)?.clone();
     let tool = calls.toolkit.get(&call.name).cloned();
@@ -368,7 +368,7 @@ fn validate_call(
 }
 
 /// Asks the policy to replace invalid arguments, and tries once to prepare the call with the
-/// replacement.
+/// replacement arguments.
 fn repair_arguments(
     calls: &mut TurnCalls,
     tool: &Tool,
@@ -385,7 +385,8 @@ fn repair_arguments(
             *call = repaired;
             Ok(prepared)
         }
-        // The model receives the error in its own arguments, not the error in the replacement.
+        // The model receives the error in its own arguments, not the error in the replacement
+        // arguments.
         Err(ArgsError::InvalidArguments(_)) => Err(ArgsError::InvalidArguments(why)),
         panicked => panicked,
     })

@@ -1,4 +1,4 @@
-//! Executes admitted calls, from the wait for a slot until the result.
+//! Executes admitted calls, from waiting for a slot to returning the result.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,16 +14,16 @@ use crate::tool::run::policy_handle::{HeldSlot, PolicyFuture};
 use crate::tool::run::running_call::{CallUpdate, RunningCall};
 use crate::tool::run::turn_calls::{ReadyCall, TurnCalls};
 
-/// Runs each admitted call from the moment when the call receives a slot until its result arrives.
+/// Runs each admitted call, from the moment it receives a slot until its result arrives.
 pub(super) struct CallExecutor {
-    /// Calls that start as soon as a slot is free, in call order.
+    /// The calls that start as soon as a slot is free, in call order.
     ready_calls: VecDeque<ReadyCall>,
-    /// The index in the turn of the first ready call, and the future for the policy's slot that
-    /// this call is waiting for.
+    /// The index of the first ready call in the turn, and the future that waits for the policy to
+    /// grant this call a slot.
     pending_slot: Option<(usize, PolicyFuture<HeldSlot>)>,
     slots: ConcurrencySlots,
     running: SelectAll<RunningCall>,
-    /// The time when the last event was emitted, or `None` while no tool has a time limit.
+    /// The time at which the last event was emitted, or `None` while no tool has a time limit.
     last_event_at: Option<Instant>,
     has_timeouts: bool,
 }
@@ -40,30 +40,31 @@ impl CallExecutor {
         }
     }
 
-    /// Adds a call that starts as soon as a slot is free, in call order.
+    /// Adds a call to the ready calls, keeping them in call order. The call starts as soon as a
+    /// slot is free.
     pub(super) fn enqueue(&mut self, candidate: ReadyCall) {
         let place = self.ready_calls.partition_point(|other| other.index < candidate.index);
         self.ready_calls.insert(place, candidate);
     }
 
-    /// Returns the slots that are free for calls that are not admitted yet, or `None` while an
+    /// Returns the slots available to calls that have not been admitted yet, or `None` while an
     /// admitted call is waiting for its slot.
     pub(super) fn free_slots(&self) -> Option<ConcurrencySlots> {
         self.ready_calls.is_empty().then_some(self.slots)
     }
 
-    /// Returns the next call to start, if a slot is free for this call.
+    /// Returns the next call to start, if a slot is free for it.
     pub(super) fn peek_next(&self) -> Option<&ReadyCall> {
         self.ready_calls.front().filter(|first| self.slots.has_slot_for(Some(&first.tool)))
     }
 
-    /// Takes the next call to start.
+    /// Removes and returns the next call to start.
     pub(super) fn take_next(&mut self) -> Option<ReadyCall> {
         self.ready_calls.pop_front()
     }
 
-    /// Starts the [next](Self::peek_next) call once the call has its slot. If the returned update
-    /// is an answer, the tool has not run.
+    /// Starts the [next](Self::peek_next) call if it has received its slot. If the returned update
+    /// is `Answered`, the tool did not run.
     pub(super) fn start_next(
         &mut self,
         calls: &mut TurnCalls,
@@ -71,7 +72,7 @@ impl CallExecutor {
     ) -> Result<Option<CallUpdate>, Error> {
         let has_room = |first: &&ReadyCall| self.slots.has_slot_for(Some(&first.tool));
         let Some(first) = self.ready_calls.front().filter(has_room) else {
-            // Other runs may wait for a slot that this run cannot use now.
+            // Other runs may be waiting for a slot that this run cannot use now.
             cancel_slot_wait(&mut self.pending_slot)?;
             return Ok(None);
         };
@@ -114,7 +115,7 @@ impl CallExecutor {
         }))
     }
 
-    /// Returns the next update from the running calls, or `None` if no call is running.
+    /// Returns the next update from the running calls, or `None` if no calls are running.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<CallUpdate>> {
         let update = ready!(self.running.poll_next_unpin(cx));
         if let Some(CallUpdate::Answered(_) | CallUpdate::Suspended { .. }) = update {
@@ -124,7 +125,7 @@ impl CallExecutor {
     }
 
     /// Pauses all time limits after an event, so that the time until the consumer polls again does
-    /// not count.
+    /// not count towards them.
     pub(super) fn pause_timeouts(&mut self) {
         if self.has_timeouts {
             self.last_event_at = Some(Instant::now());

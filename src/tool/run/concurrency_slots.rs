@@ -7,7 +7,7 @@ use crate::tool::Tool;
 pub(super) struct ConcurrencySlots {
     limit: usize,
     in_use: usize,
-    /// Whether the running call is exclusive.
+    /// Whether an exclusive call is currently running.
     is_exclusive: bool,
     is_unlimited: bool,
 }
@@ -24,8 +24,8 @@ impl ConcurrencySlots {
         Self { is_unlimited: true, ..Self::new(usize::MAX) }
     }
 
-    /// Returns whether a call to this tool could start now. A call to an unknown tool only needs a
-    /// free slot.
+    /// Returns whether a call to this tool could start now. If the tool is unknown (`None`), the
+    /// call needs only a free slot.
     pub(super) fn has_slot_for(&self, tool: Option<&Tool>) -> bool {
         match tool.is_some_and(Tool::is_exclusive) {
             _ if self.is_unlimited => true,

@@ -1,5 +1,6 @@
-//! Runs a turn's calls, until the next request. `tool_run` combines three parts: admission
-//! (deciding whether a call may run), execution (running the call) and the collection of results.
+//! Runs a turn's calls, up to the point at which the next request can be sent. `tool_run` combines
+//! three parts: admission (deciding whether a call may run), execution (running the call) and the
+//! collection of results.
 
 mod tool_run;
 

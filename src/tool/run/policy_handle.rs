@@ -1,4 +1,4 @@
-//! A handle to a run's optional policy. The handle catches panics.
+//! A handle to a run's optional policy. It catches panics in the policy.
 
 use std::any::Any;
 use std::task::{Context, Poll};
@@ -11,11 +11,11 @@ use crate::item::{ToolCall, ToolResult};
 use crate::tool::ToolPolicy;
 
 /// Calls a run's policy, if any. Without a policy, each method of the handle returns the default
-/// value of its return type. A panic in the policy becomes an error.
+/// value of its return type. If the policy panics, the panic becomes an error.
 #[derive(Default)]
 pub(super) struct PolicyHandle(Option<Box<dyn ToolPolicy>>);
 
-/// A future that the policy returned. The inner future is dropped once it completes.
+/// A future returned by the policy. The inner future is dropped once it completes.
 pub(super) struct PolicyFuture<T>(Option<BoxFuture<'static, T>>);
 
 /// The concurrency slot that a call occupies while it runs.
@@ -50,7 +50,7 @@ impl PolicyHandle {
         }
     }
 
-    /// Calls the policy's `after_call`. If `after_call` fails, the result is left unchanged.
+    /// Calls the policy's `after_call` method. If that method fails, the result is left unchanged.
     pub(super) fn after_call(
         &mut self,
         call: &ToolCall,
@@ -81,7 +81,7 @@ impl<T> PolicyFuture<T> {
         Ok(polled)
     }
 
-    /// Drops the future before it completes.
+    /// Drops the future, whether or not it has completed.
     pub(super) fn cancel(&mut self) -> Result<(), Error> {
         let future = self.0.take();
         catch_policy_panic(|| drop(future))

@@ -12,16 +12,18 @@ use crate::tool::{Suspension, Tool};
 /// The outcome of a turn's calls.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolRunOutcome {
-    /// The history at the start of the run, followed by the turn and the results in call order.
+    /// The history at the start of the run, followed by the turn and then the results in call
+    /// order.
     ///
-    /// In this history, each result contains the tool name that the model used in the call.
+    /// In this history, each result contains the tool name that the model used when it made the
+    /// call.
     pub history: History,
-    /// The results, in call order, with the same tool names as in the events.
+    /// The results in call order, with the same tool names as in the events.
     pub results: Vec<ToolResult>,
-    /// The calls that are waiting for a verdict or an external result, in call order, with the
-    /// arguments that their tools would receive. If a call's sub-agent was suspended, the call
-    /// itself is not listed. Instead, this list contains the calls that the sub-agent is waiting
-    /// for, each with the path to the call.
+    /// The calls that are waiting for a verdict or an external result. They are listed in call
+    /// order, with the arguments that their tools receive if the calls run. A call whose sub-agent
+    /// was suspended is not listed itself. Instead, this list contains the calls that the sub-agent
+    /// is waiting for, each with the path that leads to it.
     pub pending: Vec<PendingCall>,
     /// The ids of the answered calls whose tools are [pollable](crate::Tool::pollable).
     pub pollable_call_ids: Vec<String>,
@@ -30,20 +32,20 @@ pub struct ToolRunOutcome {
     pub calls_over_limit: usize,
 }
 
-/// Collects results and suspensions in the order of their events, each with the index of its call.
+/// Collects results and suspensions, each with the index of its call, in the order in which their
+/// events are emitted.
 #[derive(Debug, Default)]
 pub(super) struct ResultCollector {
     results: Vec<(usize, ToolResult)>,
-    /// The calls that stay open because their sub-agents are suspended: each call's index in the
-    /// turn, its id, and the suspension.
+    /// The calls that stay open because their sub-agents are suspended. Each entry contains the
+    /// call's index in the turn, its id, and the suspension.
     suspended_calls: Vec<(usize, String, Suspension)>,
-    /// The error from the policy that ended the run, if any.
+    /// The policy error that ended the run, if any.
     error: Option<Error>,
 }
 
 impl ResultCollector {
-    /// Lets the policy and the toolkit change a result, then stores the result and returns its
-    /// event.
+    /// Lets the policy and the toolkit change a result, then stores it and returns its event.
     pub(super) fn emit_result(&mut self, calls: &mut TurnCalls, ended: AnsweredCall) -> ToolEvent {
         let AnsweredCall { index: at, call, mut result } = ended;
         let redact = |json: &mut RawJson| {
@@ -58,7 +60,7 @@ impl ResultCollector {
         event
     }
 
-    /// Applies the policy's redaction to the progress in an event.
+    /// Applies the policy's redaction to an event's progress data.
     pub(super) fn redact_progress(
         &mut self,
         calls: &mut TurnCalls,
@@ -80,7 +82,7 @@ impl ResultCollector {
         self.error = looked.err().or(self.error.take());
     }
 
-    /// Stores a suspension, leaving the suspended call open, and returns the suspension's event.
+    /// Stores a suspension and returns its event. The suspended call stays open.
     pub(super) fn emit_suspended(
         &mut self,
         at: usize,
@@ -94,7 +96,7 @@ impl ResultCollector {
         event
     }
 
-    /// Stores the result or the suspension that an event contains.
+    /// Stores the result or suspension that an event contains, if any.
     pub(super) fn record_event(&mut self, at: usize, event: &ToolEvent) {
         match event {
             ToolEvent::Output(result) => self.results.push((at, result.clone())),
@@ -118,8 +120,8 @@ impl ResultCollector {
         self.results.iter().any(|(_, result)| result.call_id == call_id)
     }
 
-    /// Returns the calls that stay open, in call order, including the calls that wait for a
-    /// verdict.
+    /// Returns the calls that stay open, including those that are waiting for a verdict, in call
+    /// order.
     pub(super) fn pending<'a>(
         &self,
         waiting: impl Iterator<Item = (usize, &'a ToolCall)>,
@@ -134,7 +136,8 @@ impl ResultCollector {
         pending.into_iter().flat_map(|(_, calls)| calls).collect()
     }
 
-    /// Builds the outcome. `told` reads the history from the place where the events were written.
+    /// Builds the outcome. If `told` is given, the history is obtained from `told`, which reads it
+    /// from the place where the events were written.
     pub(super) fn finish(
         mut self,
         calls: TurnCalls,
@@ -161,7 +164,7 @@ impl ResultCollector {
                 history.push(Item::tool_result(ToolResult { name, ..result.clone() }));
             }
             for (_, call_id, suspension) in self.suspended_calls {
-                // The history of the sub-agent is stored with its call.
+                // The sub-agent's history is stored with the call that runs the sub-agent.
                 history.set_nested_history(&call_id, suspension.sub_agent_history);
             }
         }
@@ -179,8 +182,8 @@ impl ResultCollector {
     }
 }
 
-/// Redacts each JSON value that a call has reported or recorded. A value whose redaction fails
-/// becomes `null`, and the first error is returned.
+/// Redacts each JSON value that a call has reported or recorded. If the redaction of a value fails,
+/// the value becomes `null`. The first error is returned.
 pub(crate) fn redact_each(
     told: &mut [RawJson],
     mut redact: impl FnMut(&mut RawJson) -> Result<(), Error>,
@@ -204,8 +207,8 @@ fn evidence_mut(result: &mut ToolResult) -> &mut [RawJson] {
     }
 }
 
-/// Limits a value's nesting depth, because the value is serialised and parsed again later. The
-/// limit also applies to a value that a hook has set.
+/// Limits the nesting depth of a value that will later be serialised and parsed again. The limit
+/// also applies to a value that a hook has set.
 fn limit_json_depth(json: &mut RawJson) {
     *json = json.clone().limit_depth();
 }

@@ -1,4 +1,4 @@
-//! One running call.
+//! A single running call.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -18,25 +18,25 @@ use crate::tool::run::policy_handle::HeldSlot;
 use crate::tool::run::turn_calls::{AnsweredCall, ReadyCall, panic_message};
 use crate::tool::{PreparedCall, Suspension, ToolContext, ToolUpdate, UpdateStream};
 
-/// Runs one call, as a stream of progress updates followed by the call's end.
+/// Runs a single call. The stream yields progress updates, followed by the end of the call.
 pub(super) struct RunningCall {
     index: usize,
     call: ToolCall,
     journal: Option<Arc<dyn CallJournal>>,
-    /// The prepared call and its context. The field is `None` once the journal has allowed the call
-    /// to start.
+    /// The prepared call and its context while the call is waiting for the journal to let it start;
+    /// otherwise `None`.
     waiting: Option<(PreparedCall, ToolContext)>,
-    /// The stream of updates. The field is `None` after the result has arrived, since the stream is
+    /// The stream of updates. This field is `None` once the result has arrived, since the stream is
     /// dropped before the result is emitted.
     updates: Option<UpdateStream>,
     record: Arc<CallRecord>,
     limit: Option<TimeLimit>,
-    /// The time limit's deadline, which is extended when the consumer pauses. The field is `None`
-    /// until the call is first polled.
+    /// The deadline set by the time limit, or `None` until the call is first polled. The deadline
+    /// is extended when the consumer pauses.
     alarm: Option<Deadline>,
     /// Whether the deadline had passed when the call last returned an update.
     is_timed_out: bool,
-    /// The concurrency slot that the call occupies. The field is `None` after the call has ended.
+    /// The concurrency slot that the call occupies, which is released when the call ends.
     slot: Option<HeldSlot>,
 }
 
@@ -53,7 +53,7 @@ impl RunningCall {
     ///
     /// # Errors
     ///
-    /// Returns the answer to the call if starting the call panics.
+    /// If starting the call panics, the `Err` contains the call with its result.
     pub(super) fn start(
         candidate: ReadyCall,
         limit: Option<TimeLimit>,
@@ -98,7 +98,7 @@ impl RunningCall {
         ToolEvent::Started { call_id, name }
     }
 
-    /// Extends the deadline by the length of the consumer's pause.
+    /// Extends the deadline by the time for which the consumer paused.
     pub(super) fn extend_deadline(&mut self, pause: Duration) {
         if let Some(alarm) = &mut self.alarm {
             alarm.extend(pause);
@@ -197,7 +197,7 @@ impl RunningCall {
         self.end(ResultKind::Timeout, text.into())
     }
 
-    /// Ends the call with an error, because the call has an explicit time limit and no timer is
+    /// Ends the call with an error, because it has an explicit time limit but no timer is
     /// available.
     fn end_without_timer(&mut self) -> CallUpdate {
         let text = "Error: the tool has a time limit, which needs a tokio runtime with its time \
@@ -216,8 +216,8 @@ impl RunningCall {
         }))
     }
 
-    /// Drops the tool's stream. A panic in the `Drop` of the stream is caught, so that the result
-    /// is not lost and the other calls are still dropped.
+    /// Drops the tool's stream. A panic in the stream's `Drop` implementation is caught, so that
+    /// the result is not lost and the other calls are still dropped.
     fn drop_updates(&mut self) {
         self.record.mark_cancelled();
         self.waiting = None;

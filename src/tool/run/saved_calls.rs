@@ -15,9 +15,9 @@ use crate::usage::Usage;
 /// The saved outcome of a turn's calls: their results, the calls that stay open, and the error that
 /// ended the run, if any. Progress is not saved. For sub-agents, only the token usage is saved.
 ///
-/// [`ToolRun::on_complete`](crate::tool::ToolRun::on_complete) passes the saved calls to a
-/// function, and [`ToolRun::with_saved_calls`](crate::tool::ToolRun::with_saved_calls) uses the
-/// saved calls to answer the same calls.
+/// [`ToolRun::on_complete`](crate::tool::ToolRun::on_complete) passes the saved outcome to a
+/// function, and [`ToolRun::with_saved_calls`](crate::tool::ToolRun::with_saved_calls) uses it to
+/// answer the same calls again.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SavedCalls {
@@ -31,14 +31,14 @@ pub struct SavedCalls {
 /// Events that a [`ToolRun`](crate::tool::ToolRun) emits instead of running tools.
 pub(super) struct ReplayedCalls {
     pub(super) events: BoxStream<'static, ToolEvent>,
-    /// The saved outcome after the events. The outcome's own list of events is empty.
+    /// The saved outcome, whose list of events is empty because the events are stored separately.
     pub(super) saved_calls: SavedCalls,
 }
 
-/// Collects a run's outcome, and passes the outcome to a function.
+/// Collects a run's outcome and passes it to a function.
 pub(super) struct SaveCallback {
     saved: SavedCalls,
-    /// The token usage of each call that runs a sub-agent.
+    /// The token usage of the sub-agents, with one entry for each call that runs a sub-agent.
     nested_usage: Vec<NestedUsage>,
     callback: Box<dyn FnOnce(SavedCalls) + Send>,
 }
@@ -69,7 +69,7 @@ impl SaveCallback {
     /// Passes the collected outcome to the function.
     pub(super) fn finish(self, pending: Vec<PendingCall>, limited: usize, error: Option<Error>) {
         let Self { mut saved, nested_usage, callback } = self;
-        // The usage of sub-agents that were dropped is saved, too.
+        // The usage by sub-agents that were dropped is also saved.
         saved.events.extend(nested_usage.into_iter().map(|nested| nested.into_event(false)));
         callback(SavedCalls { pending, limited, error, ..saved });
     }
@@ -89,8 +89,7 @@ impl SaveCallback {
     }
 }
 
-/// Returns the tokens that an event adds to the usage of the event's run, including the run's
-/// sub-agents.
+/// Returns the tokens that an event adds to its run's usage, which includes usage by sub-agents.
 fn event_usage(event: &Event) -> Usage {
     match event.without_nesting() {
         Event::Turn(TurnEvent::TurnComplete { turn }) => turn.usage(),
@@ -99,7 +98,7 @@ fn event_usage(event: &Event) -> Usage {
     }
 }
 
-/// The token usage of a sub-agent.
+/// The token usage of one sub-agent.
 struct NestedUsage {
     call_id: String,
     name: String,
@@ -107,9 +106,10 @@ struct NestedUsage {
 }
 
 impl NestedUsage {
-    /// Creates an event that contains everything that a fold reads from an ended sub-agent's
-    /// events. The event contains the sub-agent's call id only if the call has a result. Otherwise,
-    /// a fold of the events would replace the sub-agent's history.
+    /// Creates a single event that contains everything that a fold needs from the events of an
+    /// ended sub-agent. The event contains the exact id of the sub-agent's call only if the call
+    /// has a result. For a call without a result, folding an event with the exact id replaces the
+    /// sub-agent's history.
     fn into_event(self, has_result: bool) -> Event {
         let Self { mut call_id, name, usage } = self;
         if !has_result {

@@ -1,4 +1,4 @@
-//! Runs one turn's calls.
+//! Runs the calls in a turn.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -28,37 +28,38 @@ use crate::tool::run::turn_calls::{AnsweredCall, TurnCalls};
 use crate::tool::{RunData, ToolPolicy, Toolkit};
 use crate::turn::Turn;
 
-/// A function that reads the history from the place where the run's events were written.
+/// A function that reads the run's final history from the place where the run's events were
+/// written.
 type HistorySource = Box<dyn FnOnce() -> History + Send>;
 
-/// Runs one turn's calls, and streams the calls' events, including one result for each call.
+/// Runs the calls in a turn and streams their events, including one result for each call.
 ///
 /// [`Toolkit::run`] and [`Toolkit::resume`] create a `ToolRun`. Dropping the run drops every
 /// running tool.
 ///
-/// Tools advance only while the run is polled, so tools pause when the consumer of the run pauses.
+/// Tools advance only while the run is polled, so they pause whenever the run's consumer pauses.
 /// The time between an event and the next poll does not count towards the tools'
-/// [timeouts](crate::Tool::with_timeout). Only threads that a tool has started continue to run
-/// while the consumer pauses; such a thread can check
+/// [timeouts](crate::Tool::with_timeout). Only threads started by a tool continue to run while the
+/// consumer pauses. Such a thread can check
 /// [`is_cancelled`](crate::tool::ToolContext::is_cancelled).
 ///
-/// The stream ends when no call is running and the run is not waiting for a verdict. If the run has
-/// a [`ToolPolicy`], some calls may still have no result when the stream ends. The outcome lists
+/// The stream ends once no calls are running and the run is not waiting for a verdict. If the run
+/// has a [`ToolPolicy`], some calls may not have a result when the stream ends. The outcome lists
 /// these calls as [`pending`](crate::tool::ToolRunOutcome::pending).
 #[must_use = "streams do nothing unless polled"]
 pub struct ToolRun {
     turn_calls: TurnCalls,
-    /// The part that decides which calls may run.
+    /// Decides which calls may run.
     admission: Admission,
-    /// The part that runs the admitted calls.
+    /// Runs the calls that may run.
     executor: CallExecutor,
-    /// The part that collects the calls' results.
+    /// Collects the results of the calls.
     result_collector: ResultCollector,
-    /// The saved events that are emitted instead of running calls, and the calls that stay pending.
-    /// The field is `None` if the run actually runs its calls.
+    /// The saved events that are emitted instead of running the calls, along with the calls that
+    /// stay pending. This field is `None` if the calls actually run.
     replayed: Option<Box<ReplayedCalls>>,
-    /// Reads the history from the place where the run's events were written, for example from a
-    /// journal.
+    /// Reads the final history from the place where the run's events were written, for example from
+    /// a journal.
     history_source: Option<HistorySource>,
     /// The callback that receives the saved calls once all calls have ended.
     save_callback: Option<Box<SaveCallback>>,
@@ -87,10 +88,10 @@ enum RunStage {
 impl Toolkit {
     /// Runs the calls in a turn that follows `history`.
     ///
-    /// Every call receives exactly one result: a call that is not allowed to run is answered
+    /// Every call receives exactly one result. A call that is not allowed to run is answered
     /// without running. Only a [`ToolPolicy`](crate::tool::ToolPolicy) can leave calls pending.
     /// Calls run concurrently within the toolkit's limits, and their events are emitted as they
-    /// happen. [`ToolRun::then_next`] returns the results in call order.
+    /// happen. [`ToolRun::then_next`] provides the results in call order.
     ///
     /// Nothing runs before the first poll, and dropping the run drops every running tool.
     pub fn run(&self, history: &History, turn: &Arc<Turn>) -> ToolRun {
@@ -99,20 +100,20 @@ impl Toolkit {
         ToolRun::new(TurnCalls::new(self, history, Arc::clone(turn)), queue)
     }
 
-    /// Runs the calls in the last turn of `history` that have no result yet.
+    /// Runs the calls that have no result yet in the last turn of `history`.
     ///
-    /// The calls are checked again, as in [`run`](Self::run): their ids must be unique, their tools
-    /// must exist, and their arguments must be valid. The outcome's
-    /// [`history`](crate::tool::ToolRunOutcome::history) consists of `history` and the results of
-    /// these calls.
+    /// As in [`run`](Self::run), the calls are checked: their ids must be unique, their tools must
+    /// exist, and their arguments must be valid. The outcome's
+    /// [`history`](crate::tool::ToolRunOutcome::history) consists of `history` followed by the
+    /// results of these calls.
     ///
     /// # Errors
     ///
-    /// Returns [`InvalidRequest`](ErrorKind::InvalidRequest) if two tools have the same name, if no
-    /// call is open, or if items other than results follow the turn that contains the open calls.
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) is also returned if the turn does not allow
-    /// its calls to run, or is not known to be complete. The last item in a complete turn contains
-    /// a [`TurnInfo`](crate::item::TurnInfo). The error message states the reason.
+    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if two tools have the same
+    /// name, if no calls are open, or if items other than results follow the turn that contains the
+    /// open calls. The same error is returned if the turn does not allow its calls to run or is not
+    /// known to be complete. A turn is known to be complete if its last item contains a
+    /// [`TurnInfo`](crate::item::TurnInfo). The error message states the reason.
     pub fn resume(&self, history: &History) -> Result<ToolRun, Error> {
         ensure_distinct_names(&self.specs())?;
         let refuse = |why: &str| Error::new(ErrorKind::InvalidRequest, why);
@@ -167,8 +168,8 @@ impl ToolRun {
     /// since no approval could ever arrive. A call to an [external](crate::Tool::external) tool is
     /// skipped.
     ///
-    /// If the policy returns an error or panics, all running calls are dropped and the stream ends;
-    /// [`finish`](Self::finish) returns the error. Results that were emitted before the error
+    /// If the policy returns an error or panics, all running calls are dropped and the stream ends.
+    /// [`finish`](Self::finish) then returns the error. Results that were emitted before the error
     /// remain valid.
     pub fn with_policy(mut self, gate: impl ToolPolicy + 'static) -> Self {
         self.turn_calls.policy = PolicyHandle::new(gate);
@@ -181,18 +182,17 @@ impl ToolRun {
         self
     }
 
-    /// Answers each call with a result of the given kind and text, without running any call. If the
-    /// turn itself does not allow its calls to run, the calls receive the result for that case
-    /// instead.
+    /// Answers each call with a result of the given kind and text, without running any calls. If
+    /// the turn itself does not allow its calls to run, each call instead receives a result that
+    /// states the turn's reason.
     pub fn with_refusal(mut self, kind: ResultKind, why: impl Into<String>) -> Self {
         self.turn_calls.refusal = Some((kind, why.into()));
         self
     }
 
-    /// Limits the number of calls that start. The first `calls` calls start, in call order, and the
-    /// other calls are answered with a result of the given kind and text. Calls that are denied,
-    /// calls that cannot run, and [external](crate::Tool::external) calls do not count towards the
-    /// limit.
+    /// Allows at most `calls` calls to start. Calls start in call order, and those that exceed the
+    /// limit are answered with a result of the given kind and text. Calls that are denied, calls
+    /// that cannot run, and [external](crate::Tool::external) calls do not count towards the limit.
     pub fn with_call_limit(mut self, calls: u32, kind: ResultKind, why: impl Into<String>) -> Self {
         self.admission.set_call_limit(calls, (kind, why.into()));
         self
@@ -214,7 +214,7 @@ impl ToolRun {
         self
     }
 
-    /// Returns the maximum number of calls that run concurrently.
+    /// Returns the maximum number of calls that can run concurrently.
     #[cfg(feature = "durable")]
     pub(crate) fn max_concurrency(&self) -> usize {
         self.turn_calls.toolkit.max_concurrency()
@@ -233,7 +233,7 @@ impl ToolRun {
         self.progress_redactor.clone()
     }
 
-    /// Sets a journal that decides when calls start and stores their results.
+    /// Sets a journal, which decides when calls start and stores their results.
     #[cfg(feature = "durable")]
     pub(crate) fn with_journal(mut self, journal: std::sync::Arc<dyn CallJournal>) -> Self {
         self.executor = CallExecutor::new(ConcurrencySlots::unlimited());
@@ -242,20 +242,20 @@ impl ToolRun {
         self
     }
 
-    /// Returns the turn's calls, in order, as the model wrote them.
+    /// Returns the turn's calls as the model wrote them, in order.
     pub fn calls(&self) -> impl Iterator<Item = &ToolCall> {
         self.turn_calls.turn.tool_calls()
     }
 
-    /// Emits the events that were saved for the same calls, instead of running tools or calling the
+    /// Emits the events that were saved for the same calls, without running tools or calling the
     /// policy. The saved events do not include progress.
     pub fn with_saved_calls(mut self, kept: SavedCalls) -> Self {
         self.replayed = Some(Box::new(kept.into()));
         self
     }
 
-    /// Emits the given events instead of running tools or calling the policy. Those calls in
-    /// `pending` that belong to this turn stay without a result.
+    /// Emits the given events without running tools or calling the policy. The calls in `pending`
+    /// that belong to this turn are left without a result.
     pub(crate) fn with_replayed_events(
         mut self,
         events: impl Stream<Item = ToolEvent> + Send + 'static,
@@ -269,19 +269,19 @@ impl ToolRun {
     }
 
     /// Sets a function that receives the turn's saved calls. The function is called during the poll
-    /// in which the last call ends, and is not called if the run is dropped earlier.
+    /// in which the last call ends, and is not called if the run is dropped before that poll.
     pub fn on_complete(mut self, keep: impl FnOnce(SavedCalls) + Send + 'static) -> Self {
         self.save_callback = Some(Box::new(SaveCallback::new(keep)));
         self
     }
 
-    /// Forwards the tools' events, and then continues with the state that `next` creates from the
+    /// Forwards the tools' events and then continues with the state that `next` creates from the
     /// history. The history passed to `next` contains the turn and every result, in call order.
     ///
     /// Dropping the returned steps drops every running tool. If a
-    /// [`ToolPolicy`](crate::tool::ToolPolicy) ends the run with an error, the error is the last
-    /// step. Calls that the policy leaves pending have no result in the history;
-    /// [`finish`](Self::finish) returns the pending calls.
+    /// [`ToolPolicy`](crate::tool::ToolPolicy) ends the run with an error, this error is the last
+    /// step. Calls that the policy leaves pending have no result in the history. To obtain the
+    /// pending calls, use [`finish`](Self::finish).
     ///
     /// ```
     /// # use turnstream::{History, Item, tool::Toolkit};
@@ -298,12 +298,12 @@ impl ToolRun {
         self.then_steps(|history, _| Steps::next(next(history)))
     }
 
-    /// Forwards the tools' events, and then continues with the steps that `then` returns. `then`
-    /// receives the results and the history, which contains the turn and every result in call
+    /// Forwards the tools' events and then continues with the steps that `then` returns. `then`
+    /// receives the results and the history, which contains the turn and every result, in call
     /// order.
     ///
-    /// Use `then_steps` instead of [`then_next`](Self::then_next) if the loop may also stop at this
-    /// step.
+    /// Use `then_steps` instead of [`then_next`](Self::then_next) if the loop might stop after
+    /// these calls.
     pub fn then_steps<S, F>(self, then: F) -> Steps<'static, S>
     where
         S: Send + 'static,
@@ -330,7 +330,7 @@ impl ToolRun {
     /// ended.
     ///
     /// If the stream has not ended yet, all running calls are dropped, and the outcome contains no
-    /// results for these calls.
+    /// results for them.
     ///
     /// ```
     /// # use futures::StreamExt;
@@ -348,7 +348,7 @@ impl ToolRun {
     ///
     /// # Errors
     ///
-    /// Returns the error if the [`ToolPolicy`](crate::tool::ToolPolicy) ended the run with an
+    /// If the [`ToolPolicy`](crate::tool::ToolPolicy) ended the run with an error, returns this
     /// error.
     pub fn finish(self) -> Result<ToolRunOutcome, Error> {
         let (pending, limited) = (self.pending(), self.calls_over_limit());
@@ -396,7 +396,7 @@ impl ToolRun {
         Ok(match self.executor.poll(cx) {
             Poll::Ready(Some(said)) => Poll::Ready(Some(self.emit_update(said))),
             Poll::Pending => Poll::Pending,
-            // An allowed call that has not started waits for a slot.
+            // An admitted call that has not started yet is waiting for a slot.
             Poll::Ready(None) if self.executor.free_slots().is_none() => Poll::Pending,
             Poll::Ready(None) if self.admission.must_wait(&mut self.turn_calls)? => Poll::Pending,
             Poll::Ready(None) if self.admission.release_deferred() => return self.try_poll(cx),
@@ -404,7 +404,7 @@ impl ToolRun {
         })
     }
 
-    /// Processes an admission step, and returns the event for the step, if any.
+    /// Processes an admission step and returns its event, if any.
     fn handle_admission(&mut self, admitted: AdmissionStep) -> Option<ToolEvent> {
         match admitted {
             AdmissionStep::Allowed(candidate) => {
@@ -419,7 +419,7 @@ impl ToolRun {
         }
     }
 
-    /// Starts the first ready call, if a slot is free for the call.
+    /// Starts the first ready call, if a slot is free for it.
     fn start_next(&mut self, cx: &mut Context<'_>) -> Result<Option<ToolEvent>, Error> {
         let counts = self.executor.peek_next().is_some_and(|next| !next.is_resumed);
         if counts && self.admission.is_limit_reached() {
@@ -452,8 +452,8 @@ impl ToolRun {
         }
     }
 
-    /// Returns the next saved event, after collecting the results and suspensions that the event
-    /// contains.
+    /// Collects the result or suspension that the next saved event contains, if any, and returns
+    /// the event.
     fn replay_event(&mut self, event: Option<ToolEvent>) -> Option<ToolEvent> {
         let Some(event) = event else {
             let error = self.replayed.as_mut().and_then(|played| played.saved_calls.error.take());
@@ -477,7 +477,7 @@ impl ToolRun {
         begin
     }
 
-    /// Passes an event to the save callback, if a callback is set.
+    /// Passes an event to the save callback, if one is set.
     fn save_event(&mut self, event: Option<&ToolEvent>) {
         match (event, &mut self.save_callback) {
             (_, None) => {}

@@ -1,4 +1,4 @@
-//! The calls in one turn, and the states that a call can be in.
+//! The calls in a turn, and the states that a call can be in.
 
 use std::sync::Arc;
 
@@ -9,33 +9,33 @@ use crate::tool::run::policy_handle::PolicyHandle;
 use crate::tool::{PreparedCall, RunData, Tool, Toolkit};
 use crate::turn::Turn;
 
-/// The maximum length, in bytes, of the reason in an error about invalid arguments. The reason may
-/// repeat the arguments, which the model's context already contains.
+/// The maximum length of the reason in an error for invalid arguments, in bytes. The reason may
+/// repeat the arguments, which are already in the model's context.
 const MAX_ARGS_ERROR_BYTES: usize = 2 << 10;
 
-/// The maximum length of an unknown tool's name in its result, in bytes.
+/// The maximum number of bytes of an unknown tool's name that a result repeats.
 const MAX_ECHOED_TOOL_NAME_BYTES: usize = 200;
 
-/// The answer to a sub-agent call at the maximum nesting depth.
+/// The answer to a sub-agent call that would exceed the maximum nesting depth.
 const MAX_DEPTH_DENIAL: &str = "Denied: sub-agents are nested as deep as allowed. Do it \
      yourself, with the other tools, or answer with what you have.";
 
-/// The calls in one turn, with the run's settings.
+/// The calls in a turn, along with the run's settings.
 pub(super) struct TurnCalls {
     pub(super) toolkit: Toolkit,
     /// The history at the start of the run.
     pub(super) history: History,
     pub(super) turn: Arc<Turn>,
-    /// Whether the run resumes calls, so that the turn is already in the history.
+    /// Whether the run resumes calls. If so, the turn is already in the history.
     pub(super) is_resumed: bool,
-    /// The answer to each call, if none of the turn's calls may run.
+    /// The answer that every call receives if none of the turn's calls may run.
     pub(super) refusal: Option<Refusal>,
     pub(super) denies_sub_agents: bool,
-    /// The data that is passed to the run's tools.
+    /// The data passed to the run's tools.
     pub(super) run_data: RunData,
     /// The run's policy, if any.
     pub(super) policy: PolicyHandle,
-    /// The journal that decides when calls start, and stores their results.
+    /// The journal that decides when calls start and stores their results.
     pub(super) journal: Option<Arc<dyn CallJournal>>,
     /// The calls that an earlier attempt admitted, with the arguments that their tools receive.
     pub(super) admitted: Vec<ToolCall>,
@@ -84,8 +84,8 @@ impl TurnCalls {
         }
     }
 
-    /// Returns a call's tool if the turn, the toolkit and the run all allow the call, or otherwise
-    /// the answer to the call.
+    /// Returns a call's tool if the turn, the toolkit and the run all allow the call. Otherwise,
+    /// the `Err` contains the answer to the call.
     pub(super) fn find_tool(&self, at: usize, call: &ToolCall) -> Result<Tool, Refusal> {
         if let Some(veto) = self.turn.calls().veto() {
             return Err((veto.result_kind, veto.message.to_owned()));
@@ -119,12 +119,12 @@ impl TurnCalls {
     fn is_call_id_used(&self, call_id: &str) -> bool {
         match self.is_resumed {
             false => self.history.has_used_call_id(call_id),
-            // The call itself is in the history.
+            // One of the calls with this id in the history is the call itself.
             true => self.history.used_call_ids().filter(|held| *held == call_id).nth(1).is_some(),
         }
     }
 
-    /// Checks whether a call may run in a dry run. If the call may not run, the `Err` contains the
+    /// Checks whether a dry run, if active, allows a call to run. If not, the `Err` contains the
     /// answer to the call.
     pub(super) fn check_dry_run(&self, tool: &Tool, call: &ToolCall) -> Result<(), Refusal> {
         if self.toolkit.is_dry_run() && !tool.supports_dry_run() {
@@ -153,7 +153,7 @@ impl ReadyCall {
 }
 
 impl ArgsError {
-    /// Returns the answer to a call whose arguments are invalid for this reason.
+    /// Converts the reason into the answer to a call with invalid arguments.
     pub(super) fn into_refusal(self, call: &ToolCall) -> Refusal {
         match self {
             Self::InvalidArguments(why) => {
@@ -169,7 +169,7 @@ impl ArgsError {
     }
 }
 
-/// Prepares a call if the call's arguments are a JSON object that is valid for the tool.
+/// Prepares a call if its arguments are a JSON object that is valid for the tool.
 pub(super) fn prepare_call(tool: &Tool, call: &ToolCall) -> Result<PreparedCall, ArgsError> {
     let arguments = call.arguments_or_empty_object();
     if let Err(error) = validate_json(&call.arguments) {
@@ -178,7 +178,7 @@ pub(super) fn prepare_call(tool: &Tool, call: &ToolCall) -> Result<PreparedCall,
     if !arguments.starts_with('{') {
         return Err(ArgsError::InvalidArguments("not a JSON object".to_owned()));
     }
-    // The reason is truncated, since the text may repeat all of the arguments.
+    // The reason is truncated, since it may repeat all of the arguments.
     let reason = |why| truncate_middle(why, MAX_ARGS_ERROR_BYTES);
     match catch_panic(|| tool.handler.prepare(arguments)) {
         Ok(prepared) => prepared.map_err(|why| ArgsError::InvalidArguments(reason(why))),

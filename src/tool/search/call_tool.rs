@@ -1,4 +1,5 @@
-//! Implements `call_tool`, which calls other tools, and extracts the inner calls.
+//! Implements `call_tool`, the tool that calls other tools, and extracts the inner calls from its
+//! arguments.
 
 use std::borrow::Cow;
 
@@ -23,8 +24,8 @@ struct CallToolArgs<'a> {
     _rationale: serde::de::IgnoredAny,
 }
 
-/// Creates `call_tool`. A valid call to `call_tool` is [unwrapped](unwrapped_call) before it
-/// reaches the tool. The tool itself only reports the errors in invalid calls.
+/// Creates the `call_tool` tool. Valid calls to this tool are [unwrapped](unwrapped_call) before
+/// they reach the tool, so the tool itself only reports the errors in invalid calls.
 pub(super) fn call_tool() -> Tool {
     let spec = ToolSpec::new(
         CALL_TOOL,
@@ -53,8 +54,8 @@ pub(super) fn call_tool() -> Tool {
     })
 }
 
-/// Returns the inner call of a call to `call_tool`, with the same id. Any other call is returned
-/// unchanged, as is a call whose arguments do not name a tool.
+/// If `call` is a call to `call_tool` whose arguments name a tool, returns the inner call, which
+/// has the same id. Otherwise, returns `call` unchanged.
 pub(crate) fn unwrapped_call(call: &ToolCall) -> Cow<'_, ToolCall> {
     if call.name != CALL_TOOL {
         return Cow::Borrowed(call);
@@ -67,7 +68,7 @@ pub(crate) fn unwrapped_call(call: &ToolCall) -> Cow<'_, ToolCall> {
     }
 }
 
-/// Returns the name of the called tool, and its arguments as the model wrote them.
+/// Returns the name of the inner tool, along with its arguments as the model wrote them.
 fn parse(arguments: &str) -> Result<(String, String), String> {
     let read = serde_json::from_str::<CallToolArgs<'_>>(arguments);
     let CallToolArgs { name, arguments, .. } = read.map_err(|error| {
@@ -79,7 +80,7 @@ fn parse(arguments: &str) -> Result<(String, String), String> {
         return Err("`name` is empty: it must be the name of the tool to call".to_owned());
     }
     let written = arguments.map_or("", RawValue::get);
-    // Some models write the arguments object as a string that contains its JSON.
+    // Some models write the arguments as a string that contains JSON, rather than as an object.
     let arguments = match serde_json::from_str::<String>(written) {
         Ok(text) => text,
         Err(_) => written.to_owned(),

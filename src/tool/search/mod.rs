@@ -1,5 +1,5 @@
-//! Tool search. Instead of all tools, the model sees two tools that never change: one that finds
-//! tools and one that calls tools.
+//! Tool search. Instead of all tools, the model sees two tools that never change: one for finding
+//! tools and one for calling them.
 
 mod call_tool;
 mod rank;
@@ -20,7 +20,7 @@ use self::settings::SEARCH_TOOLS;
 use crate::request::ToolSpec;
 use crate::tool::Tool;
 
-/// The maximum number of similar tools to name in the result of a call to an unknown tool.
+/// The maximum number of similar tools named in the result of a call to an unknown tool.
 const MAX_SUGGESTIONS: usize = 3;
 
 /// The search index and settings of a searchable toolkit.
@@ -43,7 +43,7 @@ impl SearchState {
             .iter()
             .map(|tool| tool.spec().clone().with_deferred(!settings.lists(tool.name())))
             .collect();
-        // A duplicate name makes the request fail.
+        // The duplicate name makes the request fail, so that the conflict is reported.
         for own in [&search_tools, &call_tool] {
             if tools.iter().any(|tool| tool.name() == own.name()) {
                 deferred.push(own.spec().clone());
@@ -52,9 +52,9 @@ impl SearchState {
         Self { settings, index, search_tools, call_tool, deferred_specs: deferred.into() }
     }
 
-    /// Returns the specs that each request lists: those of the tools that are always listed, and
-    /// those of `search_tools` and `call_tool`. Tools with duplicate names are also listed, so that
-    /// the request fails.
+    /// Returns the specs that every request lists: those of the always-listed tools, and those of
+    /// `search_tools` and `call_tool`. Tools with duplicate names are listed as well, so that the
+    /// request fails.
     pub(super) fn listed_specs(&self, tools: &[Tool]) -> Arc<[ToolSpec]> {
         let mut names = HashSet::from([SEARCH_TOOLS, CALL_TOOL]);
         let (mut listed, mut doubled) = (Vec::new(), Vec::new());
@@ -77,7 +77,7 @@ impl SearchState {
         [&self.search_tools, &self.call_tool].into_iter().find(|tool| tool.name() == name)
     }
 
-    /// Returns the text that names similar tools, for the result of a call to an unknown tool.
+    /// Returns a list of similar tools, as text for the result of a call to an unknown tool.
     pub(super) fn suggestions(&self, name: &str) -> String {
         let alike: Vec<String> = self
             .index
@@ -93,7 +93,7 @@ impl SearchState {
 }
 
 impl ToolSearch {
-    /// Returns whether the model sees the tool without a search.
+    /// Returns whether the model sees the tool named `name` without searching for it.
     pub(super) fn lists(&self, name: &str) -> bool {
         self.always_listed.iter().any(|listed| listed == name)
     }

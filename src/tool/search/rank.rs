@@ -1,8 +1,9 @@
 //! Ranks tools for a query by applying BM25 to the words in their specs.
 //!
-//! Ranking crates (`bm25`, `probly-search`) leave the parts that matter for tools to their users:
-//! splitting names into words, stemming, and field weights. These crates would replace only the sum
-//! in [`RankedTools::best_matches`], and each crate has further dependencies.
+//! Ranking crates such as `bm25` and `probly-search` leave it to their users to implement the parts
+//! that matter for tools: splitting names into words, stemming, and field weights. Using such a
+//! crate would replace only the sum in [`RankedTools::best_matches`], and would add further
+//! dependencies.
 
 use std::collections::HashMap;
 
@@ -11,7 +12,7 @@ use serde_json::Value;
 use crate::request::ToolSpec;
 use crate::tool::search::synonyms::SYNONYMS;
 
-/// The rate at which further occurrences of a word stop increasing its score (BM25's `k1`).
+/// Controls how quickly the score of a word saturates as the word occurs more often (BM25's `k1`).
 const SATURATION: f64 = 1.0;
 
 /// The weight of a word that is a synonym of a query word, for example `remove` for `delete`.
@@ -24,16 +25,18 @@ const PREFIX_WEIGHT: f64 = 0.5;
 /// The weight of a word that reveals little about a tool.
 const WEAK_WORD_WEIGHT: f64 = 0.4;
 
-/// The weight of words for reading, such as `list`, if the query is a question.
+/// The weight that words such as `list` have if the query is a question. Such words suggest that a
+/// tool only reads data.
 const READING_WEIGHT: f64 = 0.7;
 
-/// The weight that a group's best scores have in the score of each tool in the group.
+/// The weight of a group's best scores in the score of each tool in the group. A group contains the
+/// tools of one server.
 const GROUP_WEIGHT: f64 = 0.6;
 
-/// The number of a group's best tools that determine the group's score.
+/// The number of best-scoring tools that determine the score of a group (the tools of one server).
 const GROUP_LEN: usize = 3;
 
-/// The minimum length of a shared prefix of two words, in characters.
+/// The minimum length of a prefix shared by two words, in characters.
 const MIN_COMMON_PREFIX: usize = 4;
 
 /// The maximum depth to which a schema is searched for words.
@@ -58,8 +61,8 @@ impl Field {
         }
     }
 
-    /// Returns BM25's `b`, from 0 to 1, which determines how much a field's length lowers the score
-    /// of its words.
+    /// Returns BM25's `b`, a number from 0 to 1 that determines how much the length of the field
+    /// lowers the scores of the words in the field.
     fn length_penalty(self) -> f64 {
         match self {
             Self::Name => 0.3,
@@ -71,16 +74,16 @@ impl Field {
 /// The indexed words of a list of tools.
 #[derive(Debug)]
 pub(super) struct RankedTools {
-    /// Maps each word to the tools whose specs contain the word, in list order. Each entry contains
-    /// a tool's index and the word's weighted frequency.
+    /// Maps each word to the tools whose specs contain it, in list order. Each entry contains a
+    /// tool's index and the word's weighted frequency in that tool's spec.
     postings: HashMap<String, Vec<(usize, f64)>>,
     /// All indexed words in alphabetical order.
     vocabulary: Vec<String>,
     /// The words in each tool's name, in order.
     names: Vec<Vec<String>>,
-    /// Each tool's group, that is, the tool's server (the part of the tool's name before `__`).
+    /// Each tool's group, which is its server (the part of the tool's name before `__`).
     groups: Vec<Option<String>>,
-    /// The stems of words that are synonyms of each other.
+    /// Groups of synonyms, with each word reduced to its stem.
     synonyms: Vec<Vec<String>>,
     /// The stems of words that reveal little about a tool.
     weak_words: Vec<String>,
@@ -120,8 +123,8 @@ impl RankedTools {
         Self { postings, vocabulary, names, groups, synonyms, weak_words }
     }
 
-    /// Returns the indices of at most `limit` tools that match the query best, with the best match
-    /// first. Tools with equal scores stay in list order.
+    /// Returns the indices of the tools that best match the query, up to `limit`, with the best
+    /// match first. Tools with equal scores stay in list order.
     pub(super) fn best_matches(&self, query: &str, limit: usize) -> Vec<usize> {
         let mut words = stems(query);
         let name = words.clone();
@@ -137,7 +140,7 @@ impl RankedTools {
             (READING_WEIGHT, READING_WORDS.split(' ').map(|word| (stem(word), 1.0)).collect())
         });
         for (word_weight, variants) in words.chain(reading) {
-            // Of a word and its variants, only the one with the highest score counts.
+            // Of the scores for a word and its variants, only the highest is used.
             let mut best = vec![0.0_f64; scores.len()];
             for (variant, weight) in variants {
                 let Some(found) = self.postings.get(&variant) else { continue };
@@ -165,7 +168,7 @@ impl RankedTools {
         best
     }
 
-    /// Adds a part of a group's best scores to the score of each tool in the group. Among tools
+    /// Adds a fraction of a group's best scores to the score of each tool in the group. Among tools
     /// that match equally well, a tool from a server with other matching tools is more likely to be
     /// the right tool.
     fn add_group_scores(&self, scores: &mut [f64]) {
@@ -185,15 +188,15 @@ impl RankedTools {
         }
     }
 
-    /// Returns the compounds that two adjacent words in the query form, if the compound occurs in a
-    /// tool's spec. For example, `time zone` forms `timezone`.
+    /// Joins each pair of adjacent words in the query into a compound, and returns the compounds
+    /// that occur in a tool's spec. For example, `time zone` becomes `timezone`.
     fn compounds(&self, query: &str) -> Vec<String> {
         let parts: Vec<String> = query.split_whitespace().map(str::to_lowercase).collect();
         let joined = parts.windows(2).map(|pair| stem(&pair.concat()));
         joined.filter(|word| self.postings.contains_key(word)).collect()
     }
 
-    /// Returns a query word and its variants, each with its weight.
+    /// Returns a query word and its variants, each with a weight.
     fn variants(&self, word: &str) -> Vec<(String, f64)> {
         let mut variants = vec![(word.to_owned(), 1.0)];
         for group in &self.synonyms {
@@ -215,7 +218,7 @@ impl RankedTools {
     }
 }
 
-/// Returns whether a query is a question. A tool that only reads data can answer a question.
+/// Returns whether a query is a question. Questions can be answered by tools that only read data.
 fn asks_something(query: &str) -> bool {
     let query = query.to_lowercase();
     let mut words = query.split(|c: char| !c.is_alphabetic()).filter(|word| !word.is_empty());
@@ -230,8 +233,8 @@ fn begins_alike(a: &str, b: &str) -> bool {
     common >= MIN_COMMON_PREFIX && common * 10 >= longer * 6
 }
 
-/// Returns the words in each field of a spec: the name, the description, and the parameters with
-/// their descriptions.
+/// Returns the words in each field of a spec. The fields are the name, the description, and the
+/// parameters, including their descriptions.
 fn fields_of(spec: &ToolSpec) -> [Vec<String>; 3] {
     let mut parameters = Vec::new();
     push_schema_words(&spec.parameters.to_value(), 0, &mut parameters);
@@ -260,9 +263,9 @@ fn push_schema_words_of_items(schema: &Value, depth: usize, words: &mut Vec<Stri
     }
 }
 
-/// Returns the stems of the words in a string, in order, without stop words. Words are split at
-/// punctuation and in `camelCase`. The parts of a camel-case word are followed by the whole word,
-/// because many users write a name such as `GitHub` as a single word.
+/// Returns the stems of the words in a string, in order and without stop words. The string is split
+/// at punctuation and at the word boundaries in `camelCase`. The parts of a camel-case word are
+/// followed by the whole word, because many users write a name such as `GitHub` as a single word.
 fn stems(text: &str) -> Vec<String> {
     let mut words = Vec::new();
     for part in text.split(|c: char| !c.is_alphanumeric()) {
@@ -271,7 +274,8 @@ fn stems(text: &str) -> Vec<String> {
         for (at, c) in chars.iter().enumerate() {
             let before = at.checked_sub(1).map(|at| chars[at]);
             let next_is_lower = chars.get(at + 1).is_some_and(|next| next.is_lowercase());
-            // A word starts at a capital in `camelCase`, and at the last capital of `HTTPServer`.
+            // A new word starts at the capital letter in `camelCase`, and at the last capital
+            // letter in `HTTPServer`.
             let begins = c.is_uppercase()
                 && before.is_some_and(|it| it.is_lowercase() || it.is_uppercase() && next_is_lower);
             if begins {
@@ -294,8 +298,8 @@ fn stems(text: &str) -> Vec<String> {
 }
 
 /// Returns the approximate stem of an English word by stripping common suffixes. Forms of the same
-/// word, such as `translates`, `translating` and `translation`, have the same stem, which is not
-/// always a word.
+/// word, such as `translates`, `translating` and `translation`, have the same stem. The stem is not
+/// always a word itself.
 fn stem(word: &str) -> String {
     if word.len() <= 3 || !word.chars().all(|c| c.is_ascii_lowercase()) || word == "news" {
         return word.to_owned();
@@ -336,15 +340,15 @@ fn stem(word: &str) -> String {
     }
 }
 
-/// Returns the number of vowel groups that are followed by a consonant, which approximates the
-/// number of syllables.
+/// Returns the approximate number of syllables in a word, by counting the groups of vowels that are
+/// followed by a consonant.
 fn syllables(word: &str) -> usize {
     let is_vowel: Vec<bool> = word.chars().map(|c| "aeiouy".contains(c)).collect();
     is_vowel.windows(2).filter(|pair| pair[0] && !pair[1]).count()
 }
 
-/// Returns whether the word is a single syllable that ends in a single vowel and a consonant, so
-/// that a final `e` belongs to the word, as in `plane`.
+/// Returns whether `rest`, a word without its ending, is a single syllable that ends in a single
+/// vowel and a consonant. If it is, an `e` after `rest` belongs to the stem, as in `plane`.
 fn is_short(rest: &str) -> bool {
     let is_vowel = |c: &char| "aeiouy".contains(*c);
     let mut from_end = rest.chars().rev();
@@ -401,15 +405,15 @@ const IRREGULAR_FORMS: &[(&str, &str)] = &[
 const QUESTION_WORDS: &str =
     "am any are did do does had has have how is was were what when where which who whose why will";
 
-/// Words in the names of tools that only read.
+/// Words in the names of tools that only read data.
 const READING_WORDS: &str =
     "check describe detail fetch find get list lookup query read search show view";
 
-/// Words that reveal little about a tool, such as times, and verbs with many meanings.
+/// Words that reveal little about a tool, such as words for times and verbs with many meanings.
 const WEAK_WORDS: &str = "day evening first friday give keep last let make monday month morning new next \
     night now old put saturday sunday take thursday today tomorrow tuesday wednesday week year yesterday";
 
-/// Stop words, which reveal nothing about a tool.
+/// Stop words: words that reveal nothing about a tool.
 const STOP_WORDS: &str = "a about again all also an and any are as at be because been but by can could did do \
     does each every five for four from going had has have he her here him his how i if \
     in into is it its just know like many may me more much my need not of on \

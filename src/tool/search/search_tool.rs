@@ -1,4 +1,4 @@
-//! Implements `search_tools`, which finds tools.
+//! Implements `search_tools`, the tool that finds other tools.
 
 use std::sync::{Arc, OnceLock};
 
@@ -12,7 +12,7 @@ use crate::tool::search::rank::RankedTools;
 use crate::tool::search::settings::{SEARCH_TOOLS, ToolSearch};
 use crate::tool::{PreparedCall, Tool, ToolOutput, ToolSpec, ToolUpdate};
 
-/// Holds the tools that a search can find. The tools' specs are indexed during the first search.
+/// Holds the tools that a search can find. Their specs are indexed during the first search.
 #[derive(Debug)]
 pub(super) struct ToolIndex {
     specs: Vec<ToolSpec>,
@@ -24,7 +24,7 @@ impl ToolIndex {
         Self { specs, ranked: OnceLock::new() }
     }
 
-    /// Returns the specs of the tools that match the query best, with the best match first.
+    /// Returns the specs of the tools that best match the query, with the best match first.
     pub(super) fn search(&self, query: &str, limit: usize) -> impl Iterator<Item = &ToolSpec> {
         let ranked = self.ranked.get_or_init(|| RankedTools::new(&self.specs));
         ranked.best_matches(query, limit).into_iter().filter_map(|at| self.specs.get(at))
@@ -43,7 +43,7 @@ struct SearchToolsArgs {
 #[derive(Serialize)]
 struct Found<'a> {
     tools: Vec<FoundTool<'a>>,
-    /// The names of the tools that did not fit into the result.
+    /// The names of the matching tools whose specs did not fit into the result.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     also: Vec<&'a str>,
 }
@@ -55,9 +55,9 @@ struct FoundTool<'a> {
     parameters: &'a RawJson,
 }
 
-/// Creates `search_tools`. The tool only reads data, so it supports dry runs and can run again
-/// after a crash. The tool is not [pollable](Tool::pollable): the same search always returns the
-/// same result, so a model that repeats the search makes no progress.
+/// Creates the `search_tools` tool. The tool only reads data, so it supports dry runs and can run
+/// again after a crash. The tool is not [pollable](Tool::pollable): the same search always returns
+/// the same result, so a model that repeats the search makes no progress.
 pub(super) fn search_tool(index: Arc<ToolIndex>, settings: &ToolSearch) -> Tool {
     let spec = ToolSpec::new(
         SEARCH_TOOLS,

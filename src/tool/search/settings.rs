@@ -1,4 +1,4 @@
-//! Settings for the tool search.
+//! Settings for tool search.
 
 use std::num::NonZeroUsize;
 
@@ -14,8 +14,8 @@ const DEFAULT_MAX_RESULTS: usize = 5;
 /// The default maximum length of a search result, in bytes.
 const DEFAULT_MAX_RESULT_BYTES: usize = 16 * 1024;
 
-/// Settings for the [tool search](crate::Toolkit::with_search): the tools that the model sees
-/// without a search, and the maximum size of a search result.
+/// Settings for [tool search](crate::Toolkit::with_search): the tools that the model sees without
+/// searching, and the maximum size of a search result.
 ///
 /// ```
 /// use std::num::NonZeroUsize;
@@ -36,8 +36,8 @@ pub struct ToolSearch {
 }
 
 impl ToolSearch {
-    /// Creates the default settings. By default, no tool is always listed, and a search returns at
-    /// most 5 tools and 16 KiB.
+    /// Creates the default settings. By default, no tools are always listed, and a search returns
+    /// at most 5 tools and 16 KiB.
     pub fn new() -> Self {
         Self {
             always_listed: Vec::new(),
@@ -46,8 +46,8 @@ impl ToolSearch {
         }
     }
 
-    /// Sets the names of the tools that the model sees without a search. Names of tools that the
-    /// toolkit does not contain are ignored.
+    /// Sets the names of the tools that the model sees without searching. Names of tools that are
+    /// not in the toolkit are ignored.
     pub fn with_always_listed<N: Into<String>>(
         mut self,
         names: impl IntoIterator<Item = N>,
@@ -56,14 +56,14 @@ impl ToolSearch {
         self
     }
 
-    /// Sets the maximum number of tools that a search returns. The model can request fewer tools.
+    /// Sets the maximum number of tools that a search returns. The model can ask for fewer tools.
     pub fn with_max_results(mut self, max_results: NonZeroUsize) -> Self {
         self.max_results = max_results.get();
         self
     }
 
-    /// Sets the maximum length of a search result, in bytes. Only the names are returned for tools
-    /// that do not fit within this length. The best match is always returned in full.
+    /// Sets the maximum length of a search result, in bytes. For tools that do not fit within this
+    /// length, only the names are returned. The best match is always returned in full.
     pub fn with_max_result_bytes(mut self, max_bytes: usize) -> Self {
         self.max_result_bytes = max_bytes;
         self

@@ -1,6 +1,6 @@
-//! Synonyms for the tool search, from everyday speech and from tool descriptions.
+//! Synonyms for tool search, taken from everyday language and from tool descriptions.
 
-/// Groups of synonyms, from actions to things. A word may be in several groups.
+/// Groups of synonyms, ordered from actions to things. A word can be in several groups.
 pub(super) const SYNONYMS: &[&str] = &[
     "create add new make insert",
     "delete remove erase destroy drop trash discard throw",

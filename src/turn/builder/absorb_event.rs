@@ -1,4 +1,4 @@
-//! Adds events from another stream to a turn, including the finished turn at the end of that
+//! Adds the events from another stream to a turn, including the finished turn at the end of that
 //! stream.
 
 use std::sync::Arc;
@@ -12,8 +12,9 @@ impl TurnBuilder {
     /// Adds an event from another stream of turn events. [`seal`](crate::stream::seal) uses this
     /// method.
     ///
-    /// If the event contains a complete turn, that turn's items are kept. The turn's calls get the
-    /// same new ids as in their events, and may run only if they were already allowed to run.
+    /// If the event contains a complete turn, the items of this turn are kept. The calls in the
+    /// complete turn get the same new ids as in their events, and may run only if they were already
+    /// allowed to run.
     pub fn absorb(&mut self, event: TurnEvent) {
         if self.is_finished {
             return;
@@ -60,8 +61,8 @@ impl TurnBuilder {
             self.partial.usage = turn.usage;
             return self.set_limit_exceeded(LimitExceeded::Bytes);
         }
-        // The finished turn's items include the bytes that were already counted for the turn's
-        // events.
+        // The bytes that were counted when the events arrived are also part of the finished turn's
+        // items.
         self.used_bytes = 0;
         self.end_open_calls();
         let mut items = Vec::with_capacity(turn.items.len());
@@ -104,8 +105,8 @@ impl TurnBuilder {
         self.events.push_back(TurnEvent::TurnComplete { turn });
     }
 
-    /// Emits the events for a call that is in the finished turn but did not appear in the turn's
-    /// events.
+    /// Emits the events for a call that appears only in the finished turn, not in the events that
+    /// preceded it.
     fn emit_call_of_turn(&mut self, call: &ToolCall) -> usize {
         let at = self.calls.len();
         let key = u32::try_from(at).unwrap_or(u32::MAX);
@@ -126,13 +127,13 @@ impl TurnBuilder {
     }
 }
 
-/// Returns the number of an item's bytes that count towards the limit.
+/// Returns the number of bytes in an item that count towards the turn's size limit.
 fn payload_bytes(item: &Item) -> usize {
     let data = item.provider_data.as_ref().map_or(0, |data| data.value.as_str().len());
     data + match &item.kind {
         ItemKind::Text { text } | ItemKind::Reasoning { text } => text.len(),
         ItemKind::ToolCall(call) => call.call_id.len() + call.name.len() + call.arguments.len(),
-        // Models never write items of these kinds.
+        // Models never produce items of these kinds.
         ItemKind::System { .. }
         | ItemKind::User { .. }
         | ItemKind::ToolResult(_)

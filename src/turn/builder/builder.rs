@@ -1,4 +1,4 @@
-//! Builds a turn from pieces of text and reasoning, and returns the turn's events.
+//! Builds a turn from pieces of text and reasoning, and returns its events.
 
 use std::collections::VecDeque;
 
@@ -9,15 +9,14 @@ use crate::turn::partial_turn::BlockKey;
 use crate::turn::{PartialTurn, ReasoningKind, Text, TurnEvent};
 use crate::usage::Usage;
 
-/// Builds a turn from the pieces that a decoder pushes. The decoder then takes the turn's events
-/// from the builder; the last event carries the finished turn.
+/// Builds a turn from the pieces that a decoder pushes. The decoder then takes the events of the
+/// turn from the builder. The last event contains the finished turn.
 ///
 /// Call ids are made unique within the history and the turn before `ToolCallStart` is emitted. An
 /// empty id becomes `call_<turn>_<n>`, and an id that the history already contains becomes
 /// `<id>_dup<k>`. If a second call starts with an id that was already used in this turn, the second
-/// call's events are held back until the second call ends. If both calls have the same name and
-/// arguments, the second call is then dropped. Otherwise, the second call is emitted under a new
-/// id.
+/// call's events are held back until the call ends. If both calls have the same name and arguments,
+/// the second call is then dropped; otherwise, it is emitted under a new id.
 ///
 /// A turn's calls may run only if [`complete`](Self::complete) created the turn.
 ///
@@ -43,17 +42,17 @@ pub struct TurnBuilder {
     pub(super) call_index: CallIndex,
     pub(super) stop_reason: Option<(StopReason, Option<String>)>,
     pub(super) events: VecDeque<TurnEvent>,
-    /// Whether the turn is complete or failed. If so, no more input is accepted.
+    /// Whether the turn is complete or has failed. If so, no more input is accepted.
     pub(super) is_finished: bool,
-    /// Whether `TurnComplete` was pushed.
+    /// Whether a `TurnComplete` event was emitted.
     pub(super) is_completed: bool,
     /// The total number of bytes of text, reasoning, arguments, ids, names and provider data in
     /// this attempt.
     pub(super) used_bytes: usize,
     pub(super) max_bytes: MaxTurnBytes,
-    /// The maximum number of output tokens, if the request sets a maximum.
+    /// The maximum number of output tokens, if the request sets one.
     pub(super) max_output_tokens: Option<u32>,
-    /// The limit that the turn exceeded, if any.
+    /// The size limit that the turn exceeded, if any.
     pub(super) limit_exceeded: Option<LimitExceeded>,
 }
 
@@ -74,15 +73,15 @@ impl Default for MaxTurnBytes {
 }
 
 /// The maximum number of items in a turn, which is far more than models produce. Without this
-/// limit, a server that never stops sending could exhaust the memory.
+/// limit, a server that never stops sending could exhaust all memory.
 pub(crate) const MAX_ITEMS: usize = 16_384;
 
 impl TurnBuilder {
-    /// The default maximum number of bytes in a turn: 64 MiB. To change the maximum, use
+    /// The default maximum size of a turn, in bytes: 64 MiB. To change it, use
     /// [`with_max_bytes`](Self::with_max_bytes).
     pub const DEFAULT_MAX_BYTES: usize = 64 << 20;
 
-    /// Creates a builder without a history. Call ids are therefore unique only within the turn.
+    /// Creates a builder for a turn without a history. Call ids are unique only within the turn.
     pub fn new() -> Self {
         Self::default()
     }
@@ -93,8 +92,9 @@ impl TurnBuilder {
         Self { history_ids: Some(history.clone()), ..Self::default() }
     }
 
-    /// Sets the maximum total number of bytes of text, reasoning and arguments; 64 MiB by default.
-    /// Ids, names and provider data also count towards the maximum, but retracted attempts do not.
+    /// Sets the maximum total size of text, reasoning and arguments, in bytes. The default is 64
+    /// MiB. Ids, names and provider data also count towards the maximum, but retracted attempts do
+    /// not.
     ///
     /// The first piece that would exceed the limit is rejected, along with everything that follows.
     /// The turn then ends with an error of kind [`TooLarge`](crate::ErrorKind::TooLarge).
@@ -107,16 +107,16 @@ impl TurnBuilder {
         self.max_bytes = MaxTurnBytes(max_bytes);
     }
 
-    /// Sets the maximum number of output tokens that the request allows, as set in
-    /// [`Options::max_output_tokens`]. `None`, the default, means that the maximum is unknown.
+    /// Tells the builder the maximum number of output tokens that the request allows, which is set
+    /// in [`Options::max_output_tokens`]. `None`, the default, means that the maximum is unknown.
     ///
-    /// Some servers report `stop` or `tool_calls` although this limit cut the answer off. The
-    /// builder assumes that the answer was cut off if the turn used at least `tokens` output tokens
-    /// and contains a call whose arguments are incomplete or invalid JSON. The turn then completes
-    /// with the stop reason [`StopReason::MaxTokens`], and none of the turn's calls may run. The
-    /// raw stop reason does not change. If the maximum or the number of tokens used is unknown, the
-    /// server's stop reason is used. Truncation that leaves valid JSON, such as empty arguments,
-    /// cannot be detected.
+    /// Some servers report `stop` or `tool_calls` even if the answer was cut off by the limit on
+    /// output tokens. The builder assumes that the answer was cut off if the turn used at least
+    /// `tokens` output tokens and contains a call whose arguments are incomplete or invalid JSON.
+    /// The turn then completes with the stop reason [`StopReason::MaxTokens`], and none of its
+    /// calls may run. The raw stop reason does not change. If the maximum or the number of tokens
+    /// used is unknown, the server's stop reason is used. The builder cannot detect a truncation
+    /// that leaves valid JSON, such as empty arguments.
     ///
     /// [`Options::max_output_tokens`]: crate::request::Options::max_output_tokens
     pub fn with_max_output_tokens(mut self, tokens: impl Into<Option<u32>>) -> Self {
@@ -128,30 +128,31 @@ impl TurnBuilder {
         self.max_output_tokens = tokens;
     }
 
-    /// Sets the provider name to use in provider data that the builder itself adds.
+    /// Sets the provider name for the provider data that the builder itself adds.
     pub fn set_provider(&mut self, name: &'static str) {
         self.provider = name;
     }
 
-    /// Sets the name of the model that answers. The first non-empty name is kept.
+    /// Sets the name of the model that answers. Only the first non-empty name is used.
     pub fn set_model(&mut self, model: &str) {
         if !model.is_empty() && self.partial.model.is_none() {
             self.partial.model = Some(model.to_owned());
         }
     }
 
-    /// Sets the provider's id for the response. The first non-empty id is kept.
+    /// Sets the provider's id for the response. Only the first non-empty id is used.
     pub fn set_response_id(&mut self, id: &str) {
         if !id.is_empty() && self.partial.response_id.is_none() {
             self.partial.response_id = Some(id.to_owned());
         }
     }
 
-    /// Pushes a piece of text. An empty piece is ignored.
+    /// Pushes a piece of text. Empty pieces are ignored.
     ///
     /// Pieces with the same `index` form one item, even if other pieces come between them. A piece
-    /// with a new index starts a new item. Text and refusals share the same indices; reasoning uses
-    /// separate indices. Items are in the order in which their first pieces were pushed.
+    /// with a new index starts a new item. Text and refusals share the same indices, whereas
+    /// reasoning uses separate indices. Items are in the order in which their first pieces were
+    /// pushed.
     pub fn push_text(&mut self, index: u32, piece: &str) {
         if self.count_text(piece) {
             self.partial.push_text(index, piece);
@@ -179,8 +180,8 @@ impl TurnBuilder {
         }
     }
 
-    /// Sets provider data that is sent back verbatim with a text item. If the item does not exist,
-    /// this method has no effect.
+    /// Sets the provider data that is sent back verbatim with a text item. If the item does not
+    /// exist, this method has no effect.
     pub fn set_text_data(&mut self, index: u32, data: ProviderData) {
         if self.count_data_bytes(&data) {
             self.partial.attach_data(BlockKey::Text(index), data);
@@ -197,9 +198,8 @@ impl TurnBuilder {
         }
     }
 
-    /// Sets provider data that is sent back verbatim with a reasoning item. If the item does not
-    /// exist, this method creates the item, because some providers send a signature without any
-    /// text.
+    /// Sets the provider data that is sent back verbatim with a reasoning item. If the item does
+    /// not exist, this method creates it, because some providers send a signature without any text.
     pub fn set_reasoning_data(&mut self, index: u32, data: ProviderData) {
         if self.count_data_bytes(&data) {
             let new = || ItemKind::Reasoning { text: String::new() };
@@ -209,7 +209,7 @@ impl TurnBuilder {
         }
     }
 
-    /// Pushes an item that only the item's provider understands. The item is stored verbatim.
+    /// Pushes an item that only its provider understands. The item is stored verbatim.
     pub fn push_provider_item(&mut self, data: ProviderData) {
         if self.count_data_bytes(&data) {
             self.partial.push_other(data);
@@ -217,7 +217,7 @@ impl TurnBuilder {
         }
     }
 
-    /// Sets the token usage for the attempt so far, replacing the previous value.
+    /// Sets the token usage of the attempt so far, replacing the previous value.
     pub fn set_usage(&mut self, usage: Usage) {
         if !self.is_finished && self.partial.usage != usage {
             self.partial.usage = usage;
@@ -225,19 +225,19 @@ impl TurnBuilder {
         }
     }
 
-    /// Returns the token usage for the attempt so far.
+    /// Returns the token usage of the attempt so far.
     pub fn usage(&self) -> Usage {
         self.partial.usage
     }
 
-    /// Returns whether any output from the model has arrived in this attempt. Usage does not count
-    /// as output.
+    /// Returns whether any output from the model has arrived in this attempt. Token usage does not
+    /// count as output.
     pub(crate) fn has_started(&self) -> bool {
         self.is_completed || !self.partial.blocks.is_empty() || !self.calls.is_empty()
     }
 
-    /// Returns whether an event with output from the model is waiting to be taken. Usage does not
-    /// count as output.
+    /// Returns whether an event with output from the model is waiting to be taken. Token usage does
+    /// not count as output.
     pub(crate) fn has_output(&self) -> bool {
         self.events.iter().any(|event| match event {
             TurnEvent::TextDelta { .. }
@@ -253,12 +253,12 @@ impl TurnBuilder {
         })
     }
 
-    /// Returns whether an event is waiting to be taken.
+    /// Returns whether any event is waiting to be taken.
     pub(crate) fn has_events(&self) -> bool {
         !self.events.is_empty()
     }
 
-    /// Takes the next waiting event, if any.
+    /// Removes and returns the next waiting event, if any.
     pub fn next_event(&mut self) -> Option<TurnEvent> {
         self.events.pop_front()
     }

@@ -1,14 +1,15 @@
-//! Looks up a turn's calls by key and by id.
+//! Looks up a turn's calls by their key or id.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::item::{History, unused_call_id};
 use crate::small_map::SmallMap;
 
-/// Indexes calls by their key and by their id in the wire format, and tracks the call ids in use.
+/// Indexes calls by their key and by their id in the wire format, and tracks which call ids are in
+/// use.
 #[derive(Debug, Default)]
 pub(super) struct CallIndex {
-    /// The newest call for each key.
+    /// The index of the newest call for each key.
     by_key: SmallMap<u32, usize>,
     by_wire_id: SmallMap<String, Vec<usize>>,
     used_ids: SmallMap<String, ()>,
@@ -18,9 +19,10 @@ pub(super) struct CallIndex {
 /// State that is needed only once an id has been replaced.
 #[derive(Debug)]
 struct Replacements {
-    /// The last number that was appended to each replaced id.
+    /// The number that was last appended to each replaced id.
     last_suffixes: HashMap<String, usize>,
-    /// The call ids in the settled history, because settling also renames calls.
+    /// The call ids in the settled history. They are tracked because settling a history also
+    /// renames calls.
     history_ids: HashSet<String>,
 }
 
@@ -35,7 +37,7 @@ impl CallIndex {
         }
     }
 
-    /// Returns the index of the newest call for a key.
+    /// Returns the index of the newest call with this key.
     pub(super) fn find_by_key(&self, key: u32) -> Option<usize> {
         self.by_key.get(&key).copied()
     }
@@ -54,7 +56,7 @@ impl CallIndex {
         self.used_ids.insert(call_id.to_owned(), ());
     }
 
-    /// Creates a new id to replace one that is already in use.
+    /// Issues a new id to replace one that is already in use.
     pub(super) fn issue_replacement_id(
         &mut self,
         taken: &str,

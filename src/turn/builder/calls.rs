@@ -1,4 +1,5 @@
-//! The calls in the turn that is being built, including their ids and the calls that are held back.
+//! Handles the calls in the turn that is being built: assigns their ids, and holds back calls with
+//! duplicate ids.
 
 use std::sync::Arc;
 
@@ -9,8 +10,8 @@ use crate::turn::partial_turn::Block;
 use crate::turn::{Text, TurnEvent};
 
 impl TurnBuilder {
-    /// Starts a tool call. `key` is the number that identifies the call within the turn in the wire
-    /// format.
+    /// Starts a tool call. `key` is the number by which the wire format identifies the call within
+    /// the turn.
     pub fn start_tool_call(&mut self, key: u32, wire_id: &str, name: &str) {
         if !self.count_bytes(wire_id.len() + name.len()) {
             return;
@@ -54,7 +55,7 @@ impl TurnBuilder {
         }
     }
 
-    /// Sets provider data that is sent back verbatim with a tool call.
+    /// Sets the provider data that is sent back verbatim with a tool call.
     pub fn set_tool_call_data(&mut self, key: u32, data: ProviderData) {
         if !self.count_data_bytes(&data) {
             return;
@@ -83,7 +84,7 @@ impl TurnBuilder {
         }
         if self.calls[at].held_call.is_some() {
             let mut same_id = self.call_index.find_by_wire_id(&self.calls[at].wire_id).iter();
-            // If the first call with this id is still open, `complete` decides later whether to
+            // If the first call with this id is still open, `complete` later decides whether to
             // emit the held call.
             if same_id.any(|at| self.calls[*at].held_call.is_none() && self.calls[*at].has_ended) {
                 self.release_held(at);
@@ -143,12 +144,13 @@ impl TurnBuilder {
         self.events.push_back(TurnEvent::ToolCallEnd { call_id });
     }
 
-    /// Returns the block for a call that was emitted.
+    /// Returns the block of a call, if it has been emitted.
     pub(super) fn call_block_mut(&mut self, at: usize) -> Option<&mut Block> {
         self.calls[at].block_index.and_then(|at| self.partial.blocks.get_mut(at))
     }
 
-    /// Emits a held call, or drops the held call if it equals an earlier call with the same id.
+    /// Emits a call that was held back, or drops it if an earlier call with the same id also has
+    /// the same name and arguments.
     pub(super) fn release_held(&mut self, at: usize) {
         let Some(held) = self.calls[at].held_call.take() else { return };
         let wire_id = self.calls[at].wire_id.clone();
@@ -193,9 +195,11 @@ impl TurnBuilder {
     }
 }
 
-/// Adds the call's original id in the wire format to the data. The other fields keep their bytes.
+/// Adds a call's original id in the wire format to its provider data. The bytes of the other fields
+/// do not change.
 pub(super) fn data_with_wire_id(data: ProviderData, wire_id: &str) -> ProviderData {
-    // The field is prepended to the text, so that the rest of the data is sent back byte for byte.
+    // The field is prepended to the JSON text, so that the rest of the data is sent back byte for
+    // byte.
     if let Some(fields) = data.value.as_str().strip_prefix('{').filter(|fields| *fields != "}")
         && !fields.contains("\"wire_id\"")
         && let Ok(id) = serde_json::to_string(wire_id)

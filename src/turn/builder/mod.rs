@@ -1,4 +1,4 @@
-//! Builds turns. All turns from a model are built in this module.
+//! Builds turns. This module builds all turns that come from a model.
 
 mod absorb_event;
 mod builder;

@@ -1,4 +1,4 @@
-//! Ends turns that are complete, void or cut off.
+//! Ends turns that are complete, voided or cut off.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use crate::turn::{PartialTurn, Turn, TurnEvent};
 use crate::usage::Usage;
 
 impl TurnBuilder {
-    /// Sets the terminal marker. `reason` is why the model stopped, and `raw` is the name for this
-    /// reason in the wire format. Only the first call to this method has an effect.
+    /// Sets the terminal marker. `reason` states why the model stopped, and `raw` is the name of
+    /// this reason in the wire format. Only the first call to this method has an effect.
     pub fn stop(&mut self, reason: StopReason, raw: &str) {
         if !self.is_finished && self.stop_reason.is_none() {
-            // If the wire format's word is also one of this crate's names for a stop reason, the
-            // word gets that name's meaning, as it would after a round trip through JSON.
+            // If the name in the wire format is also the name that this crate uses for a stop
+            // reason, it is converted to that stop reason, as in a round trip through JSON.
             let reason = match reason {
                 StopReason::Other(word) => StopReason::from(Cow::Owned(word)),
                 reason => reason,
@@ -26,8 +26,8 @@ impl TurnBuilder {
         }
     }
 
-    /// Clears the terminal marker, because the turn continues. The turn then requires another
-    /// terminal marker in order to complete.
+    /// Clears the terminal marker because the turn continues. The turn then needs another terminal
+    /// marker before it can complete.
     pub fn clear_stop(&mut self) {
         if !self.is_finished {
             self.stop_reason = None;
@@ -39,17 +39,18 @@ impl TurnBuilder {
         self.stop_reason.is_some()
     }
 
-    /// Returns whether the turn is complete. Once the turn is complete, pushes have no effect.
+    /// Returns whether the turn is complete. Once the turn is complete, pushing anything has no
+    /// effect.
     pub fn is_complete(&self) -> bool {
         self.is_completed
     }
 
-    /// Returns whether the turn is complete or failed. If so, no more input is accepted.
+    /// Returns whether the turn is complete or has failed. If so, no more input is accepted.
     pub(crate) fn is_finished(&self) -> bool {
         self.is_finished
     }
 
-    /// Voids the open turn, so that later pushes start a new attempt.
+    /// Voids the current attempt at the turn. Anything pushed later belongs to a new attempt.
     pub fn retract(&mut self, why: impl Into<String>) {
         if self.is_finished {
             return;
@@ -63,9 +64,9 @@ impl TurnBuilder {
         self.events.push_back(TurnEvent::Retracted { why: why.into(), usage });
     }
 
-    /// Voids a failed attempt, so that another attempt can follow. The failed attempt's output and
-    /// usage are [retracted](Self::retract). If the failed attempt produced neither output nor
-    /// usage, no event is emitted.
+    /// Voids a failed attempt so that another attempt can follow. Its output and usage are
+    /// [retracted](Self::retract). If the attempt produced neither output nor usage, no event is
+    /// emitted.
     pub(crate) fn retract_failed_attempt(&mut self, error: &Error) {
         if self.has_started() || self.partial.usage != Usage::default() {
             self.retract(error.to_string());
@@ -75,10 +76,10 @@ impl TurnBuilder {
         }
     }
 
-    /// Emits an event which reports that `attempt` attempts have failed, the last one with `error`,
-    /// and that the request is sent again after `delay`. If this attempt has already produced
-    /// output, no event is emitted, since a retry would first have to [retract](Self::retract) that
-    /// output.
+    /// Emits an event that reports a retry: `attempt` attempts have failed, the last one with
+    /// `error`, and the request will be sent again after `delay`. If this attempt has already
+    /// produced output, no event is emitted, since a retry would first have to
+    /// [retract](Self::retract) that output.
     pub fn report_retry(&mut self, attempt: u32, delay: Duration, error: Error) {
         let delay_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
         self.forward_retry(TurnEvent::Retrying { attempt, delay_ms, error: Arc::new(error) });
@@ -96,7 +97,7 @@ impl TurnBuilder {
     /// # Errors
     ///
     /// Returns a [`TooLarge`](ErrorKind::TooLarge) error if the turn contains more than 16,384
-    /// items, or more bytes than [`with_max_bytes`](Self::with_max_bytes) allows. Returns an
+    /// items or more bytes than [`with_max_bytes`](Self::with_max_bytes) allows. Returns an
     /// [`IncompleteTurn`](ErrorKind::IncompleteTurn) error if no terminal marker was set. Returns a
     /// [`Protocol`](ErrorKind::Protocol) error if the model stopped normally or to call tools, but
     /// one of the calls is incomplete.
@@ -133,8 +134,8 @@ impl TurnBuilder {
         Ok(())
     }
 
-    /// Returns the given stop reason, or [`StopReason::MaxTokens`] if the output limit cut off a
-    /// call although the server reported another reason.
+    /// Returns [`StopReason::MaxTokens`] if the output limit cut off a call even though the server
+    /// reported another reason. Otherwise, returns `reason`.
     fn stop_reason_or_truncated(&self, reason: StopReason) -> StopReason {
         let is_cut_off = || self.has_reached_output_limit() && self.has_truncated_call();
         match reason {
@@ -145,7 +146,7 @@ impl TurnBuilder {
         }
     }
 
-    /// Returns whether the turn used all of the output tokens that the request allows. Returns
+    /// Returns whether the turn has used all of the output tokens that the request allows. Returns
     /// `false` if the limit or the number of tokens used is unknown.
     fn has_reached_output_limit(&self) -> bool {
         let limit = self.max_output_tokens.filter(|limit| *limit > 0);
@@ -161,7 +162,7 @@ impl TurnBuilder {
             || arguments.any(|arguments| validate_json(arguments).is_err())
     }
 
-    /// Ends a turn that has no terminal marker. The returned error carries the partial turn.
+    /// Ends a turn that has no terminal marker. The returned error contains the partial turn.
     pub fn fail_incomplete(&mut self, cause: Option<Error>) -> Error {
         self.is_finished = true;
         if let Some(excess) = self.limit_exceeded {
@@ -179,8 +180,8 @@ impl TurnBuilder {
     }
 
     /// Ends the turn with an error. If any part of the turn has arrived, a [`PartialTurn`] is
-    /// inserted between the error and the error's original source, so that output that was paid for
-    /// is not lost.
+    /// inserted between the error and its original source, so that output that has been paid for is
+    /// not lost.
     pub(crate) fn fail(&mut self, error: Error) -> Error {
         self.is_finished = true;
         let partial = std::mem::take(&mut self.partial);
@@ -207,7 +208,7 @@ impl TurnBuilder {
         !self.is_finished
     }
 
-    /// Stops accepting input, because a decoder has buffered more items than a turn may contain.
+    /// Stops accepting input because a decoder has buffered more items than a turn may contain.
     pub(crate) fn exceed_item_limit(&mut self) {
         self.set_limit_exceeded(LimitExceeded::Items);
     }

@@ -1,4 +1,4 @@
-//! Encodes events as AG-UI events.
+//! Encodes this crate's events as AG-UI events.
 
 use std::collections::HashSet;
 
@@ -18,26 +18,26 @@ use crate::ui::message_name::message_id;
 use crate::ui::nested_run::call_path;
 use crate::ui::response::EncodeEvents;
 
-/// Encodes a run's events.
+/// Encodes a run's events as AG-UI events.
 #[derive(Clone, Debug, Default)]
 pub(super) struct AgUiEncoder {
     thread_id: String,
     run_id: String,
     parent_run_id: Option<String>,
     pub(super) error_texts: ErrorTexts,
-    /// The session whose entry numbers identify the messages. Without a session, `message_count` is
-    /// used instead.
+    /// The session whose entry numbers are used as message ids. Without a session, message ids are
+    /// based on `message_count`.
     pub(super) session: Option<Session>,
-    /// All complete messages, both from the client and from this run.
+    /// All complete messages, from both the client and this run.
     messages: Vec<Value>,
     root: Lane,
     nested: Vec<Lane>,
-    /// The number of messages that received an id without a session.
+    /// The number of messages whose ids were assigned without a session.
     message_count: u64,
     withdrawn_count: u64,
     step: Option<String>,
     turn: u32,
-    /// The ids of the calls for which an approval was requested.
+    /// The ids of the calls for which approval was requested.
     asked: HashSet<String>,
     /// The requested models, without duplicates.
     models: Vec<String>,
@@ -131,7 +131,7 @@ fn begins_content(event: &TurnEvent) -> bool {
     )
 }
 
-/// Encodes events from turns and tools, for the run or for a sub-agent.
+/// Encodes events from turns and tools, for the run itself or for a sub-agent.
 impl AgUiEncoder {
     fn begin_turn(&mut self, out: &mut Vec<u8>) {
         self.root.close(out);
@@ -150,8 +150,8 @@ impl AgUiEncoder {
         }
     }
 
-    /// Returns a message id that is based on the session's next entry, or on the entry `before`
-    /// positions earlier.
+    /// Returns a message id. If there is a session, the id is based on the number of the entry that
+    /// is `before` positions before the next entry.
     fn next_message_id(&mut self, before: u64) -> String {
         match &self.session {
             Some(session) => message_id(session.id(), session.version().saturating_sub(before)),
@@ -174,7 +174,7 @@ impl AgUiEncoder {
             TurnEvent::TurnComplete { turn } => self.turn_complete(lane, turn, out),
             TurnEvent::Retracted { .. } => {
                 lane.close(out);
-                // The answers to the calls are removed along with the calls.
+                // The calls' answers are removed together with the calls.
                 let count = self.messages.len();
                 self.withdraw(lane, &[], "the turn was retracted", out);
                 self.messages.truncate(count);
@@ -209,8 +209,8 @@ impl AgUiEncoder {
         lane.is_between_turns = true;
     }
 
-    /// Answers the calls that will not be made. Without an answer, a client would treat them as
-    /// pending.
+    /// Sends an answer to each call that will not be made, because a client would otherwise treat
+    /// the call as pending.
     fn withdraw(&mut self, lane: &Lane, kept: &[String], why: &str, out: &mut Vec<u8>) {
         for tool_call_id in lane.call_ids_without(kept) {
             self.withdrawn_count += 1;
@@ -266,7 +266,7 @@ impl AgUiEncoder {
 
     fn output(&mut self, lane: &Lane, result: &ToolResult, out: &mut Vec<u8>) {
         let tool_call_id = lane.call_id(&result.call_id);
-        // The result of a client's own tool is among the messages that the client sent.
+        // The result of a client's own tool is already among the messages that the client sent.
         if self.messages.iter().any(|message| message["toolCallId"] == tool_call_id.as_str()) {
             return;
         }
@@ -367,7 +367,8 @@ impl AgUiEncoder {
         lane.begin_turn(format!("{}/{}:{}", self.run_id, lane.path, lane.turn));
     }
 
-    /// Returns the index of a sub-agent's lane. A sub-agent's first event creates the lane.
+    /// Returns the index of the [`Lane`] that tracks a sub-agent. The sub-agent's first event
+    /// creates the `Lane`.
     fn nested_lane(&mut self, parent: &str, path: &str, name: &str, out: &mut Vec<u8>) -> usize {
         if let Some(at) = self.nested.iter().position(|lane| lane.path == path) {
             return at;
@@ -385,8 +386,7 @@ impl AgUiEncoder {
         self.nested.len() - 1
     }
 
-    /// Ends the sub-agent that runs as this call. Before that, ends the sub-agents that this
-    /// sub-agent runs.
+    /// Ends the sub-agent that runs as this call, after ending any sub-agents that it runs itself.
     fn end_nested(&mut self, path: &str, error: Option<&str>, out: &mut Vec<u8>) {
         self.end_lanes(path, error.map_or(Ok(SubagentOutcome::Success), Err), out);
     }
@@ -420,7 +420,7 @@ impl AgUiEncoder {
         self.nested[at] = lane;
     }
 
-    /// Closes a lane whose turn may be incomplete.
+    /// Ends a [`Lane`]'s current turn, which may be incomplete.
     fn close_lane(&mut self, lane: &mut Lane, out: &mut Vec<u8>) {
         lane.close(out);
         if !std::mem::replace(&mut lane.is_between_turns, true) {
@@ -430,7 +430,7 @@ impl AgUiEncoder {
     }
 }
 
-/// Encodes messages and the end of the run.
+/// Encodes the run's messages and its end.
 impl AgUiEncoder {
     fn appended(&mut self, why: AppendReason, items: &[Item], out: &mut Vec<u8>) {
         if !matches!(why, AppendReason::Steer | AppendReason::FollowUp) {
@@ -468,8 +468,8 @@ impl AgUiEncoder {
         write_data(out, &AgUiEvent::MessagesSnapshot { messages });
     }
 
-    /// Removes void messages. A history does not contain message ids, so a message is found by its
-    /// content or its call ids.
+    /// Removes messages whose items have been marked as void. A history does not contain message
+    /// ids, so messages are identified by their content or call ids.
     fn remove_tombstones(&mut self, items: &[Item]) {
         for item in items.iter().filter(|item| item.tombstone) {
             match &item.kind {
@@ -531,9 +531,9 @@ impl AgUiEncoder {
         write_data(out, &AgUiEvent::RunFinished { thread_id, run_id, outcome, result, usage });
     }
 
-    /// Returns the outcome of a run that ended with waiting calls. If any of the calls waits for an
-    /// approval or belongs to a sub-agent, the run is interrupted, and the interrupts include all
-    /// waiting calls.
+    /// Returns the outcome of a run that ended with pending calls. If any pending call awaits
+    /// approval or belongs to a sub-agent, the outcome is an interruption that lists all pending
+    /// calls.
     fn waiting(&self, pending: &[PendingCall]) -> Outcome {
         let id = |call: &PendingCall| call_path(&call.path, &call.call_id);
         if pending.iter().all(|call| call.path.is_empty() && !self.asked.contains(&id(call))) {

@@ -1,11 +1,11 @@
-//! The protocol's events, version 1.0: <https://ag-ui.com/spec/1.0/schema.json>.
+//! The events of AG-UI 1.0, as defined in <https://ag-ui.com/spec/1.0/schema.json>.
 
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::usage::Usage;
 
-/// An AG-UI event. Fields that are `None` are left out, because clients reject `null`.
+/// An AG-UI event. Fields that are `None` are omitted, because clients reject `null`.
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "SCREAMING_SNAKE_CASE", rename_all_fields = "camelCase")]
 pub(super) enum AgUiEvent<'a> {
@@ -187,7 +187,7 @@ pub(super) struct TokenUsage<'a> {
 
 impl<'a> TokenUsage<'a> {
     pub(super) fn new(model: Option<&'a str>, usage: Usage) -> Self {
-        // The limit is the largest integer that JavaScript represents exactly.
+        // Counts are limited to the largest safe integer in JavaScript.
         let bounded = |count: u64| count.min((1 << 53) - 1);
         Self {
             model,

@@ -1,25 +1,25 @@
-//! Tracks the part of an agent's turn that was sent to the client.
+//! Tracks the part of an agent's turn that has been sent to the client.
 
 use serde_json::{Value, json};
 
 use super::event::AgUiEvent;
 use crate::ui::frame::write_data;
 
-/// Tracks the current turn in the run or in one of its sub-agents. Each sub-agent has its own lane,
-/// because sub-agents may run concurrently.
+/// Tracks the current turn of the run or of one of its sub-agents. Each sub-agent has its own
+/// `Lane`, because sub-agents may run concurrently.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lane {
-    /// The ids of the calls that lead to the sub-agent, separated by `/`. The path is empty for the
-    /// run itself.
+    /// The ids of the calls that lead to the sub-agent, separated by `/`. For the run itself, the
+    /// path is empty.
     pub(super) path: String,
-    /// The id of the sub-agent's run, which is added to each of the run's events.
+    /// The id of the sub-agent's run, which is added to each of its events.
     pub(super) tag: Option<String>,
     pub(super) has_ended: bool,
     /// The id of the turn's message.
     pub(super) message_id: String,
     /// Whether the current turn is complete, or no turn has started yet.
     pub(super) is_between_turns: bool,
-    /// The number of turns that have started.
+    /// The number of turns started so far.
     pub(super) turn: u64,
     is_text_open: bool,
     text: String,
@@ -48,7 +48,7 @@ impl Lane {
         Self { path, tag, is_between_turns: true, ..Self::default() }
     }
 
-    /// Returns an id for a call that is unique across all sub-agents.
+    /// Returns a call id that is unique across all sub-agents.
     pub(super) fn call_id(&self, call_id: &str) -> String {
         match self.path.is_empty() {
             true => call_id.to_owned(),
@@ -155,7 +155,7 @@ impl Lane {
         ids.filter(|id| !kept.contains(id)).cloned().collect()
     }
 
-    /// Returns the turn's messages so far.
+    /// Returns the messages that the turn has produced so far.
     pub(super) fn messages(&self) -> Vec<Value> {
         let mut messages: Vec<Value> = self
             .reasoning
@@ -179,8 +179,8 @@ impl Lane {
         messages
     }
 
-    /// Returns this turn's reasoning messages with their text emptied. The empty messages are
-    /// needed because a client keeps any reasoning that a snapshot does not mention.
+    /// Returns this turn's reasoning messages with empty text. The empty messages are necessary
+    /// because a client keeps any reasoning messages that are missing from a snapshot.
     pub(super) fn emptied_reasoning(&self) -> impl Iterator<Item = Value> {
         let empty = |it: &Reasoning| json!({ "id": it.id, "role": "reasoning", "content": "" });
         self.reasoning.iter().map(move |it| self.tagged(empty(it)))

@@ -1,7 +1,8 @@
 //! Supports AG-UI 1.0, a protocol between agents and front ends.
 //!
-//! [`RunRequest`] parses the `RunAgentInput` that a client posts, and [`AgUi`] sends the run as events. The protocol is
-//! described at <https://docs.ag-ui.com>, and its schema is at <https://ag-ui.com/spec/1.0/schema.json>.
+//! [`RunRequest`] parses the `RunAgentInput` that a client posts, and [`AgUi`] sends the run's events to the client.
+//! The protocol is described at <https://docs.ag-ui.com>, and its schema is at
+//! <https://ag-ui.com/spec/1.0/schema.json>.
 //!
 //! | in the run | events |
 //! |---|---|
@@ -9,7 +10,7 @@
 //! | reasoning | a separate message with an id derived from the turn's message id |
 //! | a call and its result | `TOOL_CALL_*`; a failed result's `metadata` contains `kind`, the kind of failure |
 //! | a tool's progress | an activity `tool_progress` |
-//! | a sub-agent | `SUBAGENT_*`; its events contain `subagentRunId`, and its call ids begin with its parents' |
+//! | a sub-agent | `SUBAGENT_*`; its events contain `subagentRunId`, and its call ids start with its parents' |
 //! | a retracted turn, a rewritten history | answers to the removed calls, then `MESSAGES_SNAPSHOT` |
 //! | steering input | a user message |
 //! | a request that is sent again | `CUSTOM` `retrying` |
@@ -19,7 +20,7 @@
 //! | a run that failed | `RUN_ERROR`, whose `code` is the kind of the error |
 //! | any other end of a run | `success`, with the reason in `result` |
 //!
-//! The following are not sent: encrypted reasoning, the input, and items that hooks add.
+//! Encrypted reasoning, the run's input, and items that hooks added are not sent.
 
 mod encode;
 mod event;
@@ -33,7 +34,7 @@ pub use settings::AgUi;
 use crate::ui::request::RequestError;
 use crate::ui::response::Response;
 
-/// Creates the response for a rejected request: a status, and a body with `code` and `message`.
+/// Creates the response to a rejected request: a status, and a body that contains `code` and `message`.
 pub fn refuse(error: &RequestError) -> Response<String> {
     let body = serde_json::json!({ "code": error.status(), "message": error.to_string() });
     Response::of_text(error.status(), "application/json", body.to_string())

@@ -46,18 +46,18 @@ use crate::ui::request::{ClientLimits, RequestError, check_count};
 pub struct RunRequest {
     input: RunAgentInput,
     instructions: Vec<String>,
-    /// The user messages at the end of the list.
+    /// The user messages at the end of the message list.
     user_items: Vec<Item>,
-    /// The results from client tools at the end of the list, keyed by call id.
+    /// The client tools' results at the end of the message list, keyed by call id.
     results: HashMap<String, ToolOutput>,
 }
 
-/// An action that a client requests, after it has been checked against the session.
+/// An action that a client requests, already checked against the session.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Action {
-    /// The user sent messages. Pass these messages to [`Session::run`] as the input. Any calls that are still pending
-    /// then receive an interrupted result.
+    /// The user sent messages. Pass these messages to [`Session::run`] as the input. Starting the run gives any pending
+    /// calls an interrupted result.
     Run(Vec<Item>),
     /// The client answered pending calls, or asked to continue an interrupted run. Pass these verdicts to
     /// [`Session::resume`].
@@ -92,7 +92,7 @@ struct ClientTool {
     parameters: Option<Value>,
 }
 
-/// A piece of context that the client provides to the app.
+/// Context that the client provides to the app.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[non_exhaustive]
 pub struct Context {
@@ -172,8 +172,8 @@ impl RunRequest {
     ///
     /// # Errors
     ///
-    /// Returns an error with a one-line message if the body is not JSON, does not match the schema or is too large, or
-    /// if the client sent content that is not [allowed](ClientLimits).
+    /// Returns an error with a one-line message if the body is not JSON, does not match the schema, is too large, or
+    /// has content that is not [allowed](ClientLimits).
     pub fn parse(
         content_type: Option<&str>,
         body: &[u8],
@@ -228,17 +228,17 @@ impl RunRequest {
         &self.input.run_id
     }
 
-    /// Returns the previous run's id, if the client sent one.
+    /// Returns the previous run's id, if the client sent such an id.
     pub(super) fn parent_run_id(&self) -> Option<&str> {
         self.input.parent_run_id.as_deref()
     }
 
-    /// Returns the state that the client shares with the app, or `null` if the client shares no state.
+    /// Returns the state that the client shares with the app, or `null` if the client sent no state.
     pub fn state(&self) -> &Value {
         &self.input.state
     }
 
-    /// Returns the context that the client provides to the app.
+    /// Returns the context entries that the client provides to the app.
     pub fn context(&self) -> &[Context] {
         &self.input.context
     }
@@ -258,12 +258,12 @@ impl RunRequest {
         &self.input.messages
     }
 
-    /// Adds the client's tools to the agent's own tools. The client runs these tools itself, so calls to them remain
-    /// pending.
+    /// Adds the client's tools to the agent's own tools. The client itself runs its tools, so calls to the client's
+    /// tools remain pending.
     ///
     /// # Errors
     ///
-    /// Returns an error with status 400 if a tool's name is already used or invalid, or if a tool's schema is invalid.
+    /// Returns an error with status 400 if a tool's name is invalid or already taken, or its schema is invalid.
     pub fn add_client_tools(&self, agent: &Agent) -> Result<Agent, RequestError> {
         let refused = |message: String| RequestError::new(400, message);
         let mut agent = agent.clone();
@@ -280,7 +280,7 @@ impl RunRequest {
         Ok(agent)
     }
 
-    /// Checks the request against this session, and returns the action that the client requests. `agent` must include
+    /// Checks the request against this session and returns the action that the client requests. `agent` must include
     /// the [client's tools](Self::add_client_tools).
     ///
     /// A call's name and arguments are taken from the session, not from the client. Each entry in `resume` must name a
@@ -288,8 +288,8 @@ impl RunRequest {
     ///
     /// # Errors
     ///
-    /// Returns an error with status 409 if no call is waiting for the answers, or if some waiting calls received no
-    /// answer, and an error with status 400 if the request contains no input.
+    /// Returns an error with status 409 if no call is waiting for the answers, or if some waiting calls were not
+    /// answered. Returns an error with status 400 if the request contains no input.
     pub fn action(&self, session: &Session, agent: &Agent) -> Result<Action, RequestError> {
         let state = session.state();
         let is_answer = !self.input.resume.is_empty() || !self.results.is_empty();

@@ -1,8 +1,8 @@
-//! The chunks in a message stream, as defined in the file `ui-message-chunks.ts` in the package
-//! `ai`.
+//! The chunks of a message stream, as defined in the `ui-message-chunks.ts` file of the `ai`
+//! package.
 //!
-//! The first releases of versions 5 and 6 reject unknown fields. Chunks therefore contain only
-//! fields that all releases support.
+//! Because the first releases of versions 5 and 6 reject unknown fields, chunks contain only fields
+//! that all releases support.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::item::RawJson;
 use crate::usage::Usage;
 
-/// A chunk in the message stream. Fields that are `None` are left out, because clients reject
+/// A chunk of the message stream. Fields that are `None` are omitted, because clients reject
 /// `null`.
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "kebab-case", rename_all_fields = "camelCase")]
@@ -24,7 +24,7 @@ pub(super) enum Chunk<'a> {
     },
     StartStep,
     FinishStep,
-    /// This chunk was added in version 7.
+    /// Added in version 7 of `ai`.
     ResetStep,
     TextStart {
         id: &'a str,
@@ -63,7 +63,7 @@ pub(super) enum Chunk<'a> {
         #[serde(skip_serializing_if = "is_false")]
         dynamic: bool,
     },
-    /// This chunk was added during version 5 and does not exist in version 5.0.0.
+    /// Added in a later 5.x release of `ai`, so it does not exist in version 5.0.0.
     ToolInputError {
         tool_call_id: &'a str,
         tool_name: &'a str,
@@ -72,12 +72,12 @@ pub(super) enum Chunk<'a> {
         #[serde(skip_serializing_if = "is_false")]
         dynamic: bool,
     },
-    /// This chunk was added in version 6.
+    /// Added in version 6 of `ai`.
     ToolApprovalRequest {
         approval_id: &'a str,
         tool_call_id: &'a str,
     },
-    /// This chunk was added in version 7.
+    /// Added in version 7 of `ai`.
     ToolApprovalResponse {
         approval_id: &'a str,
         approved: bool,
@@ -94,11 +94,11 @@ pub(super) enum Chunk<'a> {
         #[serde(skip_serializing_if = "is_false")]
         dynamic: bool,
     },
-    /// This chunk was added in version 6.
+    /// Added in version 6 of `ai`.
     ToolOutputDenied {
         tool_call_id: &'a str,
     },
-    /// This chunk was added in version 7.
+    /// Added in version 7 of `ai`.
     SteeringMessage {
         id: &'a str,
         parts: Vec<MessagePart<'a>>,
@@ -111,8 +111,8 @@ pub(super) enum Chunk<'a> {
     },
     Abort,
     Finish {
-        /// The finish reason. This field does not exist in version 5.0.0. The value `interrupted`
-        /// was added in version 7.
+        /// The finish reason. This field does not exist in version 5.0.0 of `ai`, and its value
+        /// `interrupted` was added in version 7.
         #[serde(skip_serializing_if = "Option::is_none")]
         finish_reason: Option<&'static str>,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -125,8 +125,7 @@ fn is_false(mark: &bool) -> bool {
     !mark
 }
 
-/// A custom data part. If the client already has a part with the same type and id, this part's data
-/// replaces the existing data.
+/// A custom data part, which replaces the data of any existing part with the same type and id.
 #[derive(Debug, Serialize)]
 pub(super) struct DataChunk<'a, T> {
     #[serde(rename = "type")]
@@ -134,7 +133,7 @@ pub(super) struct DataChunk<'a, T> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) id: Option<&'a str>,
     pub(super) data: T,
-    /// Whether the data is sent without becoming part of the message.
+    /// Whether the client receives the data without adding it to the message.
     #[serde(skip_serializing_if = "is_false")]
     pub(super) transient: bool,
 }
@@ -163,8 +162,8 @@ pub(super) struct EndMetadata<'a> {
     pub(super) usage: TokenCounts,
 }
 
-/// Token counts, with the same names as in `LanguageModelUsage` in the package `ai`. The counts
-/// include sub-agents' tokens.
+/// Token counts, with the same names as in `LanguageModelUsage` in the `ai` package. The counts
+/// include the tokens used by sub-agents.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[expect(clippy::struct_field_names, reason = "the names are those of the client")]

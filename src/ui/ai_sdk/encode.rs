@@ -1,4 +1,4 @@
-//! Encodes events as chunks.
+//! Encodes events as chunks of a UI message stream.
 
 use serde_json::json;
 
@@ -15,35 +15,35 @@ use crate::ui::message_name::MessageName;
 use crate::ui::nested_run::{NestedRun, call_path};
 use crate::ui::response::EncodeEvents;
 
-/// Encodes a run's events as one message.
+/// Encodes a run's events as a single message.
 #[derive(Clone, Debug, Default)]
 pub(super) struct AiSdkEncoder {
     pub(super) version: Version,
     pub(super) has_typed_tools: bool,
     pub(super) error_texts: ErrorTexts,
     pub(super) name: MessageName,
-    /// Whether the client already has this message, including the calls that this run resumes.
+    /// Whether the client already has this message, which contains the calls that this run resumes.
     pub(super) continues: bool,
     pub(super) state: MessageState,
 }
 
-/// The state of the message, up to the data that has been sent so far.
+/// The state of the message, based on the chunks that have been sent so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MessageState {
     has_started: bool,
     step: Step,
-    /// The number of turns that have started.
+    /// The number of turns started so far.
     turn: u32,
     /// Whether the last turn is complete and no new turn has started.
     is_between_turns: bool,
     open_parts: Vec<OpenPart>,
     calls: SmallMap<String, Call>,
-    /// The calls in the turn that is streaming.
+    /// The calls in the turn that is currently streaming.
     streamed_calls: Vec<String>,
     /// Whether the most recent step that the client received contains a call.
     has_calls_in_step: bool,
     nested_runs: SmallMap<String, NestedRun>,
-    /// The calls that are waiting for an approval.
+    /// The calls that are awaiting approval.
     requests: Vec<PendingCall>,
 }
 
@@ -73,13 +73,13 @@ enum PartKind {
 #[derive(Clone, Debug)]
 struct Call {
     name: String,
-    /// Whether an approval was requested.
+    /// Whether approval was requested for this call.
     was_asked: bool,
 }
 
 impl EncodeEvents for AiSdkEncoder {
     fn begin(&mut self, out: &mut Vec<u8>) {
-        // A comment is sent immediately, so that the client receives the head of the response.
+        // A comment is sent immediately, so that the client receives the response's head.
         write_keep_alive(out);
     }
 
@@ -127,7 +127,7 @@ impl EncodeEvents for AiSdkEncoder {
     }
 }
 
-/// Encodes a turn.
+/// Encodes the events of a turn.
 impl AiSdkEncoder {
     fn turn_event(&mut self, event: &TurnEvent, out: &mut Vec<u8>) {
         match event {
@@ -184,7 +184,7 @@ impl AiSdkEncoder {
         self.state.has_calls_in_step = false;
     }
 
-    /// Starts a turn for the content that follows, unless a turn is open.
+    /// Starts a turn for the content that follows, unless a turn is already open.
     fn begin_content(&mut self, out: &mut Vec<u8>) {
         if self.state.is_between_turns || self.state.step == Step::Closed {
             self.begin_turn(None, out);
@@ -192,7 +192,7 @@ impl AiSdkEncoder {
         self.state.step = Step::Filled;
     }
 
-    /// Returns the id of a part of the message, and starts the part if it is new.
+    /// Returns the id of a part of the message, starting the part first if it is new.
     fn open_part(&mut self, kind: PartKind, index: u32, out: &mut Vec<u8>) -> &str {
         let is_it = |part: &OpenPart| part.kind == kind && part.index == index;
         let at = match self.state.open_parts.iter().position(is_it) {
@@ -282,7 +282,7 @@ impl AiSdkEncoder {
         }
     }
 
-    /// Withdraws the calls that are streaming, because they will not be made.
+    /// Withdraws the calls that are currently streaming, because they will not be made.
     fn withdraw_calls(&mut self, why: &str, out: &mut Vec<u8>) {
         for call_id in std::mem::take(&mut self.state.streamed_calls) {
             let Some(call) = self.state.calls.get_mut(call_id.as_str()) else { continue };
@@ -328,20 +328,20 @@ impl AiSdkEncoder {
             ToolEvent::Nested { call_id, name, event } => {
                 self.nested_event(vec![call_id], name, event, out);
             }
-            // Approvals for the sub-agent's waiting calls were already requested, or the calls are
-            // in the outcome.
+            // Approval of the sub-agent's pending calls was already requested, or the calls are
+            // part of the outcome.
             ToolEvent::Suspended { .. } => {}
         }
     }
 
-    /// Returns whether chunks about this call may be sent.
+    /// Returns whether chunks for this call may be sent.
     fn is_known(&self, call_id: &str) -> bool {
         self.continues || self.state.calls.get(call_id).is_some()
     }
 
-    /// Requests an approval. The client does not know about sub-agents' calls. All approvals for a
-    /// sub-agent are therefore requested together, on the tool call that started the sub-agent. For
-    /// each of the sub-agent's calls, a data part describes the call.
+    /// Requests approval of a call. Because the client does not know the calls of sub-agents,
+    /// approval of all of a sub-agent's calls is requested only once, on the tool call that started
+    /// the sub-agent. A data part describes each of the sub-agent's calls.
     fn ask(&mut self, call: &PendingCall, out: &mut Vec<u8>) {
         let root = call.root_call_id();
         if !self.is_known(root) {
@@ -367,8 +367,8 @@ impl AiSdkEncoder {
         }
     }
 
-    /// Records the verdict on a call. If several of a sub-agent's calls are waiting, one answer is
-    /// sent after the last verdict.
+    /// Records the verdict on a call. If several of a sub-agent's calls are awaiting approval, a
+    /// single answer is sent after the last verdict.
     fn verdict(&mut self, path: &[&str], call_id: &str, approved: bool, out: &mut Vec<u8>) {
         let is_it = |request: &PendingCall| {
             request.call_id == call_id && request.path.iter().eq(path.iter().copied())
@@ -407,7 +407,7 @@ impl AiSdkEncoder {
         }
     }
 
-    /// Encodes an event from the sub-agent that runs as the last call in the path.
+    /// Encodes an event from a sub-agent, which runs as the last call in the path.
     fn nested_event<'a>(
         &mut self,
         mut path: Vec<&'a str>,
@@ -448,9 +448,9 @@ impl AiSdkEncoder {
     }
 }
 
-/// Encodes data parts and the end of the run.
+/// Encodes data parts and the run's end.
 impl AiSdkEncoder {
-    /// Writes a data part. In the client, the part replaces any earlier part that has the same id.
+    /// Writes a data part. The client replaces any earlier part that has the same id.
     fn part(&mut self, kind: &'static str, id: &str, data: serde_json::Value, out: &mut Vec<u8>) {
         self.start(None, out);
         write_data(out, &DataChunk { kind, id: Some(id), data, transient: false });
@@ -464,8 +464,8 @@ impl AiSdkEncoder {
 
     fn steered(&mut self, id: &str, items: &[Item], out: &mut Vec<u8>) {
         for (index, content) in items.iter().filter_map(Item::as_user).enumerate() {
-            // A part with an id that was sent before would replace the earlier part, so each part
-            // needs its own id.
+            // A part with a reused id would replace the earlier part, so each part needs its own
+            // id.
             let id = &if index == 0 { id.to_owned() } else { format!("{id}.{index}") };
             if self.version >= Version::V7 {
                 write_data(out, &Chunk::SteeringMessage { id, parts: content_to_parts(content) });
@@ -504,8 +504,8 @@ impl AiSdkEncoder {
             _ => self.state.has_calls_in_step,
         };
         if has_calls && outcome.reason != EndReason::Pending {
-            // Without this empty step, a client whose last step contains only results would keep
-            // sending requests.
+            // If the message did not end with an empty step, a client whose last step contains only
+            // results would keep sending requests.
             write_data(out, &Chunk::StartStep);
             write_data(out, &Chunk::FinishStep);
         }
@@ -565,8 +565,8 @@ fn text_to_json(text: &str) -> RawJson {
     RawJson::new(text).unwrap_or_else(|_| serde_json::Value::Null.into())
 }
 
-/// Converts content to JSON. Text that is a JSON object or array is sent unchanged, any other text
-/// is sent as a string, and parts are sent as a list.
+/// Converts content into JSON. Text that is a JSON object or array is kept unchanged, any other
+/// text becomes a string, and parts become a list.
 pub(super) fn content_to_json(content: &Content) -> RawJson {
     match content {
         Content::Text(text) if text.trim_start().starts_with(['{', '[']) => {

@@ -1,7 +1,7 @@
 //! Supports the AI SDK's UI message stream, which `useChat` reads.
 //!
 //! [`AiSdk`] sends a run as one assistant message, and [`ChatRequest`] parses requests from `DefaultChatTransport`. The
-//! chunks match versions 5, 6 and 7 of the package `ai`; see [`Version`]. The format is described at
+//! chunks match versions 5, 6 and 7 of the `ai` package; see [`Version`]. The format is described at
 //! <https://ai-sdk.dev/docs/ai-sdk-ui/stream-protocol>.
 //!
 //! In addition to the model's text and calls, the message contains these parts:
@@ -10,24 +10,25 @@
 //! |---|---|
 //! | metadata | `model` at the start; at the end `reason`, `why`, `turns` and `usage`, including sub-agents |
 //! | `data-progress` | a tool's progress; the part's id is the call's id |
-//! | `data-agent` | a sub-agent's turn, latest text and calls; the part's id is the call's id, after its parents' |
-//! | `data-approval` | a request for approval, for a sub-agent's call and for clients of version 5 |
+//! | `data-agent` | a sub-agent's turn, latest text and calls; the id is the call's id, preceded by its parents' |
+//! | `data-approval` | an approval request, for sub-agents' calls and for version 5 clients |
 //! | `data-retracted` | states that the previous step was retracted; not for version 7 |
 //! | `data-steer` | steering input; not for version 7 |
 //! | `data-retry`, `data-compacted` | a request is sent again, or the history was compacted; not part of the message |
 //!
-//! The following are not sent: encrypted reasoning, the text deltas of sub-agents, items that hooks add, and tool
-//! results that are meant only for the model.
+//! Encrypted reasoning, the text deltas of sub-agents, items that hooks added, and tool results that are meant only for
+//! the model are not sent.
 //!
-//! If a sub-agent's call needs an approval, the call is sent as `data-approval`, and the approval is requested on the
-//! call that the sub-agent runs as. The answer applies to all waiting calls from that sub-agent.
+//! If a sub-agent's call needs approval, it is sent as `data-approval`, and approval is requested on the tool call that
+//! started the sub-agent. The answer applies to all of the sub-agent's waiting calls.
 //!
-//! Version 5 of the client does not support approvals. A version 5 client receives `data-approval`, and the app posts
-//! the answer as `{"id": …, "messageId": …, "approvals": [{"id": …, "approved": true}]}`. [`ChatRequest`] accepts this
-//! form from clients of any version. With this form, each call from a sub-agent can be answered separately.
+//! Version 5 clients, which do not support approvals, receive `data-approval` instead of an approval request. The app
+//! posts the answer in this form: `{"id": …, "messageId": …, "approvals": [{"id": …, "approved": true}]}`.
+//! [`ChatRequest`] accepts `approvals` from clients of any version. With `approvals`, an app can answer each of a
+//! sub-agent's calls separately.
 //!
-//! When a user reopens a page, use [`AiSdk::load_messages`] to load the session's messages. If the client sends a `GET`
-//! request to resume a stream, answer the request with [`AiSdk::respond_to_resume`].
+//! When a user reopens a page, load the session's messages with [`AiSdk::load_messages`]. If the client sends a `GET`
+//! request to resume a stream, respond with [`AiSdk::respond_to_resume`].
 
 mod chunk;
 mod encode;
@@ -43,7 +44,7 @@ pub use version::Version;
 use crate::ui::request::RequestError;
 use crate::ui::response::Response;
 
-/// Creates the response for a rejected request. Clients display the response's body.
+/// Creates the response to a rejected request. Clients display the response's body.
 pub fn refuse(error: &RequestError) -> Response<String> {
     Response::of_text(error.status(), "text/plain; charset=utf-8", error.to_string())
 }

@@ -12,11 +12,11 @@ use crate::ui::nested_run::call_path;
 use crate::ui::request::{ClientLimits, RequestError, check_count};
 
 /// A request from `DefaultChatTransport`. The request contains either all messages or, if the app
-/// is configured to send only the last message, the field `message`.
+/// is configured to send only the last message, a `message` field.
 ///
-/// The message list is not used as the history, because the session stores the history. Only the
-/// last message is used, which contains either the user's input or the answers to the assistant's
-/// calls.
+/// The message list is not used as the history, because the session stores the history. This crate
+/// uses only the last message, which contains either the user's input or the answers to the
+/// assistant's calls.
 ///
 /// ```
 /// use turnstream::provider::Scripted;
@@ -60,38 +60,38 @@ pub struct ChatRequest {
     approvals: Vec<Approval>,
 }
 
-/// An action that a client requests, after it has been checked against the session.
+/// An action that a client requests, already checked against the session.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Action {
-    /// The user sent a message. Pass this message to [`Session::run`] as the input. Any calls that
-    /// are still pending then receive an interrupted result.
+    /// The user sent a message. Pass this message to [`Session::run`] as the input. Starting the
+    /// run gives any pending calls an interrupted result.
     Run(Content),
     /// The client answered pending calls, or asked to continue an interrupted run. Pass these
     /// verdicts to [`Session::resume`].
     Resume {
         /// The id of the message to continue.
         message_id: String,
-        /// The verdicts. Each verdict is paired with the pending call that it answers.
+        /// The verdicts, each paired with the pending call that it answers.
         verdicts: Vec<(PendingCall, Verdict)>,
     },
-    /// The client requests a new answer. Call [`Session::fork_at`] with the entry `before`, and
-    /// then [`Session::resume`] on the fork.
+    /// The client requests a new answer. Call [`Session::fork_at`] with `before`, and then call
+    /// [`Session::resume`] on the fork.
     Regenerate {
-        /// The number of the first session entry in the answer to replace.
+        /// The number of the session entry at which the answer to be replaced starts.
         before: u64,
     },
-    /// The user changed a message. Call [`Session::fork_at`] with the entry `before`, and then
+    /// The user edited a message. Call [`Session::fork_at`] with `before`, and then call
     /// [`Session::run`] on the fork.
     Edit {
-        /// The number of the session entry to replace.
+        /// The number of the session entry to be replaced.
         before: u64,
         /// The message that replaces the entry.
         input: Content,
     },
 }
 
-/// The last message in the request's message list.
+/// The last message in a request's message list.
 #[derive(Clone, Debug)]
 enum LastMessage {
     None,
@@ -99,7 +99,7 @@ enum LastMessage {
     Assistant { id: String, answers: Vec<Answer> },
 }
 
-/// An answer to a call, from one of the message's parts.
+/// An answer to a call, taken from a part of the message.
 #[derive(Clone, Debug)]
 enum Answer {
     Approval(Approval),
@@ -127,8 +127,8 @@ struct Body {
     trigger: Option<Trigger>,
     #[serde(default)]
     message_id: Option<String>,
-    /// The user's verdicts. The transport itself does not send this field. If a client does not
-    /// support approvals, the app adds the field.
+    /// The user's verdicts. The app adds this field, which the transport itself does not send, for
+    /// clients that do not support approvals.
     #[serde(default)]
     approvals: Vec<Approval>,
 }
@@ -157,7 +157,7 @@ enum Role {
     Assistant,
 }
 
-/// The fields that this crate uses from a tool part.
+/// The fields of a tool part that this crate uses.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ToolPart {
@@ -186,8 +186,8 @@ impl ChatRequest {
     ///
     /// # Errors
     ///
-    /// Returns an error with a one-line message if the body is not JSON, does not match the schema
-    /// or is too large, or if the client sent content that is not [allowed](ClientLimits).
+    /// Returns an error with a one-line message if the body is not JSON, does not match the schema,
+    /// is too large, or has content that is not [allowed](ClientLimits).
     pub fn parse(
         content_type: Option<&str>,
         body: &[u8],
@@ -238,7 +238,7 @@ impl ChatRequest {
         &self.instructions
     }
 
-    /// Checks the request against this session, and returns the action that the client requests.
+    /// Checks the request against this session and returns the action that the client requests.
     ///
     /// A call's name and arguments are taken from the session, not from the client. An approval
     /// must name a pending call. A result must name a pending call to an [external](Tool::external)
@@ -247,7 +247,7 @@ impl ChatRequest {
     /// # Errors
     ///
     /// Returns an error with status 409 if no call is waiting for the answers, if some waiting
-    /// calls received no answer, or if the message to replace does not belong to this session.
+    /// calls were not answered, or if the message to be replaced does not belong to this session.
     /// Returns an error with status 400 if the request contains no input.
     pub fn action(&self, session: &Session, agent: &Agent) -> Result<Action, RequestError> {
         let find = |id: &str| {
@@ -298,8 +298,8 @@ impl ChatRequest {
                 let tool = agent.toolkit().get(&call.name);
                 call.path.is_empty() && tool.is_some_and(Tool::is_external)
             };
-            // An approval of the call that a sub-agent runs as applies to each of the sub-agent's
-            // calls that has no approval of its own.
+            // A verdict on the tool call that started a sub-agent applies to each of the
+            // sub-agent's calls that has no verdict of its own.
             let root = call.root_call_id();
             let approval_of = |id: &str| {
                 let own = self.approvals.iter();
@@ -343,7 +343,7 @@ impl Answer {
         }
     }
 
-    /// Returns the call's id and its result, if this answer is a result.
+    /// Returns the call's id and result, if this answer is a result.
     fn as_output(&self) -> Option<(&str, &ToolOutput)> {
         match self {
             Self::Output { tool_call_id, output } => Some((tool_call_id, output)),

@@ -16,7 +16,7 @@ use crate::ui::error_texts::ErrorTexts;
 use crate::ui::message_name::MessageName;
 use crate::ui::response::{DEFAULT_KEEP_ALIVE, Response, ResponseBody};
 
-/// Sends a run as a UI message stream.
+/// Sends a run to the client as a UI message stream.
 ///
 /// ```
 /// use futures::TryStreamExt;
@@ -42,7 +42,7 @@ pub struct AiSdk {
     has_replays: bool,
 }
 
-/// Uses the settings for [`Version::V6`] by default.
+/// By default, the settings for [`Version::V6`] are used.
 impl Default for AiSdk {
     fn default() -> Self {
         Self::new(Version::default())
@@ -51,8 +51,8 @@ impl Default for AiSdk {
 
 impl AiSdk {
     /// Creates the default settings for this client version: the client generates the message's id,
-    /// calls are sent as `dynamic-tool` parts, a comment is sent after 15 seconds without data, and
-    /// error messages are hidden.
+    /// calls are sent as `dynamic-tool` parts, a keep-alive comment is sent after 15 seconds of
+    /// inactivity, and error messages are hidden.
     pub fn new(version: Version) -> Self {
         let encoder = AiSdkEncoder { version, ..AiSdkEncoder::default() };
         Self { encoder, keep_alive: Some(DEFAULT_KEEP_ALIVE), has_replays: version >= Version::V7 }
@@ -66,34 +66,34 @@ impl AiSdk {
 
     /// Derives the message's id from the session, in the form `{session}:{number}`. The number is
     /// the session's entry count when the message starts, after the run's input has been added. A
-    /// message's id never changes, so a client can use the id to request [another
+    /// message's id never changes, so a client can use it to request [another
     /// answer](super::ChatRequest::action).
     ///
     /// Call this method after creating the run and before polling it. A run in a [hub](crate::hub)
-    /// is polled immediately. For such a run, store the message's id together with the run, and
-    /// pass the stored id to [`with_message_id`](Self::with_message_id), including when a client
-    /// resumes the stream. The example `web` shows how to store the id.
+    /// is polled immediately. For a run in a hub, store the message's id together with the run, and
+    /// pass the id to [`with_message_id`](Self::with_message_id), including when a client resumes
+    /// the stream. See the `web` example.
     pub fn with_session(mut self, session: &Session) -> Self {
         self.encoder.name = MessageName::of_session(session);
         self
     }
 
-    /// Continues an existing message after its calls were approved or answered. The results of
-    /// calls that were made before this run are added to the existing message.
+    /// Continues an existing message after its calls have been approved or answered. The results of
+    /// calls that were made before this run are added to this message.
     pub fn continue_message(mut self, id: impl Into<String>) -> Self {
         self.encoder.continues = true;
         self.with_message_id(id)
     }
 
-    /// Sends calls as `tool-{name}` parts instead of `dynamic-tool` parts. The client can check
-    /// `tool-{name}` parts against its own types.
+    /// Sends calls as `tool-{name}` parts, which the client can check against its own types,
+    /// instead of as `dynamic-tool` parts.
     pub fn with_typed_tools(mut self) -> Self {
         self.encoder.has_typed_tools = true;
         self
     }
 
-    /// Sets the time without data after which a comment is sent. The default is 15 seconds. `None`
-    /// disables comments. Comments require a tokio runtime with timers.
+    /// Sets how long the stream may be idle before a keep-alive comment is sent. The default is 15
+    /// seconds, and `None` disables the comments. The comments require a tokio runtime with timers.
     pub fn with_keep_alive(mut self, every: impl Into<Option<Duration>>) -> Self {
         self.keep_alive = every.into();
         self
@@ -105,7 +105,7 @@ impl AiSdk {
         self
     }
 
-    /// Creates a response that sends a run's events, up to [`Finished`](Event::Finished) or the
+    /// Creates a response that streams a run's events up to [`Finished`](Event::Finished) or the
     /// first error.
     pub fn respond<S>(self, events: S) -> Response<ResponseBody<S>>
     where
@@ -117,10 +117,10 @@ impl AiSdk {
 
     /// Creates the response to the `GET` request that a client sends to resume a stream. `events`
     /// contains the events of the session's active run, starting with the first event. If no run is
-    /// active, pass `None`; the response then has the status 204.
+    /// active, pass `None`, which results in a response with status 204.
     ///
     /// Version 7 clients rebuild the message from the first event on. Version 5 and 6 clients would
-    /// show the text twice, so they receive a response with the status 204 unless
+    /// show the text twice, so they receive a response with status 204 unless
     /// [replays](Self::with_replays) are enabled.
     pub fn respond_to_resume<S>(self, events: Option<S>) -> Response<ResponseBody<S>>
     where
@@ -136,20 +136,21 @@ impl AiSdk {
         }
     }
 
-    /// Lets version 5 and 6 clients resume streams. When a stream is resumed, the whole message is
-    /// sent again, so the app must first remove the existing message.
+    /// Allows version 5 and 6 clients to resume streams. Resuming a stream sends the whole message
+    /// again, so the app must remove the existing message first.
     pub fn with_replays(mut self) -> Self {
         self.has_replays = true;
         self
     }
 
-    /// Loads the messages to show when a page opens. Each message is returned as `UIMessage` JSON.
-    /// A user message's id is derived from the message's entry in the session. An assistant message
-    /// has the same id that [`with_session`](Self::with_session) derives.
+    /// Loads the messages to show when a page opens, each as `UIMessage` JSON. A user message's id
+    /// is derived from its entry in the session. An assistant message's id is the same id that
+    /// [`with_session`](Self::with_session) derives.
     ///
-    /// Compacted items are included, and void items are left out. A user message in the middle of a
-    /// run starts a new assistant message. The messages request an approval for each pending call,
-    /// except for calls to `agent`'s external tools, which wait for a result instead.
+    /// Compacted items are included, and items that were marked as void are left out. A user
+    /// message in the middle of a run starts a new assistant message. The messages contain an
+    /// approval request for each pending call, except for calls to `agent`'s external tools, which
+    /// wait for a result instead.
     ///
     /// # Errors
     ///

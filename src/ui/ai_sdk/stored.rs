@@ -1,4 +1,4 @@
-//! Converts a session to the messages that a page shows when it opens.
+//! Converts a session into the messages that a page shows when it opens.
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ pub(super) struct StoredMessages<'a> {
     has_typed_tools: bool,
     error_texts: &'a ErrorTexts,
     messages: Vec<UiMessage>,
-    /// The number of the entry that follows the user's last entry.
+    /// The number of the entry after the user's last entry.
     begins_at: u64,
 }
 
@@ -53,7 +53,7 @@ impl<'a> StoredMessages<'a> {
         let mut is_new_turn = true;
         let items = StoredItems::new(entries);
         for (number, item) in items.iter() {
-            // A regenerated answer starts after the entry that marked the previous answer as void.
+            // A regenerated answer starts after the entry that voided the previous answer.
             if let Some(voided) = items.voided_before(number).filter(|_| !self.is_answering()) {
                 self.begins_at = self.begins_at.max(voided + 1);
             }
@@ -86,8 +86,8 @@ impl<'a> StoredMessages<'a> {
         self.messages.last().is_some_and(|message| message.role == "assistant")
     }
 
-    /// Returns the last message's parts. If the last message is a user message, first adds an
-    /// assistant message.
+    /// Returns the parts of the last assistant message. If the last message is a user message, adds
+    /// an assistant message first.
     fn parts(&mut self) -> &mut Vec<Value> {
         if !self.is_answering() {
             let id = message_id(self.session_id, self.begins_at);
@@ -118,7 +118,7 @@ impl<'a> StoredMessages<'a> {
         }
     }
 
-    /// Returns the part for a call, which may be in any message.
+    /// Returns the part for a call, searching all messages.
     fn call(&mut self, call_id: &str) -> Option<&mut Value> {
         let parts =
             self.messages.iter_mut().rev().flat_map(|message| message.parts.iter_mut().rev());

@@ -1,6 +1,6 @@
-//! The supported versions of the client.
+//! The supported client versions.
 
-/// The major version of the package `ai` that the front end uses.
+/// The major version of the `ai` package that the front end uses.
 ///
 /// | | V5 | V6 | V7 |
 /// |---|---|---|---|
@@ -11,14 +11,14 @@
 /// | steering input | `data-steer` | `data-steer` | `steering-message` |
 /// | an interrupted run | ends with `abort` | with `abort` and `other` | with `abort` and `interrupted` |
 ///
-/// Clients reject the whole stream if it contains an unknown chunk. Version 7 clients also accept
-/// the chunks for V6.
+/// A client rejects the whole stream if the stream contains an unknown chunk. Version 7 clients
+/// also accept the chunks for V6.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Version {
     /// Any release of `ai` 5.
     V5,
-    /// Any release of `ai` 6 or 7. This is the default version.
+    /// Any release of `ai` 6 or 7. `V6` is the default version.
     #[default]
     V6,
     /// Any release of `ai` 7.

@@ -1,4 +1,4 @@
-//! Encodes events as frames.
+//! Encodes events as server-sent events.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::ui::error_texts::ErrorTexts;
 use crate::ui::frame::{write_data, write_keep_alive, write_text};
 use crate::ui::response::EncodeEvents;
 
-/// Encodes events unchanged.
+/// Encodes this crate's events as JSON, unchanged.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SseEncoder {
     pub(super) id_prefix: String,
@@ -23,7 +23,7 @@ pub(super) struct SseEncoder {
     pub(super) number: u64,
 }
 
-/// The data in the last event.
+/// The data of the last server-sent event.
 #[derive(Serialize)]
 pub(super) struct End {
     pub(super) finished: bool,

@@ -1,8 +1,8 @@
 //! Sends this crate's events as server-sent events, for a custom page.
 //!
 //! The `data` field of each server-sent event contains an [`Event`](crate::Event) as JSON. Rust
-//! clients can parse the data with [`FrameReader`](crate::sse::FrameReader) and `serde_json`, and
-//! web pages with `JSON.parse`:
+//! clients can parse the data with [`FrameReader`](crate::sse::FrameReader) and `serde_json`. Web
+//! pages can parse it with `JSON.parse`:
 //!
 //! ```text
 //! retry: 2000
@@ -19,7 +19,7 @@
 //! ```
 //!
 //! The last event in a run's stream is `end`. When a page receives `end`, it must close its
-//! `EventSource`, which would otherwise reconnect. If a stream breaks before its run has finished,
+//! `EventSource`, which would otherwise reconnect. If a stream fails before its run has finished,
 //! the data of the last event is `{"finished":false,"error":{…}}`. The format of server-sent events
 //! is specified at <https://html.spec.whatwg.org/multipage/server-sent-events.html>.
 

@@ -1,4 +1,4 @@
-//! Encodes the items from a hub's reader as frames.
+//! Encodes the items from a hub's reader as server-sent events.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -14,17 +14,17 @@ use crate::ui::error_texts::ErrorTexts;
 use crate::ui::frame::{write_data, write_keep_alive, write_text};
 use crate::ui::response::EncodeEvents;
 
-/// How long a browser waits before it reconnects to a server that is restarting.
+/// How long a browser waits before reconnecting to a server that is restarting.
 const RETRY_AFTER_SHUT_DOWN: Duration = Duration::from_secs(5);
 
-/// Encodes events, and uses the hub's event numbers as ids.
+/// Encodes events, using the hub's event numbers as ids.
 #[derive(Clone, Debug)]
 pub(super) struct ReaderEncoder {
     pub(super) retry: Option<Duration>,
     pub(super) error_texts: ErrorTexts,
     /// Whether the run has [finished](Event::Finished).
     pub(super) has_finished: bool,
-    /// The error from a run that ended before it finished.
+    /// The error of a run that failed before it [finished](Event::Finished).
     pub(super) failure: Option<Error>,
 }
 
@@ -91,8 +91,8 @@ impl EncodeEvents<HubEvent> for ReaderEncoder {
         }
     }
 
-    /// Always returns `false`. When a run ends, a run's reader ends on its own, and a session's
-    /// reader continues.
+    /// Always returns `false`. When a run ends, a reader of that run ends on its own, and a reader
+    /// of its session continues.
     fn is_last(&self, _event: &HubEvent) -> bool {
         false
     }
@@ -127,8 +127,8 @@ impl EncodeEvents<HubEvent> for ReaderEncoder {
     }
 }
 
-/// Writes the id, unless the id contains a line break. The id can contain a line break because the
-/// app may have chosen the run's id.
+/// Writes the event's id, unless it contains a line break. The app may have chosen the run's id, so
+/// a line break is possible.
 fn write_id(out: &mut Vec<u8>, number: &EventNumber) {
     let id = number.to_string();
     if !id.contains(['\n', '\r', '\0']) {

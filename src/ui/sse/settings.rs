@@ -15,7 +15,7 @@ use crate::hub::HubEvent;
 use crate::ui::error_texts::ErrorTexts;
 use crate::ui::response::{DEFAULT_KEEP_ALIVE, Response, ResponseBody};
 
-/// The time that a browser waits before it reconnects.
+/// How long a browser waits before reconnecting, by default.
 const DEFAULT_RETRY: Duration = Duration::from_secs(2);
 
 /// Sends events to a web page as server-sent events.
@@ -52,8 +52,9 @@ impl Default for Sse {
 }
 
 impl Sse {
-    /// Creates the default settings: ids are numbers starting at 1, a comment is sent after 15
-    /// seconds without data, browsers reconnect after 2 seconds, and error messages are hidden.
+    /// Creates the default settings: ids are numbers starting at 1, a keep-alive comment is sent
+    /// after 15 seconds of inactivity, browsers reconnect after 2 seconds, and error messages are
+    /// hidden.
     pub fn new() -> Self {
         let encoder = SseEncoder { retry: Some(DEFAULT_RETRY), ..SseEncoder::default() };
         Self { encoder, keep_alive: Some(DEFAULT_KEEP_ALIVE) }
@@ -68,9 +69,10 @@ impl Sse {
         self
     }
 
-    /// Leaves out the events that a client already has. Use this method for a stream that starts
-    /// again from the first event, such as a recorded run. `last_event_id` is the value of the
-    /// `last-event-id` header, and is ignored if it has a different prefix or is not an id.
+    /// Skips the events that a client already has. Use this method for a stream that starts again
+    /// from the first event, such as a recorded run. `last_event_id` is the value of the
+    /// `last-event-id` header. The value is ignored if it has a different prefix or is not a valid
+    /// id.
     ///
     /// This method cannot continue a run that was dropped. To continue reading a run in a hub, use
     /// `respond_to_reader`.
@@ -80,14 +82,14 @@ impl Sse {
         self
     }
 
-    /// Sets the time without data after which a comment is sent. The default is 15 seconds. `None`
-    /// disables comments. Comments require a tokio runtime with timers.
+    /// Sets how long the stream may be idle before a keep-alive comment is sent. The default is 15
+    /// seconds, and `None` disables the comments. The comments require a tokio runtime with timers.
     pub fn with_keep_alive(mut self, every: impl Into<Option<Duration>>) -> Self {
         self.keep_alive = every.into();
         self
     }
 
-    /// Sets how long a browser waits before it reconnects. The default is 2 seconds. With `None`,
+    /// Sets how long a browser waits before reconnecting. The default is 2 seconds. With `None`,
     /// the browser uses its own default.
     pub fn with_retry(mut self, wait: impl Into<Option<Duration>>) -> Self {
         self.encoder.retry = wait.into();
@@ -100,8 +102,8 @@ impl Sse {
         self
     }
 
-    /// Creates a response that sends these events, up to [`Finished`](Event::Finished) or the first
-    /// error.
+    /// Creates a response that streams these events up to [`Finished`](Event::Finished) or the
+    /// first error.
     pub fn respond<S>(self, events: S) -> Response<ResponseBody<S>>
     where
         S: Stream<Item = Result<Event, Error>>,
@@ -109,13 +111,13 @@ impl Sse {
         Response::of_stream(ResponseBody::new(events, self.encoder, self.keep_alive), None)
     }
 
-    /// Creates a response that sends the items from a reader in a [hub](crate::hub). The reader is
-    /// either a [`Reader`](crate::hub::Reader) or a [`SessionReader`](crate::hub::SessionReader).
+    /// Creates a response that streams the items from a [hub](crate::hub)'s reader, which is either
+    /// a [`Reader`](crate::hub::Reader) or a [`SessionReader`](crate::hub::SessionReader).
     ///
     /// The ids are the hub's [event numbers](crate::hub::EventNumber), so a prefix and
     /// [`resume_after`](Self::resume_after) have no effect. Parse the `last-event-id` header and
     /// pass the event number to the hub, or pass `None` if the header cannot be parsed. In addition
-    /// to events, the response contains two other kinds of data, which have these values of `type`:
+    /// to events, the response contains two other kinds of data, which differ in their `type`:
     ///
     /// ```text
     /// {"type":"snapshot","run":"5f0c…","starts_at":4,"events":[…],"pending":[…]}
@@ -123,19 +125,19 @@ impl Sse {
     /// ```
     ///
     /// When a page receives a snapshot, it keeps the first `starts_at` entries of the session,
-    /// discards any content that it shows after those entries, and applies `events`. To get the
+    /// discards any content that it shows after these entries, and applies `events`. To get the
     /// entries, call [`Session::entries`](crate::session::Session::entries). `run` is null if no
     /// run is active, and `starts_at` is null for a run without a session.
     ///
     /// The response for a single run's reader ends with `event: end`, as with
-    /// [`respond`](Self::respond). If the reader was cut off, the response ends with
-    /// `event: too_slow` instead, and during a shutdown with `event: shutting_down`. The event
-    /// `shutting_down` makes the browser wait five seconds before it reconnects. A page that reads
-    /// a session reconnects after each of these three events. For a session's reader, `end` means
+    /// [`respond`](Self::respond). If the reader was cut off, the response ends with the `too_slow`
+    /// event instead of `end`. During a shutdown, the response ends with `shutting_down`, which
+    /// makes the browser wait five seconds before reconnecting. A page that reads a session
+    /// reconnects after `end`, `too_slow` or `shutting_down`. For a session's reader, `end` means
     /// that a run was dropped or that the store failed. An `EventSource` reconnects unless the page
     /// closes it.
     ///
-    /// Dropping the body stops reading; the run continues.
+    /// Dropping the body stops reading, but does not stop the run.
     #[cfg(feature = "hub")]
     pub fn respond_to_reader<S>(self, reader: S) -> Response<ResponseBody<S, HubEvent>>
     where

@@ -19,12 +19,12 @@ pub(super) enum Block {
         citations: Vec<RawJson>,
     },
     Thinking {
-        /// The text from the start event. Any deltas override this text.
+        /// The text from the start event, which any deltas override.
         initial_text: String,
         signature: String,
     },
     ToolUse {
-        /// The input from the start event. Any deltas override this input.
+        /// The input from the start event, which any deltas override.
         input: Option<String>,
         has_deltas: bool,
     },
@@ -50,7 +50,8 @@ impl DeltaKind {
 }
 
 impl Block {
-    /// Starts a block. Returns `None` if the block is already complete or the value is not a block.
+    /// Starts a block. Returns `None` if the block is already complete or if the value is not a
+    /// block.
     pub(super) fn start(
         key: u32,
         raw: &RawValue,
@@ -104,8 +105,8 @@ impl Block {
         Ok(Some(begun))
     }
 
-    /// Applies a delta to the block. Ignores a delta whose kind does not fit the block. Such a
-    /// delta is not an error, because new kinds may appear (the API documentation says "handle
+    /// Applies a delta to the block. A delta whose kind does not match the block is ignored rather
+    /// than reported as an error, because new kinds may appear (the API documentation says "handle
     /// unknown event types gracefully").
     pub(super) fn push_delta(
         &mut self,
@@ -139,8 +140,8 @@ impl Block {
         }
     }
 
-    /// Returns the kind and the text of a delta that has been applied, or `None` if the delta does
-    /// anything other than add text.
+    /// Returns the kind and the text of an applied delta, or `None` if the delta does anything
+    /// other than add text.
     pub(super) fn repeatable_text<'a>(&self, delta: &'a Delta<'_>) -> Option<(DeltaKind, &'a str)> {
         match (delta.r#type.or_empty(), self) {
             ("text_delta", Self::Text { .. }) => Some((DeltaKind::Text, delta.text.get()?)),
@@ -154,8 +155,7 @@ impl Block {
         }
     }
 
-    /// Applies a delta to a compaction block. Such a delta contains fields that other deltas do not
-    /// contain.
+    /// Applies a delta to a compaction block. Such a delta contains fields that other deltas lack.
     pub(super) fn push_compaction_delta(&mut self, delta: OrderedFields) {
         if let Self::Opaque(opaque) = self {
             opaque.push_compaction_delta(delta);
@@ -167,13 +167,13 @@ impl Block {
         matches!(self, Self::ToolUse { .. } | Self::Opaque(_))
     }
 
-    /// Returns whether this block is a tool call that the caller must run.
+    /// Returns whether this block is a tool call that the caller must execute.
     pub(super) fn is_call(&self) -> bool {
         matches!(self, Self::ToolUse { .. })
     }
 
-    /// Returns whether the content received so far is valid even if the block's end event never
-    /// arrives.
+    /// Returns whether the content received so far is valid even if the block's end event does not
+    /// arrive.
     pub(super) fn may_stay_open(&self) -> bool {
         matches!(self, Self::Text { .. } | Self::Thinking { .. })
     }

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use crate::provider::lenient::{Lenient, LenientNumber, LenientStr, RareObject};
 use crate::usage::Usage;
 
-/// An event of any type. Fields that belong only to other event types are absent.
+/// An event of any type. Fields that belong to other event types are absent.
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Event<'a> {
@@ -26,7 +26,7 @@ pub(super) struct Message<'a> {
     pub(super) id: LenientStr<'a>,
     pub(super) model: LenientStr<'a>,
     /// The message's content, which is usually empty. With programmatic tool calling, a message can
-    /// arrive with its complete content.
+    /// arrive with its content already complete.
     pub(super) content: Option<&'a RawValue>,
     pub(super) stop_reason: LenientStr<'a>,
     pub(super) usage: RareObject<WireUsage>,
@@ -52,8 +52,7 @@ pub(super) struct RawDelta<'a> {
     pub(super) delta: Option<&'a RawValue>,
 }
 
-/// The start of a content block. If the block's type is unknown, the block's raw JSON is stored
-/// separately.
+/// The start of a content block. The raw JSON of a block of an unknown type is stored separately.
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Block<'a> {
@@ -93,10 +92,10 @@ struct OutputTokensDetails {
     thinking_tokens: LenientNumber,
 }
 
-/// The token counts that the API reports. The three counts of input tokens do not overlap.
+/// The token counts reported by the API. The three counts of input tokens do not overlap.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct TokenCounts {
-    /// The total usage for all messages before the current message.
+    /// The total usage for all messages before the current one.
     previous_messages: Usage,
     input: u64,
     output: u64,
@@ -106,8 +105,8 @@ pub(super) struct TokenCounts {
 }
 
 impl TokenCounts {
-    /// Updates the token counts for the current message. The counts are cumulative, so each count
-    /// that is present replaces its previous value.
+    /// Updates the current message's token counts. The counts are cumulative, so each count that is
+    /// present replaces its previous value.
     pub(super) fn update(&mut self, wire: WireUsage) {
         wire.input_tokens.update_count(&mut self.input);
         wire.output_tokens.update_count(&mut self.output);
@@ -123,8 +122,8 @@ impl TokenCounts {
         details.thinking_tokens.update_count(&mut self.reasoning);
     }
 
-    /// Adds the current message's token counts to the total, and starts counting for the next
-    /// message.
+    /// Adds the current message's token counts to the total, and starts counting the tokens of the
+    /// next message.
     pub(super) fn start_next_message(&mut self) {
         *self = Self { previous_messages: self.to_usage(), ..Self::default() };
     }

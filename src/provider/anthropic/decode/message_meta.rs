@@ -1,5 +1,5 @@
-//! Message metadata that is not part of a content block and that the next request or the caller may
-//! need.
+//! Message metadata that does not belong to a content block, but that the next request or the
+//! caller may need.
 
 use std::collections::HashMap;
 
@@ -41,13 +41,13 @@ struct UsageMeta<'a> {
     iterations: Option<&'a RawValue>,
 }
 
-/// Message metadata that is not part of a content block.
+/// Message metadata that does not belong to a content block.
 ///
 /// The metadata consists of the container in which code ran, the matched stop sequence, the details
 /// of a refusal, and the changes that Anthropic made to the request. The metadata also includes
 /// usage information that [`Usage`](crate::Usage) does not contain: the usage counts for server
-/// tools and, if any iteration has a type other than `message`, the iterations. A later value for a
-/// field replaces the earlier value.
+/// tools and, if any iteration has a type other than `message`, the iterations. A later value of a
+/// field replaces an earlier value.
 #[derive(Debug, Default)]
 pub(super) struct MessageMeta {
     container: Option<RawJson>,
@@ -83,8 +83,8 @@ impl MessageMeta {
         }
     }
 
-    /// Takes and returns all metadata as a single JSON object with the type `message`, which no
-    /// content block has. Returns `None` if the message has no metadata.
+    /// Takes all of the metadata and returns it as a single JSON object with the type `message`,
+    /// which no content block has. Returns `None` if the message has no metadata.
     pub(super) fn take_json(&mut self) -> Option<RawJson> {
         let meta = std::mem::take(self);
         let usage = ObjectWriter::default()

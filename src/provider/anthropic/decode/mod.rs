@@ -26,34 +26,35 @@ use crate::provider::ordered_fields::OrderedFields;
 use crate::sse::Frame;
 use crate::turn::TurnBuilder;
 
-/// The maximum number of blocks that can be open at the same time. Anthropic's own API opens one
-/// block at a time.
+/// The maximum number of blocks that can be open at the same time. Anthropic's own API opens only
+/// one block at a time.
 const MAX_OPEN_BLOCKS: usize = 256;
 
-/// Decodes events from the Anthropic Messages API. The decoder is pure and does no I/O.
+/// Decodes events from the Anthropic Messages API. The decoder is pure and performs no I/O.
 ///
-/// Message metadata that is not part of a content block becomes the last item in the turn, an item
-/// of kind [`Other`](crate::item::ItemKind::Other). The metadata item can contain:
+/// Message metadata that does not belong to a content block becomes the last item of the turn, an
+/// item of kind [`Other`](crate::item::ItemKind::Other). The metadata item can contain:
 ///
-/// - the container in which code ran, which is sent again with the next request
+/// - the container in which code ran, which is sent back with the next request
 /// - the matched stop sequence
 /// - the details of a refusal
-/// - the changes that Anthropic made to the request before the model saw the request, which
+/// - the changes that Anthropic made to the request before the model saw it, which
 ///   [`input_transformations`](super::input_transformations) returns
 /// - the usage counts for server tools
 /// - the `iterations` in the usage information, if any iteration belongs to a compaction or to a
-///   model other than the requested model
+///   model other than the requested one
 ///
 /// A turn without metadata has no metadata item. [`Usage`](crate::Usage) contains the counts that
-/// Anthropic reports at the top level. The top-level counts do not include tokens from iterations
-/// that belong to a compaction or to another model.
+/// Anthropic reports at the top level, which do not include tokens from iterations that belong to a
+/// compaction or to another model.
 ///
 /// ```json
 /// {"type":"message","container":{"id":"container_1"},"stop_sequence":"END"}
 /// ```
 #[derive(Debug, Default)]
 pub struct Decoder {
-    /// The requested model. The provider data for the turn's items is sent back only to this model.
+    /// The requested model, the only model to which the provider data of the turn's items is sent
+    /// back.
     model: String,
     message_id: Option<String>,
     token_counts: TokenCounts,
@@ -73,7 +74,7 @@ struct RepeatedDelta {
 }
 
 impl Decoder {
-    /// Creates a decoder for a response from the model `model`.
+    /// Creates a decoder for a response from `model`.
     pub fn new(model: &str) -> Self {
         Self { model: model.to_owned(), ..Self::default() }
     }
@@ -88,8 +89,7 @@ impl Decoder {
             Some(open) if open != id => {
                 return Err(protocol_error("a second message began inside the first"));
             }
-            // Messages without an id cannot be distinguished, so this event may start another
-            // message.
+            // Messages without ids are indistinguishable, so this event may start another message.
             Some(_) if id.is_empty() && self.item_keys.end > self.item_keys.start => {
                 return Err(protocol_error(
                     "a message began after the blocks of another, both without an id",
@@ -163,15 +163,15 @@ impl Decoder {
         if kind == "input_json_delta" && is_call && adds && turn.is_stopped() {
             return Err(late_call_error());
         }
-        // A call is valid only with complete arguments, so a lost piece of the arguments is an
-        // error.
+        // A call is valid only if its arguments are complete, so a lost piece of the arguments is
+        // an error.
         let fits = open.as_ref().is_some_and(|(_, block)| block.accepts_json());
         if kind == "input_json_delta" && (!fits || delta.partial_json.get().is_none()) {
             return Err(protocol_error(
                 "a piece of a tool call's input belongs to no call or is not text",
             ));
         }
-        // Other deltas of a block that never started are ignored, because a proxy has lost the
+        // Any other delta for a block that never started is ignored, because a proxy has lost the
         // start event.
         if let Some((_, block)) = open {
             block.push_delta(key, kind, delta, turn);
@@ -179,8 +179,8 @@ impl Decoder {
         Ok(())
     }
 
-    /// Returns the text of a delta that has been applied. Returns `None` if an otherwise identical
-    /// event with different text would do more than add that text.
+    /// Returns the text of an applied delta. Returns `None` if an otherwise identical event with
+    /// different text would do more than add that text.
     fn repeatable_text<'a>(
         &self,
         index: u64,
@@ -210,7 +210,7 @@ impl Decoder {
         }
     }
 
-    /// Ends all blocks for which no end event has arrived. Calls and provider-specific blocks
+    /// Ends all blocks whose end events have not arrived. Calls and provider-specific blocks
     /// without an end event are incomplete and are dropped.
     fn end_open_blocks(&mut self, turn: &mut TurnBuilder) {
         for (index, block) in std::mem::take(&mut self.open_blocks) {
@@ -220,8 +220,8 @@ impl Decoder {
         }
     }
 
-    /// Returns the item key for the block with this index. The key saturates at the maximum value,
-    /// which no message has enough blocks to reach.
+    /// Returns the item key for the block with this index. The key saturates at its maximum value,
+    /// but no message has enough blocks to reach it.
     fn item_key(&self, index: u64) -> u32 {
         self.item_keys.start.saturating_add(u32::try_from(index).unwrap_or(u32::MAX))
     }
@@ -233,8 +233,8 @@ impl Decode for Decoder {
             kind.push(key, &text, turn);
             return Ok(FrameOutcome::Continue);
         }
-        // Unknown event types and keep-alive events may contain arbitrary data. `[DONE]` is sent by
-        // proxies.
+        // Events of unknown types and keep-alive events may contain arbitrary data. Proxies send
+        // `[DONE]`.
         let known = frame.event == "message"
             || frame.event == "error"
             || frame.event.starts_with("message_")
@@ -246,7 +246,7 @@ impl Decode for Decoder {
         let mut room = String::new();
         let event: Event<'_> = read_frame("an event", frame.data, &mut room)?;
         let kind = event.r#type.get().unwrap_or(frame.event);
-        // An event without an index belongs to the only open block.
+        // An event without an index belongs to the only block that is open.
         let is_anybodys = event.index.0.is_none()
             && matches!(kind, "content_block_delta" | "content_block_stop")
             && self.open_blocks.iter().any(|(_, block)| block.is_call());
@@ -298,15 +298,15 @@ impl Decode for Decoder {
             }
             "error" => return Err(failure::error_in_stream(frame.data)),
             "message" if event.error.is_some() => return Err(failure::error_in_stream(frame.data)),
-            // `ping` events, and event types that are added in a later version.
+            // `ping` events, and event types added in later versions of the API.
             _ => {}
         }
         Ok(FrameOutcome::Continue)
     }
 
-    /// Handles an additional message that arrives after the end of a message. The API sends
-    /// additional messages with programmatic tool calling. The additional message belongs to the
-    /// same turn, and the turn ends with the last message.
+    /// Handles an additional message that arrives after the end of a message, which the API sends
+    /// with programmatic tool calling. Such a message belongs to the same turn, which ends with the
+    /// last message.
     fn after_done(
         &mut self,
         frame: Frame<'_>,
@@ -348,7 +348,7 @@ fn set_stop_reason(reason: &LenientStr<'_>, turn: &mut TurnBuilder) {
         "end_turn" | "stop_sequence" => StopReason::Stop,
         "tool_use" => StopReason::ToolCalls,
         "max_tokens" => StopReason::MaxTokens,
-        // After either stop reason, the model continues once the history is sent again.
+        // After either of these stop reasons, the model continues once the history is sent again.
         "pause_turn" | "compaction" => StopReason::Pause,
         "refusal" => StopReason::Refusal,
         "model_context_window_exceeded" => StopReason::ContextWindow,

@@ -7,13 +7,13 @@ use crate::provider::lenient::{LenientStr, repair_json};
 use crate::provider::ordered_fields::OrderedFields;
 
 /// The maximum nesting depth of a value that is stored as JSON. A more deeply nested value is
-/// stored as a string that contains the value's JSON text. The maximum is well below the 128 levels
-/// at which JSON parsers stop, because a recorded run adds some levels around the value.
+/// stored as a string that contains its JSON text. The maximum is well below the 128 levels that
+/// JSON parsers allow, because a recorded run nests the value a few levels deeper.
 const MAX_DEPTH: usize = 64;
 
 /// A block that only the provider interprets, such as a server tool's call or result, a compaction,
-/// a fallback, or a block of an unknown type. An opaque block stores the JSON from its start event
-/// and the content added by its deltas.
+/// a fallback, or a block of an unknown type. An `OpaqueBlock` stores the JSON from the block's
+/// start event and the content that the block's deltas add.
 #[derive(Debug, Default)]
 pub(super) struct OpaqueBlock {
     start_json: Box<str>,
@@ -21,7 +21,7 @@ pub(super) struct OpaqueBlock {
     pub(super) input_json: String,
     content: String,
     pub(super) citations: Vec<RawJson>,
-    /// Other fields from the block's deltas, with their latest values.
+    /// The latest values of the other fields in the block's deltas.
     other_fields: OrderedFields,
 }
 
@@ -30,8 +30,8 @@ impl OpaqueBlock {
         Self { start_json: began.get().into(), ..Self::default() }
     }
 
-    /// Applies a delta to a compaction block. The delta contains a piece of the block's content,
-    /// and fields that are sent back verbatim.
+    /// Applies a delta to a compaction block. The delta contains a piece of the block's content and
+    /// fields that are sent back verbatim.
     pub(super) fn push_compaction_delta(&mut self, delta: OrderedFields) {
         for (name, value) in delta.into_iter() {
             match (name.as_str(), value.get()) {
@@ -45,7 +45,7 @@ impl OpaqueBlock {
         }
     }
 
-    /// Returns the complete block as JSON, with the keys in their original order.
+    /// Returns the complete block as JSON, with its keys in their original order.
     pub(super) fn into_json(self) -> RawJson {
         let fields = || {
             let read = OrderedFields::parse(&self.start_json);
@@ -58,7 +58,7 @@ impl OpaqueBlock {
         let Some(mut fields) = added.then(fields).flatten() else {
             return sendable_json(&self.start_json);
         };
-        // A truncated input is stored as a string.
+        // Truncated input is stored as a string.
         let input = match serde_json::from_str::<&RawValue>(&self.input_json) {
             Ok(whole) => Ok(whole.to_owned()),
             Err(_) => to_raw_value(&self.input_json),
@@ -83,8 +83,8 @@ impl OpaqueBlock {
 }
 
 /// Converts a value to a form that can be sent back. Unpaired surrogates are replaced, and a value
-/// that is nested too deeply to be parsed again is converted to a string that contains the value's
-/// JSON text.
+/// that is nested too deeply to be parsed again is converted to a string that contains its JSON
+/// text.
 pub(super) fn sendable_json(text: &str) -> RawJson {
     let read = || {
         // `repair_json` expects an object.

@@ -5,12 +5,12 @@ use serde::Deserialize;
 use crate::provider::anthropic::passthrough::PROVIDER_NAME;
 use crate::turn::Turn;
 
-/// A change that Anthropic made to a request before the model saw the request.
+/// A change that Anthropic made to a request before the model saw it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[non_exhaustive]
 pub struct InputTransformation {
-    /// The kind of change, such as `thinking_dropped` for a thinking block that was not shown to
-    /// the model.
+    /// The kind of change, such as `thinking_dropped` if a thinking block was not shown to the
+    /// model.
     #[serde(rename = "type")]
     pub kind: String,
     /// The path to the changed block in the request body, such as `messages.1.content.0`.
@@ -22,9 +22,9 @@ pub struct InputTransformation {
     pub reason: String,
 }
 
-/// Returns the changes that Anthropic made to this turn's request before the model saw the request,
-/// in the order in which the changed blocks appear in the request. Returns an empty list for turns
-/// from other providers.
+/// Returns the changes that Anthropic made to this turn's request before the model saw it. The
+/// changes are listed in the order in which the changed blocks appear in the request. The list is
+/// empty for turns from other providers.
 ///
 /// ```
 /// use turnstream::TurnEvent;

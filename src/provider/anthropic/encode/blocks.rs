@@ -89,11 +89,11 @@ impl Block<'_> {
         }
     }
 
-    /// If this block contains a tool search's result, returns the names of the tools that the
-    /// search found.
+    /// Returns the names of the tools that were found, if this block contains the result of a tool
+    /// search.
     pub(super) fn found_tool_names(&self) -> Vec<String> {
         match self {
-            // This cheap check ensures that only a few blocks have to be parsed.
+            // This cheap check limits the number of blocks that have to be parsed.
             Self::Verbatim(raw) if raw.get().contains("\"tool_search_tool_result\"") => {
                 let read = serde_json::from_str::<SearchResult<'_>>(raw.get()).unwrap_or_default();
                 let found = read.content.0.map(|content| content.tool_references.0);
@@ -105,7 +105,7 @@ impl Block<'_> {
     }
 
     /// Removes a tool call's `caller` field if `is_gone` returns true for the id of the code
-    /// execution that the `caller` field names.
+    /// execution that the field names.
     pub(super) fn remove_caller_if(&mut self, is_gone: impl Fn(&str) -> bool) {
         let Self::ToolUse { caller, .. } = self else { return };
         *caller = caller.take().filter(|caller| {
@@ -114,8 +114,8 @@ impl Block<'_> {
         });
     }
 
-    /// Adds a cache mark to a block in a user message. Other blocks do not accept a cache mark; for
-    /// a thinking block, the API reports "extra inputs are not permitted".
+    /// Adds a cache marker to a block in a user message. Other blocks do not accept a cache marker:
+    /// for a thinking block, the API reports "extra inputs are not permitted".
     pub(super) fn mark_cache(&mut self, mark: CacheControl) {
         match self {
             Self::Text { cache_control, .. }
@@ -130,7 +130,7 @@ impl Block<'_> {
     }
 }
 
-/// The fields that the encoder reads from a tool search's result.
+/// The fields that the encoder reads from the result of a tool search.
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 struct SearchResult<'a> {
@@ -149,8 +149,8 @@ struct ToolReference<'a> {
     tool_name: LenientStr<'a>,
 }
 
-/// The fields that the encoder reads from `caller`, which identifies the code execution that made a
-/// call.
+/// The fields that the encoder reads from the `caller` field, which identifies the code execution
+/// that made a call.
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 struct Caller<'a> {
@@ -168,8 +168,8 @@ impl Serialize for RawJson<'_> {
     }
 }
 
-/// Encodes reasoning as a block. Returns `None` if the reasoning has neither a signature nor an
-/// original redacted block.
+/// Encodes reasoning as a block. Returns `None` if the provider data contains neither a signature
+/// nor the original redacted block.
 pub(super) fn reasoning_block<'a>(text: &'a str, data: &ProviderData) -> Option<Block<'a>> {
     if let Some(signature) = OrderedFields::provider_data_field(data, "signature") {
         let signature = serde_json::from_str(signature.get()).ok()?;
@@ -191,8 +191,8 @@ pub(super) fn tool_use_block<'a>(call: &'a ToolCall, data: Option<&ProviderData>
     }
 }
 
-/// Returns a provider-specific item as complete JSON. If the item's value is a string, the string
-/// contains the JSON.
+/// Returns a provider-specific item as complete JSON. If the item is stored as a string, the JSON
+/// is read from that string.
 pub(super) fn verbatim_block(data: &ProviderData) -> Option<Box<RawValue>> {
     let text =
         data.value.deserialize_as::<String>().unwrap_or_else(|_| data.value.as_str().to_owned());

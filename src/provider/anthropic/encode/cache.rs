@@ -12,7 +12,7 @@ use crate::provider::portable_values::USER_TEXT_PLACEHOLDER;
 pub(super) struct EncodedPrefix {
     /// The container in which this model most recently ran code.
     pub(super) container: Option<String>,
-    /// The names of all called tools, without duplicates.
+    /// The names of all tools that have been called, without duplicates.
     called_tool_names: Vec<String>,
     /// The names of the tools that a tool search has found, without duplicates.
     found_tool_names: Vec<String>,
@@ -39,16 +39,15 @@ impl EncodedPrefix {
     }
 }
 
-/// A context's messages after the cached prefix.
+/// The messages that follow the cached prefix of a context.
 pub(super) struct NewMessages<'a> {
-    /// The encoder state after the messages in the cached prefix.
+    /// The encoder state at the end of the cached prefix.
     cached_prefix: EncodedPrefix,
     messages: Vec<Message<'a>>,
     /// The boundary after the messages that can no longer change. The tuple contains the item index
-    /// at the boundary, the number of messages before the boundary, and the newest container before
-    /// the boundary.
+    /// at the boundary, and the number of messages and the newest container before the boundary.
     closed_elements: Option<(usize, usize, Option<String>)>,
-    /// The encoder state after the cached prefix and the new messages together.
+    /// The encoder state after the cached prefix and the new messages.
     full_prefix: EncodedPrefix,
 }
 
@@ -85,7 +84,7 @@ impl<'a> NewMessages<'a> {
         self.full_prefix.container.take()
     }
 
-    /// Returns the names of all called tools, without duplicates.
+    /// Returns the names of all tools that have been called, without duplicates.
     pub(super) fn called_tool_names(&self) -> impl Iterator<Item = String> + use<> {
         self.full_prefix.called_tool_names.clone().into_iter()
     }
@@ -100,9 +99,9 @@ impl<'a> NewMessages<'a> {
         self.full_prefix.has_thinking
     }
 
-    /// Adds a cache mark to the last user message, so that the next request can reuse everything up
-    /// to the mark. The cached prefix ends with an assistant message, so the mark is always after
-    /// the cached prefix.
+    /// Adds a cache marker to the last user message, so that the next request can reuse everything
+    /// up to the marker. The cached prefix ends with an assistant message, so the marker always
+    /// comes after the cached prefix.
     pub(super) fn mark_moving_breakpoint(&mut self, mark: CacheControl) {
         let last = self.messages.iter_mut().rfind(|message| message.role == "user");
         if let Some(block) = last.and_then(|message| message.content.last_mut()) {

@@ -56,7 +56,7 @@ fn content_block(part: &Part) -> Result<Option<Block<'_>>, Error> {
     }
 }
 
-/// Returns the media type in lowercase and without parameters.
+/// Returns the media type in lowercase, without parameters.
 fn bare_media_type(media: &Media) -> String {
     let kind = media.media_type.split(';').next().unwrap_or_default();
     match kind.trim().to_ascii_lowercase().as_str() {
@@ -79,7 +79,8 @@ fn image_block<'a>(media: &'a Media, kind: &str) -> Result<Block<'a>, Error> {
 }
 
 /// Encodes a file as a document block. Only PDF files may be sent as base64 ("Input should be
-/// 'application/pdf'"), so text files are sent as plain text. Returns `None` for a blank text file.
+/// 'application/pdf'"), so text files are sent as plain text. Returns `None` if a text file is
+/// blank.
 fn document_block<'a>(media: &'a Media, kind: &str) -> Result<Option<Block<'a>>, Error> {
     let is_text = kind.starts_with("text/") || TEXT_TYPES.contains(&kind);
     let source = match &media.source {
@@ -109,7 +110,7 @@ fn unsupported_media(kind: &str) -> Error {
     Error::new(ErrorKind::Unsupported, message).with_parameter("content")
 }
 
-/// Decodes base64 that uses the standard alphabet, with or without padding. Ignores white space.
+/// Decodes base64 in the standard alphabet, with or without padding. White space is ignored.
 fn decode_base64(base64: &str) -> Option<Vec<u8>> {
     const LENIENT: GeneralPurposeConfig = GeneralPurposeConfig::new()
         .with_decode_padding_mode(DecodePaddingMode::Indifferent)

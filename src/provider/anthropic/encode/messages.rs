@@ -20,21 +20,21 @@ use crate::provider::portable_values::{EMPTY_ERROR_TEXT, MAX_LONG_ID_BYTES, wire
 /// Accumulates the encoded messages, whose roles alternate.
 #[derive(Default)]
 pub(super) struct Messages<'a> {
-    /// The encoder state after the messages in the cached prefix.
+    /// The encoder state at the end of the cached prefix.
     cached_prefix: EncodedPrefix,
     written: Vec<Message<'a>>,
-    /// The history index at which the item being added starts.
+    /// The history index at which the current item starts.
     item_index: usize,
-    /// The boundary between messages that can no longer change and messages that still can. The
-    /// boundary is the start of a user message. The tuple contains the item index at the boundary,
-    /// the number of messages before the boundary, and the newest container before the boundary.
+    /// The boundary, at the start of a user message, between the messages that can no longer change
+    /// and those that still can. The tuple contains the item index at the boundary, and the number
+    /// of messages and the newest container before the boundary.
     closed_elements: Option<(usize, usize, Option<String>)>,
-    /// The calls in the assistant message being written. Text that follows a call is moved before
-    /// the call, because the API has been reported to reject text after a call.
+    /// The calls in the assistant message being written. Text that follows a call is moved in front
+    /// of the call, because the API has been reported to reject text after a call.
     calls: Vec<Block<'a>>,
-    /// Thinking blocks that no other block in their turn has followed yet. Pending thinking blocks
-    /// are dropped at the end of a turn, because "the final block in an assistant message cannot be
-    /// `thinking`".
+    /// Thinking blocks that have not yet been followed by another kind of block in their turn.
+    /// Pending thinking blocks are dropped at the end of the turn, because "the final block in an
+    /// assistant message cannot be `thinking`".
     pending_thinking: Vec<Block<'a>>,
     /// Server tool calls that have no result yet.
     pending_server_tool_uses: Vec<ServerToolUsePosition>,
@@ -52,8 +52,8 @@ struct ServerToolUsePosition {
 }
 
 impl<'a> Messages<'a> {
-    /// Creates the state for adding messages after the cached prefix, or for starting without
-    /// messages if nothing is cached.
+    /// Creates the state for adding messages after the cached prefix, or at the start if nothing is
+    /// cached.
     pub(super) fn new(known: Option<&EncodedPrefix>, offers_native: bool) -> Self {
         let known = known.cloned().unwrap_or_default();
         Self {
@@ -117,8 +117,8 @@ impl<'a> Messages<'a> {
         if let Some(turn) = &item.turn {
             self.end_turn(turn);
         }
-        // "final assistant content cannot end with trailing whitespace". The last item of a turn
-        // and an interrupted item may both become the end of the request.
+        // "final assistant content cannot end with trailing whitespace". The last item of a turn or
+        // an interrupted item may end up at the end of the request.
         if item.turn.is_some() || item.interrupted {
             self.trim_end();
         }
@@ -128,7 +128,7 @@ impl<'a> Messages<'a> {
 
     fn end_turn(&mut self, turn: &TurnInfo) {
         self.pending_thinking.clear();
-        // If the turn continues, the result may be part of a later response.
+        // If the turn continues, a later response may contain the result.
         let is_continued = match turn.stop_reason {
             StopReason::Pause | StopReason::ToolCalls => true,
             StopReason::Stop => !self.calls.is_empty(),
@@ -144,8 +144,8 @@ impl<'a> Messages<'a> {
     }
 
     /// Removes the server tool calls that will never receive a result, because the API rejects such
-    /// calls. A call made by a removed call's code loses its `caller` field, and is sent as if the
-    /// model itself had made the call.
+    /// calls. If the code that a removed call executed has made another call, that call loses its
+    /// `caller` field and is sent as if the model itself had made it.
     fn remove_pending_server_tool_uses(&mut self) {
         let pending = std::mem::take(&mut self.pending_server_tool_uses);
         let Some(first) = pending.first().map(|used| used.message) else { return };
@@ -156,22 +156,22 @@ impl<'a> Messages<'a> {
         for block in made_calls.chain(&mut self.calls) {
             block.remove_caller_if(|id| pending.iter().any(|used| used.id == id));
         }
-        // Thinking blocks at the end of a message are also removed. In the last message, `calls`
-        // still follow them.
+        // Thinking blocks at the end of a message are removed, except in the last message if
+        // `calls` are still to follow.
         let ended = self.written.len() - usize::from(!self.calls.is_empty());
         for message in &mut self.written[first..ended] {
             while message.content.last().is_some_and(Block::is_thinking) {
                 message.content.pop();
             }
         }
-        // Invariant: each earlier message has a tool call that the next message answers, so only
-        // the last can be empty.
+        // Invariant: each earlier message contains a tool call that the next message answers, so
+        // only the last message can be empty.
         self.written.pop_if(|last| last.content.is_empty() && self.calls.is_empty());
     }
 
-    /// Adds a provider-specific item, which is either a content block or message metadata. Message
-    /// metadata is not sent as a block. A server tool call with truncated input is omitted, and so
-    /// is a result without a call, because the API rejects both.
+    /// Adds a provider-specific item, which is either a content block or message metadata. Metadata
+    /// is not sent as a block. A server tool call with truncated input is omitted, as is a result
+    /// without a call, because the API rejects both.
     fn push_provider_item(&mut self, data: &ProviderData) {
         let Some(raw) = verbatim_block(data) else { return };
         let own: ProviderItem<'_> = serde_json::from_str(raw.get()).unwrap_or_default();
@@ -202,7 +202,7 @@ impl<'a> Messages<'a> {
         }
     }
 
-    /// Ends the current turn, if any, and adds content to the user message that follows.
+    /// Ends the current turn, if any, and adds content to the user message that follows the turn.
     fn push_user_blocks(&mut self, content: Vec<Block<'a>>) {
         if !content.is_empty() {
             self.flush_calls();
@@ -230,7 +230,7 @@ impl<'a> Messages<'a> {
             self.flush_calls();
             if role == "user" {
                 self.pending_thinking.clear();
-                // A server tool call that is still waiting for a result may be removed later.
+                // A server tool call that has no result yet may be removed later.
                 if !self.written.is_empty() && self.pending_server_tool_uses.is_empty() {
                     self.closed_elements =
                         Some((self.item_index, self.written.len(), self.container.clone()));

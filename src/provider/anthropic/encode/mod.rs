@@ -26,58 +26,56 @@ use crate::request::{Request, ToolSpec};
 
 /// Encodes the body of a request to the Anthropic Messages API.
 ///
-/// Message content is always an array. All items in a turn form one message. A turn's tool results
-/// are placed together, at the start of the next user message.
+/// Message content is always an array. All items in a turn form a single message. A turn's tool
+/// results are grouped at the start of the next user message.
 ///
 /// # The two zones of the system prompt
 ///
 /// Both zones of the system prompt are sent in `system`, with the volatile zone after the stable
 /// zone. When the volatile zone changes, only the tools and the stable zone can be read from the
-/// cache. Some models bind their reasoning to everything that precedes the reasoning ("a prefix
-/// check fails if `system`, `tools`, or an earlier message changed"). When the volatile zone
-/// changes, models with a prefix check no longer accept the reasoning from earlier turns. Placing
-/// the volatile zone after the conversation would not help, because the volatile zone would move
-/// with each request and the prefix check would always fail. For text that changes often, prefer a
+/// cache. Some models bind their reasoning to everything that precedes it ("a prefix check fails if
+/// `system`, `tools`, or an earlier message changed"). When the volatile zone changes, models that
+/// bind their reasoning no longer accept the reasoning from earlier turns. Placing the volatile
+/// zone after the conversation would not help, because it would move with each request and the
+/// prefix check would always fail. For text that changes often, prefer a
 /// [`System`](crate::item::ItemKind::System) item in the history.
 ///
 /// # Server tools
 ///
 /// Server tool calls and their results are sent back exactly as received. A server tool call
 /// without a result is sent only while its result may still arrive. The result may arrive when the
-/// request continues a paused turn or, if the request offers server tools, while the tool calls of
+/// request continues a paused turn or, if the request offers server tools, while tool calls from
 /// the same turn are being answered. Any other server tool call without a result is omitted,
-/// because the API rejects such a call. A result without its call is also omitted.
+/// because the API rejects such calls. A result without its call is also omitted.
 ///
 /// # Deferred tools
 ///
 /// [Deferred](ToolSpec::deferred) tools are sent with `defer_loading`, after the server tool
-/// `tool_search_tool_bm25`, which searches the deferred tools. Search results are sent back exactly
-/// as received. The API requires a definition of each tool that a search result names. If a search
-/// result names a tool that the request no longer offers, that tool is therefore declared as a
-/// deferred tool.
+/// `tool_search_tool_bm25`, which searches them. Search results are sent back exactly as received.
+/// The API requires a definition for each tool that a search result names. A tool that a search
+/// result names but that the request no longer offers is therefore declared as a deferred tool.
 ///
-/// # Cache marks
+/// # Cache markers
 ///
-/// A request contains at most three cache marks, one fewer than the API allows. The marks are
-/// placed on the last tool that is not deferred, on the stable zone, and on the last block in the
+/// A request contains at most three cache markers, one fewer than the API allows. The markers are
+/// placed on the last tool that is not deferred, on the stable zone, and on the last block of the
 /// last user message. With [`Cache::Off`](crate::request::Cache::Off), a request contains no cache
-/// marks.
+/// markers.
 ///
 /// # Options
 ///
 /// - `max_output_tokens` defaults to 8192, because the API requires a value. The limit includes
-///   reasoning tokens, so a thinking budget that is at least as large as the limit is added to the
-///   limit.
+///   reasoning tokens, so a thinking budget that is at least as large as the limit is added to it.
 /// - A `reasoning` budget is encoded as `enabled`, for models before Claude 4.7. A `reasoning`
 ///   effort is encoded as `adaptive` with `output_config.effort`, for Claude 4.6 and later models.
-///   The effort `Minimal` is encoded as `low`, the API's lowest level.
+///   The `Minimal` effort is encoded as `low`, the API's lowest level.
 /// - An `output` schema is encoded as `output_config.format`. The schema's name is not sent,
-///   because the API has no field for the name.
+///   because the API has no field for it.
 /// - `seed`, `frequency_penalty`, `presence_penalty`, `metadata` and JSON without a schema are
 ///   [`Unsupported`](crate::ErrorKind::Unsupported).
 /// - Server tools are set in `extra`, in a `tools` field that replaces all other tools. The
-///   container in which server tools ran code is sent again automatically, unless `extra` contains
-///   a `container`.
+///   container in which server tools ran code is sent back automatically, unless `extra` contains a
+///   `container`.
 ///
 /// # Errors
 ///
@@ -86,7 +84,7 @@ use crate::request::{Request, ToolSpec};
 /// - Every message is empty.
 /// - Reasoning is combined with a temperature other than 1, a `top_k`, or a `top_p` below 0.95,
 ///   which the API rejects.
-/// - A forced tool call is combined with a thinking budget, or is requested without tools.
+/// - A forced tool call is combined with a thinking budget or requested without tools.
 /// - The thinking budget is below 1024.
 ///
 /// Returns an [`Unsupported`](crate::ErrorKind::Unsupported) error for images that are not JPEG,
@@ -99,7 +97,8 @@ pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
 /// Specifies how Anthropic treats thinking blocks whose preceding context has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PrefixMismatchBehavior {
-    /// The setting is not sent, and Anthropic rejects the request.
+    /// The setting is not sent, so Anthropic rejects a request if the context before a thinking
+    /// block has changed.
     Unspecified,
     /// Anthropic does not show the thinking blocks to the model.
     #[cfg_attr(
@@ -109,8 +108,8 @@ pub(super) enum PrefixMismatchBehavior {
     DropBlock,
 }
 
-/// Encodes a request body. Returns the body and, if the body requires a beta feature, that
-/// feature's name.
+/// Encodes a request body. Returns the body and, if it requires a beta feature, the name of that
+/// feature.
 pub(super) fn encode_body(
     request: &Request,
     model: &str,
@@ -121,8 +120,7 @@ pub(super) fn encode_body(
     let mut context =
         EncodeContext::<EncodedPrefix>::from_request(request, PROVIDER_NAME, model, ());
     if !context.peek_items_to_encode().next().is_some_and(starts_user_message) {
-        // The cached prefix ends with an assistant message, and this item may belong to the same
-        // message.
+        // The cached prefix ends with an assistant message, to which this item may also belong.
         context = context.restart();
     }
     let has_deferred_tools = request.tools.iter().any(|tool| tool.deferred);
@@ -155,7 +153,7 @@ pub(super) fn encode_body(
     let mark = CacheControl::from_option(options.cache);
     if let Some(mark) = mark {
         written.mark_moving_breakpoint(mark);
-        // A deferred tool accepts no cache mark and is not part of the cached prefix.
+        // A deferred tool does not accept a cache marker and is not part of the cached prefix.
         if let Some(tool) = tools.iter_mut().rfind(|tool| !tool.defer_loading) {
             tool.cache_control = Some(mark);
         }
@@ -185,7 +183,7 @@ pub(super) fn encode_body(
 pub(super) enum BodyHead<'a> {
     /// Anthropic's own API.
     Vendor,
-    /// The Vertex AI API, where the model is part of the URL and the headers are sent as fields of
+    /// The Vertex AI API, where the model is part of the URL and the headers are sent as fields in
     /// the body.
     #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "it depends on the endpoint"))]
     Vertex { anthropic_version: &'static str, anthropic_beta: &'a [String] },
@@ -219,7 +217,7 @@ impl Tool<'_> {
         cache_control: None,
     };
 
-    /// Creates a definition for a tool when only the tool's name is known.
+    /// Creates a definition for a tool of which only the name is known.
     fn unavailable(name: String) -> Self {
         static ANY_OBJECT_SCHEMA: LazyLock<RawJson> =
             LazyLock::new(|| json!({ "type": "object" }).into());
@@ -247,15 +245,15 @@ impl<'a> From<&'a ToolSpec> for Tool<'a> {
     }
 }
 
-/// Declares the tools that were called. The API requires definitions of called tools, even if the
-/// model is no longer allowed to call those tools.
+/// Declares the tools that were called, because the API requires definitions for them even if the
+/// model is no longer allowed to call them.
 fn declare_called_tools(names: impl Iterator<Item = String>) -> Vec<Tool<'static>> {
     names.map(Tool::unavailable).collect()
 }
 
-/// Declares the tools that a tool search has found, unless they are already declared. The API
-/// requires definitions of found tools. The found tools are declared as deferred tools, which are
-/// hidden from the model.
+/// Declares the tools that a tool search has found, unless they are already declared, because the
+/// API requires definitions for them. The tools are declared as deferred tools, which are hidden
+/// from the model.
 fn declare_found_tools(tools: &mut Vec<Tool<'_>>, names: impl Iterator<Item = String>) {
     for name in names {
         if tools.iter().all(|tool| tool.name != name) {

@@ -9,15 +9,15 @@ use crate::provider::effort_names::EffortNames;
 use crate::provider::schema::to_anthropic_output_schema;
 use crate::request::{Effort, Options, Output, Reasoning, ToolChoice};
 
-/// The value of `max_tokens` for requests that set no limit. The API requires a value.
+/// The value of `max_tokens` for requests that do not set a limit, because the API requires a value.
 const DEFAULT_MAX_TOKENS: u32 = 8192;
 
-/// The minimum thinking budget in tokens. The budget "must be ≥ 1024 and less than `max_tokens`".
+/// The minimum thinking budget, in tokens. The budget "must be ≥ 1024 and less than `max_tokens`".
 const MIN_THINKING_BUDGET: u32 = 1024;
 
 const WIRE_NAME: &str = "Anthropic Messages";
 
-/// The names of the effort levels in the wire format.
+/// The names that the API uses for the effort levels.
 const EFFORT_NAMES: EffortNames = EffortNames { max: "max", ..EffortNames::LOW_MEDIUM_HIGH };
 
 /// Returns whether a request offers an MCP server or server tools, which are recognized by their
@@ -28,7 +28,7 @@ pub(super) fn offers_server_tools(extra: &Map<String, Value>) -> bool {
     tools.is_some_and(|tools| tools.iter().any(is_native)) || extra.contains_key("mcp_servers")
 }
 
-/// The request body's fields that depend on more than one option.
+/// The fields of the request body that depend on more than one option.
 pub(super) struct Settings {
     max_tokens: u32,
     tool_choice: ObjectWriter,
@@ -66,14 +66,14 @@ struct BlockBinding {
 /// The beta feature that enables `block_binding`.
 pub(super) const BLOCK_BINDING_BETA: &str = "thinking-binding-controls-2026-08-01";
 
-/// The models that think only on request. For such a model, a request that sets `thinking` to
-/// control earlier thinking blocks would also turn thinking on. Newer models think by default.
+/// The models that think only on request. For such a model, setting `thinking` to control earlier thinking blocks would
+/// also turn thinking on. Newer models think by default.
 const OPT_IN_THINKING_MODELS: [&str; 5] =
     ["claude-2", "claude-3", "claude-opus-4", "claude-sonnet-4", "claude-haiku-4"];
 
 impl Settings {
-    /// Creates the settings from a request's options. `has_tools` specifies whether the request
-    /// body declares any tools.
+    /// Derives the settings from a request's options. `has_tools` specifies whether the request body declares any
+    /// tools.
     pub(super) fn from_options(options: &Options, has_tools: bool) -> Result<Self, Error> {
         ensure_options_unset(
             WIRE_NAME,
@@ -94,7 +94,7 @@ impl Settings {
                 let thinking = Thinking::Adaptive { display, block_binding: None };
                 (Some(thinking), Some(EFFORT_NAMES.name_of(effort)), asked)
             }
-            // The limit includes thinking tokens. If the budget would leave no tokens for the
+            // The limit includes thinking tokens. If the thinking budget leaves no tokens for the
             // answer, the budget is added to the limit.
             Some(Reasoning::Budget(budget_tokens)) => {
                 let raised = asked.saturating_add(budget_tokens);
@@ -117,7 +117,7 @@ impl Settings {
         Ok(Self { max_tokens, tool_choice, thinking, output_config })
     }
 
-    /// Adds the fields that are derived from the options to the request body.
+    /// Adds the fields derived from the options to the request body.
     pub(super) fn write_into(self, body: ObjectWriter, options: &Options) -> ObjectWriter {
         body.set("max_tokens", self.max_tokens)
             .set_some("temperature", options.temperature)
@@ -157,11 +157,10 @@ impl Settings {
     }
 }
 
-/// Returns an error for options that the API does not accept together with thinking. The API
-/// reports that "`temperature` may only be set to 1 when thinking is enabled or in adaptive mode",
-/// "`top_k` must be unset", and "`top_p` must be greater than or equal to 0.95 or unset". A forced
-/// tool call is not accepted together with a thinking budget, because only "adaptive thinking
-/// supports forced tool use".
+/// Returns an error if any option is set that the API does not accept together with thinking. The API reports that
+/// "`temperature` may only be set to 1 when thinking is enabled or in adaptive mode", "`top_k` must be unset", and
+/// "`top_p` must be greater than or equal to 0.95 or unset". The API does not accept a forced tool call together with a
+/// thinking budget, because only "adaptive thinking supports forced tool use".
 fn check_thinking_options(options: &Options, reasoning: Option<Reasoning>) -> Result<(), Error> {
     let budget = match reasoning {
         None | Some(Reasoning::Off) => return Ok(()),

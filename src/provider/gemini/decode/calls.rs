@@ -1,4 +1,4 @@
-//! Assigns parts to calls, and detects when a call is complete.
+//! Matches parts to calls, and detects when a call is complete.
 
 use serde_json::value::RawValue;
 
@@ -11,7 +11,7 @@ use crate::provider::gemini::passthrough::PassthroughFields;
 use crate::provider::lenient::read_object;
 use crate::turn::{MAX_ITEMS, TurnBuilder};
 
-/// A turn's tool calls. Each call's position is the call's item key.
+/// A turn's tool calls. A call's position is its item key.
 #[derive(Debug, Default)]
 pub(super) struct Calls(Vec<Call>);
 
@@ -24,12 +24,12 @@ struct Call {
 }
 
 impl Calls {
-    /// Returns whether the turn has no calls so far.
+    /// Returns whether the turn contains no calls so far.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Returns an error if any call is open. This check is made when a malformed value arrives,
+    /// Returns an error if any call is open. The check is performed when a malformed value arrives,
     /// because the value may have been a piece of an open call.
     pub(super) fn check_no_open_call(&self) -> Result<(), Error> {
         match self.0.iter().any(|call| !call.is_ended) {
@@ -38,7 +38,7 @@ impl Calls {
         }
     }
 
-    /// Applies a call from the model `model`, or the next piece of a call.
+    /// Applies a call from `model`, or the next piece of a call.
     ///
     /// The API reference says about `willContinue`: "Whether this is the last part of the
     /// `FunctionCall`. If true, another partial message for the current `FunctionCall` is expected
@@ -65,7 +65,7 @@ impl Calls {
             self.0.push(Call { id, signature: None, arguments: None, is_ended: false });
         }
         let Some(call) = self.0.get_mut(at) else { return Ok(()) };
-        // A piece without a signature does not remove an earlier signature.
+        // If a piece has no signature, an earlier signature is kept.
         if let Some(signature) = signature {
             call.signature = Some(signature.to_owned());
         }
@@ -99,7 +99,7 @@ impl Calls {
         }
         if !will_continue {
             call.is_ended = true;
-            // An incomplete call stays open, so the call must not be run.
+            // An incomplete call stays open and must not be executed.
             if let Some(whole) =
                 call.arguments.take().and_then(PartialArguments::into_complete_json)
             {
@@ -110,8 +110,8 @@ impl Calls {
         Ok(())
     }
 
-    /// Returns the position of the call that a piece continues or starts. Returns `None` if the
-    /// piece is empty and no call is open.
+    /// Returns the position of the call that a piece continues or starts, or `None` if the piece is
+    /// empty and no call is open.
     fn call_index_for(&self, piece: &FunctionCall<'_>) -> Result<Option<usize>, Error> {
         let (id, name) = (piece.id.or_empty(), piece.name());
         let mut open = self.0.iter().enumerate().filter(|(_, call)| !call.is_ended);

@@ -45,7 +45,7 @@ pub(super) struct PromptFeedback<'a> {
     pub(super) block_reason: LenientStr<'a>,
 }
 
-/// The known fields of a part. If a part has an unknown type, the raw JSON is stored separately.
+/// The known fields of a part. The raw JSON of a part of an unknown type is stored separately.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 pub(super) struct Part<'a> {
@@ -60,7 +60,7 @@ pub(super) struct Part<'a> {
 #[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 pub(super) struct FunctionCall<'a> {
     pub(super) id: LenientStr<'a>,
-    /// The tool's name. Unlike with the other fields, a value that is not a string is an error.
+    /// The tool's name. A value of the wrong type is an error, unlike in the other fields.
     pub(super) name: Option<Cow<'a, str>>,
     pub(super) args: Option<&'a RawValue>,
     pub(super) partial_args: Option<Vec<&'a RawValue>>,
@@ -80,7 +80,7 @@ pub(super) struct WireUsage {
 }
 
 impl WireUsage {
-    /// Sets the count for the field with this name. Ignores unknown field names.
+    /// Sets the count for the field with the given name. Unknown names are ignored.
     pub(super) fn set(&mut self, name: &str, count: u64) {
         let field = match name {
             "promptTokenCount" => &mut self.prompt_token_count,
@@ -113,15 +113,15 @@ impl FunctionCall<'_> {
         self.name.as_deref().unwrap_or_default()
     }
 
-    /// Returns whether the piece contains neither a name nor arguments.
+    /// Returns whether this piece contains neither a name nor arguments.
     pub(super) fn is_empty(&self) -> bool {
         self.name().is_empty() && self.args.is_none() && self.partial_args.is_none()
     }
 }
 
 impl<'a> Chunk<'a> {
-    /// Returns the candidate with index 0 or without an index. Other candidates were not requested
-    /// and are ignored.
+    /// Returns the candidate with index 0 or without an index. Any other candidates were not
+    /// requested and are ignored.
     pub(super) fn candidate(&self) -> Option<&Candidate<'a>> {
         self.candidates.0.iter().find(|candidate| candidate.index.0.unwrap_or(0) == 0)
     }
@@ -142,7 +142,7 @@ impl<'a> Candidate<'a> {
         self.finish_reason.get().filter(is_specified)
     }
 
-    /// Returns the metadata about the answer's sources, as pairs of a field name and a value.
+    /// Returns the metadata about the answer's sources, as pairs of field names and values.
     pub(super) fn source_metadata(&self) -> impl Iterator<Item = (&'static str, &'a RawValue)> {
         [
             ("groundingMetadata", self.grounding_metadata),
@@ -155,14 +155,14 @@ impl<'a> Candidate<'a> {
 }
 
 impl Part<'_> {
-    /// Returns whether the part is reasoning. Only `thought` marks reasoning, because parts of any
-    /// type can have a signature.
+    /// Returns whether the part is reasoning. Only the `thought` field marks reasoning, because
+    /// parts of any type can have a signature.
     pub(super) fn is_thought(&self) -> bool {
         self.thought.is_some_and(|flag| flag.get() == "true")
     }
 }
 
-/// The token counts that the API reports.
+/// The token counts reported by the API.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct TokenCounts {
     prompt: u64,
@@ -187,9 +187,9 @@ impl TokenCounts {
         wire.cached_content_token_count.update_count(&mut self.cached);
     }
 
-    /// Converts the counts to a [`Usage`]. The API counts results from hosted tools and reasoning
-    /// separately, but a `Usage` includes these results in the input tokens and the reasoning in
-    /// the output tokens. The prompt count includes cached tokens.
+    /// Converts the counts to a [`Usage`]. The API counts reasoning and the results of hosted tools
+    /// separately. A `Usage` includes the reasoning in the output tokens and the results in the
+    /// input tokens. The prompt count includes cached tokens.
     pub(super) fn to_usage(self) -> Usage {
         Usage {
             input_tokens: self.prompt.saturating_add(self.tool_use),

@@ -20,26 +20,28 @@ use crate::provider::ordered_fields::OrderedFields;
 use crate::sse::Frame;
 use crate::turn::{ReasoningKind, TurnBuilder};
 
-/// The maximum number of source metadata values that are stored for each field.
+/// The maximum number of values that are stored for each source metadata field.
 const MAX_SOURCES_PER_KIND: usize = 64;
 
-/// The maximum number of characters from a finish message that are included in an error.
+/// The maximum number of characters of a finish message to include in an error.
 const MAX_FINISH_MESSAGE_CHARS: usize = 500;
 
-/// Decodes chunks from the Gemini API. The decoder is pure and does no I/O.
+/// Decodes chunks from the Gemini API. The decoder is pure and performs no I/O.
 ///
 /// The API sends no end-of-stream marker, so a turn is complete if the body ends after a
-/// `finishReason`. More content can follow a `finishReason`, for example after the provider has run
-/// code. If more content follows, the turn stays open until the next `finishReason`.
+/// `finishReason`. More content can follow a `finishReason`, for example after the provider has
+/// executed code. If more content follows, the turn stays open until the next `finishReason`.
 #[derive(Debug, Default)]
 pub struct Decoder {
-    /// The requested model. The provider data for the turn's items is sent back only to this model.
+    /// The requested model, the only model to which the provider data of the turn's items is sent
+    /// back.
     model: String,
     calls: Calls,
     token_counts: TokenCounts,
-    /// The number of items so far, which determines the next item key. The API has no item indices.
+    /// The number of items so far, which determines the next item key because the API has no item
+    /// indices.
     item_count: u32,
-    /// The text item that the next part without a signature continues.
+    /// The text item that the next part continues, unless that part has a signature.
     open_text: Option<OpenText>,
     last_text: Option<LastText>,
     /// Metadata about the answer's sources, keyed by the API's field names.
@@ -48,7 +50,7 @@ pub struct Decoder {
     template: FrameTemplate<RepeatedPart>,
 }
 
-/// A chunk with a single part. The next chunks may differ from this chunk only in text and usage.
+/// A chunk with a single part. The next chunks may differ from it only in text and usage.
 #[derive(Clone, Copy, Debug)]
 struct RepeatedPart {
     is_thought: bool,
@@ -69,13 +71,13 @@ struct LastText {
 }
 
 impl Decoder {
-    /// Creates a decoder for a response from the model `model`.
+    /// Creates a decoder for a response from `model`.
     pub fn new(model: &str) -> Self {
         Self { model: model.to_owned(), ..Self::default() }
     }
 
-    /// Applies a chunk and returns the chunk's text. Returns `None` if an otherwise identical chunk
-    /// with different text and usage would do more than apply that text and usage.
+    /// Applies a chunk and returns its text. Returns `None` if an otherwise identical chunk with
+    /// different text and usage would do more than apply that text and usage.
     fn on_chunk<'a>(
         &mut self,
         chunk: &Chunk<'a>,
@@ -121,8 +123,8 @@ impl Decoder {
         }
     }
 
-    /// Applies a candidate. If the candidate contains only text, returns the text and whether the
-    /// text is a thought.
+    /// Applies a candidate. If it contains only text, returns the text and whether the text is a
+    /// thought.
     fn on_candidate<'a>(
         &mut self,
         candidate: &Candidate<'a>,
@@ -159,13 +161,13 @@ impl Decoder {
             self.sources.insert("finishMessage".to_owned(), message.into());
         }
         self.is_finished = true;
-        // If a turn has several finish reasons, the last finish reason applies.
+        // If a turn has several finish reasons, the last one applies.
         turn.clear_stop();
         turn.stop(stop_reason(raw, !self.calls.is_empty()), raw);
         Ok(None)
     }
 
-    /// Applies a part. If the part contains only text, returns the text and whether the text is a
+    /// Applies a part. If it contains only text, returns the text and whether the text is a
     /// thought.
     fn on_part<'a>(
         &mut self,
@@ -206,9 +208,9 @@ impl Decoder {
         Ok(None)
     }
 
-    /// Adds a piece of text or a piece of a thought. A part with a signature becomes an item of its
-    /// own, as required by <https://ai.google.dev/gemini-api/docs/function-calling>: "Don't merge a
-    /// `Part` containing a signature with one that does not".
+    /// Adds a piece of text or of a thought. A part with a signature becomes a separate item, as
+    /// required by <https://ai.google.dev/gemini-api/docs/function-calling>: "Don't merge a `Part`
+    /// containing a signature with one that does not".
     fn push_text_part(
         &mut self,
         text: &str,
@@ -229,8 +231,8 @@ impl Decoder {
         };
         self.open_text = signature.is_none().then_some(open);
         let signed = signature.and_then(|signature| {
-            // For the signature of an empty part, the presence of `text` in the data marks a text
-            // part, and the absence of `text` marks a thought.
+            // For an empty part with a signature, the provider data contains `text` only if the
+            // part is a text part and not a thought.
             let text = (text.is_empty() && !is_thought).then(String::new);
             let thought_signature = Some(signature.to_owned());
             PassthroughFields { text, thought_signature, ..PassthroughFields::default() }
@@ -251,7 +253,7 @@ impl Decoder {
         self.last_text = Some(LastText { index, signature: signature.map(str::to_owned) });
     }
 
-    /// Stores metadata about the answer's sources, in addition to any metadata stored earlier.
+    /// Adds metadata about the answer's sources to the metadata stored so far.
     fn add_source(&mut self, name: &str, value: &RawValue) {
         let Ok(Value::Object(value)) = serde_json::from_str(value.get()) else { return };
         if value.is_empty() {
@@ -278,10 +280,10 @@ impl Decode for Decoder {
         let mut room = String::new();
         match frame.data.trim() {
             "" => {}
-            // Sent by proxies.
+            // Proxies send this marker.
             "[DONE]" => return Ok(FrameOutcome::Done),
             _ if frame.event == "error" => return Err(failure::error_in_stream(frame.data)),
-            // The format of responses without `alt=sse`, and of errors.
+            // This is the format of responses without `alt=sse`, and of errors.
             list if list.starts_with('[') => {
                 for chunk in read_chunk::<Vec<&RawValue>>(list, &mut room)? {
                     let mut room = String::new();
@@ -313,8 +315,8 @@ impl Decode for Decoder {
     }
 }
 
-/// Parses JSON leniently, unless the JSON contains a call. JSON that contains a call is parsed
-/// strictly, because a repair could change the call's arguments.
+/// Parses JSON leniently, or strictly if the JSON contains a call, because a repair could change
+/// the call's arguments.
 fn read_chunk<'a, T: serde::Deserialize<'a>>(
     json: &'a str,
     room: &'a mut String,
@@ -324,8 +326,8 @@ fn read_chunk<'a, T: serde::Deserialize<'a>>(
     })
 }
 
-/// Returns whether a part continues the answer with text, a call or a provider-specific part. A
-/// part with only a signature does not continue the answer.
+/// Returns whether a part continues the answer with text, a call or provider-specific content. A
+/// part that contains only a signature does not continue the answer.
 fn has_content(raw: &RawValue) -> bool {
     if !raw.get().starts_with('{') {
         return false;
@@ -341,8 +343,8 @@ fn has_content(raw: &RawValue) -> bool {
     }
 }
 
-/// Returns whether a part is provider-specific, that is, neither text nor a call. A
-/// provider-specific part is code run by the provider, a file, or a part of an unknown type.
+/// Returns whether a part is provider-specific, that is, neither text nor a call. Such a part
+/// contains a file or code executed by the provider, or has an unknown type.
 fn is_provider_part(raw: &RawValue) -> bool {
     let known = ["text", "thought", "thoughtSignature", "functionCall", "partMetadata"];
     let fields = OrderedFields::parse(raw.get()).unwrap_or_default();
@@ -356,7 +358,7 @@ fn stop_reason(raw: &str, calls: bool) -> StopReason {
         // The API has no separate finish reason for tool calls.
         "STOP" if calls => StopReason::ToolCalls,
         "STOP" => StopReason::Stop,
-        // Used by gateways.
+        // Gateways send these finish reasons.
         "FUNCTION_CALL" | "TOOL_CALLS" => StopReason::ToolCalls,
         "MAX_TOKENS" => StopReason::MaxTokens,
         "SAFETY" | "RECITATION" | "LANGUAGE" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII"
@@ -366,8 +368,8 @@ fn stop_reason(raw: &str, calls: bool) -> StopReason {
     }
 }
 
-/// Returns the error for a finish reason that reports a failed generation. Returns `None` for other
-/// finish reasons.
+/// Returns the error for a finish reason that reports a failed generation, or `None` for any other
+/// finish reason.
 fn generation_error(raw: &str, message: &str) -> Option<Error> {
     let kind = match raw {
         "MALFORMED_FUNCTION_CALL"

@@ -1,5 +1,4 @@
-//! Assembles arguments from pieces that each contain a path and a value. Vertex AI streams
-//! arguments in this form:
+//! Assembles arguments from pieces that each contain a path and a value. Vertex AI streams arguments in this format:
 //! <https://docs.cloud.google.com/vertex-ai/generative-ai/docs/multimodal/function-calling#streaming-fc>.
 
 use std::collections::BTreeSet;
@@ -12,22 +11,22 @@ use crate::error::Error;
 use crate::provider::failure::protocol_error;
 use crate::provider::ordered_fields::OrderedFields;
 
-/// The maximum nesting depth of arguments. More deeply nested arguments could not be parsed again.
+/// The maximum nesting depth of arguments. Arguments that are nested more deeply could not be parsed again.
 const MAX_DEPTH: usize = 100;
 
-/// The upper bound for exact integers. Integers below this value can be represented exactly as a
-/// double, the API's number type.
+/// The upper bound for exact integers. All integers below this value can be represented exactly by a double, the API's
+/// number type.
 const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
 
-/// A call's arguments received so far.
+/// The arguments received so far for a call.
 #[derive(Debug)]
 pub(super) struct PartialArguments {
     root: Value,
-    /// The paths of strings that are not complete yet.
+    /// The paths of the strings that are not complete yet.
     unfinished_paths: BTreeSet<String>,
 }
 
-/// A step in a path. Each step leads to a field or to an element.
+/// A step in a path, which leads to a field of an object or to an element of an array.
 #[derive(Debug, PartialEq)]
 enum PathStep {
     Field(String),
@@ -39,18 +38,17 @@ impl PartialArguments {
         Self { root: Value::Object(Map::new()), unfinished_paths: BTreeSet::new() }
     }
 
-    /// Sets the arguments to an initial value that was received as a whole.
+    /// Sets the initial arguments, which were received as a whole.
     pub(super) fn set_initial(&mut self, whole: &str) -> Result<(), Error> {
         self.root =
             serde_json::from_str(whole).map_err(|_| arguments_error("are not an object"))?;
         Ok(())
     }
 
-    /// Stores the next piece of the arguments at the piece's path. A string may be split into
-    /// several pieces: `willContinue` is "Whether this is not the last part of the same
-    /// `json_path`".
+    /// Stores the next piece of the arguments at its path. A string may be split into several pieces: `willContinue` is
+    /// "Whether this is not the last part of the same `json_path`".
     ///
-    /// Any malformed piece results in an error, because partially known arguments cannot be used.
+    /// Returns an error for any malformed piece, because partially known arguments cannot be used.
     pub(super) fn push(&mut self, piece: &RawValue) -> Result<(), Error> {
         let fields = OrderedFields::parse(piece.get())
             .ok_or_else(|| arguments_error("contain an invalid piece"))?;
@@ -87,7 +85,7 @@ impl PartialArguments {
         self.unfinished_paths.is_empty().then(|| self.root.to_string())
     }
 
-    /// Returns the value at a path, and creates the value if necessary.
+    /// Returns the value at a path, creating it if necessary.
     fn slot_at(&mut self, path: &str) -> Result<(&mut Value, SlotState), Error> {
         let steps = parse_path(path).ok_or_else(|| arguments_error("have an invalid path"))?;
         if steps.is_empty() || steps.len() > MAX_DEPTH {
@@ -129,7 +127,7 @@ fn child_slot<'v>(
             if is == SlotState::Created {
                 elements.push(Value::Null);
             }
-            // An index beyond the end would skip elements that were never sent.
+            // An index past the end would skip elements that were never sent.
             let element =
                 elements.get_mut(*at).ok_or_else(|| arguments_error("skip an element"))?;
             Ok((element, is))
@@ -157,8 +155,8 @@ fn read_value(fields: &OrderedFields) -> Result<Option<Value>, Error> {
     }
 }
 
-/// Converts a double that has an integral value to an integer, because the model wrote an integer.
-/// Returns `None` if the number is not a finite double.
+/// Converts a double with an integral value to an integer, because the model wrote an integer. Returns `None` if the
+/// number is not a finite double.
 fn normalize_number(number: &Number) -> Option<Number> {
     match (number.as_i64(), number.as_u64(), number.as_f64()?) {
         (Some(whole), ..) => Some(whole.into()),

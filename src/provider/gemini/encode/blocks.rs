@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use crate::item::{self, MediaSource, ToolResult};
 use crate::provider::portable_values::result_text;
 
-/// A message with one role, whose parts are the consecutive items with this role.
+/// A message with a single role, whose parts are the consecutive items with that role.
 #[derive(Serialize)]
 pub(super) struct Content<'a> {
     pub(super) role: &'static str,
@@ -64,8 +64,8 @@ pub(super) struct FunctionResponse<'a> {
 /// The value of a function response: "Use `output` key to specify function output and `error` key
 /// to specify error details."
 ///
-/// A tool result's text is always sent as a string, even if the text is JSON. If the text were sent
-/// as an object, the numbers in the object would be converted to doubles.
+/// A tool result's text is always sent as a string, even if it is JSON. If it were sent as an
+/// object, the numbers in the object would be converted to doubles.
 #[derive(Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum ResponseValue<'a> {
@@ -94,7 +94,7 @@ pub(super) fn response_value(result: &ToolResult) -> ResponseValue<'_> {
     }
 }
 
-/// Returns a text part unless the text is blank. For blank text, the API reports "Unable to submit
+/// Returns a text part, unless the text is blank. For blank text, the API reports "Unable to submit
 /// request because it must have a text parameter."
 pub(super) fn text_part(text: &str) -> impl Iterator<Item = Part<'_>> {
     let part = Part::Text { text, thought: false, thought_signature: None };

@@ -1,19 +1,18 @@
 //! The request features that a model supports, derived from the model's name.
 
-/// The model generations that require different requests.
+/// The generations of models that require different requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ModelGeneration {
     /// The Gemini 1, Gemini 2 and Gemma models.
     Gemini2OrEarlier,
-    /// Gemini 3 and later models. These models reject a call without a signature, support thinking
-    /// levels, and accept files in tool results.
+    /// Gemini 3 and later models, which reject calls without a signature, support thinking levels,
+    /// and accept files in tool results.
     Gemini3OrLater,
 }
 
 impl ModelGeneration {
-    /// Determines a model's generation from the model name, such as `models/gemini-2.5-flash`. A
-    /// model name without a version, such as `gemini-flash-latest`, is assumed to refer to a newer
-    /// model.
+    /// Determines a model's generation from its name, such as `models/gemini-2.5-flash`. A name
+    /// without a version, such as `gemini-flash-latest`, is assumed to refer to a newer model.
     pub(super) fn from_model_name(model: &str) -> Self {
         let name = model.rsplit('/').next().unwrap_or_default();
         let number = name.strip_prefix("gemini-").unwrap_or_default();

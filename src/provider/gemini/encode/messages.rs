@@ -1,5 +1,5 @@
-//! Converts items to contents, which are the API's messages. The roles of the contents alternate. A
-//! turn's tool results are placed together, in the order of their calls.
+//! Converts items to contents, the API's messages, whose roles alternate. A turn's tool results are
+//! grouped together, in the order of their calls.
 
 use std::collections::HashMap;
 
@@ -16,34 +16,34 @@ use crate::provider::gemini::passthrough::{PROVIDER_NAME, PassthroughFields};
 use crate::provider::handoff;
 use crate::provider::portable_values::{USER_TEXT_PLACEHOLDER, arguments_as_object, wire_name};
 
-/// The placeholder for a call's missing signature, as specified in the guide on thought signatures,
-/// <https://ai.google.dev/gemini-api/docs/thought-signatures>.
+/// The placeholder for the missing signature of a call, as specified in the guide on thought
+/// signatures, <https://ai.google.dev/gemini-api/docs/thought-signatures>.
 const SIGNATURE_PLACEHOLDER: &str = "skip_thought_signature_validator";
 
-/// A tool call, which may or may not have a result.
+/// A tool call, which may or may not have a result yet.
 struct CalledFunction<'a> {
     order: usize,
     id: Option<&'a str>,
     name: &'a str,
 }
 
-/// Accumulates the encoded contents. Contents are the API's messages.
+/// Accumulates the encoded contents, which are the API's messages.
 pub(super) struct Contents<'a> {
     model: &'a str,
     generation: ModelGeneration,
     /// Whether there is a cached prefix, which ends with a user content.
     has_encoded_prefix: bool,
     written: Vec<Content<'a>>,
-    /// The history index at which the item being added starts.
+    /// The history index at which the current item starts.
     item_index: usize,
-    /// The boundary between contents that can no longer change and contents that still can. The
-    /// boundary is the start of a model content. The tuple contains the item index at the boundary
-    /// and the number of contents before the boundary.
+    /// The boundary, at the start of a model content, between the contents that can no longer
+    /// change and those that still can. The tuple contains the item index at the boundary and the
+    /// number of contents before it.
     closed_elements: Option<(usize, usize)>,
     calls: HashMap<&'a str, CalledFunction<'a>>,
     /// The results of the current turn's calls, each with the position of its call.
     results: Vec<(usize, Part<'a>)>,
-    /// Files from the pending results. The API accepts these files only after the results.
+    /// Files that belong to the pending results but that the API accepts only after the results.
     result_media: Vec<Part<'a>>,
 }
 
@@ -88,7 +88,7 @@ impl<'a> Contents<'a> {
                     );
                 }
             }
-            // The API has no use for unsigned thoughts, so unsigned thoughts are omitted.
+            // Unsigned thoughts are omitted because the API has no use for them.
             ItemKind::Reasoning { text } => {
                 if bound.thought_signature.is_some() {
                     let thought = bound.text.is_none();
@@ -105,8 +105,8 @@ impl<'a> Contents<'a> {
         }
     }
 
-    /// Adds a tool call. The id is sent back only if the API assigned an id to the call, because
-    /// Vertex AI rejects the `id` field.
+    /// Adds a tool call. The call's id is sent only if the API assigned it, because Vertex AI
+    /// rejects calls with an `id` field.
     fn push_call(&mut self, call: &'a ToolCall, bound: PassthroughFields) {
         let id = bound.id.map(|_| call.call_id.as_str());
         let order = self.calls.len();
@@ -137,7 +137,7 @@ impl<'a> Contents<'a> {
         for part in content_parts(&result.content) {
             match part {
                 Part::Text { .. } => {}
-                // A file by URL "is not supported in Gemini API" in a result.
+                // A file specified by URL "is not supported in Gemini API" in a result.
                 Part::Inline { .. } if self.generation == ModelGeneration::Gemini3OrLater => {
                     response.parts.push(part);
                 }
@@ -192,8 +192,7 @@ impl<'a> Contents<'a> {
     }
 }
 
-/// Returns whether these items start a model content, as far as can be determined from the items
-/// alone.
+/// Returns whether it is certain that these items start a model content.
 pub(super) fn starts_model_content<'a>(items: impl Iterator<Item = &'a Item>) -> bool {
     for item in items {
         match &item.kind {

@@ -24,13 +24,13 @@ use crate::request::{Request, ToolSpec};
 /// Encodes the body of a request to the Gemini API. The body does not contain the model name, which
 /// is part of the URL.
 ///
-/// A content is the API's unit for a message. Consecutive items with the same role form one
-/// content, so that the roles alternate. A turn's tool results are placed together, in the order of
-/// their calls. For Gemini 3 and later, files in tool results are sent inside the results. Files
+/// In this API, a message is called a content. Consecutive items with the same role form a single
+/// content, so that the roles alternate. A turn's tool results are grouped together, in the order
+/// of their calls. For Gemini 3 and later, files in tool results are sent inside the results. Files
 /// for earlier models and files specified by URL are sent after the results. A call without a
-/// signature receives a placeholder signature that Gemini 3 does not validate. An output schema's
-/// name has no effect. [`Options::cache`](crate::request::Options::cache) has no effect, because
-/// the provider caches automatically.
+/// signature is sent with a placeholder signature, which Gemini 3 does not validate. An output
+/// schema's name has no effect. [`Options::cache`](crate::request::Options::cache) has no effect,
+/// because the provider caches automatically.
 ///
 /// # Errors
 ///
@@ -42,7 +42,7 @@ pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
     // The cached prefix ends where a model content starts, so no further encoder state is needed.
     let mut context = EncodeContext::<()>::from_request(request, PROVIDER_NAME, model, ());
     if !starts_model_content(context.peek_items_to_encode()) {
-        // The cached prefix ends with a user content, and this item may belong to the same content.
+        // The cached prefix ends with a user content, to which this item may also belong.
         context = context.restart();
     }
     let mut contents = Contents::new(model, context.encoder_state().is_some());
@@ -73,7 +73,7 @@ struct FunctionDeclaration<'a> {
     name: &'a str,
     description: &'a str,
     /// The schema for the tool's parameters. "This field is mutually exclusive with `parameters`",
-    /// which accepts a subset of JSON Schema in a format of its own.
+    /// which accepts a subset of JSON Schema in a separate format.
     parameters_json_schema: Cow<'a, RawJson>,
 }
 

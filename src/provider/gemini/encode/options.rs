@@ -6,7 +6,7 @@ use crate::provider::body::{ObjectWriter, ensure_options_unset, unsupported_erro
 use crate::provider::schema;
 use crate::request::{Effort, Options, Output, Reasoning, Request, ToolChoice};
 
-/// The name used for the Gemini API in error messages.
+/// The name of the Gemini API in error messages.
 const WIRE_NAME: &str = "Gemini";
 
 pub(super) fn tool_config(request: &Request) -> Result<ObjectWriter, Error> {
@@ -57,9 +57,9 @@ pub(super) fn generation_config(
         .set_some("responseJsonSchema", schema))
 }
 
-/// Encodes a reasoning option. Models before Gemini 3 do not accept thinking levels, so for these
-/// models, an effort is sent as a thinking budget. The budget is the same as in Google's
-/// OpenAI-compatible endpoint for the same level,
+/// Encodes a reasoning option. Models before Gemini 3 do not accept thinking levels, so they
+/// receive an effort as a thinking budget. Each thinking budget equals the budget that Google's
+/// OpenAI-compatible endpoint uses for the same level,
 /// <https://ai.google.dev/gemini-api/docs/openai#thinking>.
 fn thinking_config(reasoning: Reasoning, generation: ModelGeneration) -> ObjectWriter {
     let shown = ObjectWriter::default().set("includeThoughts", true);
@@ -70,7 +70,7 @@ fn thinking_config(reasoning: Reasoning, generation: ModelGeneration) -> ObjectW
         Reasoning::Effort(Effort::Minimal) => ("minimal", 1_024),
         Reasoning::Effort(Effort::Low) => ("low", 1_024),
         Reasoning::Effort(Effort::Medium) => ("medium", 8_192),
-        // The API's highest level.
+        // This is the API's highest level.
         Reasoning::Effort(Effort::High | Effort::Max) => ("high", 24_576),
     };
     match generation {

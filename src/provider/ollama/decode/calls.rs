@@ -1,5 +1,5 @@
-//! A turn's tool calls. The server sends each call as a whole, but gateways may send the arguments
-//! as text in several pieces.
+//! A turn's tool calls. The server sends each call as a whole, but gateways may send its arguments
+//! as text, in several pieces.
 
 use serde_json::value::RawValue;
 
@@ -12,9 +12,9 @@ use crate::turn::{MAX_ITEMS, TurnBuilder};
 /// Tracks the tool calls received so far in a turn.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
-    /// The number of calls so far. A call's item key is the call's position, starting from zero.
+    /// The number of calls so far. A call's item key is its position, starting from zero.
     call_count: usize,
-    /// The last call, if more arguments may still follow for it.
+    /// The last call, if more of its arguments may still follow.
     open_call: Option<OpenCall>,
 }
 
@@ -30,17 +30,17 @@ struct OpenCall {
 enum Arguments<'a> {
     /// The complete arguments as a JSON object.
     Object(&'a str),
-    /// The arguments as a string, which may contain the complete arguments or only a piece.
+    /// The arguments as a string, which may contain all of the arguments or only a piece of them.
     Text(String),
 }
 
 impl Calls {
-    /// Returns whether the turn has no calls so far.
+    /// Returns whether the turn contains no calls so far.
     pub(super) fn is_empty(&self) -> bool {
         self.call_count == 0
     }
 
-    /// Applies the calls in the `tool_calls` field of a message.
+    /// Applies the calls in a message's `tool_calls` field.
     pub(super) fn push(
         &mut self,
         calls: Option<&RawValue>,
@@ -105,7 +105,7 @@ impl Calls {
         Ok(())
     }
 
-    /// Ends the last call if that call is still open.
+    /// Ends the last call if it is still open.
     pub(super) fn end_open_call(&mut self, turn: &mut TurnBuilder) {
         if let Some(open) = self.open_call.take() {
             turn.end_tool_call(open.key);

@@ -47,8 +47,8 @@ pub(super) struct Function<'a> {
 }
 
 impl<'a> Line<'a> {
-    /// Parses a line. Returns `None` if the line is valid JSON but not an object; such a line is
-    /// ignored.
+    /// Parses a line. Returns `None` for valid JSON that is not an object; the decoder ignores such
+    /// a line.
     pub(super) fn parse(
         json: &'a str,
         room: &'a mut String,
@@ -68,7 +68,7 @@ impl<'a> Line<'a> {
         self.done.is_some_and(|done| done.get() == "true")
     }
 
-    /// Returns whether `tool_calls` has a value other than `null` and an empty array.
+    /// Returns whether `tool_calls` has a value other than `null` or an empty array.
     pub(super) fn has_calls(&self) -> bool {
         let calls = self.message.0.as_ref().and_then(|message| message.tool_calls);
         calls.is_some_and(|calls| !matches!(calls.get(), "null" | "[]"))
@@ -81,8 +81,8 @@ impl<'a> Line<'a> {
             .any(|count| count.0.is_some())
     }
 
-    /// Updates `usage` with the counts that are present in this line. The prompt count includes
-    /// cached tokens. Older servers omit the prompt count if the whole prompt was cached.
+    /// Updates `usage` with the counts in this line. The prompt count includes cached tokens. Older
+    /// servers omit the prompt count if the whole prompt was cached.
     pub(super) fn update_usage(&self, usage: &mut Usage) {
         self.prompt_eval_count.update_count(&mut usage.input_tokens);
         self.prompt_eval_cached_count.update_count(&mut usage.cache_read_input_tokens);

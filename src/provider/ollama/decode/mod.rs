@@ -14,21 +14,21 @@ use crate::sse::Frame;
 use crate::turn::{ReasoningKind, TurnBuilder};
 use crate::usage::Usage;
 
-/// The item key of a turn's text. The item keys are fixed because the API has no item indices.
+/// The item key of a turn's text. Item keys are fixed because the API has no item indices.
 const TEXT_ITEM_KEY: u32 = 0;
 const REASONING_ITEM_KEY: u32 = 1;
 
-/// Decodes response lines from Ollama's native API. The decoder is pure and does no I/O.
+/// Decodes response lines from Ollama's native API. The decoder is pure and performs no I/O.
 ///
-/// A line with `"done": true` ends the turn. Without such a line, the turn is incomplete. A tool
-/// call without an id receives a call id that is unique in the history.
+/// A line with `"done": true` ends the turn. A turn without a `"done": true` line is incomplete. A
+/// tool call without an id is assigned an id that is unique in the history.
 #[derive(Debug, Default)]
 pub struct Decoder {
-    /// The requested model. The turn's reasoning is sent back only to this model.
+    /// The requested model, the only model to which the turn's reasoning is sent back.
     model: String,
     calls: Calls,
     usage: Usage,
-    /// Whether provider data has already been set for the reasoning item.
+    /// Whether the reasoning item's provider data has already been set.
     is_reasoning_bound: bool,
     template: FrameTemplate<TextKind>,
 }
@@ -41,7 +41,7 @@ enum TextKind {
 }
 
 impl Decoder {
-    /// Creates a decoder for a response from the model `model`.
+    /// Creates a decoder for a response from `model`.
     pub fn new(model: &str) -> Self {
         Self { model: model.to_owned(), ..Self::default() }
     }
@@ -74,7 +74,7 @@ impl Decoder {
     }
 
     /// Sets the provider data of the reasoning item, so that the reasoning is sent back only to the
-    /// model that wrote the reasoning.
+    /// model that wrote it.
     fn bind_reasoning_to_model(&mut self, turn: &mut TurnBuilder) {
         if !std::mem::replace(&mut self.is_reasoning_bound, true) {
             let data = ProviderData::new(super::PROVIDER_NAME, &self.model, serde_json::json!({}));
@@ -84,12 +84,13 @@ impl Decoder {
 
     fn stop_reason(&self, raw: &str) -> StopReason {
         match raw {
-            // The API has no separate stop reason for tool calls, and old servers do not send a
+            // The API has no separate stop reason for tool calls, and old servers do not send any
             // stop reason.
             "" | "stop" if self.calls.is_empty() => StopReason::Stop,
             "" | "stop" | "tool_calls" => StopReason::ToolCalls,
             "length" => StopReason::MaxTokens,
-            // This includes `load` and `unload`, the responses to requests without messages.
+            // Other reasons include `load` and `unload`, which the server sends in response to
+            // requests without messages.
             other => StopReason::Other(other.to_owned()),
         }
     }
@@ -106,8 +107,8 @@ impl TextKind {
     }
 }
 
-/// Returns the kind and the text of a line that has been applied. Returns `None` if an otherwise
-/// identical line with different text would do more than add that text.
+/// Returns the kind and the text of an applied line. Returns `None` if an otherwise identical line
+/// with different text would do more than add that text.
 fn repeatable_text<'a>(line: &'a Line<'_>) -> Option<(TextKind, &'a str)> {
     let message = line.message.0.as_ref()?;
     if line.is_done() || line.has_counts() || line.has_calls() {

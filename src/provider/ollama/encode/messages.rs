@@ -29,7 +29,7 @@ struct Message<'a> {
     tool_call_id: Option<&'a str>,
 }
 
-/// A tool call in an assistant message. Servers that do not support call ids ignore the `id`.
+/// A tool call in an assistant message. Servers that do not support call ids ignore the `id` field.
 #[derive(Serialize)]
 struct Call<'a> {
     id: &'a str,
@@ -42,12 +42,12 @@ struct Function<'a> {
     arguments: Option<Box<RawValue>>,
 }
 
-/// Accumulates the encoded messages. Completed messages are not read again.
+/// Accumulates the encoded messages. A completed message is not read again.
 pub(super) struct Messages<'a> {
     model: &'a str,
     written: Vec<Message<'a>>,
     /// The boundary after the messages that can no longer change. The tuple contains the item index
-    /// at the boundary and the number of messages before the boundary.
+    /// at the boundary and the number of messages before it.
     closed_elements: Option<(usize, usize)>,
     /// The assistant message for the current turn.
     open_turn: Option<Message<'a>>,
@@ -70,7 +70,7 @@ impl<'a> Messages<'a> {
         }
     }
 
-    /// Encodes a context's items. The system prompt is encoded as one message before the items.
+    /// Encodes a context's items, preceded by the system prompt as a single message.
     pub(super) fn write(mut self, context: &'a EncodeContext<()>) -> Result<JsonArray<()>, Error> {
         for (at, item) in context.items_to_encode() {
             self.push(item)?;
@@ -94,7 +94,7 @@ impl<'a> Messages<'a> {
     }
 
     fn push(&mut self, item: &'a Item) -> Result<(), Error> {
-        // An interrupted item forms a separate message, which no later item changes. Two
+        // An interrupted item forms a separate message, which later items do not change. Two
         // consecutive interrupted items form two messages if the first item contains text. However,
         // no message may come between calls and their results.
         let went_on = std::mem::replace(&mut self.was_interrupted, item.interrupted);
@@ -137,7 +137,7 @@ impl<'a> Messages<'a> {
                 let message = tool_message(result)?;
                 self.written.push(message);
             }
-            // The API has no representation for provider-specific items.
+            // The API has no way to represent provider-specific items.
             ItemKind::Other => {}
         }
         if item.turn.is_some() {
@@ -154,7 +154,7 @@ impl<'a> Messages<'a> {
     fn close_turn(&mut self) {
         let Some(mut turn) = self.open_turn.take() else { return };
         // Text that consists only of white space is dropped, because models write white space
-        // before they call a tool.
+        // before a tool call.
         if turn.content.trim().is_empty() {
             turn.content = Cow::Borrowed("");
             if turn.tool_calls.is_empty() {
@@ -183,8 +183,8 @@ fn tool_message(result: &ToolResult) -> Result<Message<'_>, Error> {
     Ok(Message { tool_name: Some(tool_name), tool_call_id: Some(tool_call_id), ..message })
 }
 
-/// Encodes content as a message that contains text and images. The server places images before
-/// text.
+/// Encodes content as a message that contains text and images. The server places the images before
+/// the text.
 fn message_from_content<'a>(
     role: &'static str,
     content: &'a Content,

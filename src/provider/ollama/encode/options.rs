@@ -6,15 +6,15 @@ use crate::provider::effort_names::EffortNames;
 use crate::provider::ollama::{Chat, Think};
 use crate::request::{Options, Output, Reasoning};
 
-/// The name used for Ollama's API in error messages.
+/// The name of Ollama's API in error messages.
 pub(super) const WIRE_NAME: &str = "Ollama";
 
 /// The largest supported seed. The server parses numbers as doubles, which cannot represent every
 /// larger integer exactly.
 const MAX_SEED: u64 = (1 << 53) - 1;
 
-/// Sets the output format and the reasoning in the request body. The other options are set in the
-/// `options` field, under the names that the server's `api.Options` type uses.
+/// Sets the fields for the output format and for reasoning in the request body. The other options
+/// are set in the `options` field, under the names used by the server's `api.Options` type.
 pub(super) fn write_options(
     body: ObjectWriter,
     options: &Options,
@@ -23,8 +23,8 @@ pub(super) fn write_options(
     if options.seed.is_some_and(|seed| seed > MAX_SEED) {
         return Err(unsupported_error(WIRE_NAME, "seed"));
     }
-    // The server converts a schema to a grammar. It supports references and ignores unknown
-    // keywords.
+    // The server converts a schema to a grammar, supports references in the schema, and ignores
+    // unknown keywords.
     let body = match &options.output {
         Output::Text => body,
         Output::Json => body.set("format", "json"),

@@ -1,4 +1,4 @@
-//! Assigns tool call deltas to their calls. Servers identify calls in different ways.
+//! Matches tool call deltas to their calls, which servers identify in different ways.
 
 use serde::Deserialize;
 use serde_json::value::{RawValue, to_raw_value};
@@ -17,15 +17,15 @@ use crate::provider::ordered_fields::OrderedFields;
 use crate::small_map::SmallMap;
 use crate::turn::{MAX_ITEMS, TurnBuilder};
 
-/// A turn's tool calls during streaming. Each call's position in `all` is the call's item key.
+/// The tool calls of a turn that is being streamed. A call's position in `all` is its item key.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     all: Vec<Call>,
     /// The newest call for each call index.
     newest_by_index: SmallMap<u64, usize>,
-    /// The turn's calls, ordered by index, or by arrival if the calls have no index.
+    /// The turn's calls, ordered by index, or by arrival if they have no index.
     call_order: Vec<usize>,
-    /// The number of leading calls in `call_order` that have started.
+    /// The number of calls at the start of `call_order` that have started.
     started_count: usize,
 }
 
@@ -34,16 +34,16 @@ struct Call {
     index: Option<u64>,
     id: String,
     name: String,
-    /// Whether the call was passed to the turn builder. A started call's name does not change.
+    /// Whether the call has been passed to the turn builder. The name of a started call no longer
+    /// changes.
     is_started: bool,
-    /// Arguments that were received before the call's name arrived or before the preceding calls
-    /// started.
+    /// Arguments that arrived before the call's name or before the preceding calls had started.
     buffered_arguments: String,
-    /// Whether a piece of the arguments was malformed, so that the complete arguments are unknown.
+    /// Whether a piece of the arguments was malformed. If so, the complete arguments are unknown.
     is_broken: bool,
-    /// Whether the call was received as a whole and therefore cannot be extended.
+    /// Whether the call arrived as a whole and therefore cannot be extended.
     is_complete: bool,
-    /// Provider data that is sent back with the call.
+    /// The provider data to send back with the call.
     data: OrderedFields,
 }
 
@@ -86,7 +86,7 @@ impl Calls {
         if call.id.is_empty() {
             id.clone_into(&mut call.id);
         }
-        // A name may arrive in pieces, or be repeated in every chunk of the call.
+        // A name may arrive in pieces or be repeated in every chunk of the call.
         if !call.is_started && call.name != name {
             call.name.push_str(name);
         }
@@ -103,9 +103,9 @@ impl Calls {
         }
     }
 
-    /// Returns the call to which `delta` belongs, if another delta that differs only in its
-    /// arguments would do nothing except append these arguments to the call. `delta` must be the
-    /// most recently applied delta.
+    /// Returns the call to which `delta` belongs, if a further delta that differs from `delta` only
+    /// in its arguments would do nothing but append them to the call. `delta` must be the most
+    /// recently applied delta.
     pub(super) fn find_repeatable(&self, delta: &WireCall<'_>) -> Option<usize> {
         let id = delta.id.or_empty();
         let function = delta.function.value.as_ref()?;
@@ -124,16 +124,16 @@ impl Calls {
         is_repeatable.then_some(at)
     }
 
-    /// Appends arguments to a call that [`find_repeatable`](Self::find_repeatable) returned, with
-    /// the same effect as [`push`](Self::push).
+    /// Appends arguments to a call returned by [`find_repeatable`](Self::find_repeatable). The
+    /// effect is the same as that of [`push`](Self::push).
     pub(super) fn push_arguments(at: usize, arguments: &str, turn: &mut TurnBuilder) {
         if !turn.is_finished() {
             turn.push_tool_call_args(item_key(at), arguments);
         }
     }
 
-    /// Inserts a call at the proper position in the call order. Calls that have already started
-    /// keep their positions.
+    /// Inserts a call at its position in the call order. Calls that have already started keep their
+    /// positions.
     fn insert_call(&mut self, call: Call) -> usize {
         let at = self.all.len();
         let comes_after = |other: &usize| match (self.all[*other].index, call.index) {
@@ -148,7 +148,7 @@ impl Calls {
     }
 
     /// Starts a call that has arguments. First starts all preceding calls, whose names must already
-    /// be complete. A call without a name delays all following calls, and so does a missing index.
+    /// be complete. A call without a name delays all following calls, as does a gap in the indices.
     fn start_calls_up_to(&mut self, at: usize, turn: &mut TurnBuilder) {
         let mut is_reached = false;
         while let Some(next) = self.call_order.get(self.started_count).copied() {
@@ -196,8 +196,8 @@ impl Calls {
         true
     }
 
-    /// Ends every call after the finish reason has arrived. The function `data` converts a call's
-    /// stored fields to provider data.
+    /// Ends every call after the finish reason has arrived. `data` converts a call's stored fields
+    /// to provider data.
     pub(super) fn end_all(
         &mut self,
         turn: &mut TurnBuilder,
@@ -222,13 +222,13 @@ impl Calls {
         Ok(())
     }
 
-    /// Marks all open calls as broken. The decoder calls this method after it has received a piece
-    /// that is malformed or that may belong to any open call.
+    /// Marks all open calls as broken. The decoder calls this method when it receives a piece that
+    /// is malformed or that may belong to any of the open calls.
     pub(super) fn mark_open_calls_broken(&mut self) {
         self.all.iter_mut().filter(|call| !call.is_complete).for_each(|call| call.is_broken = true);
     }
 
-    /// Returns whether a piece cannot be assigned to a single call because several calls with an
+    /// Returns whether a piece cannot be matched to a single call because several calls with an
     /// index are open.
     fn is_ambiguous(&self, index: Option<u64>, id: &str, name: &str) -> bool {
         let counted = |call: &Call| !call.is_complete && call.index.is_some();
@@ -267,9 +267,9 @@ impl Call {
         }
     }
 
-    /// Stores the call's provider data, including the reasoning signature, under the server's field
-    /// names. A later delta that lacks a field does not remove the stored field. Returns the number
-    /// of stored bytes.
+    /// Stores the call's provider data, including the signature of the preceding reasoning, under
+    /// the field names that the server uses. A field that is absent from a later delta remains
+    /// stored. Returns the number of bytes that were stored.
     fn keep_data(&mut self, delta: &WireCall<'_>, thought: Option<&str>) -> usize {
         let thought = thought.and_then(|thought| to_raw_value(thought).ok());
         let function = delta.function.value.as_ref();

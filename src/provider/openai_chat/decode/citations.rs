@@ -6,7 +6,7 @@ use crate::item::RawJson;
 use crate::provider::lenient::non_null;
 use crate::provider::ordered_fields::OrderedFields;
 
-/// The annotations and citations of a text.
+/// The annotations and citations for a text.
 #[derive(Debug, Default)]
 pub(super) struct Citations {
     annotations: Vec<OrderedFields>,
@@ -19,8 +19,7 @@ impl Citations {
         self.annotations.extend(OrderedFields::parse_list(annotations));
     }
 
-    /// Stores the citations from a chunk. Each chunk's citations include the citations from all
-    /// earlier chunks.
+    /// Stores the citations from a chunk, which include those from all earlier chunks.
     pub(super) fn set_citations(&mut self, citations: Option<&RawValue>) {
         let held = self.citations.as_deref().map(RawValue::get);
         if let Some(citations) = non_null(citations).filter(|raw| Some(raw.get()) != held) {
@@ -28,7 +27,7 @@ impl Citations {
         }
     }
 
-    /// Returns all annotations and citations as JSON, or `None` if the text has neither.
+    /// Returns all of the annotations and citations as JSON, or `None` if the text has neither.
     pub(super) fn into_json(self) -> Option<RawJson> {
         let mut fields = OrderedFields::default();
         if !self.annotations.is_empty() {

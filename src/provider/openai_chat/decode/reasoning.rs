@@ -1,5 +1,5 @@
-//! Collects reasoning that must be sent back unchanged, because the reasoning is signed, encrypted,
-//! or in a server-specific format.
+//! Collects reasoning that must be sent back unchanged because it is signed, encrypted, or in a
+//! server-specific format.
 
 use serde_json::value::{RawValue, to_raw_value};
 use std::borrow::Cow;
@@ -15,35 +15,35 @@ use crate::small_map::SmallMap;
 #[derive(Debug, Default)]
 pub(super) struct ReasoningData {
     details: Vec<ReasoningPiece>,
-    /// For each kind and index, the position of the newest element in `details`.
+    /// The position in `details` of the newest element for each kind and index.
     newest_detail: SmallMap<(&'static str, String), usize>,
     thinking_blocks: Vec<ReasoningPiece>,
 }
 
-/// The maximum number of fields in an element that is assembled from pieces. Elements sent by
-/// servers have far fewer fields.
+/// The maximum number of fields in an element that is assembled from pieces. Servers send elements
+/// with far fewer fields.
 const MAX_FIELDS: usize = 64;
 
-/// The types of reasoning details whose text arrives in pieces, each with the name of the
-/// corresponding text field.
+/// The types of reasoning details whose text arrives in pieces, each with the name of the field
+/// that contains the text.
 const DETAIL_TEXT_FIELDS: &[(&str, &str)] =
     &[("reasoning.text", "text"), ("reasoning.summary", "summary")];
 const BLOCK_TEXT_FIELDS: &[(&str, &str)] = &[("thinking", "thinking")];
 
-/// An element of `reasoning_details` or `thinking_blocks`. Later elements can append text to an
+/// An element of `reasoning_details` or `thinking_blocks`. A later element can append text to an
 /// earlier element.
 #[derive(Debug)]
 struct ReasoningPiece {
     fields: OrderedFields,
-    /// The name of the field that contains the text. The name is an empty string for an element
-    /// that is stored unchanged.
+    /// The name of the field that contains the text, or an empty string if the element is stored
+    /// unchanged.
     text_field: &'static str,
     text: String,
 }
 
 impl ReasoningData {
-    /// Adds the reasoning from a delta and returns the text of that reasoning. Returns `None` if
-    /// the delta contains neither reasoning details nor thinking blocks.
+    /// Adds the reasoning from a delta and returns its text. Returns `None` if the delta contains
+    /// neither reasoning details nor thinking blocks.
     pub(super) fn push_rare_fields(&mut self, delta: &RareFields<'_>) -> Option<String> {
         if delta.reasoning_details.is_none() && delta.thinking_blocks.is_none() {
             return None;
@@ -97,7 +97,7 @@ impl ReasoningData {
 
 impl ReasoningPiece {
     /// Creates an element from its fields. `texts` lists the types of elements that contain text,
-    /// each with the name of the corresponding text field.
+    /// each with the name of the field that contains it.
     fn new(fields: OrderedFields, texts: &[(&str, &'static str)]) -> Self {
         let kind = string_field(&fields, "type").unwrap_or_default();
         let text_field = texts.iter().find(|(of, _)| *of == kind).map_or("", |(_, field)| field);
@@ -117,8 +117,8 @@ impl ReasoningPiece {
             && !(other("id") && raw_field(&self.fields, "id").is_some())
     }
 
-    /// Returns whether `next` continues this thinking block. A thinking block is complete once the
-    /// block has a signature.
+    /// Returns whether `next` continues this thinking block. A thinking block is complete once it
+    /// has a signature.
     fn is_open_for(&self, next: &Self) -> bool {
         let signed = string_field(&self.fields, "signature").is_some_and(|sign| !sign.is_empty());
         let is_thinking = !self.text_field.is_empty() && self.text_field == next.text_field;

@@ -7,26 +7,26 @@ const THINK_END_TAG: &str = "</think>";
 const CALL_TAG: &str = "<tool_call>";
 const CALL_END_TAG: &str = "</tool_call>";
 
-/// The maximum number of bytes processed in one step. The size is limited because the text that is
-/// held back is moved for each tag.
+/// The maximum number of bytes processed in a single step. The number is limited because the
+/// held-back text is moved for each tag.
 const MAX_CHUNK_BYTES: usize = 4 << 10;
 
-/// A piece of text after tag parsing.
+/// A piece of text produced by parsing the tags.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum TextPiece<'a> {
     Text(&'a str),
     Reasoning(&'a str),
-    /// The text between the tags of a tool call.
+    /// The text between a tool call's tags.
     Call(&'a str),
 }
 
-/// Splits text at the tags. The result does not depend on how the text is divided into pieces.
+/// Splits text at its tags. The result does not depend on how the text was divided into pieces.
 #[derive(Debug)]
 pub(super) struct TagParser {
     think_tags: ThinkTags,
     parses_calls: bool,
     state: TagState,
-    /// The text whose kind is not known yet.
+    /// The text that may still turn out to be answer text, reasoning or a tool call.
     held_text: String,
     /// The number of bytes of `held_text` that have already been searched for tags.
     searched_len: usize,
@@ -46,7 +46,8 @@ enum TagState {
 }
 
 impl TagParser {
-    /// Creates a parser, or returns `None` if no tags are to be parsed.
+    /// Creates a parser, or returns `None` if neither reasoning tags nor tool call tags are to be
+    /// parsed.
     pub(super) fn new(think: ThinkTags, calls: bool) -> Option<Self> {
         let position = match think {
             ThinkTags::Off if !calls => return None,
@@ -62,7 +63,8 @@ impl TagParser {
         })
     }
 
-    /// Parses the next piece of the text and emits the pieces whose kind is certain.
+    /// Parses the next piece of the text and emits all text that is certain to be answer text,
+    /// reasoning or a tool call.
     pub(super) fn push(&mut self, piece: &str, mut say: impl FnMut(TextPiece<'_>)) {
         let mut rest = piece;
         while !rest.is_empty() {
@@ -73,7 +75,8 @@ impl TagParser {
         }
     }
 
-    /// Ends the text. Text that was held back as the possible start of a tag is emitted unchanged.
+    /// Ends the text. Any text that was held back as the possible start of a tag is emitted
+    /// unchanged.
     pub(super) fn flush(&mut self, mut say: impl FnMut(TextPiece<'_>)) {
         let held = std::mem::take(&mut self.held_text);
         self.searched_len = 0;
@@ -146,7 +149,7 @@ impl TagParser {
         true
     }
 
-    /// Emits the text before the tag `tag`. If the tag is not found, emits all text except for a
+    /// Emits the text before `tag`. If the tag is not found, emits all of the text except for a
     /// suffix that may be the start of the tag.
     fn emit_until(&mut self, tag: &str, next: TagState, say: impl FnOnce(&str)) -> bool {
         if let Some(at) = self.held_text.find(tag) {

@@ -18,7 +18,7 @@ pub(super) struct Message<'a> {
     pub(super) tool_call_id: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "Content::is_absent")]
     pub(super) content: Content<'a>,
-    /// The fields that most servers do not use. These fields are boxed to keep messages small.
+    /// The fields that most servers do not use, boxed to keep messages small.
     #[serde(flatten)]
     pub(super) rare: Option<Box<RareFields<'a>>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -75,7 +75,7 @@ pub(super) enum Part<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         cache_control: Option<CacheControl>,
     },
-    /// An image, audio or a file, as a JSON object that includes the type.
+    /// An image, audio or a file, as a JSON object that includes its type.
     #[serde(untagged)]
     Media(Value),
 }
@@ -85,26 +85,26 @@ impl<'a> Message<'a> {
         Self { role, tool_call_id: None, content, tool_calls: Vec::new(), rare: None }
     }
 
-    /// Returns whether the message calls tools.
+    /// Returns whether the message contains tool calls.
     pub(super) fn has_calls(&self) -> bool {
         !self.tool_calls.is_empty()
     }
 
-    /// Returns whether the cache mark for the newest message can be placed on this message.
+    /// Returns whether this message can hold the cache marker that is placed on the newest message.
     pub(super) fn accepts_cache_mark(&mut self) -> bool {
         matches!(self.role, "user" | "assistant")
             && self.content.cache_control_slots().next().is_some()
     }
 
-    /// Returns the fields that only some servers support, and creates these fields on first use.
+    /// Returns the fields that only some servers support, creating them on first use.
     pub(super) fn rare_fields_mut(&mut self) -> &mut RareFields<'a> {
         self.rare.get_or_insert_default()
     }
 }
 
 impl<'a> Content<'a> {
-    /// Returns whether there is any content other than the white space that models write before
-    /// they call a tool.
+    /// Returns whether the content contains more than the white space that models write before a
+    /// tool call.
     pub(super) fn has_content(&self) -> bool {
         let speaks = |part: &Part<'_>| match part {
             Part::Text { text, .. } => !text.trim().is_empty(),
@@ -130,7 +130,7 @@ impl<'a> Content<'a> {
         }
     }
 
-    /// Returns the text parts' fields that can contain a cache mark.
+    /// Returns the fields of the text parts that can hold a cache marker.
     pub(super) fn cache_control_slots(
         &mut self,
     ) -> impl DoubleEndedIterator<Item = &mut Option<CacheControl>> {
@@ -161,7 +161,8 @@ impl<'a> Part<'a> {
     }
 }
 
-/// Encodes a content part. Returns an error if `takes` does not include the part's type.
+/// Encodes a content part that is not text. Returns an error if `takes` does not include the part's
+/// type.
 pub(super) fn media_part(part: &item::Part, takes: MediaForms) -> Result<Part<'_>, Error> {
     let (needs, what, part) = match part {
         item::Part::Text { text } => return Ok(Part::text(text)),

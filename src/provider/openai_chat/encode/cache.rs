@@ -8,26 +8,26 @@ use crate::provider::cache_control::CacheControl;
 use crate::provider::encode_context::{ClosedElements, JsonArray, JsonElements};
 use crate::provider::openai_chat::dialect::Dialect;
 
-/// The inputs that determine a message's encoding in addition to the items: the dialect, and
+/// The settings that determine, together with the items, how a message is encoded: the dialect, and
 /// whether text is sent as content parts.
 pub(super) type EncodingKey = (Dialect, bool);
 
-/// The encoder state after the already encoded messages.
+/// The encoder state after the messages that are already encoded.
 #[derive(Clone, Default)]
 pub(super) struct EncodedPrefix {
     pub(super) cursor: WriteCursor,
-    /// Whether any of the encoded messages contains tool calls.
+    /// Whether any encoded message contains tool calls.
     pub(super) has_calls: bool,
-    /// The byte offset at which the cache mark is inserted if no later message accepts a cache
-    /// mark. The cached bytes do not include the cache mark.
+    /// The byte offset at which the cache marker is inserted if no later message can hold the
+    /// marker. The cached bytes do not include the marker.
     cache_mark_offset: Option<usize>,
 }
 
-/// The encoder state at a point in the history where no turn is open, no call is unanswered, and no
-/// media are pending.
+/// The encoder state at a point in the history where no turn is open, every call has a result, and
+/// no media are pending.
 #[derive(Clone, Default)]
 pub(super) struct WriteCursor {
-    /// Whether a tool result was written after the last user message.
+    /// Whether a tool result has been written since the last user message.
     pub(super) in_tool_loop: bool,
     /// Whether the last message is a tool result.
     pub(super) follows_result: bool,
@@ -35,17 +35,16 @@ pub(super) struct WriteCursor {
     pub(super) assigned_ids: AssignedIds,
 }
 
-/// A context's messages after the cached prefix.
+/// The messages that follow the cached prefix of a context.
 pub(super) struct NewMessages<'a> {
     /// The message that contains the instructions before the items, if any.
     pub(super) leading_instructions: Option<Message<'a>>,
     /// The messages for the new items.
     pub(super) messages: Vec<Message<'a>>,
     /// The boundary after the messages that can no longer change. The tuple contains the item index
-    /// at the boundary, the number of messages before the boundary, and the encoder state at the
-    /// boundary.
+    /// at the boundary, the number of messages before it, and the encoder state at the boundary.
     pub(super) closed_elements: Option<(usize, usize, WriteCursor)>,
-    /// Whether the first message contains the cache mark at the end of the stable zone.
+    /// Whether the first message contains the cache marker for the end of the stable zone.
     pub(super) is_first_marked: bool,
     /// The message that contains the instructions after the items, if any.
     pub(super) trailing_instructions: Option<Message<'a>>,
@@ -53,8 +52,8 @@ pub(super) struct NewMessages<'a> {
 
 impl NewMessages<'_> {
     /// Serializes the messages after the cached prefix. `known` is the encoder state after the
-    /// cached prefix, which is `before` bytes long. A cache mark is added to the newest message
-    /// that accepts a cache mark.
+    /// prefix, which is `before` bytes long. A cache marker is added to the newest message that can
+    /// hold a marker.
     pub(super) fn into_array(
         mut self,
         known: &EncodedPrefix,
@@ -97,9 +96,9 @@ impl NewMessages<'_> {
     }
 }
 
-/// Appends messages to `elements`. Returns the byte offset at which a cache mark is inserted into
-/// the newest message that accepts a cache mark. The first `marked` messages are not considered for
-/// the cache mark.
+/// Appends messages to `elements`. Returns the byte offset at which a cache marker is to be
+/// inserted into the newest message that can hold a marker. The first `marked` messages are not
+/// considered for the marker.
 fn encode_messages(
     messages: Vec<Message<'_>>,
     marked: usize,

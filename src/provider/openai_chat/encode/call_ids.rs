@@ -1,4 +1,4 @@
-//! Call ids in the format that a server requires.
+//! Converts call ids to the format that a server requires.
 
 use crate::fnv::fnv1a_64;
 use crate::item::NumberSet;
@@ -8,14 +8,14 @@ use crate::provider::portable_values::{MAX_SHORT_ID_BYTES, wire_id};
 use crate::small_map::SmallMap;
 use std::borrow::Cow;
 
-/// Maps the call ids in a history to the ids that are sent. The id sent for a call depends only on
-/// that call and on the preceding calls.
+/// Maps the call ids in a history to the ids that are sent. The id that is sent for a call depends
+/// only on that call and the preceding calls.
 pub(super) struct CallIdMap<'a> {
     rule: CallIdRule,
-    /// The sent ids that differ from the ids that the rule alone would produce.
+    /// The sent ids that differ from the ids that the call id rule alone would produce.
     sent_ids: SmallMap<&'a str, String>,
-    /// All ids assigned so far. Assigned ids are stored only for a rule that allows so few
-    /// different ids that two calls might get the same id.
+    /// All ids assigned so far. Ids are stored only for a rule with so few possible ids that two
+    /// calls might otherwise get the same id.
     pub(super) assigned_ids: AssignedIds,
 }
 
@@ -23,13 +23,13 @@ pub(super) struct CallIdMap<'a> {
 pub(super) type AssignedIds = NumberSet;
 
 impl<'a> CallIdMap<'a> {
-    /// Creates a map for a point in the history where every call has a result.
+    /// Creates a map for a point in the history at which every call has a result.
     pub(super) fn new(rule: CallIdRule, given: AssignedIds) -> Self {
         Self { rule, sent_ids: SmallMap::default(), assigned_ids: given }
     }
 
     /// Returns the id to send for a call. If the call has a signature for the preceding reasoning,
-    /// returns the combined id that LiteLLM uses.
+    /// returns a combination of the id and the signature, in LiteLLM's format.
     pub(super) fn call_id(&mut self, id: &'a str, thought: Option<&str>) -> Cow<'a, str> {
         let plain = match self.rule {
             CallIdRule::Max40Chars => wire_id(id, MAX_SHORT_ID_BYTES),
@@ -53,8 +53,7 @@ impl<'a> CallIdMap<'a> {
         }
     }
 
-    /// Returns an id that consists of nine letters and digits and differs from the ids of all
-    /// earlier calls.
+    /// Returns an id of nine letters and digits that differs from the ids of all earlier calls.
     fn nine_char_id(&mut self, id: &str) -> String {
         let is_legal = id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
         let mut nine = if is_legal { id.to_owned() } else { base62_id(fnv1a_64(id.bytes())) };

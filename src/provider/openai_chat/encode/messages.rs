@@ -25,23 +25,22 @@ use crate::provider::portable_values::{
 /// the dialect requires such a message.
 const RESULTS_ACKNOWLEDGEMENT: &str = "I have read the results.";
 
-/// Accumulates the encoded messages. Completed messages are not read again.
+/// Accumulates the encoded messages. A completed message is not read again.
 pub(super) struct Messages<'a> {
     dialect: &'a Dialect,
     model: &'a str,
-    /// Whether text in assistant and user messages is sent as content parts, whether or not the
-    /// message has a cache mark.
+    /// Whether the text of assistant and user messages is sent as content parts even if a message
+    /// has no cache marker.
     uses_parts: bool,
     written: Vec<Message<'a>>,
     /// The current state of the encoder, except for the assigned call ids.
     cursor: WriteCursor,
     /// The boundary after the messages that can no longer change. The tuple contains the item index
-    /// at the boundary, the number of messages before the boundary, and the encoder state at the
-    /// boundary.
+    /// at the boundary, the number of messages before it, and the encoder state at the boundary.
     closed_elements: Option<(usize, usize, WriteCursor)>,
     /// The assistant message for the current turn.
     open_turn: Option<Message<'a>>,
-    /// Reasoning from the current turn that has not been added to a message yet.
+    /// Reasoning from the current turn that has not yet been added to a message.
     pending_reasoning: Cow<'a, str>,
     /// Whether the previous item was interrupted.
     was_interrupted: bool,
@@ -76,7 +75,7 @@ impl<'a> Messages<'a> {
         }
     }
 
-    /// Encodes a context's items. The system prompt's zones are encoded at the positions that the
+    /// Encodes a context's items, with the zones of the system prompt at the positions that the
     /// dialect specifies.
     pub(super) fn write(
         mut self,
@@ -131,7 +130,7 @@ impl<'a> Messages<'a> {
     }
 
     fn push(&mut self, item: &'a Item) -> Result<(), Error> {
-        // An interrupted item forms a separate message, which no later item changes. Two
+        // An interrupted item forms a separate message, which later items do not change. Two
         // consecutive interrupted items form two messages if the first item contains text. However,
         // no message may come between calls and their results.
         let went_on = std::mem::replace(&mut self.was_interrupted, item.interrupted);
@@ -178,7 +177,7 @@ impl<'a> Messages<'a> {
                 self.close_turn();
                 self.push_result(result)?;
             }
-            // The API has no representation for provider-specific items.
+            // The API has no way to represent provider-specific items.
             ItemKind::Other => {}
         }
         if item.turn.is_some() {
@@ -209,7 +208,7 @@ impl<'a> Messages<'a> {
     fn push_reasoning(&mut self, item: &Item, text: &'a str, data: Option<&'a ProviderData>) {
         match self.dialect.reasoning_echo {
             ReasoningEcho::None => {}
-            // Truncated signed reasoning would be rejected.
+            // Servers reject truncated reasoning with a signature.
             ReasoningEcho::Verbatim if item.interrupted => {}
             ReasoningEcho::Verbatim => {
                 let Some(data) = data else { return };

@@ -22,18 +22,18 @@ use crate::provider::function_tool::FunctionTool;
 use crate::provider::openai_chat::dialect::{Dialect, ToolChoices};
 use crate::request::{Request, ToolChoice};
 
-/// Encodes a request body in a dialect of the Chat Completions API.
+/// Encodes a request body for the Chat Completions API in the given dialect.
 ///
-/// All items in a turn form one message. Turns and user messages are never merged. Content that
-/// consists only of text is sent as a string, or as a content part if the dialect supports cache
-/// marks. The API does not allow images and files in tool results, so images and files are sent in
-/// a user message after the results. The dialect's [`reasoning_echo`](Dialect::reasoning_echo)
-/// field specifies which earlier reasoning is sent.
+/// All items in a turn form a single message. Turns and user messages are never merged. Content
+/// that consists only of text is sent as a string, or as a content part if the dialect supports
+/// cache markers. The API does not allow images or files in tool results, so they are sent in a
+/// user message after the results. The dialect's [`reasoning_echo`](Dialect::reasoning_echo) field
+/// specifies which earlier reasoning is sent back.
 ///
 /// # Errors
 ///
 /// Returns an [`Unsupported`](crate::ErrorKind::Unsupported) error for an option or a content part
-/// that the dialect cannot express. The [`parameter`](Error::parameter) of the error names the
+/// that the dialect cannot express. The error's [`parameter`](Error::parameter) is the name of the
 /// option.
 pub fn encode(request: &Request, model: &str, dialect: &Dialect) -> Result<Vec<u8>, Error> {
     request.validate()?;
@@ -44,7 +44,7 @@ pub fn encode(request: &Request, model: &str, dialect: &Dialect) -> Result<Vec<u
         EncodeContext::from_request(request, "openai_chat", model, (*dialect, in_parts));
     if in_parts && !context.stable_system().is_empty() && context.stable_system().trim().is_empty()
     {
-        // If the stable zone is blank, the zone's cache mark may be placed on an item.
+        // If the stable zone is blank, its cache marker may be placed on an item.
         context = context.restart();
     }
     let known = context.encoder_state().cloned().unwrap_or_default();
@@ -68,8 +68,8 @@ pub fn encode(request: &Request, model: &str, dialect: &Dialect) -> Result<Vec<u
     context.write_body(body, array, &options.extra)
 }
 
-/// Returns the tool definitions to send, or `None` if the `tools` field is omitted. Most servers
-/// reject an empty array.
+/// Returns the tool definitions to send, or `None` if the `tools` field is to be omitted because
+/// most servers reject an empty array.
 fn tool_declarations<'a>(request: &'a Request, dialect: &Dialect) -> Option<Vec<FunctionTool<'a>>> {
     let choice = &request.options.tool_choice;
     let left_out = *choice == ToolChoice::None && dialect.tool_choice == ToolChoices::None;
@@ -81,8 +81,8 @@ fn tool_declarations<'a>(request: &'a Request, dialect: &Dialect) -> Option<Vec<
     Some(tools.collect())
 }
 
-/// Adds cache marks to the last tool and to the stable zone. If no message contains the stable
-/// zone, the first message is marked.
+/// Adds cache markers to the last tool and to the stable zone or, if no message contains the stable
+/// zone, to the first message.
 fn set_cache_marks(
     mark: CacheControl,
     tools: &mut Option<Vec<FunctionTool<'_>>>,
@@ -98,7 +98,7 @@ fn set_cache_marks(
     let first = match &mut written.leading_instructions {
         Some(front) => Some(front),
         None => {
-            // The next request does not contain this mark, so the message must not be cached.
+            // The next request does not contain this marker, so the message must not be cached.
             (written.closed_elements, written.is_first_marked) = (None, true);
             written.messages.first_mut()
         }

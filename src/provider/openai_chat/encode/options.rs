@@ -12,10 +12,10 @@ use crate::provider::openai_chat::dialect::{
 use crate::provider::schema::to_openai_strict_schema;
 use crate::request::{Options, Output, Reasoning, ToolChoice};
 
-/// The name used for the Chat Completions API in error messages.
+/// The name of the Chat Completions API in error messages.
 const WIRE_NAME: &str = "Chat Completions";
 
-/// Returns the option, or an error if the option is set but not supported by the dialect.
+/// Returns the option, or an error if it is set but the dialect does not support it.
 fn ensure_supported<T>(option: Option<T>, name: &str, is_known: bool) -> Result<Option<T>, Error> {
     match option.is_none() || is_known {
         true => Ok(option),
@@ -65,7 +65,7 @@ pub(super) fn set_options(
     Ok(body)
 }
 
-/// Sets the tool definitions and the options for tool calls.
+/// Sets the fields for the tool definitions and for the options that concern tool calls.
 pub(super) fn set_tools(
     body: ObjectWriter,
     tools: Option<&[impl Serialize]>,
@@ -91,7 +91,7 @@ pub(super) fn set_tools(
             return Err(unsupported_error(WIRE_NAME, "tool_choice"));
         }
     };
-    // Parallel calls are the default, so the dialect does not need a field to allow them.
+    // Parallel calls are allowed by default, so a dialect does not need a field to allow them.
     let several = options.parallel_tool_calls.filter(|_| declared);
     let several = several.filter(|several| !several || dialect.supports_parallel_tool_calls);
     let several =

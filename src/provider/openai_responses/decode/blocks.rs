@@ -1,4 +1,4 @@
-//! A response's output items during streaming.
+//! The output items of a response that is being streamed.
 
 use std::borrow::Cow;
 use std::mem::discriminant;
@@ -19,37 +19,39 @@ use crate::small_map::SmallMap;
 use crate::turn::{MAX_ITEMS, TurnBuilder};
 
 /// An item's position, as reported by an event. The index takes precedence over the item id,
-/// because an item's id may change from event to event.
+/// because the id may change from event to event.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Location<'a> {
     pub(super) index: Option<u64>,
     pub(super) id: &'a str,
 }
 
-/// All output items in a response. An item's position in `slots` is the item's key in the turn.
+/// All output items of a response. An item's position in `slots` is its key in the turn.
 #[derive(Debug, Default)]
 pub(super) struct OutputItems {
-    /// The requested model. The provider data for the turn's items is sent back only to this model.
+    /// The requested model, the only model to which the provider data of the turn's items is sent
+    /// back.
     model: String,
     /// The names of the declared tools.
     pub(super) declared_tools: Vec<String>,
     slots: Vec<Slot>,
     /// The id of the last finished reasoning item.
     last_reasoning_id: Option<String>,
-    /// Whether any streamed content differs from the finished item. If so, the turn must be
-    /// retracted.
+    /// Whether the streamed content of any item differs from the finished item. If so, the turn
+    /// must be retracted.
     has_mismatch: bool,
-    /// The newest slot for each output index. This map is used only if every slot has an index.
+    /// The position of the newest item for each output index. The map is used only if every item
+    /// has an index.
     newest_slot_by_index: SmallMap<u64, usize>,
     has_unindexed_slots: bool,
     /// Whether any item has more parts than the limit allows.
     has_too_many_parts: bool,
-    /// The number of item keys assigned to calls inside wrapper calls.
+    /// The number of item keys assigned so far to calls inside wrapper calls.
     wrapped_call_count: u32,
 }
 
 impl OutputItems {
-    /// Creates an empty list of output items for a response from the model `model`.
+    /// Creates an empty list of output items for a response from `model`.
     pub(super) fn for_model(model: &str) -> Self {
         Self { model: model.to_owned(), ..Self::default() }
     }
@@ -64,7 +66,7 @@ impl OutputItems {
         let mut room = String::new();
         let Some(item) = WireItem::parse(raw, &mut room) else { return };
         let location = Location { id: item.id.or_empty(), ..location };
-        // If the item already exists, it was announced twice.
+        // If the item already exists, its start event was sent twice.
         if self.find(location, |slot| slot.may_match(&item)).is_none() {
             let at = self.open_slot(location, SlotKind::from_item(&item));
             if let SlotKind::Call(call) = &mut self.slots[at].kind {
@@ -73,8 +75,8 @@ impl OutputItems {
         }
     }
 
-    /// Handles a piece of text that belongs to a message or to reasoning. Returns the slot of the
-    /// item to which the text belongs.
+    /// Handles a piece of text from a message or from reasoning. Returns the position in `slots` of
+    /// the item to which the text belongs.
     pub(super) fn on_text_delta(
         &mut self,
         location: Location<'_>,
@@ -87,7 +89,7 @@ impl OutputItems {
         at
     }
 
-    /// Appends a piece of text to the item in slot `at`.
+    /// Appends a piece of text to the item at position `at` in `slots`.
     pub(super) fn push_text(
         &mut self,
         at: usize,
@@ -101,7 +103,7 @@ impl OutputItems {
         }
     }
 
-    /// Handles the complete text of one of an item's parts.
+    /// Handles the complete text of a part of an item.
     pub(super) fn on_text_done(
         &mut self,
         location: Location<'_>,
@@ -119,8 +121,9 @@ impl OutputItems {
         }
     }
 
-    /// Handles a piece of a call's arguments. The piece is `None` if the received value is not a
-    /// string. Returns the call's slot, or `None` if it is unclear to which call the piece belongs.
+    /// Handles a piece of a call's arguments, which is `None` if the received value is not a
+    /// string. Returns the call's position in `slots`, or `None` if it is unclear to which call the
+    /// piece belongs.
     pub(super) fn on_arguments_delta(
         &mut self,
         location: Location<'_>,
@@ -140,7 +143,7 @@ impl OutputItems {
         Some(at)
     }
 
-    /// Appends a piece to the arguments of the call in slot `at`.
+    /// Appends a piece to the arguments of the call at position `at` in `slots`.
     pub(super) fn push_arguments(
         &mut self,
         at: usize,
@@ -152,8 +155,7 @@ impl OutputItems {
         }
     }
 
-    /// Handles a call's complete arguments. The arguments are `None` if the received value is not a
-    /// string.
+    /// Handles a call's complete arguments, which are `None` if the received value is not a string.
     pub(super) fn on_arguments_done(
         &mut self,
         location: Location<'_>,
@@ -182,7 +184,7 @@ impl OutputItems {
         let Some(inner) = inner else { return call.emit(item_key(at), turn) };
         call.is_started = true;
         for (nth, one) in inner.iter().enumerate() {
-            // Keys are counted down from the maximum, so that no output item has the same key.
+            // Keys are assigned downward from the maximum, so that no output item has the same key.
             let key = u32::MAX - self.wrapped_call_count;
             self.wrapped_call_count += 1;
             let id = match call.id.as_str() {
@@ -218,8 +220,8 @@ impl OutputItems {
         let location = Location { id: item.id.or_empty(), ..location };
         let found = self.find_or_newest(location, |slot| slot.may_match(&item));
         let at = found.unwrap_or_else(|| self.open_slot(location, SlotKind::from_item(&item)));
-        // An `mcp_list_tools` item may arrive without its tools, in which case the terminal event
-        // contains the tools.
+        // An `mcp_list_tools` item may arrive without its tools. In this case, the terminal event
+        // contains them.
         if item.r#type.or_empty() == "mcp_list_tools" && item.tools.is_none() {
             self.slots[at].data = deserialize_json(raw);
             return Ok(());
@@ -227,7 +229,7 @@ impl OutputItems {
         self.finish_item(at, raw, &item, turn)
     }
 
-    /// Applies the output from the terminal event, which completes any items whose own events are
+    /// Applies the output in the terminal event, which completes any items whose own events are
     /// missing.
     pub(super) fn apply_terminal_output(
         &mut self,
@@ -258,7 +260,7 @@ impl OutputItems {
         Ok(())
     }
 
-    /// Returns whether streamed content must be retracted, and clears the corresponding flag.
+    /// Returns whether the streamed content must be retracted, and clears the flag.
     pub(super) fn take_mismatch(&mut self) -> bool {
         std::mem::take(&mut self.has_mismatch)
     }
@@ -289,7 +291,7 @@ impl OutputItems {
         self.slots.iter().any(|slot| slot.kind.as_call().is_some())
     }
 
-    /// Emits the truncated calls that have not been emitted yet.
+    /// Emits any truncated calls that have not been emitted yet.
     pub(super) fn emit_unstarted_calls(&mut self, turn: &mut TurnBuilder) {
         for at in 0..self.slots.len() {
             if let SlotKind::Call(call) = &mut self.slots[at].kind
@@ -310,7 +312,7 @@ impl OutputItems {
         }
     }
 
-    /// Returns whether an event cannot be assigned to a single call because several calls are open.
+    /// Returns whether an event cannot be matched to a single call because several calls are open.
     fn is_ambiguous(&self, location: Location<'_>) -> bool {
         let is_call = |slot: &Slot| matches!(slot.kind, SlotKind::Call(_));
         let mut open = self.slots.iter().filter(|slot| is_call(slot) && !slot.is_done);
@@ -335,7 +337,7 @@ impl OutputItems {
         self.slots.len() - 1
     }
 
-    /// Returns the newest slot at `location` that matches `wanted`.
+    /// Returns the position in `slots` of the newest item at `location` that matches `wanted`.
     fn find(&self, location: Location<'_>, wanted: impl Fn(&Slot) -> bool) -> Option<usize> {
         if let Some(index) = location.index
             && !self.has_unindexed_slots
@@ -348,8 +350,9 @@ impl OutputItems {
         self.slots.iter().rposition(|slot| slot.is_at(location) && wanted(slot))
     }
 
-    /// Returns the newest slot at `location` that matches `wanted`. If the location has no index
-    /// and no such slot exists, returns the newest open slot that matches.
+    /// Returns the position in `slots` of the newest item at `location` that matches `wanted`. If
+    /// no item matches and the location has no index, returns the position of the newest open item
+    /// that matches `wanted`.
     fn find_or_newest(
         &self,
         location: Location<'_>,
@@ -366,17 +369,17 @@ impl OutputItems {
         found.unwrap_or_else(|| self.open_slot(location, kind))
     }
 
-    /// Returns the slot of the call at `location`, and creates the slot if the call's start event
-    /// was lost.
+    /// Returns the position in `slots` of the call at `location`, adding the call if its start
+    /// event was lost.
     fn call_slot(&mut self, location: Location<'_>) -> usize {
         let is_call = |slot: &Slot| matches!(slot.kind, SlotKind::Call(_));
         let found = self.find_or_newest(location, is_call);
         found.unwrap_or_else(|| self.open_slot(location, SlotKind::Call(Box::default())))
     }
 
-    /// Returns the slot that corresponds to an item in the terminal event. The slot is looked up by
-    /// call id, then by item id, then by index, and finally by the order among items of the same
-    /// kind.
+    /// Returns the position in `slots` of an item in the terminal event. The item is looked up by
+    /// call id, then by item id, then by index, and finally by its position among the items of the
+    /// same kind.
     fn find_for_terminal_item(&self, location: Location<'_>, item: &WireItem<'_>) -> Option<usize> {
         let kind = SlotKind::from_item(item);
         let call_id = item.call_id.or_empty();
@@ -397,7 +400,7 @@ impl OutputItems {
             .or_else(|| first(&may_be))
     }
 
-    /// Applies a finished item to its slot.
+    /// Completes the item at position `at` in `slots` with the finished item's JSON.
     fn finish_item(
         &mut self,
         at: usize,
@@ -461,11 +464,11 @@ struct Slot {
     index: Option<u64>,
     id: String,
     kind: SlotKind,
-    /// Whether the finished item for this slot was received.
+    /// Whether the finished item has been received.
     is_done: bool,
     /// The item's provider data, which is sent back verbatim.
     data: Option<RawJson>,
-    /// Whether the terminal event contained this slot's item.
+    /// Whether the terminal event contained the item.
     is_matched: bool,
 }
 
@@ -474,8 +477,7 @@ enum SlotKind {
     Message(TextParts),
     Reasoning(TextParts),
     Call(Box<Call>),
-    /// A provider-specific item of the given type. The item is stored unchanged once it is
-    /// finished.
+    /// A provider-specific item of the given type. Once finished, it is stored unchanged.
     ProviderItem(String),
 }
 
@@ -512,8 +514,7 @@ impl SlotKind {
 }
 
 impl Slot {
-    /// Returns the text of this slot's item, if the item is an unfinished message or unfinished
-    /// reasoning.
+    /// Returns the item's text, if the item is an unfinished message or unfinished reasoning.
     fn open_text_mut(&mut self) -> Option<&mut TextParts> {
         match &mut self.kind {
             SlotKind::Message(words) | SlotKind::Reasoning(words) if !self.is_done => Some(words),
@@ -524,7 +525,7 @@ impl Slot {
         }
     }
 
-    /// Returns whether this slot is at `location`.
+    /// Returns whether this item is at `location`.
     fn is_at(&self, location: Location<'_>) -> bool {
         match (self.index, location.index) {
             (Some(own), Some(index)) => own == index,
@@ -536,8 +537,8 @@ impl Slot {
         !id.is_empty() && self.id == id
     }
 
-    /// Returns whether `item` may be this slot's item. A finished item may be followed by another
-    /// item at the same position.
+    /// Returns whether `item` may be the item stored in this slot. Another item may follow a
+    /// finished item at the same position.
     fn may_match(&self, item: &WireItem<'_>) -> bool {
         let fits = |own: &str, final_value: &str| {
             own.is_empty() || final_value.is_empty() || own == final_value
@@ -562,7 +563,7 @@ fn message_text_parts<'a>(content: &'a [MessagePart<'_>]) -> Vec<(TextKind, u64,
 }
 
 /// Returns the text parts of a reasoning item that was not streamed. Text that appears in both the
-/// summary and the content is used only once.
+/// summary and the content is included only once.
 fn reasoning_text_parts<'a>(item: &'a WireItem<'_>) -> Vec<(TextKind, u64, &'a str)> {
     let parts = |kind_of_text, parts: &'a [MessagePart<'_>]| {
         (0..).zip(parts).map(move |(index, part)| (kind_of_text, index, part.text.or_empty()))

@@ -1,5 +1,5 @@
-//! Function calls during streaming, and wrapper calls that combine several calls into one. Models
-//! sometimes write a wrapper call even though no such tool is declared.
+//! Function calls that are being streamed, and wrapper calls, which combine several calls into one.
+//! Models sometimes write a wrapper call even though no such tool is declared.
 
 use std::borrow::Cow;
 
@@ -13,25 +13,25 @@ use crate::error::Error;
 use crate::provider::openai::{arguments_text, malformed_arguments_error};
 use crate::turn::TurnBuilder;
 
-/// The names of the wrapper tools that models call.
+/// The names of the undeclared wrapper tools that models call.
 const WRAPPER_TOOLS: &[&str] = &["parallel", "multi_tool_use.parallel", "multi_tool_use_parallel"];
 
-/// The state of a function call during streaming.
+/// The state of a function call that is being streamed.
 #[derive(Debug, Default)]
 pub(super) struct Call {
     pub(super) id: String,
     pub(super) name: String,
     pub(super) arguments: String,
-    /// The arguments from the start event. Any deltas override these arguments.
+    /// The arguments from the start event, which any deltas override.
     initial_arguments: String,
-    /// Whether the call has been emitted to the turn.
+    /// Whether the call has been added to the turn.
     pub(super) is_started: bool,
     end: CallEnd,
-    /// Whether a piece of the arguments was malformed and the complete arguments have not been
-    /// received since.
+    /// Whether a piece of the arguments was malformed and the complete arguments have not arrived
+    /// since.
     is_broken: bool,
-    /// Whether this call may be a wrapper call. A wrapper call must be complete before any part of
-    /// the call is emitted.
+    /// Whether this call may be a wrapper call, which must be complete before any part of it is
+    /// emitted.
     pub(super) may_be_wrapper: bool,
 }
 
@@ -40,7 +40,7 @@ pub(super) struct Call {
 enum CallEnd {
     #[default]
     Open,
-    /// The call's end event was received.
+    /// The call's end event has been received.
     Complete,
     /// The provider reports that the call is truncated.
     Truncated,
@@ -96,8 +96,8 @@ impl Call {
         }
     }
 
-    /// Handles one of the call's end events, which may contain the complete arguments.
-    /// `final_arguments` is `None` if the arguments are not a string.
+    /// Handles one of the call's end events. `final_arguments` contains the complete arguments, or
+    /// is `None` if they are not a string.
     ///
     /// If the event contains no arguments, the streamed arguments or the arguments from the start
     /// event are used.
@@ -126,7 +126,7 @@ impl Call {
             (false, CallEnd::Open) => {
                 self.end = CallEnd::Complete;
                 // A call with a mismatch is emitted and ended again later. A call that has not been
-                // emitted yet also ends later.
+                // emitted yet is also ended later.
                 if self.is_started && agreement == Comparison::Equal {
                     turn.end_tool_call(key);
                 }
@@ -151,19 +151,19 @@ impl Call {
             }
             _ => {
                 text.clone_into(&mut self.arguments);
-                // Arguments that were not emitted need no retraction.
+                // Arguments that have not been emitted do not have to be retracted.
                 if self.is_started { Comparison::Different } else { Comparison::Equal }
             }
         }
     }
 
-    /// Returns whether both the call's name and an end event were received.
+    /// Returns whether both the call's name and an end event have been received.
     pub(super) fn is_complete(&self) -> bool {
         self.end == CallEnd::Complete && !self.name.is_empty()
     }
 
-    /// Emits the complete call, either for the first time or again after a retraction. Does nothing
-    /// if the call has no name.
+    /// Emits the complete call, for the first time or again after a retraction. Does nothing if the
+    /// call has no name.
     pub(super) fn emit(&mut self, key: u32, turn: &mut TurnBuilder) {
         if self.name.is_empty() {
             return;

@@ -9,7 +9,7 @@ use crate::provider::openai::TokenDetails;
 use crate::provider::openai_responses::passthrough::MessagePart;
 use crate::usage::Usage;
 
-/// An event of any type. Fields that belong only to other event types are absent.
+/// An event of any type. Fields that belong to other event types are absent.
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Event<'a> {
@@ -18,7 +18,7 @@ pub(super) struct Event<'a> {
     pub(super) item_id: LenientStr<'a>,
     pub(super) content_index: LenientNumber,
     pub(super) summary_index: LenientNumber,
-    /// The event's delta, which is a string in all events that the decoder reads.
+    /// The delta, which is a string in every event that the decoder reads.
     pub(super) delta: Option<&'a RawValue>,
     pub(super) text: LenientStr<'a>,
     pub(super) refusal: LenientStr<'a>,
@@ -29,7 +29,7 @@ pub(super) struct Event<'a> {
     pub(super) response: RareObject<Response<'a>>,
     pub(super) error: Option<&'a RawValue>,
     /// The choices in a Chat Completions chunk. The presence of this field identifies such a chunk,
-    /// because Chat Completions chunks have no type.
+    /// which has no type.
     pub(super) choices: Option<&'a RawValue>,
 }
 
@@ -53,7 +53,7 @@ pub(super) struct IncompleteDetails<'a> {
     pub(super) reason: LenientStr<'a>,
 }
 
-/// An output item in a response. The item's raw JSON is stored separately.
+/// An output item of a response. Its raw JSON is stored separately.
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct WireItem<'a> {
@@ -72,7 +72,7 @@ pub(super) struct WireItem<'a> {
 }
 
 impl<'a> WireItem<'a> {
-    /// Parses an item. Returns `None` for a value that is not an object or has no type.
+    /// Parses an item. Returns `None` if the value is not an object or has no type.
     pub(super) fn parse(raw: &'a RawValue, room: &'a mut String) -> Option<Self> {
         let Lenient(item) = lenient::read_lenient::<Lenient<Self>>(raw.get(), room).ok()?;
         item.filter(|item| !item.r#type.or_empty().is_empty())

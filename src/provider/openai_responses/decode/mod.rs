@@ -26,17 +26,17 @@ use crate::turn::TurnBuilder;
 /// The message for a retraction that occurs because a finished item contradicts its deltas.
 const MISMATCH_MESSAGE: &str = "the provider corrected what it had streamed";
 
-/// Decodes events from the Responses API. The decoder is pure and does no I/O.
+/// Decodes events from the Responses API. The decoder is pure and performs no I/O.
 ///
 /// Items are identified by `output_index`. A call is complete once one of these events arrives:
 /// `response.function_call_arguments.done`, `response.output_item.done`, or a terminal event that
-/// contains the call's item. If the final form of a message or a call contradicts the deltas, the
-/// final form is used. To use the final form, the decoder
-/// [retracts](crate::turn::TurnEvent::Retracted) the turn, emits all of the turn's content again,
-/// and then completes the turn.
+/// contains the call's item. If the final form of a message or a call contradicts its deltas, the
+/// final form is used. To switch to the final form, the decoder
+/// [retracts](crate::turn::TurnEvent::Retracted) the turn, emits all of its content again, and then
+/// completes it.
 ///
-/// The decoder ignores `sequence_number`, because a connection cannot lose individual events, some
-/// gateways number events differently, and the final events repeat everything that a call requires.
+/// The decoder ignores `sequence_number`. A connection cannot lose individual events, some gateways
+/// number events differently, and the final events repeat everything that a call requires.
 #[derive(Debug, Default)]
 pub struct Decoder {
     items: OutputItems,
@@ -48,7 +48,7 @@ pub struct Decoder {
 /// A delta that differs from an earlier delta only in its text.
 #[derive(Clone, Copy, Debug)]
 struct RepeatedDelta {
-    /// The slot of the item to which the delta belongs.
+    /// The position of the item to which the delta belongs.
     at: usize,
     kind: DeltaKind,
 }
@@ -60,7 +60,7 @@ enum DeltaKind {
 }
 
 impl Decoder {
-    /// Creates a decoder for a response from the model `model`.
+    /// Creates a decoder for a response from `model`.
     pub fn new(model: &str) -> Self {
         Self { items: OutputItems::for_model(model), ..Self::default() }
     }
@@ -68,9 +68,9 @@ impl Decoder {
     /// Sets the names of the declared tools.
     ///
     /// Models sometimes combine several calls into a single call to an undeclared tool such as
-    /// `parallel`. If the declared tools are known and all inner calls are calls to declared tools,
-    /// the decoder emits the inner calls instead. Otherwise, the decoder emits the combined call
-    /// unchanged, as a call to an unknown tool.
+    /// `parallel`. If the declared tools are known and every inner call is a call to a declared
+    /// tool, the decoder emits the inner calls instead of the combined call. Otherwise, the decoder
+    /// emits the combined call unchanged, as a call to an unknown tool.
     pub fn with_tools<T: Into<String>>(mut self, names: impl IntoIterator<Item = T>) -> Self {
         self.items.declared_tools = names.into_iter().map(Into::into).collect();
         self
@@ -118,7 +118,7 @@ impl Decoder {
                 return Err(protocol_error("a second response began inside the first"));
             }
             // Lifecycle events, progress events from hosted tools (whose finished items contain the
-            // results), and event types added in later versions.
+            // results), and event types added in later versions of the API.
             _ => {
                 if let Some(response) = &event.response.0 {
                     self.set_identity(response, turn);
@@ -134,8 +134,8 @@ impl Decoder {
         !id.is_empty() && id == self.response_id
     }
 
-    /// Sets the response id and the model. This method is called again after each retraction,
-    /// because a retraction resets the response id and the model.
+    /// Sets the response id and the model. This method is called again after each retraction, which
+    /// resets both.
     fn set_identity(&mut self, response: &Response<'_>, turn: &mut TurnBuilder) {
         if self.response_id.is_empty() {
             response.id.or_empty().clone_into(&mut self.response_id);
@@ -157,8 +157,8 @@ impl Decoder {
         self.set_identity(response, turn);
         let word = if word == "done" { "completed" } else { word };
         let status = match response.status.or_empty() {
-            // An unsuccessful outcome takes precedence, whether the status or the event type
-            // reports it.
+            // An unsuccessful outcome takes precedence, whether it is reported by the status or by
+            // the event type.
             status @ ("incomplete" | "failed" | "cancelled") => status,
             _ => word,
         };
@@ -173,8 +173,7 @@ impl Decoder {
             self.set_identity(response, turn);
             self.items.emit_again(turn);
         }
-        // The usage is set after the retraction, because the retraction would otherwise count the
-        // same usage again.
+        // The usage is set after the retraction, which would otherwise count the same usage again.
         if let Some(usage) = &response.usage.0 {
             turn.set_usage(usage.to_usage());
         }
@@ -196,7 +195,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Returns the turn's stop reason. The reason in `incomplete_details` takes precedence over any
+    /// Returns the turn's stop reason. The reason in `incomplete_details` takes precedence over the
     /// status.
     fn stop_reason(&self, status: &str, incomplete: &str) -> StopReason {
         match (incomplete, status) {
@@ -212,13 +211,12 @@ impl Decoder {
 }
 
 impl Event<'_> {
-    /// Returns the location of the event's item.
+    /// Returns the location of the item to which the event belongs.
     fn location(&self) -> Location<'_> {
         Location { index: self.output_index.0, id: self.item_id.or_empty() }
     }
 
-    /// Returns the given kind of text together with the index of the part to which the event
-    /// refers.
+    /// Returns `kind` together with the index of the part to which the event refers.
     fn part(&self, kind: TextKind) -> (TextKind, u64) {
         let index = if kind == TextKind::Summary { self.summary_index } else { self.content_index };
         (kind, index.or_zero())
@@ -240,8 +238,8 @@ impl DeltaKind {
         Some(Self::Text { part: event.part(kind) })
     }
 
-    /// Applies a delta's text. The text is `None` if the delta's value is not a string. Returns the
-    /// slot of the delta's item, or `None` if it is unclear to which item the delta belongs.
+    /// Applies a delta's text, which is `None` if the received value is not a string. Returns the
+    /// position of the delta's item, or `None` if it is unclear to which item the delta belongs.
     fn push(
         self,
         text: Option<&str>,
@@ -273,7 +271,7 @@ impl Decode for Decoder {
             delta.push(&text, &mut self.items, turn);
             return Ok(FrameOutcome::Continue);
         }
-        // Unknown event types and keep-alive events may contain arbitrary data.
+        // Events of unknown types and keep-alive events may contain arbitrary data.
         let known =
             matches!(frame.event, "message" | "error") || frame.event.starts_with("response.");
         let data = frame.data.trim();
@@ -324,7 +322,7 @@ impl Decode for Decoder {
     }
 }
 
-/// Returns the kind and the complete text of the part that an end event contains.
+/// Returns the kind and the complete text of the part in an end event.
 fn text_of_part<'a>(part: &'a MessagePart<'_>) -> Option<(TextKind, &'a str)> {
     match part.r#type.or_empty() {
         "output_text" => Some((TextKind::Text, part.text.or_empty())),

@@ -1,9 +1,9 @@
-//! An item's text during streaming. The text consists of the parts of a message or of a reasoning
-//! item.
+//! The text of an item that is being streamed, which consists of the parts of a message or of a
+//! reasoning item.
 
 use crate::turn::{ReasoningKind, TurnBuilder};
 
-/// The kind of text that a part contains.
+/// The kind of text in a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TextKind {
     Text,
@@ -16,7 +16,7 @@ pub(super) enum TextKind {
 #[derive(Debug, Default)]
 pub(super) struct TextParts(Vec<Part>);
 
-/// The maximum number of parts in an item. Items sent by servers have far fewer parts.
+/// The maximum number of parts in an item. Servers send items with far fewer parts.
 const MAX_PARTS: usize = 1024;
 
 #[derive(Debug)]
@@ -24,12 +24,12 @@ struct Part {
     kind: TextKind,
     index: u64,
     text: String,
-    /// Whether the part's complete text was received. Deltas that arrive after the complete text
-    /// are ignored.
+    /// Whether the part's complete text has been received. Deltas that arrive afterwards are
+    /// ignored.
     is_whole: bool,
 }
 
-/// The result of comparing streamed content to the final form that the provider sends.
+/// The result of comparing streamed content with the final form that the provider sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(super) enum Comparison {
@@ -57,8 +57,8 @@ impl TextParts {
         emit_text(piece, kind, key, turn);
     }
 
-    /// Applies a part's complete text, and emits the text that the deltas did not contain. Ignores
-    /// an empty complete text.
+    /// Applies a part's complete text, and emits whatever the deltas did not contain. Does nothing
+    /// if the complete text is empty.
     pub(super) fn push_whole(
         &mut self,
         (kind, index): (TextKind, u64),
@@ -110,8 +110,7 @@ impl TextParts {
         })
     }
 
-    /// Returns whether the item has more parts than the limit allows. A turn fails if any item has
-    /// too many parts.
+    /// Returns whether the item has more parts than the limit allows. If so, the turn fails.
     pub(super) fn has_too_many_parts(&self) -> bool {
         self.0.len() > MAX_PARTS
     }
@@ -152,8 +151,8 @@ impl TextParts {
 }
 
 impl TextKind {
-    /// Returns whether this kind of text is reasoning. A message's parts form one text, while the
-    /// parts of reasoning are separate paragraphs.
+    /// Returns whether this kind of text is reasoning. The parts of a message form a single text,
+    /// whereas the parts of reasoning are separate paragraphs.
     pub(super) fn is_reasoning(self) -> bool {
         matches!(self, Self::Summary | Self::Trace)
     }
@@ -172,8 +171,8 @@ fn emit_text(piece: &str, kind: TextKind, key: u32, turn: &mut TurnBuilder) {
     }
 }
 
-/// Returns whether a streamed text matches its final form. Differences in surrounding white space
-/// are ignored, because they do not justify a retraction, and an empty final text is also ignored.
+/// Returns whether a streamed text matches its final form. Differences in leading and trailing
+/// white space do not justify a retraction and are ignored. An empty final text is also ignored.
 fn texts_match(streamed: &str, final_text: &str) -> bool {
     final_text.is_empty() || (!streamed.is_empty() && streamed.trim() == final_text.trim())
 }

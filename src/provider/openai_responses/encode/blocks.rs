@@ -28,7 +28,7 @@ pub(super) fn text_part(text: &str) -> Option<Value> {
 
 fn file_part(media: &Media) -> Value {
     match &media.source {
-        // The API determines a file's type from the file name extension.
+        // The API determines a file's type from its file name extension.
         MediaSource::Data(_) => json!({
             "type": "input_file",
             "filename": format!("file.{}", file_extension(&media.media_type)),

@@ -1,4 +1,4 @@
-//! Converts a history's items to a request's input items.
+//! Converts the items of a history to the input items of a request.
 
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -17,16 +17,16 @@ use crate::provider::portable_values::{
 };
 
 /// Collects the input items written so far. The input is append-only, because an item's encoding
-/// depends only on the item itself and on the preceding items.
+/// depends only on that item and the preceding items.
 #[derive(Default)]
 pub(super) struct InputItems<'a> {
     written: JsonElements,
-    /// The newest point in the input at which no reasoning is pending. For this point, the tuple
-    /// contains the item index, the number of preceding bytes, and the encoder state.
+    /// The newest point in the input at which no reasoning is pending, as a tuple of the item index
+    /// at the point, the number of bytes before the point, and the encoder state.
     closed_elements: Option<(usize, usize, EncodedPrefix)>,
-    /// The reasoning that no other item has followed yet. Pending reasoning is dropped at the end
-    /// of the turn, because the API reports "Item 'rs_…' of type 'reasoning' was provided without
-    /// its required following item".
+    /// The reasoning that has not yet been followed by another item. Pending reasoning is dropped
+    /// at the end of the turn, because the API reports "Item 'rs_…' of type 'reasoning' was
+    /// provided without its required following item".
     pending_reasoning: Vec<(ReasoningItem<'a>, &'a RawJson)>,
     /// The current state of the encoder.
     prefix: EncodedPrefix,
@@ -129,8 +129,8 @@ impl<'a> InputItems<'a> {
         })
     }
 
-    /// Adds the item's reasoning, and then the item with its stored fields. If `linked` is `None`,
-    /// adds the plain item and drops the reasoning.
+    /// Adds the pending reasoning and then the item with its stored fields. If `linked` is `None`,
+    /// drops the reasoning and adds the plain item.
     fn push_linked_or_plain(
         &mut self,
         linked: Option<Box<RawValue>>,
@@ -160,8 +160,8 @@ impl<'a> InputItems<'a> {
         }))
     }
 
-    /// Returns an item's stored fields if the fields are linked to the preceding reasoning item.
-    /// The API rejects an item that is sent with an id but without the linked reasoning item.
+    /// Returns an item's stored fields if they are linked to the preceding reasoning item. The API
+    /// rejects an item that is sent with an id but without the linked reasoning item.
     fn linked_item(&self, data: &ProviderData) -> Option<PassthroughItem> {
         let kept = PassthroughItem::from_provider_data(data)?;
         let waiting = self.pending_reasoning.last().map(|(thought, _)| thought.id());
@@ -182,7 +182,7 @@ impl<'a> InputItems<'a> {
         self.prefix.last_reasoning_id = None;
     }
 
-    /// Adds a message unless the message is empty.
+    /// Adds a message, unless it is empty.
     fn push_message(&mut self, role: &str, content: &[Value]) -> Result<(), Error> {
         match content {
             [] => Ok(()),

@@ -23,30 +23,30 @@ use crate::request::Request;
 ///
 /// Nothing is stored on the server (`store` is false), so each request contains the complete input,
 /// including encrypted reasoning. The stable zone of the system prompt is sent as `instructions`,
-/// and the history's system messages are sent as `developer` messages. The volatile zone is sent as
-/// a `developer` message at the end. The input before the volatile zone therefore remains a prefix
-/// of the next request's input.
+/// and system messages in the history are sent as `developer` messages. The volatile zone is sent
+/// as a `developer` message at the end, so that all preceding input remains a prefix of the next
+/// request's input.
 ///
 /// Reasoning and item ids are sent back only together, and only to the model that produced them. If
-/// a reasoning item is missing, or would be the last item of its turn, the items linked to that
-/// reasoning item are sent without ids. Other models receive only the text and the calls.
+/// a reasoning item is missing or would be the last item of its turn, the items linked to it are
+/// sent without ids. Other models receive only the text and the calls.
 ///
-/// Encrypted reasoning is requested with `include`, unless the model's name shows that the model
-/// does not support reasoning. Models without reasoning reject a request for encrypted reasoning.
-/// [`extra`](crate::request::Options::extra) can override `include`.
+/// Encrypted reasoning is requested with `include`, unless the model's name indicates that the
+/// model does not support reasoning. Models without reasoning reject a request for encrypted
+/// reasoning. [`extra`](crate::request::Options::extra) can override `include`.
 /// [`cache`](crate::request::Options::cache) has no effect, because the provider caches
 /// automatically.
 ///
 /// [Deferred](crate::tool::ToolSpec::deferred) tools are sent with `defer_loading`, after the tool
-/// `tool_search`, which searches the deferred tools. Searches and their results are sent back
-/// exactly as received.
+/// `tool_search`, which searches them. Searches and their results are sent back exactly as
+/// received.
 ///
 /// # Errors
 ///
 /// Returns an [`Unsupported`](crate::ErrorKind::Unsupported) error for `stop_sequences`, `top_k`,
 /// `seed`, `frequency_penalty`, `presence_penalty` and a `reasoning` budget, which the API does not
-/// support. Returns an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error if the request
-/// contains nothing to send.
+/// support. Returns an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error if there is
+/// nothing to send.
 pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
     request.validate()?;
     let options = &request.options;

@@ -8,7 +8,7 @@ use crate::provider::effort_names::EffortNames;
 use crate::provider::schema::to_openai_strict_schema;
 use crate::request::{Options, Output, Reasoning, ToolChoice};
 
-/// The name used for the Responses API in error messages.
+/// The name of the Responses API in error messages.
 const WIRE_NAME: &str = "OpenAI Responses";
 
 pub(super) fn refuse_unsupported(options: &Options) -> Result<(), Error> {
@@ -26,7 +26,7 @@ pub(super) fn refuse_unsupported(options: &Options) -> Result<(), Error> {
 
 /// Returns whether a model may support reasoning. Models without reasoning reject requests for
 /// encrypted reasoning with the error "Encrypted content is not supported with this model".
-/// OpenAI's models without reasoning are recognized by name, and all other models are assumed to
+/// OpenAI's models without reasoning are recognized by name. All other models are assumed to
 /// support reasoning.
 pub(super) fn supports_reasoning(model: &str) -> bool {
     let name = model.rsplit('/').next().unwrap_or_default();
@@ -35,7 +35,7 @@ pub(super) fn supports_reasoning(model: &str) -> bool {
     !does_not.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// Returns a request's `reasoning` object. The object requests a summary, because OpenAI returns no
+/// Returns a request's `reasoning` object, which asks for a summary, because OpenAI returns no
 /// other reasoning text.
 pub(super) fn reasoning_options(reasoning: Reasoning) -> Result<Value, Error> {
     match reasoning {

@@ -1,4 +1,4 @@
-//! The output items in a response that the test server writes.
+//! The output items of a response that the test server writes.
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -52,8 +52,8 @@ impl OpenItem {
         matches!(self.kind, OutputItemKind::Reasoning(_))
     }
 
-    /// Returns the common prefix of the item's text event names. `.delta` or `.done` is added to
-    /// the prefix.
+    /// Returns the common prefix of the names of the item's text events, to which `.delta` or
+    /// `.done` is appended.
     pub(super) fn text_event_prefix(&self) -> &'static str {
         match self.kind {
             OutputItemKind::Text => "response.output_text",
@@ -73,8 +73,8 @@ impl OpenItem {
         }
     }
 
-    /// Returns the prefix for the names of the events about the item's only part, and the name of
-    /// the part's index field. `.added` or `.done` is added to the prefix. Returns `None` for a
+    /// Returns the name prefix of the events for the item's only part, and the name of the field
+    /// for the part's index. `.added` or `.done` is appended to the prefix. Returns `None` for a
     /// call, which has no parts.
     pub(super) fn part_event_and_index_field(&self) -> Option<(&'static str, &'static str)> {
         match self.kind {
@@ -104,7 +104,7 @@ impl OpenItem {
         json!({ "type": kind, self.text_field(): text })
     }
 
-    /// Returns the item as JSON, in its current state.
+    /// Returns the item's current state as JSON.
     pub(super) fn item_json(&self, answer: &str, index: u32, status: ItemStatus) -> Value {
         let part = (!self.text.is_empty()).then(|| self.part_json(&self.text));
         let parts: Vec<Value> = part.into_iter().collect();

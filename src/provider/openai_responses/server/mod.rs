@@ -29,8 +29,8 @@ pub(crate) const SERVER_WIRE: ServerWire = ServerWire {
     })
 };
 
-/// Creates a stream's error frame. `OpenAI` sends errors in one format before the output starts,
-/// and in another format after the output has started.
+/// Creates the error frame of a stream. `OpenAI` uses one format for errors before the output
+/// starts, and another for errors after it has started.
 fn error_frame(body: &Value, n: usize) -> ServerFrame {
     let [code, message, param] = ["code", "message", "param"].map(|name| &body["error"][name]);
     match n {
@@ -60,14 +60,14 @@ struct ResponseWriter {
     /// The number of frames written so far.
     frame_count: usize,
     id: String,
-    /// The response without the output, as sent in every lifecycle event.
+    /// The response without its output, as sent in every lifecycle event.
     response: Value,
-    /// Whether the request asks for encrypted reasoning, which is not sent by default.
+    /// Whether the request asks for encrypted reasoning, which is not included by default.
     encrypts_reasoning: bool,
     sign_fn: fn(&str) -> Option<String>,
     open_item: Option<(u32, OpenItem)>,
     output_items: Vec<Value>,
-    /// The id of the last reasoning item, if no other item has followed it yet.
+    /// The id of the last reasoning item, if it has not yet been followed by another item.
     pending_reasoning_id: Option<String>,
     has_refusal: bool,
 }
@@ -124,7 +124,7 @@ impl ResponseWriter {
         Box::new(writer)
     }
 
-    /// Opens an item unless the item is already open.
+    /// Opens an item, unless it is already open.
     fn open_item(&mut self, index: u32, open: OpenItem) {
         if self.open_item.as_ref().is_some_and(|(at, _)| *at == index) {
             return;
@@ -166,7 +166,7 @@ impl ResponseWriter {
         self.output_items.push(item);
     }
 
-    /// Adds the encrypted content to a reasoning item: "`encrypted_content` is populated when a
+    /// Adds encrypted content to a reasoning item: "`encrypted_content` is populated when a
     /// response is generated with `reasoning.encrypted_content` in the include parameter".
     fn encrypt_reasoning(&mut self, item: &mut Value, own: Option<String>) {
         let id = item["id"].as_str().unwrap_or_default();
@@ -187,7 +187,7 @@ impl ResponseWriter {
         self.open_item = Some((index, open));
     }
 
-    /// Returns the data for an event about an open item or about the item's only part.
+    /// Returns the data of an event for an open item or for its only part.
     fn item_event(&self, index: u32, open: &OpenItem, field: &str, value: &Value) -> Value {
         let mut event = json!({
             "item_id": open.id(&self.id, index), "output_index": self.output_items.len(), field: value,
@@ -270,8 +270,8 @@ impl TurnWriter for ResponseWriter {
             StopReason::Pause => return Err("a pause"),
             StopReason::ContextWindow => return Err("the end of the context window"),
         };
-        // A call whose arguments are truncated is part of the response, but no `done` event is sent
-        // for it.
+        // A call with truncated arguments is part of the response, but no `done` event is sent for
+        // it.
         match self.open_item.take() {
             Some((index, open)) if open.is_call() => {
                 let item = open.item_json(&self.id, index, ItemStatus::Incomplete);
