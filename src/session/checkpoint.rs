@@ -1,5 +1,6 @@
 //! Checkpoints and forks.
 
+use std::collections::HashSet;
 use std::ops::Range;
 
 use crate::context::{Compaction, Compactor, preserve_reactive_note, record_stale_usage};
@@ -183,7 +184,8 @@ impl Session {
         };
         if matches!(fork.state(), SessionState::Unfinished { .. }) {
             let (version, restored) = fork.cached_fold();
-            let SettleEntries { entries, .. } = SettleEntries::for_history(&restored.history());
+            let SettleEntries { entries, .. } =
+                SettleEntries::for_history(&restored.history(), &HashSet::new());
             fork.append_and_fold(None, version, restored, entries).await?;
         }
         Ok(fork)

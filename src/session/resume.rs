@@ -1,6 +1,6 @@
 //! Starts and resumes runs of sessions.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::agent::{Agent, Input, ResumeVerdicts};
 use crate::error::{Error, ErrorKind};
@@ -38,13 +38,14 @@ impl Session {
     pub async fn run(&self, agent: &Agent, input: impl Into<Input>) -> Result<SessionRun, Error> {
         let lease = self.lease().await?;
         let (version, restored) = self.current_fold().await?;
-        let reruns = match restored.session_state() {
-            SessionState::Idle | SessionState::Pending { .. } => HashMap::new(),
+        let plan = match restored.session_state() {
+            SessionState::Idle => OpenCallPlan::default(),
+            SessionState::Pending { calls } => OpenCallPlan::without_verdicts(agent, calls),
             SessionState::Unfinished { open_calls: open } => {
-                self.calls_to_rerun(agent, &restored.history(), open, HashMap::new()).await
+                self.plan_open_calls(agent, &restored.history(), open, HashMap::new()).await
             }
         };
-        self.continue_run(agent, lease, version, restored, reruns, input.into()).await
+        self.continue_run(agent, lease, version, restored, plan, input.into()).await
     }
 
     /// Continues a session without new input. The returned run starts with the session's pending or
@@ -122,24 +123,24 @@ impl Session {
             }
             SessionState::Unfinished { open_calls: open } => {
                 let given = verdicts_by_call_id(agent, &open, verdicts)?;
-                let reruns = self.calls_to_rerun(agent, &restored.history(), open, given).await;
-                self.continue_run(agent, lease, version, restored, reruns, Input::default()).await
+                let plan = self.plan_open_calls(agent, &restored.history(), open, given).await;
+                self.continue_run(agent, lease, version, restored, plan, Input::default()).await
             }
         }
     }
 
-    /// Starts the run after settling all open calls that are not in `reruns`.
+    /// Starts the run after settling all open calls that the plan does not execute again.
     async fn continue_run(
         &self,
         agent: &Agent,
         lease: Lease,
         version: u64,
         restored: EntryFold,
-        reruns: HashMap<String, (ToolCall, Option<Verdict>)>,
+        OpenCallPlan { reruns, not_started }: OpenCallPlan,
         input: Input,
     ) -> Result<SessionRun, Error> {
         let SettleEntries { entries, events } = match reruns.is_empty() {
-            true => SettleEntries::for_history(&restored.history()),
+            true => SettleEntries::for_history(&restored.history(), &not_started),
             false => {
                 let open = restored.open_calls();
                 let dead = open.iter().filter(|call| !reruns.contains_key(&call.call_id));
@@ -164,18 +165,18 @@ impl Session {
         Ok(SessionRun::new(self, lease, version, restored, events, run))
     }
 
-    /// Returns the open calls that can be executed again or whose verdict contains a result,
-    /// together with their verdicts.
-    async fn calls_to_rerun(
+    /// Returns a plan that executes a call again if the call's tool is idempotent or its verdict
+    /// contains a result.
+    async fn plan_open_calls(
         &self,
         agent: &Agent,
         history: &History,
         open: Vec<ToolCall>,
         mut given: HashMap<String, (ToolCall, Verdict)>,
-    ) -> HashMap<String, (ToolCall, Option<Verdict>)> {
+    ) -> OpenCallPlan {
         // If the open calls are not at the end of the history, all of them are settled.
         if agent.toolkit().resume(history).is_err() {
-            return HashMap::new();
+            return OpenCallPlan::default();
         }
         let is_idempotent =
             |call: &ToolCall| agent.toolkit().get(&call.name).is_some_and(Tool::is_idempotent);
@@ -194,7 +195,35 @@ impl Session {
             (has_result || is_idempotent(&call) && is_own(&call))
                 .then(|| (call.call_id.clone(), (judged.unwrap_or(call), verdict)))
         };
-        open.into_iter().filter_map(rerun).collect()
+        let reruns = open.into_iter().filter_map(rerun).collect();
+        OpenCallPlan { reruns, ..OpenCallPlan::default() }
+    }
+}
+
+/// Determines how a run that continues a session treats the session's open calls. A call that the
+/// plan does not execute again gets an interrupted result.
+#[derive(Default)]
+struct OpenCallPlan {
+    /// The calls to execute again, by call id, with the verdicts that were given on them.
+    reruns: HashMap<String, (ToolCall, Option<Verdict>)>,
+    /// The ids of calls whose tools have certainly not started.
+    not_started: HashSet<String>,
+}
+
+impl OpenCallPlan {
+    /// Creates a plan for pending calls that are given up. A sub-agent's call is pending only after
+    /// the call that runs the sub-agent has started. A call to an idempotent tool may have started
+    /// before a crash. A call to an external tool may have been executed elsewhere.
+    fn without_verdicts(agent: &Agent, pending: Vec<PendingCall>) -> Self {
+        let may_have_started = |call: &PendingCall| {
+            let tool = agent.toolkit().get(&call.name);
+            !call.path.is_empty() || tool.is_some_and(|it| it.is_idempotent() || it.is_external())
+        };
+        let (started, waiting): (Vec<_>, Vec<_>) = pending.into_iter().partition(may_have_started);
+        let started: HashSet<&str> = started.iter().map(PendingCall::root_call_id).collect();
+        let waiting = waiting.into_iter().map(|call| call.call_id);
+        let not_started = waiting.filter(|id| !started.contains(&**id)).collect();
+        Self { not_started, ..Self::default() }
     }
 }
 

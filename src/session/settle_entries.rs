@@ -1,7 +1,12 @@
 //! Creates the entries that settle a history, so that a session can continue.
 
+use std::collections::HashSet;
+
 use crate::event::{Event, RewriteReason, ToolEvent};
-use crate::item::{History, INTERRUPTED_MID_EXECUTION, Item, ResultKind, ToolCall, ToolResult};
+use crate::item::{
+    History, INTERRUPTED_BEFORE_START, INTERRUPTED_MID_EXECUTION, Item, ItemKind, ResultKind,
+    ToolCall, ToolResult,
+};
 use crate::session::Entry;
 
 /// The entries that settle a history, and the events that report the results in these entries.
@@ -13,14 +18,22 @@ pub(super) struct SettleEntries {
 
 impl SettleEntries {
     /// Creates the entries that turn the history into its [`History::settled`] form. No entries are
-    /// created if the history is already settled.
-    pub(super) fn for_history(history: &History) -> Self {
+    /// created if the history is already settled. The results of the calls in `not_started` state
+    /// that the calls were interrupted before they started.
+    pub(super) fn for_history(history: &History, not_started: &HashSet<String>) -> Self {
         let mut settling = Self::default();
         if history.is_settled() {
             return settling;
         }
-        let (was, is): (Vec<Item>, Vec<Item>) =
+        let (was, mut is): (Vec<Item>, Vec<Item>) =
             (history.iter().cloned().collect(), history.settled().iter().cloned().collect());
+        for item in &mut is {
+            if let ItemKind::ToolResult(result) = &mut item.kind
+                && not_started.contains(&result.call_id)
+            {
+                result.content = INTERRUPTED_BEFORE_START.into();
+            }
+        }
         let same = was.iter().zip(&is).take_while(|(a, b)| a == b).count();
         let more = &is[same..];
         if same == was.len() && more.iter().all(|item| item.as_tool_result().is_some()) {

@@ -217,3 +217,48 @@ async fn pending_calls_are_resumed_once_and_interrupted_by_new_input() {
         assert_eq!(keys.lock().unwrap().len(), usize::from(!says));
     }
 }
+
+#[tokio::test]
+async fn new_input_says_of_a_pending_call_whether_it_can_have_started() {
+    let store = MemoryStore::new();
+    let keys = IdempotencyKeys::default();
+    let tool = |name| key_recording_tool(name, &keys, false).requires_approval();
+    let researcher = Agent::new(Scripted::new([Reply::new().call("never", json!({}))]))
+        .with_tools([tool("never")]);
+    let agent = |model| {
+        Agent::new(model).with_tools([
+            tool("never"),
+            tool("again").idempotent(),
+            Tool::external(spec("elsewhere")).unwrap(),
+            researcher.as_tool("research", "Looks things up").unwrap(),
+        ])
+    };
+    let calls = Reply::new()
+        .call("never", json!({}))
+        .call("again", json!({}))
+        .call("elsewhere", json!({}))
+        .call("research", json!({ "prompt": "x" }));
+    let session = open_session(&store).await;
+    session.run(&agent(Scripted::new([calls])), "go").await.unwrap().outcome().await.unwrap();
+    let session = open_session(&store).await;
+    assert!(matches!(session.state(), SessionState::Pending { .. }));
+
+    let mut run = session.run(&agent(Scripted::new(["Fine."])), "never mind").await.unwrap();
+    let mut reported = Vec::new();
+    while let Some(event) = run.next().await {
+        if let Some(result) = event.unwrap().tool_output() {
+            reported.push((result.name.clone(), result.content.text().to_string()));
+        }
+    }
+    let history = open_session(&store).await.history();
+    let stored = history.iter().filter_map(Item::as_tool_result);
+    let stored: Vec<_> =
+        stored.map(|result| (result.name.clone(), result.content.text().to_string())).collect();
+    assert_eq!(reported, stored, "the results are reported as they are stored");
+    let text = |name| &*stored.iter().find(|(of, _)| of == name).unwrap().1;
+    assert_eq!(text("never"), "Interrupted by user");
+    for name in ["again", "elsewhere", "research"] {
+        assert_eq!(text(name), "Interrupted mid-execution", "{name}");
+    }
+    assert!(keys.lock().unwrap().is_empty(), "no tool has run");
+}
