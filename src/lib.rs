@@ -1,7 +1,7 @@
 //! Agents as pull-based streams.
 //!
-//! A turn of a language model is a stream of [`TurnEvent`]s. An agent is a loop over such turns: a body turns a state
-//! into a stream of [`Step`]s, and [`loop_stream`] runs the body again whenever a step contains the next state. No
+//! A turn of a language model is a stream of [`TurnEvent`]s. An agent is a loop over such turns: a body converts a
+//! state to a stream of [`Step`]s, and [`loop_stream`] runs the body again whenever a step contains the next state. No
 //! tasks are spawned and nothing is queued. The next request is sent when the consumer polls for the next item, and
 //! dropping the stream cancels all of its work.
 //!
@@ -76,7 +76,7 @@
 //! toolkit.run(&history, &turn) ─▶ ToolEvent ─ then_next ─▶ Step::Next(state)
 //! ```
 //!
-//! Every arrow is a function on public types. A module only uses modules on lower floors:
+//! Every arrow stands for a function on public types. A module only uses modules on lower floors:
 //!
 //! | floor | modules | what they contain |
 //! |---|---|---|

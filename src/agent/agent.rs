@@ -150,7 +150,7 @@ impl Agent {
         )
     }
 
-    /// Creates an empty trace that already contains the limits for this agent's runs: the maximum
+    /// Creates a trace that contains no steps, only the limits for this agent's runs: the maximum
     /// number of requests and the limits in the agent's [`Budget`]. The trace does not contain the
     /// limits of a pool. Attach the trace to a run with
     /// [`trace_to`](crate::EventStreamExt::trace_to).
@@ -182,11 +182,11 @@ impl Agent {
     /// longer has the tool.
     ///
     /// If a call started a sub-agent that was suspended, do not pass a verdict on the call itself.
-    /// Instead, pass verdicts on the sub-agent's pending calls, in any order. Each pending call
-    /// must contain its path. The sub-agent continues from its own history, which is
-    /// [stored](History::nested_history) in `history`. Hooks and limits are not applied again to
-    /// the call that runs the sub-agent. In both the sub-agent and the resumed run, counters and
-    /// budgets start from zero.
+    /// Instead, pass verdicts on the sub-agent's pending calls, in any order. Each of these calls
+    /// must contain its [path](PendingCall::path). The sub-agent continues from its own history,
+    /// which is [stored](History::nested_history) in `history`. Hooks and limits are not applied
+    /// again to the call that runs the sub-agent. In both the sub-agent and the resumed run,
+    /// counters and budgets start from zero.
     ///
     /// Resume a stored history only once. If a history is resumed twice, its calls run twice, with
     /// the same [idempotency keys](crate::tool::ToolContext::idempotency_key). If a resumed run is
@@ -301,8 +301,8 @@ impl Agent {
     /// sources.
     ///
     /// - **The first listing of a run** must succeed. If the first listing fails, the run ends with
-    ///   the source's error before it sends a request, and any calls to be resumed get a result
-    ///   without being run. If two tools share a name, the run ends with an
+    ///   the source's error before it sends a request, and each call that was to be resumed gets a
+    ///   result instead of being run. If two tools share a name, the run ends with an
     ///   [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error.
     /// - **A changed list** is reported to the model before the next request, in an
     ///   [`Appended`](crate::Event::Appended) event with the reason
@@ -321,15 +321,16 @@ impl Agent {
     /// [Anthropic's](crate::provider::Anthropic::without_drop_block) API drops invalid reasoning if
     /// the request contains the option `drop_block`.
     ///
-    /// Replaying a run does not list any sources. If a durable engine continues a run from recorded
-    /// tool lists, the tool for each call is looked up in a new listing of its source when the call
-    /// runs. If the tool no longer exists or has changed, the call gets an error result.
-    /// [`resume`](Self::resume) accepts verdicts on calls to tools that are not among the agent's
-    /// own tools. The resumed run looks up the tool for each such call. If the tool no longer
-    /// exists, the call gets an error result. After a crash, a [session](crate::session::Session)
-    /// does not rerun calls to tools from sources, even if the tools are
-    /// [idempotent](Tool::idempotent). [External](Tool::external) tools must be among the agent's
-    /// own tools, since front ends look for external tools only among the agent's own tools.
+    /// When a run is replayed, its tool sources are not asked for their tools. If a durable engine
+    /// continues a run from recorded tool lists, the tool for each call is looked up in a new
+    /// listing of its source when the call runs. If the tool no longer exists or has changed, the
+    /// call gets an error result. [`resume`](Self::resume) accepts verdicts on calls to tools that
+    /// are not among the agent's own tools. The resumed run looks up the tools for these calls in
+    /// its sources. If a tool no longer exists, the call gets an error result. After a crash, a
+    /// [session](crate::session::Session) does not rerun calls to tools from sources, even if the
+    /// tools are [idempotent](Tool::idempotent). [External](Tool::external) tools must be among the
+    /// agent's own tools, since front ends look for external tools only among the agent's own
+    /// tools.
     ///
     /// See [`ToolSource`] for an example.
     pub fn with_tool_source(self, source: impl ToolSource + 'static) -> Self {
@@ -557,9 +558,9 @@ impl Agent {
     /// transition. After switching to a fallback provider, the run keeps using it until the run
     /// ends. The next run starts with the first provider again.
     ///
-    /// The run switches to the next provider without delay: only the last provider waits and
-    /// retries. Replacing a pooled connection that the server has closed does not count as a
-    /// failure.
+    /// The run switches to the next provider immediately: an error that another provider might
+    /// avoid is retried only by the last provider. Replacing a pooled connection that the server
+    /// has closed does not count as a failure.
     ///
     /// Alternatively, use a [`Fallback`](crate::provider::Fallback) provider, which switches
     /// providers within a turn, starts each turn with the first provider, and does not cause a
@@ -588,11 +589,11 @@ impl Agent {
     /// a request has exceeded the model's context window.
     ///
     /// The threshold is compared with the estimated number of tokens in a request that contains the
-    /// whole history. Changes that a hook's
-    /// [`transform_context`](crate::agent::hook::Hook::transform_context) makes affect the estimate
-    /// only if a provider has reported the token count. Once a request exceeds the threshold, the
-    /// compactor is called repeatedly until the request is at least 25% below the threshold, or
-    /// until the compactor returns nothing. If compaction does not help, a
+    /// whole history. The estimate includes the changes that a hook's
+    /// [`transform_context`](crate::agent::hook::Hook::transform_context) makes only if the
+    /// estimate is based on a token count from a provider. Once a request exceeds the threshold,
+    /// the compactor is called repeatedly until the request is at least 25% below the threshold, or
+    /// until the compactor fails or returns no compaction. If compaction does not help, a
     /// [failure](crate::agent::hook::Hook::on_failure) is reported to hooks, and the request is
     /// sent unchanged. After a compaction that did not help, no further compaction is attempted
     /// until the request has grown by 5% of the window.
@@ -749,13 +750,14 @@ impl Agent {
     /// Adds a check that must accept the model's answer before a run completes.
     ///
     /// The check is called for each turn in which the model stops on its own, but not for turns
-    /// that contain tool calls, are refused, or are cut off. A refused turn ends the run with the
-    /// corresponding reason, and so does a turn that is cut off, since a validated answer is never
-    /// continued. If the check returns `Err`, the answer is rejected, and the model is asked again,
-    /// with the error text as feedback. [`with_max_corrections`](Self::with_max_corrections) sets
-    /// how many consecutive answers the model may be asked to correct; after the next rejected
-    /// answer, the run ends with the reason [`Malformed`](crate::event::EndReason::Malformed).
-    /// Every rejected answer stays in the history.
+    /// that contain tool calls, are refused, or are cut off. A turn that is refused or cut off ends
+    /// the run with the corresponding reason. A turn that is cut off is not continued, because
+    /// validated answers are never continued. If the check returns `Err`, the answer is rejected,
+    /// and the model is asked again, with the error text as feedback.
+    /// [`with_max_corrections`](Self::with_max_corrections) sets how many consecutive answers the
+    /// model may be asked to correct; after the next rejected answer, the run ends with the reason
+    /// [`Malformed`](crate::event::EndReason::Malformed). Every rejected answer stays in the
+    /// history.
     ///
     /// If several checks are added, they run in the order in which they were added, until one
     /// returns `Err`. If a check panics, the run ends with an error of the kind
@@ -809,9 +811,9 @@ impl Agent {
     ///
     /// The [validations](Self::with_validation) and the stop hooks run before the evidence is
     /// checked, and their decisions take precedence. An answer in which the model reports that it
-    /// is blocked is not validated. Only changes and checks from the run itself are considered. If
-    /// the run's input contains no user message, the changes and checks recorded in the run's
-    /// history are considered as well.
+    /// is blocked is not validated. If the run's input contains a user message, only changes and
+    /// checks from the run itself are considered; otherwise, the changes and checks recorded in the
+    /// run's history are considered as well.
     ///
     /// ```
     /// use serde_json::json;
@@ -860,7 +862,7 @@ impl Agent {
     /// sub-agent with a new history, using the call's `prompt` as the input. The result of the call
     /// is the text of the sub-agent's last turn.
     ///
-    /// The sub-agent uses its own prompt, tools, model and limits, and may use at most 80 turns by
+    /// The sub-agent uses its own prompt, tools, model and limits, and sends at most 80 requests by
     /// default. The parent's run yields the sub-agent's events as [`Nested`](crate::Event::Nested)
     /// events, one at a time, as the consumer polls the run. Dropping or interrupting the parent's
     /// run drops the sub-agent. To get the sub-agent's journal, call
@@ -1003,7 +1005,7 @@ impl Agent {
     }
 
     /// Starts replaying a run. `resuming` indicates whether the recorded run resumed pending calls.
-    /// The verdicts on the resumed calls are unknown.
+    /// A replay does not know the verdicts on the resumed calls.
     pub(crate) fn replay_run<B, St>(
         &self,
         body: B,

@@ -1,8 +1,8 @@
 //! Defines the default loop body, which sends one request per iteration and acts on the model's
 //! turn.
 //!
-//! The body makes no decisions itself: it carries out the decisions of [`decide`] and the other
-//! pure functions. To change the body, pass a modified copy to
+//! The body makes no decisions itself: pure functions such as [`decide`] make the decisions, and
+//! the body carries them out. To change the body, pass a modified copy to
 //! [`Agent::run_with_body`](crate::Agent::run_with_body). The body uses only public functions.
 
 use async_stream::try_stream;

@@ -48,8 +48,9 @@ impl From<Result<Option<Compaction>, Error>> for CompactionAttempt {
     }
 }
 
-/// Shortens the history before a request. Old turns are shortened first; then, if the request is
-/// close to filling the window, any turns may be shortened.
+/// Shortens the history before a request. If some turns have become old, only those turns are
+/// shortened. Otherwise, if the request is close to filling the context window, the compactor is
+/// called.
 pub(super) async fn compact_if_needed(run: &RunShared, state: State) -> (State, Option<Event>) {
     let settings = &run.settings;
     if let Some(compaction) = ageing_compaction(settings, &state.history) {
@@ -192,7 +193,8 @@ async fn call_compactor(
     finished.map_err(|error| CompactionFailure::attach_usage(error, usage))
 }
 
-/// Charges a compaction's usage, and returns the event that reports the compaction's result.
+/// Charges the tokens that a compaction used to the run's budget, and returns the event that
+/// reports the compaction's result.
 fn compaction_event(
     run: &RunShared,
     state: &State,
@@ -215,8 +217,8 @@ fn compaction_event(
     }
 }
 
-/// Charges a compaction's usage at the price of the compactor's model or, if that price is unknown,
-/// at the price of the agent's model.
+/// Charges the tokens that a compaction used, at the price of the compactor's model or, if that
+/// price is unknown, at the price of the agent's model.
 fn charge_compaction(run: &RunShared, state: &State, usage: Usage, model: Option<&str>) {
     if usage == Usage::default() {
         return;

@@ -61,7 +61,8 @@ pub(super) struct Control {
     pool_claim: PoolClaim,
     run_data: Mutex<RunData>,
     listed_tools: ListedTools,
-    /// Whether this run, or its parent's run, waits for its world to provide verdicts.
+    /// Whether this run, or its parent's run, waits for verdicts in
+    /// [`World::suspend`](crate::world::World::suspend).
     suspends: AtomicBool,
     /// The number of changes to the history that the body has received but the run has not observed
     /// yet.
@@ -90,8 +91,9 @@ pub(super) struct ChargedUsage {
     pub(super) usage: Usage,
     /// The cost, in millionths of the unit used for prices.
     pub(super) cost: u64,
-    /// The price of the model used for the last request, if a cost limit is set. The price is not
-    /// stored in the state, since a run may end before its state is replaced.
+    /// The price of the model used for the last request, if a cost limit is set. The price is
+    /// stored here rather than in the run's state, because a run may end before its state is
+    /// updated.
     price: Option<Price>,
 }
 
@@ -124,8 +126,9 @@ impl Control {
         self.suspends.store(true, Ordering::Release);
     }
 
-    /// Returns whether the run waits for its world to provide verdicts, rather than waiting while
-    /// its calls are running.
+    /// Returns whether the run waits for verdicts in
+    /// [`World::suspend`](crate::world::World::suspend), rather than through its handle while its
+    /// other calls run.
     pub(super) fn suspends(&self) -> bool {
         self.suspends.load(Ordering::Acquire)
     }
@@ -366,7 +369,7 @@ impl Control {
         self.unobserved_changes.load(Ordering::Acquire) > 0
     }
 
-    /// Returns the tools that the last listing of the agent's sources returned.
+    /// Returns the tools that the agent's sources returned when they were last listed.
     pub(super) fn listed_tools(&self) -> &ListedTools {
         &self.listed_tools
     }

@@ -84,8 +84,8 @@ enum SlotState {
     Empty,
     /// A turn that the body has handed over. The body is waiting for the turn to end.
     Turn(TurnStream),
-    /// The reply from the wrapping stream to the body: the complete turn, or the error that ended
-    /// it.
+    /// The reply from the wrapping stream to the body: the complete turn, or the error with which
+    /// the turn failed.
     Ended(Result<Arc<Turn>, Error>),
 }
 
@@ -108,7 +108,8 @@ impl TurnForwarder {
     ///
     /// # Errors
     ///
-    /// Returns the error that ended the turn. The error is not yielded.
+    /// Returns the error with which the turn failed. The [`forward_turns`] stream does not yield
+    /// this error.
     pub async fn forward(&mut self, turn: TurnStream) -> Result<Arc<Turn>, Error> {
         *lock_ignoring_poison(&self.0) = SlotState::Turn(turn);
         future::poll_fn(|_| {
@@ -184,7 +185,7 @@ mod tests {
     use crate::turn::{TurnBuilder, TurnEvent};
     use futures::{FutureExt, stream};
 
-    /// A turn with the text `Hello` in five pieces.
+    /// Returns a turn whose text, `Hello`, arrives in five pieces.
     fn hello() -> TurnStream {
         let mut turn = TurnBuilder::new();
         for piece in ["H", "e", "l", "l", "o"] {

@@ -30,8 +30,8 @@ pub struct InputReceipt {
 ///
 /// Dropping a handle does not cancel the run. However, an [interactive](crate::Agent::interactive)
 /// run whose [`outcome`](crate::Run::outcome) is awaited waits for verdicts only while a handle
-/// exists; when the last handle is dropped, the run ends with the reason `pending`. Every existing
-/// handle counts, even a handle that is stored in the run's own [data](crate::Run::with_data).
+/// exists; when the last handle is dropped, the run ends with the reason `pending`. A handle that
+/// is stored in the run's own [data](crate::Run::with_data) also keeps such a run waiting.
 pub struct RunHandle {
     pub(super) control: Arc<Control>,
     pub(super) journal: Journal,
@@ -40,7 +40,7 @@ pub struct RunHandle {
     _external_handle: Option<ExternalHandle>,
 }
 
-/// A guard that counts as one external handle for as long as the guard exists.
+/// A guard that is counted as one external handle until the guard is dropped.
 struct ExternalHandle(Arc<Control>);
 
 impl ExternalHandle {

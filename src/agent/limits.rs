@@ -36,8 +36,8 @@ pub struct Limits {
     pub max_turn_retries: u32,
     /// The number of consecutive [repeated](crate::agent::RepeatCounter) iterations after which a
     /// message about the repetition is sent to the model. The default is 4; 0 disables the message.
-    /// The message is sent again each time the same number of further repeated iterations has
-    /// occurred.
+    /// While the repetition continues, the message is sent again each time this number of further
+    /// iterations has been repeated.
     ///
     /// All iterations of a repetition are counted, including those of the first cycle. A cycle of
     /// several iterations is counted only after it has been completed twice. If this limit is 4,

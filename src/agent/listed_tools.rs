@@ -1,4 +1,4 @@
-//! Stores the tools returned by a run's last listing.
+//! Stores the tools that a run's tool sources listed most recently.
 
 use std::sync::{Arc, Mutex};
 
@@ -7,7 +7,8 @@ use crate::error::catch_panic;
 use crate::lock::lock_ignoring_poison;
 use crate::tool::{Tool, Toolkit};
 
-/// Stores the tools returned by a run's last listing. The lock is never held across an `.await`.
+/// Stores the tools that a run's tool sources listed most recently. The lock is never held across
+/// an `.await`.
 #[derive(Default)]
 pub(super) struct ListedTools(Mutex<ListedState>);
 
@@ -77,7 +78,7 @@ impl ListedTools {
     }
 }
 
-/// Returns whether both listings contain the same tools with the same descriptions.
+/// Returns whether two listings contain the same tools with the same descriptions.
 fn is_run_alike(before: &[SourceTools], now: &[SourceTools]) -> bool {
     let is_same =
         |(before, now): (&Tool, &Tool)| before.is_run_like(now) && before.is_described_like(now);

@@ -2,9 +2,9 @@
 //!
 //! The agent uses only the public API of this crate. [`decide()`] and the other functions in the
 //! module `decide` are pure functions that map a turn to the next action. [`loop_body()`] applies
-//! the next action to a [`State`] by calling the methods of a [`RunContext`]. Each policy is
-//! defined in its own file. To write your own loop, copy `loop_body` and pass the copy to
-//! [`Agent::run_with_body`].
+//! the next action to a [`State`] by calling the methods of a [`RunContext`]. Each of the agent's
+//! policies, such as its budget or its limits, is defined in its own module. To write your own
+//! loop, copy `loop_body` and pass the copy to [`Agent::run_with_body`].
 //!
 //! Read this module's files in the following order:
 //!
@@ -14,7 +14,7 @@
 //! - `run_context` defines the methods that the body calls. The files `external_facts`,
 //!   `refresh_tools`, `deliver_input`, `compaction`, `send_request`, `run_tools` and `stop_review`
 //!   implement the methods of `run_context`.
-//! - `run` implements the stream that runs the loop.
+//! - `run` implements the stream that drives the loop.
 //! - `agent` starts runs.
 
 mod agent;

@@ -78,7 +78,7 @@ impl Observers {
         self.close().into_iter().for_each(cancel_ignoring_panic);
     }
 
-    /// Removes and returns the running hooks. Hooks that are started from now on use `waker`.
+    /// Removes and returns the running hooks. Hooks that start after this call use `waker`.
     fn take_active(&self, waker: &Waker) -> Vec<Observer> {
         let mut inner = self.lock();
         let active = std::mem::take(&mut inner.active);
@@ -125,7 +125,8 @@ impl Observers {
         self.lock().notes.extend(notes);
     }
 
-    /// Removes and returns the undelivered items, which observing hooks have returned.
+    /// Removes and returns the items that observing hooks have returned and that have not been
+    /// delivered yet.
     pub(super) fn take_notes(&self) -> Vec<Item> {
         std::mem::take(&mut self.lock().notes)
     }

@@ -12,8 +12,8 @@ pub(super) struct PoolClaim(Mutex<ClaimState>);
 #[derive(Debug, Default)]
 struct ClaimState {
     capacity: Option<HeldCapacity>,
-    /// Whether the run reached the front of the pool's queue but had to handle something else
-    /// first.
+    /// Whether the run reached the front of the pool's queue, but gave up its place because it had
+    /// to handle something else first.
     yielded_queue_position: bool,
 }
 
@@ -36,8 +36,8 @@ impl PoolClaim {
         drop(before);
     }
 
-    /// Returns whether the run had to handle something else when it last reached the front of the
-    /// pool's queue. Replaces the stored value with `now`.
+    /// Sets whether the run has given up its place at the front of the pool's queue to handle
+    /// something else, and returns the previous value.
     pub(super) fn replace_yielded_queue_position(&self, now: bool) -> bool {
         std::mem::replace(&mut self.lock().yielded_queue_position, now)
     }

@@ -44,7 +44,8 @@ struct ContextChange {
 }
 
 impl PreparedRequest {
-    /// Returns the request with the hooks' changes. `plain` is the request without these changes.
+    /// Returns the request with the hooks' changes. `plain` is the request before the hooks changed
+    /// it.
     pub(super) fn into_request(self, plain: Request) -> Request {
         match self {
             Self::Computed { prepared: request, .. } => *request,

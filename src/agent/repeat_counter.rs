@@ -13,12 +13,12 @@ const MAX_CYCLE_LEN: usize = 4;
 
 /// Counts consecutive iterations that repeat the calls and results of earlier iterations.
 ///
-/// An iteration is a turn whose calls have been answered. Iterations repeat in a cycle of one to
-/// four iterations, where each iteration has the same calls and results as the iteration one cycle
-/// earlier. Calls to [pollable](crate::Tool::pollable) tools are ignored. A turn that contains no
-/// calls, or only calls to pollable tools, is not counted and does not reset the counter: the
-/// iterations before and after such a turn count as consecutive. Arguments are compared as JSON
-/// values, so whitespace and the order of fields do not matter. The model's
+/// An iteration is a turn whose calls have been answered. An iteration is a repetition if it has
+/// the same calls and results as the iteration one cycle earlier, where a cycle consists of one to
+/// four iterations. Calls to [pollable](crate::Tool::pollable) tools are ignored. A turn that
+/// contains no calls, or only calls to pollable tools, is not counted and does not reset the
+/// counter: the iterations before and after such a turn count as consecutive. Arguments are
+/// compared as JSON values, so whitespace and the order of fields do not matter. The model's
 /// [rationale](crate::tool::Rationale) for a call is not compared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RepeatCounter(
@@ -32,8 +32,8 @@ pub struct RepeatCounter(
 struct CycleCounts {
     /// The hashes of the calls and results of the most recent iterations, newest first.
     recent_hashes: [Option<u64>; MAX_CYCLE_LEN],
-    /// For each cycle length, the number of consecutive iterations, ending with the latest, that
-    /// each equal the iteration one cycle earlier.
+    /// For each cycle length, how many consecutive iterations, up to and including the latest,
+    /// equal the iteration one cycle earlier.
     repeats_by_cycle_len: [u32; MAX_CYCLE_LEN],
     /// Whether the latest turn was counted.
     includes_newest: bool,
@@ -109,8 +109,9 @@ mod tests {
         iterations.iter().fold(RepeatCounter::default(), counted).count()
     }
 
-    /// A second implementation: the length of the longest suffix that has at least two cycles and
-    /// in which each item equals the one a cycle earlier.
+    /// A second implementation of [`RepeatCounter::count`]: returns the length of the longest
+    /// suffix that consists of at least two cycles and in which each item equals the item one cycle
+    /// earlier.
     fn counted(iterations: &[u8]) -> u32 {
         let mut most = usize::from(!iterations.is_empty());
         for cycle in 1..=4 {

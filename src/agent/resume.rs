@@ -111,8 +111,9 @@ impl JudgedAgent<'_> {
         Ok(ResumeVerdicts::new(own, nested))
     }
 
-    /// Checks the verdicts on the calls made by a suspended sub-agent. The outer `Result` contains
-    /// the error for the call that runs the sub-agent.
+    /// Checks the verdicts on the calls made by a suspended sub-agent. An error in the outer
+    /// `Result` concerns the call that runs the sub-agent, and an error in the inner `Result`
+    /// concerns the sub-agent itself.
     fn check_sub_agent(
         &self,
         call: &ToolCall,

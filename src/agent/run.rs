@@ -51,7 +51,7 @@ pub(super) struct RunArgs {
 /// its history can still be read from a [`handle`](Self::handle).
 ///
 /// A run may be moved to another tokio runtime between two turns. During a turn, a run may be moved
-/// only if its original runtime is a multi-thread runtime; see
+/// to another runtime only if the runtime it started on is multi-threaded; see
 /// [`stream_turn`](crate::Provider::stream_turn).
 ///
 /// ```
@@ -79,17 +79,17 @@ pub struct Run {
     loop_stream: Option<Pin<Box<dyn IterationStream>>>,
     state: StateCell<State>,
     deadline: RunDeadline,
-    /// The time limit that was exceeded. This field is set once only the time reserved for the
-    /// wrap-up turn is left, and is cleared when the wrap-up turn starts. While the field is set,
-    /// the dropped calls are answered.
+    /// The time limit that was exceeded. This field is set when no time is left except the time
+    /// reserved for the wrap-up turn, and is cleared when the wrap-up turn starts. While the field
+    /// is set, the dropped calls are answered.
     pending_wrap_up: Option<BudgetExceeded>,
-    /// The results received since the active body started; collected only if a wrap-up turn may
-    /// need them.
+    /// The results received since the active loop body started; collected only if a wrap-up turn
+    /// may need them.
     iteration_results: Vec<ToolResult>,
     /// Whether the loop has been polled since the last event was yielded.
     polled_since_last_event: bool,
-    /// Describes how the run ended. This field is set from the end of the loop until `Finished` is
-    /// yielded.
+    /// Describes how the run ended. This field is set when the loop ends, and cleared when
+    /// `Finished` is yielded.
     pending_end: Option<PendingEnd>,
     /// The outcome of the run; set once `Finished` has been yielded.
     outcome: Option<Box<Outcome>>,
@@ -224,7 +224,7 @@ impl Run {
         self
     }
 
-    /// Adds the data from the parent's run to a sub-agent's run.
+    /// Sets the data of a sub-agent's run to the data of its parent's run.
     pub(super) fn with_parent_run_data(self, data: RunData) -> Self {
         self.shared.control().update_run_data(|_| data);
         self
@@ -254,7 +254,7 @@ impl Run {
     }
 
     /// Returns a handle through which other code can control the run, even while an adapter owns
-    /// it.
+    /// the run.
     pub fn handle(&self) -> RunHandle {
         RunHandle::clone(&self.shared.handle)
     }
@@ -317,7 +317,7 @@ impl Run {
         }
     }
 
-    /// Notifies the world that the run's loop has ended because of an error, a time limit or an
+    /// Notifies the run's `World` that the loop has ended because of an error, a time limit or an
     /// interrupt.
     fn notify_world_ended(&self, error: Option<Error>, time_up: Option<TimeLimitReached>) {
         let ending = LoopEnd {
@@ -328,7 +328,7 @@ impl Run {
         self.shared.effects.world().on_end(&ending);
     }
 
-    /// Notifies the world of an event that is about to be yielded.
+    /// Notifies the run's `World` of an event that is about to be yielded.
     fn notify_world(&mut self, event: &Event) {
         self.polled_since_last_event = false;
         self.shared.effects.world().observe(event);
@@ -443,8 +443,8 @@ impl Run {
         self.pending_wrap_up = Some(exceeded);
     }
 
-    /// Restarts the body for the wrap-up turn. The body detects that the time limit is exceeded,
-    /// and yields the events for the transition.
+    /// Restarts the loop body for the wrap-up turn. The loop body detects that the time limit is
+    /// exceeded, and yields the events that lead to the wrap-up turn.
     fn begin_wrap_up(&mut self, exceeded: BudgetExceeded) {
         let journal = &self.shared.handle.journal;
         let (history, requests) = (journal.history(), journal.requests());
@@ -462,7 +462,7 @@ impl Run {
         let _ = catch_panic(|| events.restart(state));
     }
 
-    /// Collects a result from the active body if a wrap-up turn may need it.
+    /// Collects a result from the active loop body if a wrap-up turn may need it.
     fn collect_result(&mut self, event: &Event) {
         if !self.deadline.can_wrap_up() {
             return;

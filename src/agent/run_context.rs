@@ -53,7 +53,7 @@ impl RunContext {
     /// Performs an effect for a custom body. The run's [world](crate::world) may store the
     /// resulting value. If the value is stored, a replay or the next attempt at the run gets the
     /// stored value without performing the effect again. Effects that a body performs without this
-    /// method are performed again on each replay or attempt.
+    /// method are performed again in each replay and each attempt.
     ///
     /// Within an iteration, steps with the same name are distinguished by their order. The returned
     /// future does nothing until it is polled. Dropping the returned future drops the `step`
@@ -176,10 +176,10 @@ impl RunContext {
     /// [window](crate::Agent::with_window). Call this method repeatedly until it returns no event;
     /// after that, the request can be sent.
     ///
-    /// Once a request exceeds the threshold, the compactor is called repeatedly until the request
-    /// is at least 25% below the threshold. This margin avoids a compaction, and thereby a change
-    /// to the provider's cached prefix, on every request. A failed compaction is reported to hooks,
-    /// and is attempted again once the request has grown by 5% of the window.
+    /// Once a request exceeds the compaction threshold, the compactor is called repeatedly until
+    /// the request is at least 25% below the threshold. Without this margin, every request might
+    /// need a compaction, which changes the provider's cached prefix. A failed compaction is
+    /// reported to hooks, and is attempted again once the request has grown by 5% of the window.
     pub fn compact_if_needed(
         &self,
         state: State,
@@ -194,9 +194,9 @@ impl RunContext {
         })
     }
 
-    /// Compacts the history after it has exceeded the model's context window. The history is
-    /// [marked](crate::context::was_reactively_compacted) as compacted after exceeding the context
-    /// window. If the history cannot be compacted, this method returns no event, or an event that
+    /// Compacts the history after it has exceeded the model's context window. The compacted history
+    /// carries a mark that [`was_reactively_compacted`](crate::context::was_reactively_compacted)
+    /// detects. If the history cannot be compacted, this method returns no event, or an event that
     /// [replaces nothing](Event::is_rewrite), and hooks receive the error.
     pub fn compact(&self, state: State) -> impl Future<Output = (State, Option<Event>)> + Send {
         // The future is boxed for the same reasons as in `next_request`.
@@ -237,7 +237,8 @@ impl RunContext {
         Box::pin(send_request::next_request(&self.0, state))
     }
 
-    /// Records that the run must receive the event, if any, before the history is used again.
+    /// Records that the run must receive `event`, if it is `Some`, before the history is used
+    /// again.
     fn track_unobserved_change(&self, event: Option<Event>) -> Option<Event> {
         event.inspect(|event| self.0.control().track_unobserved_change(event))
     }
@@ -273,7 +274,7 @@ impl RunContext {
     }
 
     /// Reports a failed turn to hooks. If any of the turn's events were yielded, returns the event
-    /// that retracts the open turn.
+    /// that retracts the unfinished turn.
     pub fn report_error(&self, state: &State, error: &Error) -> Option<Event> {
         let control = self.0.control();
         control.set_last_failure(error);

@@ -26,8 +26,8 @@ impl RunPolicy {
         Self { run, state }
     }
 
-    /// Returns the verdict, if any, that was passed on this call when the run was resumed. A
-    /// verdict applies only to the exact call for which it was given.
+    /// Returns the verdict, if any, that was passed for `call` when the run was resumed. A verdict
+    /// applies only to the exact call for which the verdict was given.
     fn resumed_verdict(&self, call: &ToolCall) -> Option<Verdict> {
         let (judged, verdict) =
             self.state.approvals.resume_verdicts.as_ref()?.get(&call.call_id)?;

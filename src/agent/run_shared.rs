@@ -22,7 +22,7 @@ use crate::world::{EffectKind, Effects};
 #[derive(Clone)]
 pub(super) struct RunShared {
     pub(super) settings: Arc<AgentSettings>,
-    /// The run's own handle, which does not count as a handle outside the run.
+    /// The run's own handle, which is not counted as an external handle.
     pub(super) handle: Arc<RunHandle>,
     pub(super) effects: Effects,
 }
@@ -64,8 +64,8 @@ impl RunShared {
         &**fallback.unwrap_or(&models.provider)
     }
 
-    /// Returns the limit that has been reached, if any. If a wrap-up turn can follow, the time
-    /// reserved for it counts as used.
+    /// Returns the limit that has been reached, if any. If a wrap-up turn can follow, the time that
+    /// is reserved for the wrap-up turn counts as used.
     pub(super) fn exceeded_limit(
         &self,
         state: &State,
@@ -115,8 +115,9 @@ impl RunShared {
         self.finish_request();
     }
 
-    /// Returns whether the time limit for this kind of request has expired. If it has, the next
-    /// poll of the run ends the work.
+    /// Returns whether the run's time limit has expired or, if a wrap-up turn can follow, whether
+    /// only the time reserved for the wrap-up turn is left. In either case, the next poll of the
+    /// run ends the work in progress.
     pub(super) fn is_time_over(&self, state: &State) -> bool {
         let (budget, elapsed) =
             (&self.settings.limits.budget, self.control().started_at().elapsed());
@@ -125,7 +126,7 @@ impl RunShared {
         budget.is_time_up(elapsed) || may_be_cut && is_cut()
     }
 
-    /// Returns whether a wrap-up turn can follow the running work.
+    /// Returns whether a wrap-up turn can follow the work in progress.
     pub(super) fn can_wrap_up(&self, state: &State) -> bool {
         let requests = self.handle.journal.requests().max(state.counts.model_calls);
         let was_asked = requests > 0

@@ -92,9 +92,10 @@ pub(super) fn send_request(run: &RunShared, state: &State, request: Request) -> 
     turn
 }
 
-/// Sends a request, unless the time limit for this kind of request has expired. If the time limit
-/// has expired, the next poll of the run ends the work. If the provider has a fallback, errors that
-/// the fallback can handle are returned to the loop instead of being retried by the provider.
+/// Sends a request, unless the run has no time left for the request. If no time is left, the
+/// returned stream stays pending, and the next poll of the run ends the work in progress. If the
+/// provider has a fallback, errors that the fallback can handle are returned to the loop instead of
+/// being retried by the provider.
 fn stream_turn(run: &RunShared, state: &State, mut request: Request) -> TurnStream {
     if run.is_time_over(state) {
         return seal(&request, stream::pending::<Result<TurnEvent, Error>>());
@@ -114,8 +115,8 @@ fn stream_turn(run: &RunShared, state: &State, mut request: Request) -> TurnStre
 }
 
 /// Returns a function that checks, each time it is called, whether the loop could use a fallback if
-/// the request for this state failed. The function holds only the run's limits and handle, since
-/// providers may keep requests.
+/// the request for this state failed. The function becomes part of the request, which a provider
+/// may keep, so the function holds only the run's limits and handle.
 fn fallback_predicate(run: &RunShared, state: &State) -> impl Fn() -> bool + Send + Sync + 'static {
     let (budget, limits) = (run.settings.limits.budget.clone(), run.settings.limits.limits);
     let (calls, wraps_up) = (state.counts.model_calls, state.end.wrap_up_reason.is_some());

@@ -20,9 +20,9 @@ pub(super) struct SourceTools {
     pub(super) failure: Option<Error>,
 }
 
-/// The result of a listing, including the sources whose tools have changed. A serialized result
-/// describes the tools as data; only a result that was not deserialized contains the tools
-/// themselves.
+/// The result of listing the tools of all sources, including the sources whose tools have changed.
+/// Only descriptions of the tools are serialized, so a deserialized result does not contain the
+/// tools themselves.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct ToolListing {
@@ -102,7 +102,8 @@ impl ToolListing {
 }
 
 impl SourceTools {
-    /// Returns whether there is no recorded difference between two states of a source.
+    /// Returns whether two states of a source count as equal: both listings succeeded or both
+    /// failed, the same tools are left out, and the tools have the same descriptions.
     fn is_recorded_like(&self, other: &Self) -> bool {
         self.failure.is_some() == other.failure.is_some()
             && self.notes == other.notes

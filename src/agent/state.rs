@@ -41,7 +41,8 @@ pub struct StateFields {
     pub history: History,
     /// Counts the run's requests, turns and calls so far.
     pub counts: RunCounts,
-    /// Counters for consecutive occurrences, such as the number of unusable replies in a row.
+    /// Counts how many times in a row something has happened, such as the number of consecutive
+    /// unusable replies.
     pub streaks: Streaks,
     /// The provider and model that are currently selected.
     pub model_selection: ModelSelection,
@@ -76,7 +77,8 @@ pub struct RunCounts {
     pub calls_over_limit: usize,
 }
 
-/// Counters for consecutive occurrences, such as the number of unusable replies in a row.
+/// Counts how many times in a row something has happened, such as the number of consecutive
+/// unusable replies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Streaks {
@@ -84,9 +86,9 @@ pub struct Streaks {
     pub malformed_replies: u32,
     /// Whether the model was asked again because a turn ended with an unknown stop reason.
     pub retried_unknown_stop: bool,
-    /// The number of times in a row that the model was asked to continue truncated text.
+    /// The number of consecutive times that the model was asked to continue truncated text.
     pub continuations: u32,
-    /// The number of times in a row that the model was asked again because its calls were
+    /// The number of consecutive times that the model was asked again because its calls were
     /// truncated.
     pub truncated_calls: u32,
     /// The number of consecutive incomplete turns that were requested again.
@@ -137,7 +139,8 @@ pub struct Approvals {
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct EndState {
-    /// The reason with which the run ends after the wrap-up turn; set only during the wrap-up turn.
+    /// The reason that the run will report when it ends after the wrap-up turn; set only during the
+    /// wrap-up turn.
     pub wrap_up_reason: Option<EndReason>,
     /// The reason why the loop ended.
     pub reason: Option<EndReason>,
@@ -211,8 +214,8 @@ impl State {
         })
     }
 
-    /// Returns the state for a wrap-up turn that starts because the body was dropped before it had
-    /// finished. `results` contains the results received since the body started.
+    /// Returns the state for a wrap-up turn that starts because the loop body was dropped before it
+    /// had finished. `results` contains the results received since the body started.
     pub(super) fn after_interruption(
         self,
         history: History,
@@ -288,7 +291,8 @@ impl State {
 }
 
 impl RunCounts {
-    /// Returns the counts after adding the number of calls that, according to `results`, were run.
+    /// Returns the counts, with `tool_calls` increased by the number of `results` whose calls were
+    /// executed.
     fn with_results(self, results: &[ToolResult]) -> Self {
         let ran = results.iter().filter(|result| result.kind.has_executed()).count();
         let ran = u32::try_from(ran).unwrap_or(u32::MAX);
@@ -351,7 +355,8 @@ mod tests {
     use super::*;
     use crate::item::Mark;
 
-    /// The counters: turns, continuations, truncated calls, malformed replies, retries, provider.
+    /// Returns the counters: turns, continuations, truncated calls, malformed replies, retries,
+    /// provider.
     fn counters(state: &State) -> [u32; 6] {
         let provider = u32::try_from(state.model_selection.provider_index).unwrap();
         let Streaks {

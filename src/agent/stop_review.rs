@@ -24,10 +24,12 @@ struct RecordedReview {
     said: Option<ReviewKind>,
     #[serde(skip_serializing_if = "String::is_empty")]
     text: String,
-    /// Whether the claim is rejected for lack of evidence, which happens only once.
+    /// Whether the model's claim to be done is rejected for lack of evidence, which happens only
+    /// once.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     sends_back: bool,
-    /// Whether a previously rejected claim still counts as rejected.
+    /// Whether an earlier rejection for lack of evidence still counts, so that no further claim is
+    /// rejected for that reason.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     keeps_sent_back: bool,
 }

@@ -68,7 +68,7 @@ impl<'a, T> TimedCall<'a, T> {
     }
 }
 
-/// Runs user code. If the code panics, returns an error that contains the name `whose`.
+/// Calls `f`, which runs user code. If `f` panics, returns an error that contains the name `whose`.
 pub(super) fn catch_named_panic<T>(whose: &str, f: impl FnOnce() -> T) -> Result<T, Error> {
     panic_to_error(ErrorKind::Panic, whose, f)
 }

@@ -112,8 +112,9 @@ impl QueuedPositions {
     }
 }
 
-/// Returns the new position of a replaced item, if the item still exists. If only some of several
-/// equal items still exist, the last of the equal items are assumed to be those that still exist.
+/// Returns the new position of a replaced item, if the item still exists. If several replaced items
+/// are equal and fewer equal items remain, the items that remain are assumed to be the last of the
+/// replaced ones.
 fn new_position(replaced: &[&Item], at: usize, items: &[Item]) -> Option<usize> {
     let item = replaced.get(at)?;
     let came_back = items.iter().enumerate().filter(|(_, other)| is_same_item(item, other));

@@ -11,7 +11,7 @@ use crate::env::TimeLimit;
 use crate::error::Error;
 use crate::tool::{ListTools, Tool, ToolList, ToolRecord, ToolSource};
 
-/// The default timeout for a listing.
+/// The default timeout for listing the tools of a source.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// An agent's tool sources, in order.
@@ -20,7 +20,7 @@ pub(super) struct ToolSources {
     sources: Vec<Arc<dyn ToolSource>>,
     /// The names of the sources, in the same order as the sources.
     names: Vec<Arc<str>>,
-    /// The timeout for a listing; `None` means that the default timeout applies.
+    /// The timeout for listing the tools of a source. If `None`, the default timeout applies.
     timeout: Option<Duration>,
 }
 

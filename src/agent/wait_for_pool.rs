@@ -83,7 +83,7 @@ fn estimate_request(run: &RunShared, request: &Request) -> u64 {
     counted.unwrap_or_else(|| estimate_request_tokens(request, &BytesDiv4))
 }
 
-/// Awaits a future. If the future is pending when polled, sets `waited` to `true`.
+/// Awaits a future, and sets `waited` to `true` if any poll of the future returns `Pending`.
 async fn await_recording_pending<F: Future>(waited: &mut bool, future: F) -> F::Output {
     let mut future = pin!(future);
     std::future::poll_fn(|cx| {

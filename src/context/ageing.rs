@@ -18,7 +18,7 @@ use crate::item::History;
 /// only every few turns. Between two `rewritten` events, each request starts with the same bytes as
 /// the previous request.
 ///
-/// The result depends only on the history. `Ageing` is also a [`Compactor`], so
+/// The items to shorten depend only on the history. `Ageing` is also a [`Compactor`], so
 /// [`Session::compact`](crate::session::Session::compact) can use it to shorten the old turns in an
 /// idle session.
 ///
@@ -62,8 +62,8 @@ impl Ageing {
         Self { min_turn_age: turns, interval_turns: turns, truncator: Truncator::new() }
     }
 
-    /// Sets the number of turns that are shortened at once; at least 1. The requests' cached prefix
-    /// changes only once every `turns` turns. The default is the number passed to
+    /// Sets the number of turns that are shortened at once. The minimum is 1. The requests' cached
+    /// prefix changes only once every `turns` turns. The default is the number passed to
     /// [`after_turns`](Self::after_turns).
     pub fn with_interval(mut self, turns: usize) -> Self {
         self.interval_turns = turns.max(1);

@@ -47,8 +47,8 @@ impl Compaction {
     /// which the caller must leave the history unchanged.
     ///
     /// - The range is outside the history.
-    /// - The compaction unsettles a [settled](History::is_settled) history, for example because it
-    ///   removes a call but not the call's result.
+    /// - The history is [settled](History::is_settled), but would not be settled after the
+    ///   compaction, for example because the compaction removes a call but not the call's result.
     /// - The compaction prevents pending calls from being [resumed](crate::Agent::resume), for
     ///   example because it removes the end of the turn that contains them.
     /// - A new call has an id that is already used in the history outside the range.

@@ -8,9 +8,9 @@ use crate::usage::Usage;
 
 /// An error that carries the token usage of a compaction that failed after calling a model.
 ///
-/// A `CompactionFailure` is attached as the source of the compaction's error, and the original
-/// error follows in the source chain. An agent adds the failed compaction's usage to the run's
-/// usage.
+/// [`attach_usage`](Self::attach_usage) makes a `CompactionFailure` the source of the compaction's
+/// error. The source of the `CompactionFailure` is the original error. An agent adds the failed
+/// compaction's usage to the run's usage.
 ///
 /// ```
 /// use turnstream::context::CompactionFailure;

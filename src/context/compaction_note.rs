@@ -7,13 +7,12 @@ use crate::context::compaction_record::{
 };
 use crate::item::{History, Item, ItemKind, Mark};
 
-/// The text of the note that is added after the replaced items if no other item can carry the
-/// record.
+/// The text of the note that a compaction adds to the history.
 const COMPACTION_NOTE_TEXT: &str =
     "The conversation up to here was shortened to fit the context window.";
 /// Adds a note after the replaced items to mark a reactive compaction, that is, a compaction made
 /// because a request did not fit in the context window. [`was_reactively_compacted`] looks for this
-/// note. The note also serves as a [record](record_stale_usage).
+/// note. The note also carries the record that [`record_stale_usage`] adds to other compactions.
 ///
 /// The note is a user item, which every wire format accepts between any two turns. The note is
 /// never placed inside a turn or between a call and its result, because the compaction's range is
@@ -22,17 +21,17 @@ pub fn mark_reactive_compaction(compaction: Compaction, history: &History) -> Co
     append_compaction_note(compaction, history, REACTIVE_RECORD_KIND)
 }
 
-/// Adds a record that states how many completed turns follow the replaced items. The usage that
-/// providers reported for the turns after the replaced items no longer matches the history, so the
-/// token [`estimate`] ignores this usage.
+/// Adds a record that states how many completed turns follow the item that carries the record. The
+/// usage that providers reported for these turns no longer matches the history, so the token
+/// [`estimate`] ignores this usage.
 ///
 /// [`estimate`]: crate::context::estimate_request_tokens()
 ///
 /// A replacement item that is marked `compacted`, such as a summary or a truncated result, carries
 /// the record. The record is never sent to a provider. If no item can carry the record, a note is
 /// added at the position that [`mark_reactive_compaction`] uses; such a note does not mark a
-/// reactive compaction. The note from an earlier reactive compaction is never lost: if it is among
-/// the replaced items, it is added again after the replacement.
+/// reactive compaction. The note from an earlier reactive compaction is never lost: if the note is
+/// among the replaced items, it is added again after the replacement items.
 pub fn record_stale_usage(mut compaction: Compaction, history: &History) -> Compaction {
     if drops_reactive_note(&compaction, history) {
         return preserve_reactive_note(compaction, history);
@@ -79,7 +78,7 @@ fn append_compaction_note(mut compaction: Compaction, history: &History, word: &
     compaction
 }
 
-/// Returns whether there is a turn boundary between two items.
+/// Returns whether there is a turn boundary between two adjacent items.
 fn is_turn_boundary(before: Option<&Item>, behind: Option<&Item>) -> bool {
     let (Some(before), Some(behind)) = (before, behind) else { return true };
     let is_outside =

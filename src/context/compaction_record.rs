@@ -1,5 +1,5 @@
-//! The record that a compaction leaves in a history to show that the history was compacted, and for
-//! which turns the reported usage is stale.
+//! The record that a compaction leaves in a history. The record shows that the history was
+//! compacted, and states for which turns the reported usage is stale.
 
 use std::sync::Arc;
 
@@ -71,7 +71,8 @@ pub(super) fn compaction_record(word: &str, stale_turns: usize) -> Arc<ProviderD
 }
 
 /// Returns the number of completed turns that followed this item when its record was created, or
-/// `None` if the item carries no record. A note without a number applies to all turns.
+/// `None` if the item carries no record. Returns `usize::MAX` if the record contains no number,
+/// since the usage of all turns is stale in that case.
 fn recorded_stale_turns(item: &Item) -> Option<usize> {
     let data = item.provider_data.as_ref().filter(|data| data.provider == RECORD_PROVIDER)?;
     let value = data.value.to_value();

@@ -23,7 +23,7 @@ const TOKENS_PER_ITEM_OVERHEAD: u64 = 4;
 /// - When an agent compacts a history, a [record](crate::context::record_stale_usage) states how
 ///   many completed turns followed the compacted items, and therefore for which turns the reported
 ///   usage is stale.
-/// - In a history that was compacted without a record, all usage is stale.
+/// - If a history was compacted but contains no such record, all usage is stale.
 ///
 /// Whether usage is stale depends only on the items, so the estimate does not change when a history
 /// is stored and loaded again. If all usage is stale or missing, the estimate is the result of

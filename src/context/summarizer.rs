@@ -44,11 +44,11 @@ const SUMMARY_HEADING: &str =
 
 /// Replaces old turns with a single summary that a model writes.
 ///
-/// The newest turns are kept whole, as are the user's latest message and all system items.
-/// Everything else before the newest turns, including any earlier summary, is sent to the model as
-/// a single text message in which tool results and arguments are truncated. The model's answer
-/// replaces all of the items that it summarizes, as a single user item marked `compacted`. A call
-/// and its result are never separated.
+/// The newest turns are kept whole, as are the user's latest message and all system items. All
+/// other items before the newest turns, including any earlier summary, are sent to the model as a
+/// single text message in which tool results and arguments are truncated. All of these items are
+/// replaced by the model's answer, as a single user item marked `compacted`. A call and its result
+/// are never separated.
 ///
 /// The future returned by [`compact`](Compactor::compact) drives the model request, and no task is
 /// spawned. In an agent, dropping the run cancels the request. Retries of the request do not appear
@@ -149,16 +149,17 @@ impl Summarizer {
         self
     }
 
-    /// Sets the number of bytes to which each result and each call's arguments are truncated in the
-    /// text for the model; 2,048 by default.
+    /// Sets the maximum size, in bytes, of each tool result and of each call's arguments in the
+    /// text that is sent to the model; 2,048 by default. Longer results and arguments are
+    /// truncated.
     pub fn with_max_result_bytes(mut self, bytes: usize) -> Self {
         self.max_result_bytes = bytes;
         self
     }
 
-    /// Sets the maximum size of the conversation text for the model, in bytes; 400,000 by default.
-    /// Text of this size must fit in the model's context window. If the conversation is longer, its
-    /// middle is left out.
+    /// Sets the maximum size, in bytes, of the conversation text that is sent to the model; 400,000
+    /// by default. Text of this size must fit in the model's context window. If the conversation is
+    /// longer, its middle is left out.
     pub fn with_max_transcript_bytes(mut self, bytes: usize) -> Self {
         self.max_transcript_bytes = bytes;
         self

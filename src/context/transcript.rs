@@ -1,4 +1,5 @@
-//! Formats a conversation as plain text, for a model that reads it but does not continue it.
+//! Formats a conversation as plain text, for a model that reads the conversation but does not
+//! continue it.
 
 use std::fmt::Write;
 

@@ -30,12 +30,12 @@ const MIN_PREFIX_BYTES: usize = 16;
 ///   removed,
 /// - long call arguments keep all of their fields, but long values are truncated to a prefix.
 ///
-/// By default, results are kept whole. With [`with_max_result_bytes`](Self::with_max_result_bytes),
-/// results are truncated to their head and tail, and images and files in results are removed. In
-/// the newest turns, the limit is eight times as high. If a turn contains provider-specific items,
-/// such as a call that the provider itself ran, these items and the turn's reasoning and arguments
-/// are all kept. The provider may reject provider-specific items if the turn's reasoning or
-/// arguments have changed.
+/// By default, results are not truncated. With
+/// [`with_max_result_bytes`](Self::with_max_result_bytes), results are truncated to their head and
+/// tail, and images and files in results are removed. In the newest turns, the limit is eight times
+/// as high. If a turn contains provider-specific items, such as a call that the provider itself
+/// ran, these items and the turn's reasoning and arguments are all kept. The provider may reject
+/// provider-specific items if the turn's reasoning or arguments have changed.
 ///
 /// Changed items are marked `compacted`, and items with this mark are not changed again. [`Ageing`]
 /// uses a truncator even if the context window is not nearly full.
@@ -98,15 +98,15 @@ impl Truncator {
         Self::default()
     }
 
-    /// Sets the number of completed turns that count as new; 4 by default. At least one turn counts
-    /// as new, because the newest turn's reasoning belongs with the turn's calls.
+    /// Sets the number of completed turns that count as new; 4 by default. At least one turn always
+    /// counts as new, so that the newest turn keeps its reasoning together with its calls.
     pub fn with_keep_turns(mut self, turns: usize) -> Self {
         self.keep_turns = turns;
         self
     }
 
     /// Truncates each result in old turns to `bytes` bytes, and each result in the newest turns to
-    /// eight times as many bytes. By default, results are kept whole.
+    /// eight times as many bytes. By default, results are not truncated.
     ///
     /// The limit in the newest turns is higher because the model has only just requested the
     /// results of these turns. Results in the newest turns are still limited, because a single huge
@@ -160,7 +160,8 @@ impl Truncator {
         Some(Compaction::new(from, to, items))
     }
 
-    /// Returns the number of items in old turns, up to the last result of the newest old turn.
+    /// Returns the number of items up to and including the last result of the newest turn that
+    /// counts as old.
     fn old_item_count(&self, items: &[&Item]) -> usize {
         let mut ends = items.iter().enumerate().rev().filter(|(_, item)| item.turn.is_some());
         let Some((end, _)) = ends.nth(self.keep_turns.max(1)) else { return 0 };

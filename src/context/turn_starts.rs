@@ -31,8 +31,8 @@ pub(super) fn turn_starts_newest_first<'a>(items: &'a [&Item]) -> impl Iterator<
     })
 }
 
-/// Returns the user's latest message, which may consist of several consecutive items. Summaries and
-/// notes do not count as messages from the user.
+/// Returns the items of the user's latest message, which may consist of several consecutive items.
+/// Summaries and notes do not count as messages from the user.
 pub(super) fn newest_prompt<'a>(items: &[&'a Item]) -> Vec<&'a Item> {
     let Some(end) = items.iter().rposition(|item| item.is_prompt()) else { return Vec::new() };
     let live = items.iter().take(end + 1).rev().copied().filter(|item| !item.tombstone);

@@ -22,7 +22,7 @@ use crate::item::{PendingCall, RawJson, ToolCall, ToolResult};
 use crate::session::{Entry, MemoryStore, Session, SessionRun, Store};
 use crate::tool::{RunData, Verdict};
 
-/// The maximum number of times that the run is polled before yielding to other tasks.
+/// The maximum number of times that an attempt polls the run before it yields to other tasks.
 const MAX_EVENTS_PER_POLL: usize = 64;
 
 /// A single attempt to start or continue a durable run in a session.
@@ -228,11 +228,11 @@ struct Driver {
     early_commands: Vec<StoredCommand>,
     /// The commands that have been passed to the run.
     taken: Vec<StoredCommand>,
-    /// The commands that arrived too late for the run.
+    /// The commands that the run refused because they arrived too late.
     refused: Vec<StoredCommand>,
     /// The verdicts that arrived before the run started waiting for them.
     early_verdicts: Vec<StoredCommand>,
-    /// Whether a command has ended the run, so that the run no longer waits for verdicts.
+    /// Whether a command is ending the run, so that the run no longer waits for verdicts.
     is_stopping: bool,
     /// The receipt ids of the input that is already in the history.
     delivered: HashSet<String>,
@@ -323,7 +323,8 @@ impl Driver {
         }
     }
 
-    /// If the step performs an effect, publishes all subsequent events as new events.
+    /// Starts publishing the run's events as new events once the current step performs an effect instead of replaying
+    /// it.
     fn begin_publishing(&mut self) {
         if let (true, Some(begin)) = (self.bridge.is_live(), &self.begin) {
             self.publisher.begin(begin);
@@ -399,7 +400,8 @@ impl Driver {
         }
     }
 
-    /// Waits until each call has a verdict. Returns all other commands that arrived in the meantime.
+    /// Waits until each call has a verdict, a command ends the run, or the time limit expires. Returns the commands
+    /// other than verdicts that arrived in the meantime.
     async fn wait_for_verdicts(
         &mut self,
         engine: &mut dyn Engine,
@@ -426,7 +428,8 @@ impl Driver {
         Ok(commands)
     }
 
-    /// If at least two of the calls can be executed separately from the run, executes these calls separately.
+    /// Executes calls separately from the run and returns their results, if the engine supports it and at least two of
+    /// the calls permit it. Otherwise, returns no results.
     async fn call_tools(
         &mut self,
         engine: &mut dyn Engine,

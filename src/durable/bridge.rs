@@ -1,4 +1,4 @@
-//! The connection between an attempt and its run.
+//! The state that an attempt shares with its run.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -19,10 +19,10 @@ use crate::session::Session;
 use crate::tool::{CallStart, CallsBegin, ProgressRedactor, Tool, Toolkit, Verdict};
 use crate::world::{EffectKey, EffectKind, LoopEnd};
 
-/// Holds the state shared by an attempt and its run's world, through which the run accesses its environment. A single
-/// task polls both the attempt and the run.
+/// Holds the state that an attempt shares with its run's world. The run accesses its environment only through this
+/// world. A single task polls both the attempt and the run.
 ///
-/// When a step starts, it is undecided whether the step is performed or replayed, and the run pauses. If the engine
+/// When a step starts, it is not yet known whether the step is performed or replayed, and the run pauses. If the engine
 /// polls the step's future, the step is performed. If the engine returns a value without polling the future, an earlier
 /// attempt has recorded the step. The run is polled only once it is known whether the step is performed or replayed.
 /// The run then takes the previous step's value, obtains the nondeterministic values that it needs, and requests its
@@ -30,7 +30,7 @@ use crate::world::{EffectKey, EffectKind, LoopEnd};
 pub(super) struct Bridge {
     /// The unique name of this attempt.
     attempt: String,
-    /// The tools that are also available to other processes.
+    /// The agent's own tools, which other processes also have. Tools from tool sources are known only to this process.
     toolkit: Toolkit,
     state: Mutex<BridgeState>,
 }
@@ -39,7 +39,7 @@ pub(super) struct Bridge {
 struct BridgeState {
     /// The waker of the task that polls the attempt.
     task: Option<Waker>,
-    /// The wakers of the effects or calls that wait until it is decided whether the step is performed or replayed.
+    /// The wakers of the effects and calls that wait until it is known whether the step is performed or replayed.
     waiting: Vec<Waker>,
     phase: Phase,
     /// Whether the run has completed its part of the step and is pausing until the next step is performed or replayed.
@@ -60,8 +60,8 @@ struct BridgeState {
     result: Option<StepResult>,
     /// The previous step's result, until the run takes it.
     answer: Option<StepResult>,
-    /// Whether the run has taken the previous step's result and is repeating the events that an earlier attempt yielded
-    /// in that step.
+    /// Whether the run has taken the previous step's result and is repeating that step's events, which have already
+    /// been counted.
     is_repeating: bool,
     calls: CallBatch,
     verdicts: Vec<(PendingCall, Verdict)>,
@@ -104,7 +104,7 @@ pub(super) enum EffectEntry {
     /// The effect has already been recorded. The run receives the recorded value when the next step is performed or
     /// replayed.
     Kept,
-    /// The effect yielded these events before the loop was ended from outside.
+    /// The effect is not performed. In an earlier attempt, the effect yielded these events before the loop ended early.
     EndsAfter(Vec<Event>),
 }
 
@@ -119,7 +119,7 @@ impl Bridge {
     }
 }
 
-/// Methods for the attempt.
+/// Methods that the attempt calls.
 impl Bridge {
     pub(super) fn set_task(&self, waker: &Waker) {
         self.lock().task = Some(waker.clone());
@@ -271,10 +271,10 @@ impl Bridge {
     }
 }
 
-/// Methods for the run's world.
+/// Methods that the run's world calls.
 impl Bridge {
-    /// Returns a value that is available synchronously. Calls `live` to obtain the value if no earlier attempt has
-    /// recorded it.
+    /// Returns a nondeterministic value: the value that an earlier attempt recorded or, if none has been recorded, the
+    /// value that `live` returns.
     pub(super) fn draw(
         &self,
         key: &EffectKey,
@@ -303,7 +303,7 @@ impl Bridge {
         }
     }
 
-    /// Returns the value of an effect that was ready on the first poll in an earlier attempt.
+    /// Returns the recorded value of an effect that was ready on the first poll in an earlier attempt.
     pub(super) fn drawn_effect(&self, kind: EffectKind) -> Option<RawJson> {
         let mut state = self.lock();
         let Phase::Kept { record, drawn } = &mut state.phase else { return None };
@@ -312,7 +312,7 @@ impl Bridge {
         Some(draw.value.clone())
     }
 
-    /// Records the value of an effect that was ready on the first poll, together with the nondeterministic values.
+    /// Adds the value of an effect that was ready on the first poll to the step's nondeterministic values.
     pub(super) fn keep_as_drawn(&self, kind: EffectKind, value: RawJson) {
         self.lock().draws.push(DrawnValue { kind, value });
     }
@@ -336,8 +336,8 @@ impl Bridge {
         None
     }
 
-    /// Waits until the run may request an effect. If the loop was ended from outside in a step, this method waits until
-    /// that step has ended.
+    /// Waits until the run may request an effect. If the loop ended early in the current step, this method waits for
+    /// the next step.
     pub(super) fn poll_ready(&self, cx: &Context<'_>) -> Poll<()> {
         let mut state = self.lock();
         if !state.is_complete && !matches!(state.phase, Phase::Undecided) {
@@ -421,8 +421,8 @@ impl Bridge {
         mem::take(&mut self.lock().verdicts)
     }
 
-    /// Returns whether the run has not taken all of an effect's result yet, or is replaying a recorded step. If this
-    /// method returns `true`, the run ends only [where the recorded step ended it](Self::forced_end).
+    /// Returns whether the run has yet to take an effect's result or to repeat its events, or is replaying a recorded
+    /// step. If this method returns `true`, the run ends only [where the recorded step ended it](Self::forced_end).
     pub(super) fn has_untaken_answer(&self) -> bool {
         let state = self.lock();
         let is_performed = matches!(state.phase, Phase::Performed);
@@ -454,7 +454,7 @@ impl Bridge {
         }
     }
 
-    /// If an earlier attempt's loop was ended from outside at this position, returns how the loop was ended.
+    /// If an earlier attempt's loop ended early at this position, returns how it ended.
     pub(super) fn forced_end(&self) -> Option<LoopEnd> {
         let state = self.lock();
         let Phase::Kept { record, drawn } = &state.phase else { return None };
@@ -468,7 +468,7 @@ impl Bridge {
         is_there.then(|| ended.to_loop_end())
     }
 
-    /// Records that the loop was ended from outside.
+    /// Records that the loop ended early, because of an interrupt, a time limit or an error.
     pub(super) fn end_loop(&self, end: &LoopEnd) {
         let mut state = self.lock();
         let state = &mut *state;
@@ -496,14 +496,15 @@ impl Bridge {
 
 /// Methods for the calls in a turn.
 impl Bridge {
-    /// Starts a batch of calls. At most `max_concurrency` of these calls run at the same time.
+    /// Sets the options for the calls in a turn: the maximum number of calls that run at the same time, and the
+    /// redactor for their progress.
     pub(super) fn begin_calls(&self, max_concurrency: usize, redactor: Option<ProgressRedactor>) {
         let mut state = self.lock();
         state.calls.max_concurrency = max_concurrency.max(1);
         state.calls.progress_redactor = redactor;
     }
 
-    /// Waits until the calls may run, or until their recorded results are available.
+    /// Waits until the calls in the turn may run, or until their recorded results are available.
     pub(super) fn poll_calls_begin(&self, cx: &Context<'_>) -> Poll<CallsBegin> {
         let mut state = self.lock();
         let state = &mut *state;
@@ -545,7 +546,8 @@ impl Bridge {
         }
     }
 
-    /// Lets the announced calls start. This method is called once the run has nothing else to do.
+    /// Ends the current step so that the announced calls can start. This method is called once the run has nothing else
+    /// to do.
     pub(super) fn on_calls_idle(&self) {
         let mut state = self.lock();
         let is_due = matches!(state.phase, Phase::Performed)

@@ -1,4 +1,4 @@
-//! Links a tool call that is performed outside its run to that run.
+//! Connects a tool call that is performed separately from its run to that run.
 
 use std::collections::VecDeque;
 use std::task::{Context, Poll};
@@ -13,8 +13,8 @@ use crate::event::{Event, ToolEvent};
 use crate::hub::{Command, Hub, HubEvent, Reader};
 use crate::item::RawJson;
 
-/// The maximum number of progress reports that can be queued while another report is being sent. If more arrive, the
-/// oldest queued report is dropped.
+/// The maximum number of progress reports that can be queued while another report is being sent. If more reports
+/// arrive, the oldest queued report is dropped.
 const MAX_WAITING: usize = 64;
 
 /// The maximum time for which a completed call waits for its last progress to be sent.
@@ -22,8 +22,8 @@ const FLUSH_LIMIT: Duration = Duration::from_secs(1);
 
 /// Sends a call's progress to its run through the hub, and detects when the run has ended.
 ///
-/// The call does not depend on this link. If the hub cannot be reached, progress is lost, but the call still runs to
-/// completion.
+/// The call does not depend on this connection: if the hub cannot be reached, progress is lost, but the call still runs
+/// to completion.
 pub(super) struct CallLink {
     target: Option<LinkTarget>,
     call_id: String,
@@ -89,7 +89,7 @@ impl CallLink {
         }
     }
 
-    /// Sends the queued progress. Returns `Poll::Pending` until all of it has been sent.
+    /// Sends the queued progress. Returns `Poll::Pending` until all queued progress has been sent.
     fn poll_sent(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
             if let Some(sending) = &mut self.sending {

@@ -92,7 +92,8 @@ mod tests {
         texts.split_whitespace().map(|text| Item::user(text).into()).collect()
     }
 
-    /// Copies a session with the entries `session` to a store that has the entries `copied`, and checks the copy.
+    /// Copies a session with the entries `session` over a copy with the entries `copied`, and checks that the copy then
+    /// has the entries `expected`.
     #[track_caller]
     fn check(copied: &str, session: &str, expected: &str) {
         let store = MemoryStore::new();
@@ -128,7 +129,8 @@ mod tests {
         check("a b c", "a", "a b c");
     }
 
-    /// A store in which other writers append before each append of this test, until their entries are used up.
+    /// A store in which, before each append by the test, another writer appends the next entries from `others`, if any
+    /// are left.
     struct SharedStore {
         store: MemoryStore,
         others: Mutex<Vec<Vec<Entry>>>,

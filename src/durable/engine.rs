@@ -58,7 +58,7 @@ pub trait Engine: StepRunner {
     ) -> BoxFuture<'a, Result<Vec<StoredCommand>, Error>>;
 
     /// Returns whether [`call_tools`](Self::call_tools) can execute calls separately from the run, possibly in another
-    /// process. If this method returns `false`, all calls run in a step of the run itself.
+    /// process. If this method returns `false`, all calls are executed in a step of the run itself.
     fn can_call_tools(&self) -> bool {
         false
     }
@@ -122,8 +122,8 @@ impl<'de> Deserialize<'de> for StoredCommand {
 pub struct ToolCallRequest {
     /// The id of the session to which the run belongs.
     pub session: String,
-    /// The run's id in its [hub](crate::durable::Attempt::with_hub). The hub receives the call's progress and reports
-    /// when the run ends. `None` if the run has no hub.
+    /// The run's id in its [hub](crate::durable::Attempt::with_hub). The call's progress is sent to this hub, and the
+    /// call is stopped if the hub reports that the run has ended. `None` if the run has no hub.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
     /// The call, with its final arguments.
@@ -132,7 +132,7 @@ pub struct ToolCallRequest {
 }
 
 impl ToolCallRequest {
-    /// Returns the result for a call that no worker could run. The result contains the error's message.
+    /// Returns the result for a call that no worker could execute. The result contains the error's message.
     pub fn failed_result(&self, error: &Error) -> ToolResult {
         let text = format!("Error: {}", error.message());
         ToolResult::for_call(&self.call, ResultKind::Error, text)
@@ -165,8 +165,8 @@ impl From<AttemptLost> for Error {
 }
 
 /// Returns whether another attempt may succeed after this error. Another attempt may succeed if the failed attempt was
-/// [lost](AttemptLost), if that attempt's events currently cannot be written, if a different attempt has not ended yet,
-/// or if the program differs from the one that started the run. All other errors end the run.
+/// [lost](AttemptLost), if its events cannot currently be written, if another attempt at the run is still active, or if
+/// this program differs from the program that started the run. All other errors end the run.
 pub fn is_attempt_lost(error: &Error) -> bool {
     AttemptLost::from_error(error).is_some()
         || matches!(error.kind(), ErrorKind::ReplayMismatch | ErrorKind::Conflict)

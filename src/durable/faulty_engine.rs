@@ -1,4 +1,4 @@
-//! A test engine that loses attempts.
+//! An engine for tests that simulates lost attempts.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,7 +17,7 @@ use crate::item::{RawJson, ToolResult};
 use crate::lock::lock_ignoring_poison;
 use crate::session::Entry;
 
-/// A test plan that determines when attempts at a run are lost. Clones share the same plan.
+/// A plan for tests that determines when attempts at a run are lost. Clones share the same plan.
 ///
 /// Each [loss](Loss) ends one attempt: the first loss ends the first attempt, and so on. Attempts after the last
 /// planned loss are not lost. The plan also counts attempts and operations.
@@ -46,8 +46,8 @@ pub struct Loss {
 pub enum LossMoment {
     /// The attempt is lost before the operation starts, and the engine is not called.
     Before,
-    /// The attempt is lost after the operation has been polled this many times, counted from 1. The engine may or may
-    /// not have recorded the operation.
+    /// The attempt is lost once the operation has been polled this many times; 0 has the same effect as `Before`. The
+    /// engine may or may not have recorded the operation.
     After(usize),
     /// The attempt is lost after the engine has recorded the operation, so that only the engine's response is lost.
     Kept,
@@ -87,8 +87,8 @@ impl LossPlan {
     }
 }
 
-/// Wraps an engine so that its attempt is lost as planned in a [`LossPlan`]. The operation in which the loss occurs and
-/// all later operations fail with [`AttemptLost`].
+/// Wraps an engine, and simulates the loss of the engine's attempt as planned in a [`LossPlan`]. The operation in which
+/// the loss occurs and all later operations fail with [`AttemptLost`].
 pub struct FaultyEngine<E> {
     engine: E,
     plan: LossPlan,
@@ -98,7 +98,7 @@ pub struct FaultyEngine<E> {
 }
 
 impl<E: Engine> FaultyEngine<E> {
-    /// Performs an operation, or loses the attempt as planned for this operation.
+    /// Performs an operation, or simulates the loss of the attempt if a loss is planned for this operation.
     fn lossy<'a, T: Send + 'a>(
         &'a mut self,
         operation: impl FnOnce(&'a mut E) -> BoxFuture<'a, Result<T, Error>> + Send + 'a,

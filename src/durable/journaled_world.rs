@@ -191,14 +191,14 @@ enum TurnStage {
         turn: TurnStream,
         saved: SavedTurn,
     },
-    /// Waits for the recorded end of the turn. If the turn was performed, all of its other events have already been
-    /// yielded.
+    /// Waits until the turn has been recorded. If the turn was performed, all of its events except the end have already
+    /// been yielded.
     Done {
         is_performed: bool,
     },
     /// Yields the recorded turn.
     Replaying(ReplayedTurn),
-    /// The loop was ended from outside after these events.
+    /// Yields these events, after which the loop was ended from outside.
     EndsAfter(std::vec::IntoIter<Event>),
 }
 

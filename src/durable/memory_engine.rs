@@ -24,8 +24,9 @@ use crate::tool::RunData;
 /// A test engine that records operations in memory. The recorded operations are kept as long as this engine, or an
 /// engine for another attempt at the same run, exists.
 ///
-/// A memory engine is as strict as an engine on a server. An attempt that calls different operations from those of the
-/// previous attempt fails with [`ReplayMismatch`](ErrorKind::ReplayMismatch).
+/// Like an engine on a server, a memory engine requires every attempt at a run to perform the same operations. An
+/// attempt that performs different operations from the previous attempt fails with
+/// [`ReplayMismatch`](ErrorKind::ReplayMismatch).
 pub struct MemoryEngine {
     shared: Arc<Shared>,
     /// The run's id.
@@ -35,7 +36,7 @@ pub struct MemoryEngine {
     worker: Worker,
 }
 
-/// The worker for calls that are executed separately from their run.
+/// Executes tool calls separately from the run that made them.
 #[derive(Clone, Default)]
 struct Worker {
     agent: Option<Agent>,
@@ -45,7 +46,7 @@ struct Worker {
 #[derive(Default)]
 struct Shared {
     journal: Mutex<Vec<Operation>>,
-    /// The journals of the calls that are executed separately from their run, by idempotency key.
+    /// The journals of the tool calls that the worker executes, by idempotency key.
     calls: Mutex<HashMap<String, Arc<Shared>>>,
     session: Arc<Mutex<SessionData>>,
 }
@@ -55,7 +56,7 @@ struct Shared {
 struct SessionData {
     entries: Vec<Entry>,
     queue: CommandQueue,
-    /// The number of runs after the first one, which determines the name of the next run.
+    /// The number of runs after the first run. This number determines the id of the next run.
     runs: u64,
     waiting: Option<Waker>,
 }
@@ -80,8 +81,8 @@ impl MemoryEngine {
         }
     }
 
-    /// If a turn contains several calls, runs them with this agent's tools, outside the steps of the run. Each of these
-    /// calls has its own journal.
+    /// If a turn contains several calls, executes these calls with the tools of `agent`, outside the steps of the run.
+    /// Each call that is executed in this way has its own journal.
     pub fn with_worker(mut self, agent: &Agent) -> Self {
         self.worker.agent = Some(agent.clone());
         self

@@ -36,9 +36,9 @@
 //! | a hook that returns immediately | may be called again until the next step is recorded |
 //! | a hook that only observes | is called in each attempt, even for recorded operations |
 //!
-//! A recorded operation is never performed again. A step includes the provider's retries and the request's deadlines.
-//! The run's time limit starts over with each attempt, and the number of tokens used by a lost attempt is unknown. Each
-//! process that replays recorded turns charges their tokens to its own [pool](crate::agent::Pool).
+//! A recorded operation is never performed again. The provider's retries and the request's deadlines apply within a
+//! single step. The run's time limit starts over with each attempt, and the number of tokens used by a lost attempt is
+//! unknown. Each process that replays recorded turns charges their tokens to its own [pool](crate::agent::Pool).
 //!
 //! # The steps of an attempt
 //!
@@ -74,7 +74,7 @@
 //! Commands wait in a [`CommandQueue`], which the engine stores. A run takes the waiting commands before its first
 //! step, after each turn and after the turn's calls. A receipt confirms that a command is stored. The
 //! [`Appended`](crate::Event::Appended) event with the receipt's id reports that the input was delivered. Input that
-//! arrives too late returns to the queue, and the next run delivers it.
+//! arrives too late for a run is returned to the queue, and the next run delivers it.
 //!
 //! A run that needs approval ends with its calls pending, and uses no resources until [`Attempt::resume`] continues it.
 //! A run of an [interactive](crate::Agent::interactive) agent, on the other hand, stays active and waits until verdicts

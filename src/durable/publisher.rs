@@ -33,7 +33,7 @@ pub(super) struct Publisher {
     held: VecDeque<Event>,
     /// The `Finished` event and all later events.
     last: VecDeque<Event>,
-    /// The calls in this step that have started.
+    /// The ids of the calls whose start events have been queued since results were last released.
     started: Vec<String>,
 }
 
@@ -91,9 +91,9 @@ impl Publisher {
         self.hub.as_ref().map(|target| &*target.run_id)
     }
 
-    /// Reports that these calls are now executed separately from the run. If an earlier attempt recorded the request
-    /// for these calls, the run yields the calls' start events only when the run is polled again, after the calls have
-    /// ended.
+    /// Queues the start events of calls that are now executed separately from the run. If an earlier attempt recorded
+    /// the request for these calls, the run itself yields the start events only when it is polled again, after the
+    /// calls have ended.
     pub(super) fn push_started(&mut self, calls: &[ToolCallRequest]) {
         for ToolCallRequest { call: ToolCall { call_id, name, .. }, .. } in calls {
             let (call_id, name) = (call_id.clone(), name.clone());
@@ -101,8 +101,8 @@ impl Publisher {
         }
     }
 
-    /// Polls for the next progress from a call that is executed separately from the run. Call this method after the hub
-    /// has accepted all ready events.
+    /// Polls for the next progress report from a call that is executed separately from the run. Call this method after
+    /// the hub has accepted all ready events.
     pub(super) fn poll_progress(&mut self, cx: &mut Context<'_>) -> Poll<CallProgress> {
         let progress = self.hub.as_mut().and_then(|target| target.progress.as_mut());
         match progress.map(|progress| progress.poll_next_unpin(cx)) {
@@ -145,7 +145,7 @@ impl Publisher {
         }
     }
 
-    /// Starts publishing events as new events, because the run is now performing an effect.
+    /// Starts publishing events, because all further events are new. Does nothing if publishing has already started.
     pub(super) fn begin(&mut self, begin: &RunBegin) {
         let Some(replayed) = self.replayed.take() else { return };
         let Some(target) = &mut self.hub else {
@@ -178,7 +178,7 @@ impl Publisher {
         self.started.clear();
     }
 
-    /// Publishes the ready events. Returns `Poll::Pending` until the hub has accepted all of them.
+    /// Publishes the ready events. Returns `Poll::Pending` until the hub has accepted all ready events.
     ///
     /// # Errors
     ///
@@ -226,7 +226,7 @@ impl Publisher {
         self.detach();
     }
 
-    /// Hands the run over to the hub, which ends the run after the run's last event.
+    /// Gives up the ownership of the run in the hub, which then ends the run after the run's last event.
     fn detach(&mut self) {
         if let Some(target) = &mut self.hub {
             target.sender = None;

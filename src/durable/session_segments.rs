@@ -1,4 +1,4 @@
-//! Stores a session's entries in small values of a key-value store.
+//! Stores a session's entries as small values in a key-value store.
 
 use std::fmt::{Display, Write as _};
 use std::mem;

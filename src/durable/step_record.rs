@@ -48,7 +48,7 @@ pub(super) enum StepResult {
     Calls(SavedCalls),
     /// The run is waiting for verdicts.
     Suspended(AwaitedVerdicts),
-    /// The loop was ended from outside.
+    /// The loop was ended from outside, for example by an interrupt.
     Ended(EndedEarly),
     /// The effect's result is too large to be recorded, which ends the run.
     TooLarge(Error),
@@ -59,7 +59,7 @@ pub(super) enum StepResult {
 /// The calls that may start, in call order.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct BegunCalls {
-    /// The attempt in which the calls may start for the first time. In a later attempt, these calls may already have
+    /// The name of the first attempt that may start the calls. In a later attempt, these calls may already have
     /// started.
     pub(super) attempt: String,
     pub(super) calls: Vec<BegunCall>,
@@ -94,8 +94,8 @@ pub(super) struct AwaitedVerdicts {
 pub(super) struct EndedEarly {
     /// The number of nondeterministic values that the run had obtained since the previous step.
     pub(super) draws: usize,
-    /// The number of events that the run had yielded since the previous step. While a turn's calls run, events are
-    /// counted from the start of the first of the two steps that the calls take.
+    /// The number of events that the run had yielded since the previous step. The calls in a turn take two steps; while
+    /// the calls run, events are counted from the start of the first of these steps.
     pub(super) events: usize,
     /// The events that the effect had yielded before the loop was ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -35,16 +35,18 @@ impl ToolCallRequest {
     ///
     /// The tool's own time limit applies. The tool receives the given `data`, and sees a turn that contains only this
     /// call. The run that requested the call has already checked the call's arguments, consulted the hooks and obtained
-    /// approval. The run also shortens the result to the toolkit's limit.
+    /// approval. The run shortens the returned result to the limit of its toolkit.
     ///
-    /// `hub` is a hub that shows the run, in this process or in another process. The tool's progress is sent to the run
-    /// through that hub. If the run ends first, for example because of an interrupt, the tool is dropped and the call
-    /// gets an interrupted result. Without a hub, progress is lost and the tool runs to completion.
+    /// `hub` is the hub that executes the run, or another hub, usually in another process, that shares its log and
+    /// inboxes. The tool's progress is sent to the run through `hub`. If the run ends first, for example because of an
+    /// interrupt, the tool is dropped and the call gets an interrupted result. Without a hub, progress is lost and the
+    /// tool runs to completion.
     ///
     /// # Errors
     ///
-    /// Returns an [`Unsupported`](ErrorKind::Unsupported) error if the agent does not have the tool. Also returns the
-    /// engine's errors. A failure of the tool is not an error of this method, but is reported in the returned result.
+    /// Returns an [`Unsupported`](ErrorKind::Unsupported) error if the agent does not have the tool. Returns the
+    /// engine's error if a step cannot be performed. If the tool itself fails, this method does not return an error:
+    /// the returned result reports the failure.
     pub async fn perform(
         self,
         agent: &Agent,

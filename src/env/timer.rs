@@ -52,7 +52,7 @@ pub(crate) fn instant_after(from: Instant, wait: Duration) -> Option<Instant> {
     (wait < FAR_FUTURE).then(|| from.checked_add(wait)).flatten()
 }
 
-/// The shortest wait that needs no timer, because it ends so far in the future.
+/// The shortest wait for which no timer is created, because the wait ends too far in the future.
 const FAR_FUTURE: Duration = Duration::from_hours(24 * 365);
 
 /// The maximum duration of an operation.

@@ -15,9 +15,8 @@ use crate::error::{AuthProblem, ContextLimits, ErrorKind, RateLimitScope};
 /// An error from this crate. Errors are cheap to clone.
 ///
 /// The message is a single line and never contains an API key. Details that only some errors
-/// contain are available through getters. An error serializes to a flat JSON object, which is
-/// printed as an `error` line. The error's [source](StdError::source) is neither serialized nor
-/// compared by `==`.
+/// contain are available through getters. An error serializes to a flat JSON object. The error's
+/// [source](StdError::source) is neither serialized nor compared by `==`.
 ///
 /// ```
 /// use turnstream::{Error, ErrorKind};
@@ -225,7 +224,7 @@ impl Error {
     }
 
     /// Applies `f` to all of the error's strings, any of which may come from a server. If `f`
-    /// changes the message of a source, the source is replaced with the redacted message.
+    /// changes the message of a source, the source is replaced with the changed message.
     #[cfg(feature = "http")]
     pub(crate) fn map_text_and_sources(mut self, f: impl Fn(&str) -> String) -> Self {
         if let Some(source) =
@@ -304,8 +303,8 @@ impl Error {
 }
 
 /// Writes the error's message. The alternate form, `{error:#}`, appends the messages of all
-/// sources, each after a colon. A source is omitted if the text so far already ends with its
-/// message.
+/// sources, each after a colon. A source is omitted if the text built so far already ends with the
+/// message of that source.
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match f.alternate() {

@@ -8,13 +8,13 @@ use futures::FutureExt;
 
 use crate::error::{Error, ErrorKind};
 
-/// Runs code that may panic. If it panics, the panic's message is returned as the error.
+/// Calls `f`, and returns the panic's message as the error if `f` panics.
 pub(crate) fn catch_panic<T>(f: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(f)).map_err(panic_message)
 }
 
-/// Runs code that may panic, and converts a panic to an error of the given kind. The error message
-/// names the code's owner.
+/// Calls `f`, and converts a panic to an error of the given kind. The error message starts with
+/// `whose`, which names the code that panicked.
 pub(crate) fn panic_to_error<T>(
     kind: ErrorKind,
     whose: &str,

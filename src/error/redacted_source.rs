@@ -5,13 +5,13 @@ use std::fmt;
 
 use super::source_chain;
 
-/// The redacted messages of an error's source and of all its sources in turn.
+/// The redacted messages of all errors in the source chain of an error.
 #[derive(Debug)]
 pub(super) struct RedactedSource(String);
 
 impl RedactedSource {
-    /// Redacts the messages of an error's source and of its sources in turn. Returns `None` if
-    /// redaction changes none of the messages.
+    /// Redacts the messages of `source` and of all errors in its source chain with `f`. Returns
+    /// `None` if `f` changes neither the messages nor the `Debug` output of these errors.
     pub(super) fn from_source(
         source: &(dyn StdError + 'static),
         f: impl Fn(&str) -> String,

@@ -10,8 +10,8 @@ pub(crate) fn source_chain<'a>(
 }
 
 /// Joins the messages of an error and its sources with colons. Many errors repeat the message of
-/// one of their sources. If the text so far ends with a source's message, that source and all
-/// preceding sources are omitted.
+/// one of their sources. If the text built so far already ends with the message of a source, that
+/// source and the sources before it are not added again.
 pub(crate) fn format_source_chain(error: &dyn StdError) -> String {
     /// The maximum number of sources to visit, which no error exceeds in practice. This limit ends
     /// the iteration over a cyclic chain.

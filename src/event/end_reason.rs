@@ -39,8 +39,8 @@ pub enum EndReason {
     Incomplete,
     /// Tool calls are waiting for a verdict or an external result.
     Pending,
-    /// The model or a stop hook reported that something is missing. The model may report this if the agent [requires
-    /// evidence](crate::Agent::with_evidence).
+    /// The model or a stop hook reported that the model cannot continue because something is missing. The model may
+    /// report this if the agent [requires evidence](crate::Agent::with_evidence).
     Blocked,
     /// The model claimed success without the required [evidence](crate::Agent::with_evidence), or a stop hook reported
     /// that the model did so.

@@ -42,8 +42,9 @@ pub enum Event {
         to: usize,
         /// The replacement entries.
         items: Vec<Item>,
-        /// The tokens used to create the replacement, including discarded attempts. These tokens
-        /// count towards the run's usage. The field is not serialized if the usage is zero.
+        /// The tokens used to create the replacement, including those used for discarded attempts.
+        /// These tokens count towards the run's usage. The field is not serialized if the usage is
+        /// zero.
         usage: Usage,
     },
     /// A request is about to be sent.
@@ -64,7 +65,7 @@ pub enum Event {
     Nested {
         /// The id of the tool call that runs the sub-agent.
         call_id: String,
-        /// The name of the sub-agent's tool.
+        /// The name of the tool that runs the sub-agent.
         name: String,
         /// The sub-agent's event.
         event: Box<Event>,
@@ -77,8 +78,8 @@ pub enum Event {
     /// The run ended. This event is the run's last event. If the run failed, the stream yields the
     /// run's error after this event.
     Finished(Box<Outcome>),
-    /// An event that was added in a later version. This variant is never serialized, and every
-    /// consumer in this crate ignores unknown events.
+    /// An event of a kind that was added in a later version. This variant is never serialized, and
+    /// every consumer in this crate ignores unknown events.
     Unknown,
 }
 

@@ -31,7 +31,7 @@ pub struct Outcome {
     /// The number of requests that the run started. The last request may not have been sent if the
     /// run was interrupted.
     pub turns: u32,
-    /// The tokens used by all requests, including discarded attempts.
+    /// The tokens used by all requests, including those used for discarded attempts.
     pub usage: Usage,
     /// The tokens used by this run's sub-agents, which are not included in `usage` and `cost`.
     pub nested_usage: Usage,
@@ -93,9 +93,10 @@ impl Outcome {
     /// not included, and neither are retracted attempts. The next request will contain the items in
     /// [`history`](Self::history), not the items returned by this method.
     ///
-    /// The [history of a suspended sub-agent](History::nested_history) is not an item. If a run
-    /// ended with the reason `pending` while calls from sub-agents were pending, resume the run
-    /// with `history` itself.
+    /// The returned items do not include the [histories of suspended
+    /// sub-agents](History::nested_history). If a run ended with the reason `pending` while calls
+    /// from sub-agents were pending, resume the run with [`history`](Self::history) rather than
+    /// with these items.
     ///
     /// ```
     /// use turnstream::Agent;

@@ -25,7 +25,7 @@ pub enum Transition {
     WrapUp,
     /// The provider paused the turn, and the turn is now resumed.
     PauseResumed,
-    /// The user sent steering input while the model was stopping.
+    /// Steering input was waiting when the model stopped.
     Steering,
     /// Follow-up input was waiting when the model stopped.
     FollowUp,

@@ -77,7 +77,7 @@ impl AmazonEventStream {
     }
 }
 
-/// Parses a header. Returns its name, and its value if the value is a string.
+/// Parses a header. Returns the header's name, and its value if the value is a string.
 fn read_header(headers: &mut Bytes) -> Option<(String, Option<String>)> {
     let text = |bytes: Bytes| String::from_utf8_lossy(&bytes).into_owned();
     let len = headers.try_get_u8().ok()?;

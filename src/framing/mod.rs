@@ -66,9 +66,10 @@ pub trait Framing {
         self.next_frame()
     }
 
-    /// Detects whether a response is in another format. The result depends on the first non-blank
-    /// byte, not on the `content-type` header. Returns a description of the format for use in an
-    /// error message, such as "a web page", or `None` if the response may use this framing.
+    /// Detects whether a response is in a format other than the expected framing. The result
+    /// depends on the first non-blank byte, not on the `content-type` header. Returns a description
+    /// of the format for use in an error message, such as "a web page", or `None` if the response
+    /// may use the expected framing.
     fn detect_other_format(first: u8) -> Option<&'static str> {
         match first {
             b'{' | b'[' => Some("one JSON document"),

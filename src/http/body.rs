@@ -39,7 +39,7 @@ impl Body {
     ///
     /// # Errors
     ///
-    /// Returns an error if a deadline passes.
+    /// Returns an error if one of the `deadlines` passes.
     pub(crate) async fn peek_first_byte(
         &mut self,
         deadlines: &mut TurnDeadlines,

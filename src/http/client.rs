@@ -35,8 +35,8 @@ pub struct HttpClient {
 }
 
 /// The cached reqwest clients, one per runtime. A connection is driven by the runtime that opened
-/// it. If another runtime used the connection, it would stall once the first runtime ended or
-/// stopped running.
+/// it. If another runtime used the connection, the connection would stall once the first runtime
+/// ended or was no longer driven.
 struct ClientCache {
     customize: Option<Box<CustomizeFn>>,
     uses_proxies: bool,
@@ -45,9 +45,9 @@ struct ClientCache {
 
 type CustomizeFn = dyn Fn(reqwest::ClientBuilder) -> reqwest::ClientBuilder + Send + Sync;
 
-/// The properties that determine which cached reqwest client is used: the runtime that drives it,
-/// the connect timeout, and the connections to use. In reqwest, these are settings of the client,
-/// not of a request.
+/// The properties that determine which cached reqwest client is used: the runtime that drives its
+/// connections, the connect timeout, whether connections are reused, and whether a proxy may be
+/// used. reqwest has no such settings for individual requests.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct ClientKey {
     runtime: Id,
@@ -154,9 +154,9 @@ impl HttpClient {
     ///
     /// The function `customize` receives the settings of the [shared](Self::shared) client. The
     /// function is called once for each tokio runtime that sends requests, when the runtime's first
-    /// request is sent. The function is called again for a provider with its own connect timeout,
-    /// to replace a connection that the server closed, and for servers on this machine. The
-    /// function must not send requests itself. If it panics, the turn fails with
+    /// request is sent. The function is called again if a provider has its own connect timeout, if
+    /// a connection that the server closed must be replaced, or if a server is on this machine. The
+    /// function must not send requests itself. If the function panics, the turn fails with
     /// [`ErrorKind::Panic`].
     ///
     /// Two settings are applied after `customize` and cannot be changed. Redirects are not
@@ -164,8 +164,8 @@ impl HttpClient {
     /// (`localhost`, `127.0.0.1`) never use a proxy.
     ///
     /// Set keys on the provider, not as default headers of this client. The provider does not know
-    /// the client's default headers, so it can neither mask their keys in errors nor prevent the
-    /// keys from being sent over plain HTTP.
+    /// the client's default headers, so it can neither mask keys in these headers in errors nor
+    /// prevent such keys from being sent over plain HTTP.
     ///
     /// This is the only function in the crate whose signature contains a type from the underlying
     /// HTTP library, [`reqwest`](crate::http::reqwest).
@@ -210,7 +210,7 @@ impl HttpClient {
 
     /// Sets a function that is called with the status and headers of every response, for example to
     /// read rate limits and request ids. The function runs while the turn is polled and should not
-    /// block. If it panics, the turn fails with [`ErrorKind::Panic`].
+    /// block. If the function panics, the turn fails with [`ErrorKind::Panic`].
     ///
     /// ```
     /// use turnstream::http::HttpClient;

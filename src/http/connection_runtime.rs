@@ -16,8 +16,8 @@ pub(super) fn current_runtime() -> Result<Handle, Error> {
     })
 }
 
-/// Identifies the runtime from which a request was sent. The connection's bytes are transferred by
-/// a task that reqwest spawned on this runtime.
+/// Identifies the runtime from which a request was sent. On this runtime, reqwest has spawned a
+/// task that transfers the connection's bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ConnectionRuntime {
     /// The runtime's id if it is a current-thread runtime, whose tasks run only while the runtime
@@ -32,10 +32,9 @@ impl ConnectionRuntime {
         Self { current_thread_runtime: is_current_thread.then(|| runtime.id()) }
     }
 
-    /// Returns an error if waiting for the connection might never end, which is the case if a
-    /// current-thread runtime drives the connection and the current task is in another runtime or
-    /// outside of any runtime, because it is then unknown whether another thread is running the
-    /// current-thread runtime.
+    /// Returns an error if waiting for the connection might never end. This is the case if the
+    /// connection is driven by a current-thread runtime other than the current runtime, because it
+    /// is unknown whether another thread is running that runtime.
     pub(super) fn ensure_driven(self) -> Result<(), Error> {
         let Some(id) = self.current_thread_runtime else { return Ok(()) };
         if Handle::try_current().is_ok_and(|current| current.id() == id) {

@@ -160,8 +160,8 @@ impl Credential {
     ///
     /// The function `sign` is called for each attempt at the request, and the returned future is
     /// dropped if the attempt is dropped. The time spent on signing counts as part of the attempt.
-    /// An error from `sign` is handled, and possibly retried, as if the provider had returned it.
-    /// If `sign` panics, the turn fails with [`ErrorKind::Panic`].
+    /// An error from `sign` is handled as if the provider had returned it, so the request may be
+    /// retried. If `sign` panics, the turn fails with [`ErrorKind::Panic`].
     ///
     /// ```
     /// use turnstream::http::Credential;
@@ -242,8 +242,8 @@ pub(crate) struct Authorization {
     pub(crate) headers: Vec<Header>,
     /// The secrets to mask in errors.
     pub(crate) secrets: Vec<Secret>,
-    /// Whether the authorization signs the request's other headers. If so, they must not be
-    /// replaced.
+    /// Whether the authorization signs the request's other headers. If true, the other headers must
+    /// not be replaced.
     pub(crate) is_signature: bool,
     /// The token and the cache from which it came; `None` if it did not come from a cache.
     cached_token: Option<(Arc<TokenCache>, Arc<CachedToken>)>,
@@ -319,8 +319,9 @@ impl TokenCache {
         refresh.await.map(|held| (held, TokenOrigin::Fetched))
     }
 
-    /// Starts a token refresh for the requests in one runtime. The runtime drives the I/O of the
-    /// refresh, and may end or stop running while another runtime continues.
+    /// Starts a token refresh for the requests in one runtime. Each runtime has its own refresh,
+    /// because the runtime drives the I/O of the refresh, and may end or stop running while another
+    /// runtime continues.
     fn begin_refresh(
         self: &Arc<Self>,
         here: Option<runtime::Id>,
@@ -385,7 +386,8 @@ mod tests {
 
     use super::*;
 
-    /// Tokens `t0`, `t1`, …, each of which takes a second to fetch and is valid for `lifetime`.
+    /// Returns the number of fetches so far and a cache of the tokens `t0`, `t1`, …, each of which
+    /// takes a second to fetch and is valid for `lifetime`.
     fn source(lifetime: Duration) -> (Arc<AtomicUsize>, Arc<TokenCache>) {
         let calls = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&calls);

@@ -87,7 +87,7 @@ pub(crate) struct Response {
     pub(super) headers: HeaderMap,
     /// The time at which the head was received.
     pub(crate) received_at: SystemTime,
-    /// The proxy that sent the response, if the provider did not send it.
+    /// The proxy that sent the response, or `None` if the provider sent it.
     pub(crate) answering_proxy: Option<String>,
     pub(crate) body: Body,
 }
@@ -112,13 +112,13 @@ impl Response {
         retry_after(|name| self.header(name), self.received_at)
     }
 
-    /// Returns the exhausted rate limit, and the time until it resets.
+    /// Returns the exhausted rate limit, if any, and the time until the limit resets.
     pub(crate) fn exhausted_rate_limit(&self) -> (Option<RateLimitScope>, Option<Duration>) {
         exhausted_rate_limit(|name| self.header(name), self.received_at)
     }
 
-    /// Returns whether the provider requests a retry, as stated in a header that Anthropic and
-    /// OpenAI send.
+    /// Returns whether the provider requests a retry, according to a header that Anthropic and
+    /// OpenAI send, or `None` if the response has no such header or its value is invalid.
     pub(crate) fn should_retry_header(&self) -> Option<bool> {
         self.header("x-should-retry")?.trim().parse().ok()
     }

@@ -9,8 +9,8 @@ use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 const MIN_SECRET_BYTES: usize = 4;
 /// The minimum length of a key that is also found in a different case or split across lines.
 const LONG_SECRET_BYTES: usize = 8;
-/// The minimum length of a partial key that is masked even without an elision mark, provided that
-/// it is at least half of the key.
+/// The minimum length of a part of a key that is masked even without an elision mark. The part must
+/// also be at least half as long as the key.
 const MIN_PARTIAL_SECRET_BYTES: usize = 12;
 /// The maximum number of times a byte may be escaped or encoded.
 const MAX_ESCAPE_DEPTH: usize = 8;
@@ -111,8 +111,8 @@ impl SecretPattern<'_> {
         (bytes.len(), end)
     }
 
-    /// Matches a single byte, which may be written literally, as `%2F` or `%252f`, or as `\/` or
-    /// `\u002f`. Returns the position after the match.
+    /// Matches a single byte, which may be literal, percent-encoded (`%2F` or `%252f`), or escaped
+    /// (`\/` or `\u002f`). Returns the position after the match.
     fn match_byte(&self, wanted: u8, follows: &[u8], text: &[u8], at: usize) -> Option<usize> {
         let is = |byte: u8| match self.ignores_case {
             true => byte.eq_ignore_ascii_case(&wanted),
@@ -152,8 +152,8 @@ impl SecretPattern<'_> {
         }
     }
 
-    /// Matches the longest possible suffix of the key at `at`. Returns the position after the
-    /// suffix.
+    /// Matches, at position `at` in the text, the longest possible suffix of the key whose length
+    /// is between `least` and `most`. Returns the position after the suffix.
     fn suffix_match_end(&self, text: &[u8], at: usize, least: usize, most: usize) -> Option<usize> {
         let tails = (least..=most).rev().map(|len| &self.bytes[self.bytes.len() - len..]);
         tails.into_iter().find_map(|tail| match self.match_bytes(tail, text, at) {
@@ -219,10 +219,10 @@ fn hex_value(digits: &[u8]) -> Option<u8> {
     u8::from_str_radix(str::from_utf8(digits).ok()?, 16).ok().filter(|_| all)
 }
 
-/// Returns a list of base64 fragments. Every base64 text that contains the key contains at least
-/// one of the fragments. A fragment encodes the key's complete groups of three bytes. The key may
-/// start at any of the three positions in a group, so there is a fragment for each position, in
-/// both alphabets.
+/// Returns the base64 fragments by which an encoded key can be found. Every base64 text that
+/// contains the key contains at least one of the fragments. A fragment encodes the complete groups
+/// of three bytes within the key. The key may start at any of the three positions in a group, so
+/// there is a fragment for each position in each of the two alphabets.
 fn base64_fragments(key: &[u8]) -> Vec<Vec<u8>> {
     let mut all: Vec<Vec<u8>> = Vec::new();
     for alphabet in [STANDARD_NO_PAD, URL_SAFE_NO_PAD] {
@@ -237,8 +237,8 @@ fn base64_fragments(key: &[u8]) -> Vec<Vec<u8>> {
     all
 }
 
-/// Returns the range of a base64-encoded key, including the adjacent groups that may contain the
-/// key's first and last bytes.
+/// Returns the range of a base64-encoded key of which a fragment starts at `at`. The range includes
+/// the adjacent characters, which may encode the key's first and last bytes.
 fn range_in_base64(encoded: &[Vec<u8>], text: &[u8], at: usize) -> Option<Range<usize>> {
     let letter =
         |byte: &&u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_');

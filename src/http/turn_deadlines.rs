@@ -1,4 +1,4 @@
-//! Enforces a turn's deadlines. All [`Timeouts`] are measured in this module.
+//! Enforces a turn's deadlines. This is the only module that measures the [`Timeouts`].
 
 #[cfg(feature = "http")]
 use std::future::poll_fn;
@@ -17,8 +17,9 @@ use crate::http::deadline::ResettableTimer;
 
 /// Enforces a turn's deadlines, each with its own limit.
 ///
-/// The turn's consumer reports received bytes and output to the `TurnDeadlines`, and polls it while
-/// there is nothing to read. Without limits, which is the default, a turn never times out.
+/// The turn's consumer reports received bytes and output to the `TurnDeadlines`, and polls the
+/// `TurnDeadlines` while there is nothing to read. Without limits, which is the default, a turn
+/// never times out.
 #[derive(Debug, Default)]
 pub(crate) struct TurnDeadlines {
     timeouts: Option<Timeouts>,

@@ -33,7 +33,7 @@ enum Step {
         run: String,
         order: u64,
     },
-    /// Yields the session's state from the store. The state includes all runs up to the one with
+    /// Yields the session's state from the store. The state includes all runs up to the run with
     /// the order number `seen`.
     Load {
         seen: u64,
@@ -54,7 +54,7 @@ impl Step {
     }
 }
 
-/// Returns whether a run's log has been removed, so that its data is only in the store. If a run in
+/// Returns whether a run's log is gone, so that the run's data is only in the store. If a run in
 /// this hub was dropped, this function returns `false`, and the run's readers receive an error. If
 /// a run in another hub was dropped, this function returns `true`, because any machine may continue
 /// the run.
@@ -228,10 +228,11 @@ struct Outage {
     settle_time: Duration,
     /// The instant until which active runs may be missing from the directory.
     settled_at: Option<Instant>,
-    /// The time of the next check of the store. `None` if the reader has not yielded anything yet.
+    /// The time of the next check of the store. During an outage, `None` means that the reader has
+    /// not yielded anything yet and the check is due immediately.
     check_at: Option<Instant>,
     has_shown_events: bool,
-    /// The version of the session that was last yielded during the outage.
+    /// The version of the session in the last snapshot that was yielded during the outage.
     shown: Option<u64>,
 }
 

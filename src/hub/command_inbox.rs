@@ -32,9 +32,9 @@ pub enum Command {
         /// The verdict on the call.
         verdict: Verdict,
     },
-    /// Reports the progress of a tool call that a durable engine executes on a different worker from the run itself.
-    /// The run's readers receive the progress as a [`Progress`](crate::event::ToolEvent::Progress) event. Runs that are
-    /// not durable reject this command.
+    /// Reports the progress of a tool call that a durable engine executes on a worker other than the one that executes
+    /// the run. The run's readers receive the progress as a [`Progress`](crate::event::ToolEvent::Progress) event. Runs
+    /// that are not durable reject this command.
     ToolProgress {
         /// The id of the tool call.
         call_id: String,
@@ -43,7 +43,7 @@ pub enum Command {
     },
 }
 
-/// A command that was sent to a run, together with a callback that returns the result to the sender.
+/// A command that was sent to a run, together with a callback that passes the command's result to the sender.
 pub struct SentCommand {
     id: String,
     command: Command,
@@ -64,9 +64,9 @@ pub trait CommandInbox: Send + Sync {
     ) -> BoxFuture<'a, Result<BoxStream<'static, SentCommand>, Error>>;
 
     /// Sends a command to a run, and waits until the run has accepted it. Accepted input is queued for the model, which
-    /// may not have read it yet. The receipt for the input contains the given `id`. When the input is added to the
-    /// history, the run yields an `Appended` event with the same id as the receipt. Input that arrives too late to be
-    /// added is listed in `Outcome::undelivered`.
+    /// may not receive the input until later. The receipt for the input contains the given `id`. When the input is
+    /// added to the history, the run yields an `Appended` event with the same id as the receipt. Input that arrives too
+    /// late to be added is listed in `Outcome::undelivered`.
     ///
     /// If the returned future is dropped, the run may or may not receive the command.
     ///

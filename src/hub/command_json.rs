@@ -1,4 +1,5 @@
-//! The JSON format for commands and their answers. Later versions may only add to the format.
+//! The JSON format for commands and their answers. Later versions of the crate may extend the
+//! format, but must not change or remove any part of it.
 
 use serde::{Deserialize, Serialize};
 

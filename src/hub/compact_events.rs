@@ -192,8 +192,8 @@ impl CompactEvents {
 }
 
 impl Entry {
-    /// Returns whether the entry belongs to the same block as a delta with this key. If it does,
-    /// the delta cannot be merged into an earlier entry.
+    /// Returns whether the entry belongs to the same content block as a delta with this key. A
+    /// delta cannot be merged into an entry that precedes an entry of the same block.
     fn is_of_same_block(&self, key: &DeltaKey) -> bool {
         match (self, key) {
             (Self::Delta { key: other, .. }, _) => match (other, key) {

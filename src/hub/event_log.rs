@@ -66,7 +66,7 @@ pub trait EventLog: Send + Sync {
     /// - [`Store`](ErrorKind::Store) if the entries cannot be written.
     ///
     /// If the error has [`LogUnavailable`] as its source, the entries may or may not have been
-    /// written. After any other error, no entries were written.
+    /// written. If any other error is returned, no entries were written.
     fn append(
         &self,
         entries: Vec<LogEntry>,

@@ -1,4 +1,4 @@
-//! Runs agents while readers come and go.
+//! A hub, which executes runs independently of the readers that attach to them.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -102,8 +102,8 @@ impl Hub {
     }
 
     /// Sets the maximum number of entries in a run's log. The default is 1,024, and the minimum is
-    /// 16. Each time half of this number of entries has been added, a snapshot is written, and all
-    /// entries before the previous snapshot are removed.
+    /// 16. After every `entries / 2` entries, a snapshot is written, and all entries before the
+    /// previous snapshot are removed.
     ///
     /// Like all setters on this type, this method creates a separate hub that contains none of this
     /// hub's runs.
@@ -390,8 +390,8 @@ impl Hub {
         }
     }
 
-    /// Returns a [`Logs`] value, which creates readers from the hub's logs. The value does not keep
-    /// the hub alive.
+    /// Returns a [`Logs`] value, which creates readers from the hub's logs. The `Logs` value does
+    /// not keep the hub alive.
     fn logs(&self) -> Logs {
         let (log, registry) = (Arc::clone(&self.0.settings.log), Arc::clone(&self.0.registry));
         Logs::new(log, registry)
@@ -572,7 +572,7 @@ pub struct HubStats {
     pub capacity: usize,
     /// The number of readers that have been cut off so far.
     pub cut_readers: u64,
-    /// How long the longest-attached current reader has been attached. `None` if no reader is
+    /// The time since the oldest of the attached readers was attached. `None` if no reader is
     /// attached.
     pub oldest_reader: Option<Duration>,
 }

@@ -20,8 +20,8 @@ const MAX_REMOVED: usize = 1_024;
 #[derive(Clone, Debug, Default)]
 pub struct MemoryLog {
     logs: Arc<Mutex<HashMap<String, Arc<RunLog>>>>,
-    /// The last epoch of each run whose log was removed. The next attempt at such a run gets a new
-    /// epoch.
+    /// The last epoch of each run whose log was removed. The next attempt at one of these runs gets
+    /// a higher epoch.
     removed: Arc<Mutex<VecDeque<(String, u64)>>>,
     cut_readers: Arc<Mutex<u64>>,
     slow_readers: SlowReaders,

@@ -50,7 +50,7 @@
 //!
 //! With the `ui` feature, [`Sse::respond_to_reader`](crate::ui::sse::Sse::respond_to_reader) sends a reader's items as
 //! server-sent events. The other protocols in [`ui`](crate::ui) take the stream returned by [`Reader::into_events`].
-//! The `web` example is a complete server. The following function is that server's route for a page:
+//! The `web` example is a complete server. The following function implements a route that streams events to a page:
 //!
 //! ```
 //! # #[cfg(feature = "ui")]
@@ -92,8 +92,8 @@
 //! session readers yield the finished turns from the store until a snapshot of the run is available again.
 //!
 //! When a process dies, its runs are considered [lost](RunLost) within five seconds. Readers on other machines yield
-//! the session's state from the store and wait. [`Hub::lost_runs`] lists the lost runs, and the process that
-//! [claims](Hub::claim_lost_run) a run resumes its session:
+//! the session's state from the store, and then wait for the session's next run. [`Hub::lost_runs`] lists the lost
+//! runs, and the process that [claims](Hub::claim_lost_run) a run resumes its session:
 //!
 //! ```
 //! # use turnstream::hub::Hub;

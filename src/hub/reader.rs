@@ -78,8 +78,8 @@ impl From<LogEntry> for HubEvent {
 pub struct Reader {
     run: Arc<str>,
     entries: BoxStream<'static, Result<LogEntry, Error>>,
-    /// The run that counts this reader, and the reader's id within that run. `None` if the run
-    /// belongs to another hub.
+    /// The shared state of the run in which this reader is registered, and the reader's id there.
+    /// `None` if the run belongs to another hub.
     place: Option<(Arc<RunPlace>, u64)>,
 }
 

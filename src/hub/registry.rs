@@ -24,14 +24,15 @@ pub(super) struct RunPlace {
     pub(super) run: Arc<str>,
     pub(super) key: String,
     pub(super) handle: Option<RunHandle>,
-    /// The channel for the progress of calls that run on another worker. `Some` for an attempt at a durable run, which
-    /// receives most other commands through its engine.
+    /// The channel for the progress of calls that run on another worker. `Some` only for an attempt at a durable run.
+    /// Such an attempt receives all other commands except interrupts through its engine.
     progress: Option<Mutex<mpsc::Sender<CallProgress>>>,
     /// Wakes the runner when readers are attached or dropped.
     pub(super) runner_waker: AtomicWaker,
     pub(super) task: OnceLock<OwnedTask>,
     has_ended: AtomicBool,
-    /// Set once the run's events have ended, before readers can receive the end of the run.
+    /// Whether the run rejects all commands. Set when the run's events have ended, before any reader can receive the
+    /// end of the run.
     refuses_commands: AtomicBool,
     /// The run's order number among the runs started by the hub, starting at 1. The number is 0 until the run has
     /// started.
@@ -105,7 +106,7 @@ impl RunPlace {
     }
 
     /// Interrupts the run, so that its results so far are kept. If the run accepts no commands, or if another attempt
-    /// will continue the run, it is dropped rather than interrupted.
+    /// will continue the run, the run is dropped rather than interrupted.
     pub(super) fn interrupt_or_close(&self) {
         match &self.handle {
             Some(handle) if self.progress.is_none() => handle.interrupt(),
@@ -145,7 +146,7 @@ impl RunPlace {
         lock_ignoring_poison(&self.readers).len()
     }
 
-    /// Returns how long the longest-attached current reader has been attached, or `None` if the run has no reader.
+    /// Returns how long ago the first of the run's current readers was attached, or `None` if the run has no readers.
     pub(super) fn oldest_reader(&self) -> Option<Duration> {
         lock_ignoring_poison(&self.readers).values().min().map(Instant::elapsed)
     }
@@ -175,7 +176,7 @@ struct KeyState {
     waiters: HashMap<u64, Waker>,
     /// The order number of the last run that was started.
     last_order: u64,
-    /// The order number of the run before the last run.
+    /// The order number of the second-to-last run that was started.
     previous_order: u64,
     last_run: Option<Arc<str>>,
     /// The number of users of this state: the runs whose logs are kept, and the readers of the session.
@@ -190,9 +191,10 @@ impl KeyState {
 
 /// The next run for a reader that reads all of a key's runs.
 pub(super) enum NextRun {
-    /// The next run, which may already have ended, but whose log still exists.
+    /// The next run. It may have ended already, but its log still exists.
     Begun(Arc<RunPlace>),
-    /// Several runs have started and ended. The last of them has this order number.
+    /// One or more runs that the reader has not seen have already ended. The number is the order number of the last of
+    /// these runs.
     Missed(u64),
 }
 

@@ -34,9 +34,9 @@ pub trait RunDirectory: Send + Sync {
         ready(Ok(())).boxed()
     }
 
-    /// Marks the run with this order number as ended. This method must not block. The request may
-    /// fail silently, because a run is also no longer considered active once its process has
-    /// stopped sending heartbeats.
+    /// Marks the run with this order number as ended. This method must not block. A failure may be
+    /// ignored, because a run is also no longer considered active once its process has stopped
+    /// sending heartbeats.
     fn end(&self, key: &str, run: &str, order: u64);
 
     /// Returns the last run for a key, if known.
@@ -46,8 +46,8 @@ pub trait RunDirectory: Send + Sync {
     /// with the order number `seen` is active. Returns the key's last run.
     fn next<'a>(&'a self, key: &'a str, seen: u64) -> BoxFuture<'a, Result<AnnouncedRun, Error>>;
 
-    /// Returns how long active runs may still be missing from the directory after it has recovered
-    /// from an outage. The default is five seconds.
+    /// Returns how long active runs may still be missing from the directory after the directory has
+    /// recovered from an outage. The default is five seconds.
     fn settle_time(&self) -> Duration {
         Duration::from_secs(5)
     }

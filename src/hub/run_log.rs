@@ -85,8 +85,8 @@ impl RunLogState {
         self.entries.len()
     }
 
-    /// Removes the entries before `trim_before`, and adds `entries`. Returns the number of readers
-    /// that are cut off by the removal.
+    /// Removes the entries before `trim_before`, and adds `entries`. Also removes the readers that
+    /// have not read all of the removed entries, and returns the number of these readers.
     pub(super) fn append(
         &mut self,
         entries: Vec<LogEntry>,
@@ -99,8 +99,8 @@ impl RunLogState {
         cut
     }
 
-    /// Sets the error that readers receive after the existing entries until another entry is
-    /// appended.
+    /// Sets or clears the error that readers receive after the existing entries. Appending an entry
+    /// also clears the error.
     #[cfg(feature = "redis")]
     pub(super) fn set_outage(&mut self, outage: Option<Error>) {
         self.outage = outage;
@@ -121,7 +121,7 @@ impl RunLogState {
         self.entries.back().map(|entry| entry.number.position())
     }
 
-    /// Returns the entries that follow a position, excluding all entries before the last snapshot.
+    /// Returns the entries after a position, except for entries before the last snapshot.
     #[cfg(feature = "redis")]
     pub(super) fn entries_after(&self, position: (u64, u64)) -> Vec<LogEntry> {
         let from = usize::try_from(self.last_snapshot() - self.removed).unwrap_or(0);
@@ -129,7 +129,7 @@ impl RunLogState {
         entries.filter(|entry| entry.number.position() > position).cloned().collect()
     }
 
-    /// Ends the log for its readers, which receive this error after the existing entries.
+    /// Ends the log for its readers, which receive `error` after the existing entries.
     pub(super) fn close(&mut self, error: Error) {
         self.closed = Some(error);
         self.wake_readers();
@@ -142,8 +142,8 @@ impl RunLogState {
         self.removed + here as u64
     }
 
-    /// Removes the entries before the given event number. Returns the number of readers that are
-    /// cut off by the removal.
+    /// Removes the entries before the given event number. Also removes the readers that have not
+    /// read all of these entries, and returns the number of these readers.
     fn trim(&mut self, before: &EventNumber) -> u64 {
         let keep_from = self.index_of(before);
         let count = usize::try_from(keep_from - self.removed).unwrap_or(usize::MAX);

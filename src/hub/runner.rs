@@ -29,9 +29,10 @@ const MAX_BATCH: usize = 64;
 /// The reason given in the event that retracts an incomplete turn from a lost attempt.
 const ATTEMPT_LOST: &str = "attempt_lost";
 
-/// The initial and the maximum delay between two attempts to reach an unavailable log. The delay doubles after each
-/// attempt.
+/// The initial delay between two attempts to reach an unavailable log. The delay doubles after each attempt, up to
+/// [`LAST_RETRY`].
 const FIRST_RETRY: Duration = Duration::from_millis(100);
+/// The maximum delay between two attempts to reach an unavailable log.
 const LAST_RETRY: Duration = Duration::from_secs(5);
 
 /// Polls a run, writes its log, and receives its commands.
@@ -62,19 +63,19 @@ pub(super) struct Runner {
     pub(super) written: u64,
     /// The entry number of the last snapshot.
     pub(super) snapshot_at: u64,
-    /// The deadline for a run without readers. `None` while the run has readers.
+    /// The time at which a run without readers is ended. `None` while the run has readers.
     pub(super) alone: Option<Deadline>,
     pub(super) log_outage: LogOutage,
-    /// The state of the outage. `None` while the log is available.
+    /// The state of the current log outage. `None` while the log is available.
     pub(super) behind: Option<Behind>,
     pub(super) announced: Option<Announced>,
 }
 
-/// The state of a run whose log is unavailable and therefore lacks entries.
+/// The state of a log outage, during which the log is unavailable and lacks entries.
 pub(super) struct Behind {
     /// The time of the next attempt to write the log. `None` means that the attempt is due immediately.
     retry: Option<Deadline>,
-    /// The delay between the next attempt and the one after it.
+    /// The delay between the next attempt and the attempt after that.
     next_wait: Duration,
     /// The end of the run, if the run ended while the log was unavailable.
     end: Option<LogContent>,
@@ -157,7 +158,7 @@ impl Runner {
         (self.retracts_lost_turn && self.epoch > 1).then(|| Arc::new(retracted.into()))
     }
 
-    /// Starts the run even though the log is unavailable. The log is opened later.
+    /// Records that the log is unavailable, so that the run starts before its log is opened.
     pub(super) fn open_later(&mut self) {
         self.behind = Some(Behind::new(None));
     }
@@ -199,7 +200,8 @@ impl Runner {
         poll_fn(|cx| deadline.poll(cx)).await;
     }
 
-    /// Appends a batch. After the append, waits as long as the log is unavailable, if the settings require this wait.
+    /// Appends a batch. If the log is unavailable and the setting is [`LogOutage::Pause`], waits until the log is
+    /// available again.
     async fn write(&mut self, batch: Vec<LogContent>) -> Result<(), Error> {
         self.append(batch).await?;
         while self.behind.is_some() && self.log_outage == LogOutage::Pause && self.events.is_some()
@@ -244,7 +246,7 @@ impl Runner {
         MAX_BATCH.min(self.capacity / 4)
     }
 
-    /// Drops the run, and adds an end entry with this error to the batch.
+    /// Drops the run, and adds an end entry with `error` to the batch.
     fn end(&mut self, error: Option<Error>, batch: &mut Vec<LogContent>) {
         self.events = None;
         self.place.refuse_commands();
@@ -287,7 +289,8 @@ impl Runner {
         }
     }
 
-    /// Numbers and appends a batch. The runner still receives commands while the append is pending.
+    /// Numbers the entries in a batch, and appends them to the log. The runner still receives commands while the append
+    /// is pending.
     ///
     /// An unavailable log is not treated as an error, because the missing entries are written later, as a snapshot.
     async fn append(&mut self, batch: Vec<LogContent>) -> Result<(), Error> {
@@ -363,7 +366,7 @@ impl Runner {
         (entries, trim_before, end)
     }
 
-    /// Creates the next snapshot. Returns it together with the number of the previous snapshot, before which the log
+    /// Creates the next snapshot. Returns the snapshot and the number of the previous snapshot, before which the log
     /// can be trimmed.
     fn next_snapshot(&mut self) -> (Vec<LogEntry>, Option<EventNumber>) {
         let trim_before = self.number(self.snapshot_at);
@@ -371,7 +374,7 @@ impl Runner {
         (vec![self.snapshot()], Some(trim_before))
     }
 
-    /// Skips an entry that cannot be written to the log. The next snapshot will include its content.
+    /// Skips an entry that cannot be written to the log. The next snapshot will include the content of the entry.
     fn leave_out(&mut self, content: LogContent, end: &mut Option<LogContent>) {
         self.written += 1;
         match content {
@@ -396,7 +399,8 @@ impl Runner {
         .await
     }
 
-    /// Ends a run whose log cannot be written. If another attempt has replaced this attempt, the run is only dropped.
+    /// Ends a run whose log cannot be written. If another attempt has replaced this attempt, the run is dropped, and no
+    /// end entry is written.
     async fn fail(&mut self, error: Error) {
         if error.kind() == ErrorKind::Conflict {
             self.events = None;

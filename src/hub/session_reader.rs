@@ -24,15 +24,14 @@ use crate::session::Session;
 /// removed, if several runs have ended in the meantime, or if the process of a run in another hub
 /// has died.
 ///
-/// The reader never ends without an error. The reader ends if the store cannot be read, if the
-/// reader did not keep up, or if the hub shuts down or is dropped. Dropping the reader stops
-/// reading; the run continues.
+/// The reader ends only with an error: if the store cannot be read, if the reader did not keep up,
+/// or if the hub shuts down or is dropped. Dropping the reader does not affect the run.
 ///
 /// If a log that several hubs share is [unavailable](crate::hub::LogUnavailable), the reader yields
 /// the finished turns from the store. A reader that has not yielded anything yet yields the
-/// finished turns immediately; any other reader first waits for one second. Both yield the turns
-/// again whenever the session has grown. Once the log is available again, the reader yields a
-/// snapshot of the run.
+/// finished turns immediately; any other reader first waits for one second. In both cases, the
+/// reader yields the turns again whenever the session has grown. Once the log is available again,
+/// the reader yields a snapshot of the run.
 #[must_use = "streams do nothing unless polled"]
 pub struct SessionReader {
     session: Session,

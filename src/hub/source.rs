@@ -31,11 +31,11 @@ pub struct RunSource {
 pub(super) struct DurableAttempt {
     /// The events from the steps that earlier attempts recorded. The first snapshot contains these events.
     pub(super) replayed: Vec<Arc<Event>>,
-    /// The channel through which the attempt receives the progress of calls that run on another worker.
+    /// The channel through which the attempt receives the progress of tool calls that are executed on another worker.
     pub(super) progress: mpsc::Sender<CallProgress>,
 }
 
-/// The progress of a call that runs on a different worker from its run.
+/// The progress of a tool call that is executed on a different worker than its run.
 #[derive(Clone, Debug)]
 #[cfg_attr(not(feature = "durable"), expect(dead_code, reason = "durable runs use it"))]
 pub(crate) struct CallProgress {
@@ -57,9 +57,9 @@ impl RunSource {
     /// Creates a source from an attempt at a durable run. The source yields only the attempt's new events; the replayed
     /// events are part of the first snapshot.
     ///
-    /// The only commands that the attempt accepts are interrupts and the progress of its calls. All other commands
-    /// reach the attempt through the engine, which stores them. When the hub shuts down, the attempt is dropped rather
-    /// than interrupted, because another attempt will continue the run.
+    /// The hub passes only interrupts and the progress of tool calls to the attempt directly. All other commands reach
+    /// the attempt through the engine, which stores them. When the hub shuts down, the attempt is dropped rather than
+    /// interrupted, because another attempt will continue the run.
     #[cfg(feature = "durable")]
     pub(crate) fn of_attempt(
         run_id: &str,

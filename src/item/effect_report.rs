@@ -52,7 +52,7 @@ pub struct SideEffect {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Evidence {
-    /// The command, in a form that others can rerun.
+    /// The command, in a form in which it can be run again.
     pub command: String,
     /// The exit code; `None` if a signal or a timeout ended the command.
     #[serde(default, skip_serializing_if = "Option::is_none")]

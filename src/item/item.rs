@@ -178,8 +178,8 @@ impl Item {
         self
     }
 
-    /// Returns whether the model produced the item: text, reasoning, a tool call or a
-    /// provider-specific item.
+    /// Returns whether the model produced the item, that is, whether the item is text, reasoning, a
+    /// tool call or a provider-specific item.
     pub fn is_model_output(&self) -> bool {
         match self.kind {
             ItemKind::Text { .. }

@@ -179,8 +179,8 @@ pub(crate) fn parse_finite_f64(text: &str) -> Option<f64> {
 /// A key of a map in a self-describing format.
 #[derive(PartialEq)]
 pub(crate) enum MapKey<'a> {
-    /// The key of a map that represents a number. The map's value is the text of the number; see
-    /// [`parse_finite_f64`].
+    /// The only key of a map that represents a number. The value for this key is the text of the
+    /// number; see [`parse_finite_f64`].
     Number,
     Field(Cow<'a, str>),
 }

@@ -170,12 +170,13 @@ mod tests {
         assert_eq!(calls.unanswered().collect::<Vec<_>>(), [&("b", 2), &("a", 3)]);
     }
 
-    /// A naive model: it keeps no order and searches all calls and results each time.
+    /// A naive implementation, which keeps results in order of arrival and searches all calls and
+    /// results each time.
     #[derive(Default)]
     struct Model {
         /// Each call's number and id.
         calls: Vec<(u64, u64)>,
-        /// The number of the call and the result, in order of arrival.
+        /// Each result with the number of its call, in order of arrival.
         results: Vec<(u64, u64)>,
     }
 

@@ -151,7 +151,8 @@ impl CallBatch {
         }
     }
 
-    /// Writes the batch's results that are not among the batch's items.
+    /// Writes the results of the batch's calls, except for results that are among the batch's
+    /// items.
     fn close(&mut self, end: usize, items: &[&Item], plan: &SettlePlan, out: &mut Vec<Item>) {
         for call_at in self.start..end {
             let item = items[call_at];

@@ -1,4 +1,5 @@
-//! Determines which items must become tombstones together so that the history can still be sent.
+//! Determines which items must be marked as tombstones together so that the history can still be
+//! sent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -143,8 +144,8 @@ impl TombstonePlan<'_> {
         Ok(void)
     }
 
-    /// Creates the edits. The range of each edit covers all marked items of a turn, and the results
-    /// of its calls.
+    /// Creates the edits. The range of each edit covers all marked items of a turn, and the marked
+    /// results of that turn's calls.
     fn edits(&self, void: &BTreeSet<usize>) -> Vec<TombstoneEdit> {
         let mut changed: BTreeMap<usize, Item> = BTreeMap::new();
         for at in void {

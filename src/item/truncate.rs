@@ -75,8 +75,8 @@ impl Truncation {
         Self { from, to, marker: marker(to - from) }
     }
 
-    /// Returns the part of `piece` that remains. `start` is the offset of the piece in the whole
-    /// text.
+    /// Returns the part of `piece` that remains, including the marker if the cut starts in this
+    /// piece. `start` is the offset of the piece in the whole text.
     fn apply(&self, piece: &str, start: usize) -> String {
         let inside = |at: usize| at.saturating_sub(start).min(piece.len());
         let (head, tail) = (&piece[..inside(self.from)], &piece[inside(self.to)..]);

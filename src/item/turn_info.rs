@@ -8,9 +8,10 @@ use crate::usage::Usage;
 
 /// The reason why the model ended a turn.
 ///
-/// A stop reason can prevent tool calls from running, but never causes tool calls to run. The calls
-/// in the complete turn determine whether the model requested tools. The provider's original stop
-/// reason is available in [`Turn::raw_stop_reason`](crate::turn::Turn::raw_stop_reason).
+/// A stop reason can prevent tool calls from running, but never causes tool calls to run. Whether
+/// the model requested tools is determined by the calls in the complete turn, not by the stop
+/// reason. The provider's original stop reason is available in
+/// [`Turn::raw_stop_reason`](crate::turn::Turn::raw_stop_reason).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StopReason {

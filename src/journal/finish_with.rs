@@ -12,7 +12,7 @@ use crate::event::{EndReason, Event};
 use crate::journal::Journal;
 
 /// The stream returned by [`finish_with`](crate::journal::EventStreamExt::finish_with), which adds
-/// the final events to a hand-written loop.
+/// the final events to the events of a hand-written loop.
 #[pin_project]
 #[derive(Debug)]
 #[must_use = "streams do nothing unless polled"]
@@ -24,11 +24,11 @@ pub struct FinishWith<T> {
     journal: Journal,
     /// Whether a poll is in progress. If a poll panics, this field stays `true`.
     is_polling: bool,
-    /// The end reason and the error. `Some` from the end of the wrapped stream until `Finished` is
-    /// yielded.
+    /// The end reason and, if the loop failed, the error. This field is `Some` from the end of the
+    /// wrapped stream until `Finished` is yielded.
     pending_end: Option<(EndReason, Option<Error>)>,
-    /// The error from a failed loop. `Some` from the time that `Finished` is yielded until the
-    /// error is yielded.
+    /// The error from a failed loop. This field is `Some` from the time that `Finished` is yielded
+    /// until the error is yielded.
     pending_error: Option<Error>,
 }
 

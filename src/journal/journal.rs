@@ -138,14 +138,14 @@ impl Journal {
         self.with_state(|book| book.nested_usage())
     }
 
-    /// Returns the history, and the number of items in the history whose position is final. The
-    /// number excludes the items of the open turn and all results that must wait for the results of
-    /// other calls.
+    /// Returns the history, and the number of its items whose positions are final. The number
+    /// excludes the items of the open turn and all results that must wait for the results of other
+    /// calls.
     pub(crate) fn history_and_final_len(&self) -> (History, usize) {
         self.with_state(|book| (book.history(), book.fold.final_history().len()))
     }
 
-    /// Records the pending calls, including the arguments that their tools would receive.
+    /// Records the pending calls with the arguments that their tools would receive.
     pub(crate) fn set_effective_calls(&self, calls: impl IntoIterator<Item = ToolCall>) {
         self.with_state(|book| {
             calls.into_iter().for_each(|call| book.fold.set_effective_call(call));
@@ -157,8 +157,8 @@ impl Journal {
         self.with_state(|book| book.fold.set_effect_report(call_id, report));
     }
 
-    /// Creates a result for the next unanswered call, and applies the result to the journal. Use
-    /// this method if the run continues after its calls were dropped.
+    /// Creates a result for the next unanswered call, and applies the result to the journal. Call
+    /// this method if a run continues after its calls were dropped.
     pub(crate) fn next_missing_result(&self, cut: Interruption) -> Option<Event> {
         self.with_state(|book| {
             let event = Event::Tool(book.fold.next_missing_result(cut)?);

@@ -22,7 +22,7 @@ pub(super) struct RunFold {
     /// The items that were appended before the last rewrite of the history, in their original form.
     earlier_new_items: Vec<Item>,
     /// The length of the history after its last rewrite, or at the start of the run if it was never
-    /// rewritten. Items after this position are new.
+    /// rewritten. All items beyond this length are new.
     new_items_start: usize,
     /// The turn that is currently streaming.
     partial_turn: PartialTurn,
@@ -36,7 +36,7 @@ pub(super) struct RunFold {
     usage: Usage,
     request_count: u32,
     completed_turns: u32,
-    /// The text of the last turn, including any text that the turn continues.
+    /// The text of the last turn, preceded by the text that the turn continues, if any.
     last_text: String,
     /// The text that the open turn continues.
     continued_text: String,

@@ -6,9 +6,9 @@
 //!
 //! A session's file is read with these functions but not written by a [`LineWriter`]. Each append
 //! to the file is a single write, whose first line contains the length and the checksum of the
-//! rest. An append is acknowledged once its bytes have reached the disk. If the write fails, it is
-//! undone, so that the next append succeeds. Each append opens and locks the file separately,
-//! because other processes may have written to the file.
+//! rest. An append is acknowledged once its bytes have reached the disk. If a write fails, its
+//! effects on the file are undone, so that later appends can succeed. Each append opens and locks
+//! the file separately, because other processes may have written to the file.
 
 mod read;
 mod write;

@@ -121,7 +121,8 @@ pub(crate) fn is_complete_object(tail: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// Checks the numbers in a text of lines, and the last line if it is torn.
+    /// Asserts that [`parse_values`] reads the expected numbers and returns the expected torn line,
+    /// or fails with the expected error.
     fn check(text: &str, expected: Result<(&[u32], Option<&str>), &str>) {
         let mut read = Vec::new();
         let torn = parse_values(text, |number: u32| match number {

@@ -13,7 +13,7 @@ const MAX_BUFFERED_BYTES: usize = 16 << 10;
 pub(crate) struct LineWriter<F> {
     out: Box<dyn Write + Send>,
     buffer: Vec<u8>,
-    /// Whether lines are accepted. The value is `false` after an error, and also while the writer
+    /// Whether lines are accepted. This field is `false` after an error, and also while the writer
     /// is being called, since the writer may panic.
     is_open: bool,
     failure: Option<F>,
@@ -33,7 +33,7 @@ impl<F> LineWriter<F> {
         self.append_with(|lines| push_json_line(lines, line));
     }
 
-    /// Appends an object that is already serialized. If serialization failed, stores the error
+    /// Appends an object that the caller has serialized. If `json` is an error, stores the error
     /// instead.
     pub(crate) fn append_json(&mut self, json: serde_json::Result<String>) {
         self.append_with(|lines| {

@@ -1,4 +1,4 @@
-//! Tracks the calls in progress on a connection, and delivers the server's messages to them.
+//! Tracks the calls in progress on a connection, and delivers the server's messages to these calls.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,8 @@ use crate::lock::lock_ignoring_poison;
 /// The maximum number of unregistered calls whose progress is kept.
 const MAX_EARLY_PROGRESS: usize = 64;
 
-/// The maximum number of questions from the server that can be queued for each call.
+/// The maximum number of questions from the server that can be queued for each registered call, and
+/// for all unregistered calls together.
 const MAX_WAITING_QUESTIONS: usize = 16;
 
 /// The calls in progress on a connection. The connection's tasks store incoming messages here, and
@@ -64,7 +65,7 @@ pub(super) struct Question {
     pub(super) answer: oneshot::Sender<Value>,
 }
 
-/// A message for a call, other than its answer.
+/// A message from the server that belongs to a call, other than the call's answer.
 #[derive(Debug)]
 pub(super) enum Arrived {
     Progress(Value),
@@ -141,8 +142,9 @@ impl ActiveCalls {
         }
     }
 
-    /// Passes a question to its call or, if the call is unknown, to the newest call. Returns the
-    /// question if no call can take it.
+    /// Passes a question to the registered call with the given request id or, without an id, to the
+    /// newest registered call. If there is no such call, the question is held while calls are being
+    /// sent. Returns the question as an error if it can be neither passed on nor held.
     pub(super) fn on_question(
         &self,
         request_id: Option<&str>,
@@ -181,7 +183,8 @@ pub(super) struct ActiveCallGuard {
 }
 
 impl ActiveCallGuard {
-    /// Polls for the call's next message other than its answer, and takes that message.
+    /// Polls for the call's next message, other than its answer, and removes the message from the
+    /// queue.
     pub(super) fn poll_arrived(&self, cx: &mut Context<'_>) -> Poll<Arrived> {
         self.call.waker.register(cx.waker());
         let mut state = lock_ignoring_poison(&self.call.state);

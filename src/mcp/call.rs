@@ -156,8 +156,8 @@ pub(super) fn call_tool(
     .boxed()
 }
 
-/// Returns the number of questions that a result counts as. A result without questions counts as
-/// one question, because such a result also makes the call wait.
+/// Returns the number by which a result reduces the remaining number of allowed questions. A result
+/// without questions counts as one question, because the call must wait for such a result too.
 pub(super) fn question_count(result: &Value) -> u32 {
     let questions = result["inputRequests"].as_object().map_or(0, Map::len);
     u32::try_from(questions).unwrap_or(u32::MAX).max(1)
@@ -171,7 +171,7 @@ fn unanswered(server: &str, limit: Duration) -> ToolOutput {
 }
 
 /// Returns the next step in answering a question. Returns `None` if the server no longer waits for
-/// the answer, or has completed the call without it.
+/// the answer, or has completed the call without the answer.
 async fn next_answering(
     answering: &mut BoxStream<'static, Answering>,
     question: &mut oneshot::Sender<Value>,
@@ -248,7 +248,7 @@ fn failure(error: &Error) -> ToolOutput {
     ToolOutput::error(format!("Error: {error}. {advice}"))
 }
 
-/// A question from a server that is being answered.
+/// A server's question, and the source of the answer to the question.
 struct Asked {
     answer: AnswerSource,
     limit: Duration,
@@ -263,7 +263,7 @@ enum AnswerSource {
 
 /// A step in answering a question.
 enum Answering {
-    /// An event from the model that answers the question.
+    /// An event from the model that is answering the question.
     Event(ToolUpdate),
     Answer(Value),
     Refused,

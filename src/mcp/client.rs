@@ -84,7 +84,7 @@ pub struct Client {
     view: Arc<View>,
 }
 
-/// Selects which of the server's tools to use, and which of them run without approval.
+/// Selects which of the server's tools to use, and which of them may be called without approval.
 #[derive(Default)]
 struct View {
     trusts_all: bool,
@@ -115,7 +115,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if `url` is not an `http` or `https` address.
+    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if `url` is not an `http` or `https` address.
     pub fn http(url: &str) -> Result<Self, Error> {
         Ok(Self::new(Endpoint::Http(Arc::new(HttpEndpoint::new(url)?))))
     }
@@ -302,8 +302,8 @@ impl Client {
     /// - [`Connect`](ErrorKind::Connect) if the process or the address cannot be reached or the connection breaks, and
     ///   [`Timeout`](ErrorKind::Timeout) if the connection is not ready in time.
     /// - [`Auth`](ErrorKind::Auth) if the server requires authorization or rejects the authorization that was sent.
-    /// - [`Unsupported`](ErrorKind::Unsupported) if the server uses another version of the protocol, and
-    ///   [`Protocol`](ErrorKind::Protocol) if the server violates the protocol.
+    /// - [`Unsupported`](ErrorKind::Unsupported) if the server uses a version of the protocol that this client does not
+    ///   support, and [`Protocol`](ErrorKind::Protocol) if the server violates the protocol.
     /// - [`TooLarge`](ErrorKind::TooLarge) if the server's list exceeds the [limits](Limits).
     /// - [`InvalidRequest`](ErrorKind::InvalidRequest) if a key would be sent over plain HTTP.
     pub async fn toolkit(&self) -> Result<Toolkit, Error> {
@@ -328,9 +328,9 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the server does not have the tool, or any error that
-    /// [`toolkit`](Self::toolkit) returns. A failure after the call has started is not returned as an error, but is
-    /// described in the output.
+    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if the server does not have the tool, or any
+    /// error that [`toolkit`](Self::toolkit) returns. A failure after the call has started is not returned as an error,
+    /// but is described in the output.
     pub async fn call_tool(&self, tool: &str, arguments: Value) -> Result<ToolOutput, Error> {
         let listing = self.shared.listing().await?;
         let known = listing.tools.iter().find(|known| known.original_name == tool);
@@ -408,7 +408,7 @@ impl Client {
         MediaRules { parts: *media, max_bytes: limits.media_bytes }
     }
 
-    /// Returns the tools that this view selects. The tools are built only once for each listing.
+    /// Returns those of the server's tools that this client selects. The tools are built only once for each listing.
     async fn list(&self) -> Result<BuiltTools, Error> {
         let listing = self.shared.listing().await?;
         let accepted_revision = self.shared.accepted_revision();

@@ -8,8 +8,8 @@ use std::process::Stdio;
 
 use crate::http::{Secret, is_secret_name};
 
-/// The environment variables that each server inherits from this process, in addition to `LC_*`. The inherited
-/// variables let a server find programs, the user's folders and the time zone, and contain no keys.
+/// The environment variables that each server inherits from this process, in addition to `LC_*`. These variables tell a
+/// server where to find programs and the user's folders and which time zone applies. They contain no API keys.
 #[cfg(not(windows))]
 const INHERITED_VARIABLES: &[&str] =
     &["HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"];
@@ -107,8 +107,8 @@ impl ServerCommand {
         self.args.iter().map(|arg| arg.to_string_lossy().into_owned())
     }
 
-    /// Returns the values to mask in messages: the values of the named variables, and of arguments whose names suggest
-    /// a key, such as `--api-key` or `--token=…`.
+    /// Returns the values to mask in messages: the values of the variables that were set or named explicitly, and of
+    /// arguments whose names suggest a key, such as `--api-key` or `--token=…`.
     pub(super) fn secrets(&self) -> Vec<Secret> {
         let is_long = |value: &String| value.len() >= 8;
         let granted = self.granted_env().map(|(_, value)| value.to_string_lossy().into_owned());
@@ -141,7 +141,8 @@ impl ServerCommand {
         command
     }
 
-    /// Returns the named variables, with their values.
+    /// Returns the variables that were set with [`env`](Self::env) or named with [`inherit_env`](Self::inherit_env),
+    /// with their values.
     fn granted_env(&self) -> impl Iterator<Item = (OsString, OsString)> {
         let inherited =
             self.inherited.iter().filter_map(|name| Some((name.clone(), std::env::var_os(name)?)));

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::item::{Content, Part};
 use crate::tool::ToolOutput;
 
-/// The image types that every provider with support for images accepts.
+/// The image types that are accepted by every provider that supports images.
 const IMAGE_TYPES: &[&str] = &["image/gif", "image/jpeg", "image/png", "image/webp"];
 
 /// Determines whether media in a server's results is sent to the model. Images in the GIF, JPEG,
@@ -30,8 +30,8 @@ pub enum MediaParts {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MediaRules {
     pub(super) parts: MediaParts,
-    /// The maximum size in bytes. A larger image or file is replaced with a line that states its
-    /// type and size.
+    /// The maximum size of an image or file, in bytes. A larger image or file is replaced with a
+    /// line that states its type and size.
     pub(super) max_bytes: usize,
 }
 

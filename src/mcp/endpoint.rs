@@ -42,7 +42,7 @@ pub(super) struct HttpEndpoint {
 const MAX_SENT_SECRETS: usize = 8;
 
 impl Endpoint {
-    /// Returns the secrets that messages must not contain.
+    /// Returns the secrets that must be masked in error messages.
     pub(super) fn secrets(&self) -> Vec<Secret> {
         match self {
             Self::Stdio(command) => command.secrets(),
@@ -87,7 +87,8 @@ impl HttpEndpoint {
         })
     }
 
-    /// Records the secrets sent in an authorized request, so that they can be masked in messages.
+    /// Records the secrets sent in an authorized request, so that they can be masked in error
+    /// messages.
     pub(super) fn remember_secrets(&self, secrets: &[Secret]) {
         let mut sent = lock_ignoring_poison(&self.sent_secrets);
         for secret in secrets {

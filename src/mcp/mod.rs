@@ -8,8 +8,8 @@
 //!
 //! The protocol changed in 2026. Up to version 2025-11-25, a connection starts with a handshake, and the server may
 //! send requests of its own. Since version 2026-07-28, each request is self-contained. A client supports both
-//! generations of the protocol and detects which generation the server uses. [`ServerInfo::era`] contains the detected
-//! generation. The supported transports are standard input and output, and streamable HTTP.
+//! generations of the protocol and detects which generation the server uses; [`ServerInfo::era`] contains the result.
+//! The supported transports are standard input and output, and streamable HTTP.
 //!
 //! # Mapping of the protocol
 //!
@@ -31,14 +31,14 @@
 //! [`with_roots`]: Client::with_roots
 //!
 //! A call is cancelled on the server if the call is dropped, reaches its time limit, or belongs to a run that is
-//! interrupted. To cancel a call, the client sends `notifications/cancelled` or, if the server uses the newer version
-//! of the protocol over HTTP, closes the response.
+//! interrupted. To cancel a call, the client sends `notifications/cancelled` or, if the server uses the newer
+//! generation of the protocol over HTTP, closes the response.
 //!
 //! # Tasks and limits
 //!
-//! The protocol's official SDK spawns its own tasks on the tokio runtime. The SDK's tasks belong to the client's
-//! connection. After a run is dropped, no more data is delivered to it. [`Limits`] sets how much data a server may send
-//! and how long it may take to respond.
+//! The protocol's official Rust SDK spawns tasks on the tokio runtime for each connection. These tasks belong to the
+//! connection rather than to a run, and deliver no more data to a run that has been dropped. [`Limits`] sets how much
+//! data a server may send and how long it may take to respond.
 //!
 //! # Many tools
 //!

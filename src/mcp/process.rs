@@ -21,8 +21,8 @@ const TERMINATE_TIMEOUT: Duration = Duration::from_secs(1);
 /// them yet are still part of the group.
 const KILL_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How often to check whether a killed group is gone. `MAX_EMPTY_CHECKS` limits the number of
-/// checks.
+/// The time between two checks of whether a killed group is gone. `MAX_EMPTY_CHECKS` limits the
+/// number of checks.
 #[cfg(unix)]
 const EMPTY_CHECK_INTERVAL: Duration = Duration::from_millis(2);
 #[cfg(unix)]
@@ -32,18 +32,18 @@ const MAX_EMPTY_CHECKS: u32 = 100;
 const MAX_SHOWN_STDERR: usize = 400;
 
 /// A server's process, which a task supervises on the runtime in which the process was started.
-/// Dropping this value lets the process exit, and kills the process group if the process does not
-/// exit in time. If the runtime shuts down first, the group is killed immediately.
+/// Dropping this value gives the process time to exit, and then kills the remaining processes in
+/// its group. If the runtime shuts down first, the group is killed immediately.
 #[derive(Debug)]
 pub(super) struct ServerProcess {
     pub(super) report: Arc<ProcessReport>,
-    /// Dropping this sender lets the process exit.
+    /// Dropping this sender tells the supervising task to end the process.
     stop: Mutex<Option<oneshot::Sender<()>>>,
     /// A channel that is closed once the process has ended.
     exited: watch::Receiver<()>,
     /// A channel that is closed once the process and its group are gone.
     ended: watch::Receiver<()>,
-    /// The process group, which is killed directly if no task can kill it.
+    /// The process group, which is killed directly if the supervising task makes no progress.
     group: ProcessGroup,
     /// The maximum total time that ending the process and its group may take.
     closing_limit: Duration,
@@ -91,8 +91,8 @@ impl ServerProcess {
         Ok((process, stdout, stdin))
     }
 
-    /// Asks the supervising task to let the process exit. The caller must have closed the process's
-    /// standard input, or be about to close it.
+    /// Tells the supervising task to end the process. The process is given time to exit on its own,
+    /// so the caller must have closed the process's standard input, or be about to close it.
     pub(super) fn stop(&self) {
         drop(lock_ignoring_poison(&self.stop).take());
     }
@@ -125,7 +125,7 @@ impl ProcessReport {
     }
 
     /// Returns the process's exit status and last output, for use in a message. Returns an empty
-    /// string if neither is known.
+    /// string if the process has neither an exit status nor any output.
     pub(super) fn describe(&self) -> String {
         let status = *lock_ignoring_poison(&self.exit_status);
         let status = status.map(|status| format!("; the process ended ({status})"));

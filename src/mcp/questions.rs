@@ -172,7 +172,7 @@ pub(super) fn sampling_prompt(params: &Value) -> String {
     prompt.join("\n\n")
 }
 
-/// Returns the answer to a sampling request, with the model's text.
+/// Returns the answer to a sampling request, which contains the text that the model returned.
 pub(super) fn sampling_answer(text: &str, model: &str) -> Value {
     json!({
         "role": "assistant",

@@ -89,9 +89,10 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the server has no such resource,
-    /// [`Unsupported`](ErrorKind::Unsupported) if the server requires a request to a model before
-    /// it answers, or any error that [`toolkit`](Self::toolkit) returns.
+    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if the server has no such
+    /// resource, an [`Unsupported`](ErrorKind::Unsupported) error if the server asks too many
+    /// questions or asks for input that the client cannot provide, such as a model's response, or
+    /// any error that [`toolkit`](Self::toolkit) returns.
     pub async fn read_resource(&self, uri: &str) -> Result<Content, Error> {
         let params = Map::from_iter([("uri".to_owned(), uri.into())]);
         let read = self.request_with_input("resources/read", params).await?;
@@ -114,9 +115,10 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the server has no such prompt or an
-    /// argument is missing, [`Unsupported`](ErrorKind::Unsupported) if the server requires a
-    /// request to a model before it answers, or any error that [`toolkit`](Self::toolkit) returns.
+    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if the server has no such
+    /// prompt or an argument is missing, an [`Unsupported`](ErrorKind::Unsupported) error if the
+    /// server asks too many questions or asks for input that the client cannot provide, such as a
+    /// model's response, or any error that [`toolkit`](Self::toolkit) returns.
     pub async fn prompt(
         &self,
         name: &str,

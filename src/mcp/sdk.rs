@@ -1,4 +1,5 @@
-//! Connects to a server with rmcp, the protocol's official SDK. No other file uses rmcp's types.
+//! Connects to an MCP server with rmcp, the protocol's official SDK. No other file uses rmcp's
+//! types.
 //!
 //! rmcp spawns its own tasks on the runtime in which a connection was created. The tasks belong to
 //! the connection, never to a run. The tasks pass messages to calls through [`ActiveCalls`], which
@@ -61,7 +62,7 @@ const MAX_PROBE: Duration = Duration::from_secs(9);
 /// include the exit status.
 const EXIT_STATUS_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// The initial and the maximum delay before resubscribing to list changes.
+/// The initial and the maximum delay before subscribing again to changes of the tool list.
 const RESUBSCRIBE_BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
 
 /// The settings for a connection.
@@ -102,7 +103,7 @@ struct ErrorContext {
     output: Arc<OutputReport>,
 }
 
-/// How to start a connection.
+/// Specifies how a connection is started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lifecycle {
     /// Sends `server/discover`, followed by `initialize` if the server answers with an error.
@@ -114,7 +115,7 @@ enum Lifecycle {
 }
 
 impl Connection {
-    /// Connects to the server. Dropping the returned future stops the attempt.
+    /// Connects to the server. Dropping the returned future stops the attempt to connect.
     ///
     /// The method `server/discover`, introduced with protocol version 2026-07-28, is sent first. If
     /// the server answers with an error, `initialize` is sent on the same connection. If the server
@@ -157,7 +158,8 @@ impl Connection {
         Err(legacy)
     }
 
-    /// Connects using the given lifecycle. Dropping the returned future stops the attempt.
+    /// Connects using the given lifecycle. Dropping the returned future stops the attempt to
+    /// connect.
     async fn begin(settings: &ConnectionSettings, lifecycle: Lifecycle) -> Result<Self, Error> {
         let limits = &settings.limits;
         let output = Arc::new(OutputReport::default());
@@ -361,7 +363,7 @@ pub(super) struct PendingRequest {
     answer: Option<Result<Value, RequestFailure>>,
 }
 
-/// An update to a request.
+/// An update on a pending request: progress or a question from the server, or the answer.
 pub(super) enum CallUpdate {
     Arrived(Arrived),
     Answered(Result<Value, RequestFailure>),
@@ -403,8 +405,9 @@ impl PendingRequest {
     }
 }
 
-/// Returns a result as JSON. Over HTTP, rmcp guesses a result's kind from its fields and drops the
-/// fields that belong to other kinds. A guess that cannot be right results in an error.
+/// Returns a result as JSON. Over HTTP, rmcp infers the kind of a result from the result's fields,
+/// and drops the fields that belong to other kinds. Returns an error if the result of a `method`
+/// request cannot have the inferred kind.
 fn result_json(method: &str, result: ServerResult) -> Result<Value, ServiceError> {
     let is_of_call = matches!(
         result,
@@ -453,12 +456,13 @@ impl StdError for Refusal {}
 
 /// Transports messages as lines.
 ///
-/// rmcp's own transport is not used, for three reasons:
+/// This transport replaces rmcp's own transport for three reasons:
 ///
 /// - This transport queues each message as soon as rmcp hands it over, so a cancellation never
 ///   overtakes the request that it cancels.
-/// - A server that does not read cannot make the queue grow without limit.
-/// - Results keep their original JSON, whereas rmcp guesses the kind of a result from its fields.
+/// - The queue is limited, so it cannot grow without bound if the server does not read.
+/// - Results keep their original JSON, whereas rmcp infers the kind of a result from the result's
+///   fields.
 struct LineTransport<R, W> {
     /// The channel, or `None` after the transport has been closed.
     channel: Option<LineChannel<R, W>>,
@@ -583,7 +587,8 @@ async fn subscribe_to_tool_changes(peer: Peer<RoleClient>, revision: Arc<AtomicU
     }
 }
 
-/// The client's side of the protocol. rmcp calls the methods of this type.
+/// Implements the client's side of the protocol. rmcp calls the methods of this type when it
+/// receives a message from the server.
 struct Handler {
     config: ClientConfig,
     roots: Option<Value>,
@@ -606,7 +611,8 @@ impl Handler {
         Ok(Self { config, roots: settings.roots.clone(), calls, tools_revision })
     }
 
-    /// Passes a server's request to one of this client's calls, and waits for the answer.
+    /// Passes a request from the server to one of the active calls, and waits for the answer of
+    /// that call.
     async fn ask(
         &self,
         request: &ServerRequest,
@@ -774,8 +780,8 @@ impl ErrorContext {
         Error::new(kind, message).with_source(Refusal { code: error.code.0 })
     }
 
-    /// Returns the error for a closed connection. The error states whether the server violated a
-    /// limit or ended.
+    /// Returns the error for a closed connection. The error message states whether the server
+    /// exceeded a limit or closed the connection.
     async fn on_closed(&self) -> Error {
         let server = &self.server;
         if let Some(limit) = self.output.oversized_line.get() {

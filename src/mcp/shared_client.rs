@@ -46,7 +46,7 @@ type Connecting = BoxFuture<'static, Result<Arc<Connection>, Error>>;
 struct State {
     connection: Option<Arc<Connection>>,
     /// The connection attempt that callers are waiting for. The callers own the attempt: once all
-    /// of them are dropped, it is dropped too.
+    /// of the callers are dropped, the attempt is dropped too.
     connecting: Option<WeakShared<Connecting>>,
     listing: Option<CurrentListing>,
     /// The number of times that the client has been closed.
@@ -56,15 +56,16 @@ struct State {
     prepared: PreparedCalls,
 }
 
-/// Records the tool definition that each call was made with, until the call runs. Without such a
-/// record, a call could run with a different definition that was later approved for another call.
+/// For each call that has not run yet, records the tool definition with which the model made the
+/// call. Without such a record, a call could run with a different definition that was later
+/// approved for another call.
 #[derive(Default)]
 struct PreparedCalls(VecDeque<PreparedRecord>);
 
 /// The tool's name, a hash of the arguments, and the fingerprint of the tool definition.
 type PreparedRecord = (String, u128, u128);
 
-/// The maximum number of calls to keep records for.
+/// The maximum number of calls whose records are kept.
 const MAX_PREPARED_CALLS: usize = 256;
 
 impl PreparedCalls {
@@ -81,8 +82,8 @@ impl PreparedCalls {
         self.0.push_back((tool.original_name.clone(), hash, tool.fingerprint));
     }
 
-    /// Removes and returns the tool definition that was recorded for the oldest call to this tool
-    /// with these arguments.
+    /// Removes the record for a call to this tool with these arguments, and returns the fingerprint
+    /// of the recorded tool definition.
     fn take(&mut self, tool: &ListedTool, arguments: &str) -> Option<u128> {
         let hash = fnv1a_128(arguments.bytes());
         let is_it =
@@ -109,8 +110,8 @@ pub(super) struct AcceptedDefinitions {
 }
 
 impl AcceptedDefinitions {
-    /// Creates a set that accepts only these definitions until a call with another definition is
-    /// approved.
+    /// Creates a set that contains only the definitions in `by_name`. Any other definition is
+    /// accepted only when a call with that definition is approved.
     pub(super) fn complete(by_name: HashMap<String, u128>) -> Self {
         Self { by_name, is_complete: true, revision: 0 }
     }
@@ -232,11 +233,11 @@ impl SharedClient {
         Ok((connection, listing))
     }
 
-    /// Returns the connection for calling a tool, provided that the tool's definition has not
-    /// changed since it was sent to the model.
+    /// Returns the connection for calling a tool, or an error if the tool's definition has changed
+    /// since it was sent to the model.
     ///
     /// The tool's definition is compared with the listing that was fetched over the returned
-    /// connection. The connection may have broken since.
+    /// connection. The connection may have broken since the listing was fetched.
     pub(super) async fn connection_for_call(
         &self,
         tool: &ListedTool,
@@ -303,9 +304,9 @@ impl SharedClient {
 /// The origin of a call.
 #[derive(Clone, Copy)]
 pub(super) enum CallOrigin<'a> {
-    /// A model made the call with these arguments. The call may have been approved.
+    /// A model made the call with these arguments. Such a call may require approval.
     Model { arguments: &'a str },
-    /// The program itself made the call, which needs no approval.
+    /// The program itself made the call. Such a call requires no approval.
     Program,
 }
 

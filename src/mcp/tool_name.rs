@@ -11,15 +11,16 @@ const MAX_SERVER_NAME_LEN: usize = 24;
 const SEPARATOR: &str = "__";
 
 /// Returns the name `{server}__{tool}`, adapted to the characters and the length that every
-/// provider accepts. A changed or shortened name ends with a hash of the original name, so that
-/// each listing produces the same name.
+/// provider accepts. A server or tool name that has to be changed or shortened ends with a hash of
+/// the original name, so that different names remain different and each listing produces the same
+/// name.
 pub(super) fn tool_name(server: &str, tool: &str) -> String {
     let server = fit(server, MAX_SERVER_NAME_LEN);
     let max_tool_len = MAX_NAME_LEN - server.len() - SEPARATOR.len();
     format!("{server}{SEPARATOR}{}", fit(tool, max_tool_len))
 }
 
-/// Converts a name into a name of at most `max_len` characters, each a letter, a digit, `_` or `-`.
+/// Converts a name to at most `max_len` characters, each of which is a letter, a digit, `_` or `-`.
 fn fit(name: &str, max_len: usize) -> String {
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if name.len() <= max_len && name.chars().all(is_allowed) {

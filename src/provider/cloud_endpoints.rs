@@ -175,7 +175,7 @@ impl Gemini {
     }
 }
 
-/// The header in which Azure expects an API key, on every wire.
+/// The header in which Azure expects an API key, regardless of the wire format.
 const AZURE_KEY_HEADER: KeyHeader = KeyHeader::Named("api-key");
 
 fn azure_openai_base_url(resource: &str, path: &str) -> Result<String, Error> {

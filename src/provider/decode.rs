@@ -40,13 +40,13 @@ const MAX_CHUNKS_PER_POLL: usize = 128;
 pub trait Decode {
     /// Decodes a frame and pushes its content into the turn.
     ///
-    /// An implementation first calls [`TurnBuilder::set_provider`] with the name of the wire and
-    /// [`TurnBuilder::set_model`] with the name of the model. Repeating these calls for each frame
-    /// is cheap. Unknown frames and fields must be ignored, because a later version of the wire may
-    /// send them.
+    /// An implementation first calls [`TurnBuilder::set_provider`] with the name of the wire format
+    /// and [`TurnBuilder::set_model`] with the name of the model. Repeating these calls for each
+    /// frame is cheap. Unknown frames and fields must be ignored, because a later version of the
+    /// wire format may contain them.
     ///
-    /// On every wire, a frame with the event type `error` reports an error, and is passed to this
-    /// method only if its data is empty. In a framing without event types, such as
+    /// In every wire format, a frame with the event type `error` reports an error, and is passed to
+    /// this method only if the frame's data is empty. In a framing without event types, such as
     /// [`NdJson`](crate::framing::NdJson), all frames have the type `message`, so the decoder must
     /// detect error frames itself and parse them with
     /// [`error_in_stream`](crate::provider::error_in_stream).
@@ -54,12 +54,12 @@ pub trait Decode {
     /// # Errors
     ///
     /// Returns an error, which ends the turn, if the provider reports an error or a frame violates
-    /// the wire's protocol. The content pushed so far is attached to the error as a
+    /// the wire format. The content pushed so far is attached to the error as a
     /// [`PartialTurn`](crate::turn::PartialTurn).
     fn frame(&mut self, frame: Frame<'_>, turn: &mut TurnBuilder) -> Result<FrameOutcome, Error>;
 
-    /// Handles a frame received after the end-of-stream marker. Most wires ignore such a frame. To
-    /// continue the turn, return [`FrameOutcome::Continue`].
+    /// Handles a frame received after the end-of-stream marker. The default implementation ignores
+    /// the frame. To continue the turn, return [`FrameOutcome::Continue`].
     ///
     /// # Errors
     ///
@@ -73,8 +73,9 @@ pub trait Decode {
     }
 
     /// Handles the end of a body that ended without an end-of-stream marker and without an error.
-    /// This method is called at most once. If the wire allows a body to end without the marker, the
-    /// method pushes the missing stop reason. The default implementation does nothing.
+    /// This method is called at most once. If the wire format allows a body to end without the
+    /// marker, an implementation pushes the missing stop reason. The default implementation does
+    /// nothing.
     ///
     /// # Errors
     ///
@@ -115,8 +116,8 @@ pub enum FrameOutcome {
 /// before a stop reason, the turn fails with an [`IncompleteTurn`](ErrorKind::IncompleteTurn)
 /// error, but a [`Timeout`](ErrorKind::Timeout) error from the body is returned unchanged. If the
 /// end of the body cuts off the last frame, the truncated frame is decoded as well. If
-/// [`frame`](Decode::frame) then returns a [`Protocol`](ErrorKind::Protocol) error, a turn without
-/// a stop reason is incomplete.
+/// [`frame`](Decode::frame) returns a [`Protocol`](ErrorKind::Protocol) error for the truncated
+/// frame, a turn without a stop reason is incomplete.
 #[pin_project]
 #[derive(Debug)]
 pub struct Decoding<B, D, F = ServerSentEvents> {

@@ -23,7 +23,8 @@ struct CacheKey<E> {
 
 /// A request's [settled](History::settled) context, with the leading system items appended to the
 /// stable system prompt. `S` is the state that an encoder carries from one item to the next. `E` is
-/// the type of any settings, other than the wire and the model, that affect how an item is encoded.
+/// the type of any settings, other than the wire format and the model, that affect how an item is
+/// encoded.
 pub(super) struct EncodeContext<S, E = ()> {
     key: CacheKey<E>,
     settled_history: History,
@@ -166,7 +167,8 @@ where
         self.settled_history.entries_after(self.done_entries).filter(|(_, item)| !item.tombstone)
     }
 
-    /// Returns the items to encode, so that an encoder can look ahead.
+    /// Returns the same items as [`items_to_encode`](Self::items_to_encode), without their indices,
+    /// for an encoder that must look ahead.
     pub(super) fn peek_items_to_encode(&self) -> impl Iterator<Item = &Item> {
         let items = self.settled_history.entries_after(self.done_entries).map(|(_, item)| item);
         items.filter(|item| !item.tombstone)

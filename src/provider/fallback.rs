@@ -80,7 +80,7 @@ impl Fallback {
     }
 
     /// Replaces the default rule for when to fall back: the chain falls back after an error only if
-    /// `choose` returns true for it.
+    /// `choose` returns true for that error.
     pub fn fall_back_if(mut self, choose: impl Fn(&Error) -> bool + Send + Sync + 'static) -> Self {
         self.should_fall_back = Arc::new(choose);
         self

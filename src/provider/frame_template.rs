@@ -1,8 +1,8 @@
 //! Quickly decodes a frame that differs from an earlier frame in only a single string.
 //!
 //! Most frames in a stream are identical to the previous frame, apart from the next piece of text.
-//! After a decoder has parsed a frame, a [`FrameTemplate`] keeps its bytes. A later frame that
-//! differs only in one string literal is decoded without a parser.
+//! After a decoder has parsed a frame, a [`FrameTemplate`] keeps the frame's bytes. A later frame
+//! that differs from these bytes only in one string literal is decoded without a parser.
 //!
 //! # Why the result equals the parser's
 //!
@@ -24,7 +24,7 @@
 //! it to the decoder as text.
 //!
 //! For the same reason, two more kinds of values may differ. The first kind consists of the values
-//! of those members of the outermost object that [`IGNORED`] names and that no decoder reads. In an
+//! of the outermost object's members that are listed in [`IGNORED`], which no decoder reads. In an
 //! ignored member, a string without escapes or an unsigned number may be replaced with another
 //! value of the same form. The second kind consists of the numbers in a flat object that the
 //! decoder names. The decoder receives these numbers and their keys along with the text.
@@ -35,8 +35,8 @@
 //!
 //! The effect of a frame may depend on earlier frames. A template is therefore valid only until the
 //! next frame is parsed: a decoder calls [`forget`](FrameTemplate::forget) before it parses a
-//! frame. A decoder calls [`remember`](FrameTemplate::remember) only for a frame that has no effect
-//! apart from its text.
+//! frame. A decoder calls [`remember`](FrameTemplate::remember) only for a frame that has no
+//! effects other than those of its text and counts.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -45,8 +45,8 @@ use memchr::memchr2;
 
 use crate::sse::Frame;
 
-/// The members that vary from frame to frame and that no decoder reads. `OpenAI` numbers its events
-/// and pads them to hide the length of the text
+/// Members whose values vary from frame to frame and are not read by any decoder. `OpenAI` numbers
+/// its events and pads them to hide the length of the text
 /// (<https://platform.openai.com/docs/api-reference/responses-streaming>); the other members are
 /// timestamps.
 const IGNORED: [&str; 4] = ["obfuscation", "sequence_number", "created", "created_at"];
@@ -74,8 +74,8 @@ pub(super) struct FrameTemplate<K> {
     text_key: Range<usize>,
     /// The name of the outermost object's member whose numbers are counts, such as token counts.
     counts_member: Option<&'static str>,
-    /// The values that may differ between frames, ordered by position. The list is empty until it
-    /// is needed.
+    /// The values that may differ between frames, ordered by position. The list is empty until a
+    /// frame differs from the template in more than its text.
     holes: Vec<Hole>,
     /// The length of `data` without its trailing closing brackets and white space.
     content_len: usize,
@@ -120,9 +120,9 @@ impl<K> Default for FrameTemplate<K> {
 }
 
 impl<K: Copy> FrameTemplate<K> {
-    /// Returns the text from a frame that differs from the template only in values that may differ.
-    /// A frame whose text is empty is left to the parser, because an empty text has a special
-    /// meaning on some wires.
+    /// Returns the text from a frame that matches the template, that is, a frame in which only
+    /// variable values differ. A frame whose text is empty is left to the parser, because empty
+    /// text has a special meaning in some wire formats.
     pub(super) fn read<'a>(&mut self, frame: &Frame<'a>) -> Option<(K, Cow<'a, str>)> {
         let kind = self.kind?;
         let text = self.match_text(frame)?;
@@ -209,8 +209,8 @@ impl<K: Copy> FrameTemplate<K> {
         self.kind = None;
     }
 
-    /// Makes a template from a parsed frame. The frame must contain nothing relevant except `text`
-    /// and the numbers in the `counts` member of its outermost object.
+    /// Makes a template from a parsed frame. The decoder must not need anything from the frame
+    /// except `text` and the numbers in the `counts` member of its outermost object.
     ///
     /// Does nothing if the text is empty or was not borrowed from the frame. Text that contains
     /// escapes or comes from a repaired frame is not borrowed, so its position is unknown.

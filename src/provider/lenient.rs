@@ -141,7 +141,7 @@ pub(super) fn deserialize_json(raw: &RawValue) -> Option<RawJson> {
         .ok()
 }
 
-/// A string, borrowed if it contains no escapes. A JSON value of any other type becomes `None`.
+/// A string, borrowed if it contains no escapes. A JSON value that is not a string becomes `None`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct LenientStr<'a>(pub(super) Option<Cow<'a, str>>);
 
@@ -175,23 +175,23 @@ impl LenientNumber {
     }
 }
 
-/// An object. A JSON value of any other type becomes `None`.
+/// An object. A JSON value that is not an object becomes `None`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Lenient<T>(pub(super) Option<T>);
 
-/// An object that is rarely present. It is boxed to keep the structs that contain it small, because
-/// they are moved for each token.
+/// An object that is rarely present. The object is boxed, because the structs that contain it are
+/// moved for each token and should stay small.
 pub(super) type RareObject<T> = Lenient<Box<T>>;
 
-/// An object, or a marker for a value of another type. Such a value may contain part of a tool
-/// call.
+/// An object, or a marker for a value that is not an object. A value that is not an object may
+/// contain part of a tool call.
 #[derive(Debug, Default)]
 pub(super) struct MaybeObject<T> {
     pub(super) value: Option<T>,
     pub(super) malformed: bool,
 }
 
-/// The elements of an array. A JSON value of any other type becomes an empty list.
+/// The elements of an array. A JSON value that is not an array becomes an empty list.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LenientList<T>(pub(super) Vec<T>);
 

@@ -5,8 +5,8 @@ use crate::error::{Error, ErrorKind};
 /// A function that selects errors, for example the errors after which to retry or fall back.
 pub(super) type ErrorPredicate = dyn Fn(&Error) -> bool + Send + Sync;
 
-/// Returns whether another provider may succeed. This is the case if the error was caused by the
-/// provider, the account or the model rather than by the request.
+/// Returns whether another provider may succeed. Another provider may succeed if the error was
+/// caused by the provider, the account or the model rather than by the request.
 pub(crate) fn should_fall_back(kind: ErrorKind) -> bool {
     match kind {
         ErrorKind::Connect

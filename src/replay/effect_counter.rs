@@ -2,12 +2,14 @@
 
 use crate::world::{EffectKey, EffectKind};
 
-/// Counts how often each kind of effect has been requested since the last event.
+/// Counts how often each effect, identified by its kind and name, has been requested since the last
+/// event.
 #[derive(Default)]
 pub(super) struct EffectCounter(Vec<(EffectKind, String, u32)>);
 
 impl EffectCounter {
-    /// Counts an effect, and returns its number among the effects of the same kind.
+    /// Counts an effect, and returns its number among the effects of the same kind and name,
+    /// starting at 1.
     pub(super) fn count(&mut self, key: &EffectKey) -> u32 {
         let known = |(kind, name, _): &&mut (EffectKind, String, u32)| {
             *kind == key.kind && **name == *key.name

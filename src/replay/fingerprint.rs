@@ -44,7 +44,7 @@ pub(super) struct FingerprintTracker {
 #[derive(Default)]
 pub(super) struct RequestComparison {
     replayed_tracker: FingerprintTracker,
-    /// The fingerprints of the last recorded request's context.
+    /// The fingerprints of the entries in the last recorded request's context.
     recorded_context: Vec<Fingerprint>,
 }
 
@@ -245,7 +245,7 @@ mod tests {
     use crate::request::{OutputSchema, ToolSpec};
 
     thread_local! {
-        /// The number of fingerprinted context entries.
+        /// The number of context entries that have been fingerprinted.
         pub(super) static ITEMS_READ: Cell<usize> = const { Cell::new(0) };
     }
 
@@ -270,9 +270,10 @@ mod tests {
         assert!(options.contains(&format!(r#""extra":{{"a":null,"z":{sorted}}}"#)), "{options}");
     }
 
-    /// Sends `requests` requests, where `next` changes the history before each, and checks each
-    /// against its recording. Returns the number of entries that were read, and of fingerprints in
-    /// the recording.
+    /// Records and replays `requests` requests, calling `next` to change the history before each
+    /// request, and checks that each replayed request matches its recording. Returns the number of
+    /// context entries that were fingerprinted, and the number of context fingerprints in the
+    /// recording.
     fn work(requests: usize, next: impl Fn(&mut History, usize)) -> (usize, usize) {
         ITEMS_READ.set(0);
         let (mut recorded, mut played) =

@@ -7,7 +7,7 @@
 //! [`Recording::at_step`] selects a step from which a new run can continue.
 //!
 //! The recorder and the replay are both implemented as [worlds](crate::world). The recorder's world
-//! wraps the live world, and the replay's world takes its answers from the recording.
+//! wraps the live world, and the replay's world takes the results of effects from the recording.
 
 mod effect_counter;
 mod fingerprint;

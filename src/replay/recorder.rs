@@ -132,7 +132,7 @@ impl Recorder {
         Self(Arc::new(RecorderOutput::Callback(Box::new(then))))
     }
 
-    /// Starts a run and returns its number.
+    /// Starts the recording of a run and returns the run's number.
     pub(super) fn begin_run(&self) -> u32 {
         match &*self.0 {
             RecorderOutput::Callback(_) => 1,

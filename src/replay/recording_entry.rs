@@ -23,8 +23,8 @@ pub(super) enum RecordingEntry {
     },
     Request(RequestFingerprint),
     /// The value of an effect, and the effect's number among the effects of the same kind since the
-    /// last event. If the number is missing, as is often the case in version 1, the first unused
-    /// value is used.
+    /// last event. If the number is missing, as is often the case in recordings of version 1, the
+    /// first value that has not been used yet is returned.
     Value {
         kind: EffectKind,
         name: String,
@@ -51,7 +51,7 @@ impl RecordingEntry {
         }
     }
 
-    /// Returns the reason why the agent ended its loop, if the entry is the end of a loop.
+    /// Returns how the loop ended, if the entry is the end of a loop.
     pub(super) fn loop_end(&self) -> Option<&LoopEnd> {
         match self {
             Self::LoopEnd(ending) => Some(ending),
@@ -60,7 +60,7 @@ impl RecordingEntry {
     }
 }
 
-/// Returns whether an event ends a step.
+/// Returns whether an event ends a step: it completes a turn or contains a tool's output.
 pub(super) fn ends_step(event: &Event) -> bool {
     event.turn_complete().is_some() || event.tool_output().is_some()
 }

@@ -4,9 +4,9 @@
 //! {"type":"run","run":1,"version":2,"history":{…},"resuming":false}      first
 //! {"type":"event","run":1,"event":{"type":"turn_started",…}}
 //! {"type":"asked","run":1,"request":{…}}                  the fingerprint of a request
-//! {"type":"value","run":1,"of":"facts","nth":2,"value":{…}}   what the outside answered, where no event
-//!                                                         tells it, the `nth` time since the last event
-//! {"type":"failed","run":1,"error":{…}}                   the turn that streams has failed
+//! {"type":"value","run":1,"of":"facts","nth":2,"value":{…}}   a value that no event contains: the
+//!                                                         `nth` of its kind since the last event
+//! {"type":"failed","run":1,"error":{…}}                   the turn that is being streamed has failed
 //! {"type":"ended","run":1,"polled":true,"error":null}     the loop was ended from outside: by an
 //!                                                         interrupt, an error, or `time_up`
 //! ```

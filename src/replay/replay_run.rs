@@ -20,7 +20,8 @@ use crate::request::Request;
 use crate::stream::Step;
 use crate::usage::Usage;
 
-/// Replays a recording as a stream of events, which the agent's own loop produces again.
+/// Replays a recording: a stream of the events that the agent's own loop produces when it receives
+/// the recorded values.
 ///
 /// A replay sends no requests, runs no tools and does not wait. The state of the replay can be
 /// inspected between polls. [`play_until`](Self::play_until) replays up to a given step.
@@ -74,7 +75,7 @@ impl Recording {
     ///
     /// `agent` must be built in the same way as the recorded agent. The replay uses the settings of
     /// `agent`, and calls its provider only to get the provider's name. Tools, tool sources, hooks,
-    /// validations and the compactor are not called, since the recording contains their answers.
+    /// validations and the compactor are not called, since the recording contains their results.
     /// Ids are taken from the recording, and no time passes. The same agent produces the same
     /// events and requests; any difference is reported as a
     /// [`ReplayMismatch`](super::ReplayMismatch).

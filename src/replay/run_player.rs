@@ -1,4 +1,4 @@
-//! The world for a replay, which takes its answers from a recording.
+//! Implements the world for a replay, which takes the results of effects from a recording.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -38,9 +38,10 @@ struct PlayerState {
     next_entry_index: usize,
     /// The number of emitted events.
     event_count: usize,
-    /// The indices of those entries since the last event that have already been used.
+    /// The indices of the entries after the last emitted event that have already been used.
     consumed_entries: HashSet<usize>,
-    /// The number of times that each kind of effect has been requested since the last event.
+    /// The number of times that each kind of effect has been requested since the last emitted
+    /// event.
     effect_counter: EffectCounter,
     /// Whether a future or a stream is waiting for an entry that the recording does not contain.
     is_waiting: bool,
@@ -174,7 +175,8 @@ impl RunPlayer {
         self.0.parsed_run.entries.last().and_then(RecordingEntry::event).and_then(Event::outcome)
     }
 
-    /// Returns the reports from calls that were dropped.
+    /// Returns the recorded effect reports of calls that were dropped, each with the id of its
+    /// call.
     fn dropped_call_reports(&self) -> Vec<(String, EffectReport)> {
         let state = self.lock();
         let left = self
@@ -195,7 +197,7 @@ impl RunPlayer {
         results.filter_map(reported).collect()
     }
 
-    /// Returns the recorded events from a turn's calls.
+    /// Returns a stream of the recorded events from the current turn's calls.
     fn tool_events(&self) -> impl futures::Stream<Item = ToolEvent> + Send + use<> {
         let playing = self.clone();
         let mut at = 0;
@@ -219,7 +221,7 @@ impl RunPlayer {
             && self.find_entry(&state, RecordingEntry::loop_end).is_none()
     }
 
-    /// Returns whether the recording contains a request after the last event that has not been
+    /// Returns whether the recording contains, before the next event, a request that has not been
     /// replayed yet.
     pub(super) fn has_request_left(&self) -> bool {
         let state = self.lock();

@@ -23,7 +23,7 @@ use crate::stream::TurnStream;
 use crate::tool::ToolRun;
 use crate::world::{Effect, EffectKey, EffectKind, EffectValue, LoopEnd, SendRequest, World};
 
-/// Wraps another world and records its answers, together with the run's events.
+/// Wraps another world, and records the values that this world provides and the run's events.
 #[derive(Debug)]
 pub(super) struct RunRecorder {
     world: Arc<dyn World>,

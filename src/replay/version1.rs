@@ -1,4 +1,4 @@
-//! Converts value lines from version 1 of the format.
+//! Converts value lines from version 1 of the recording format.
 //!
 //! ```text
 //! {"type":"noted","run":1,"noted":{"of":"facts","nth":2,"steered":true}}
@@ -12,11 +12,12 @@ use crate::event::{AppendReason, Event};
 use crate::replay::recording_entry::RecordingEntry;
 use crate::world::EffectKind;
 
-/// A value line in version 1 of the format. Lines with an unknown tag are skipped.
+/// A value line in version 1 of the recording format. Lines with an unknown tag are skipped.
 #[derive(Deserialize)]
 pub(super) struct ValueV1 {
     of: String,
-    /// The request's number among the requests for facts since the last event.
+    /// The number of times that facts had been requested since the last event, including the
+    /// request that returned this value.
     nth: Option<u32>,
     #[serde(flatten)]
     fields: Map<String, Value>,
@@ -48,9 +49,9 @@ impl ValueV1 {
 }
 
 /// Moves notes from hooks to the position before the event that contains them, because version 1
-/// recorded notes after the turn that the hooks observed. A request that is prepared again because
-/// the run stopped waiting for its pool receives the number that the current version of the format
-/// assigns to it.
+/// recorded notes after the turn that the hooks observed. If a request is prepared again because
+/// the run stopped waiting for its pool, the later `prepared` value gets the number that the
+/// current version of the format assigns to it.
 pub(super) fn reorder_v1(entries: &mut Vec<RecordingEntry>) {
     let mut notes = Vec::new();
     let mut gave_way = 0;

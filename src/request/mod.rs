@@ -30,7 +30,8 @@ use crate::item::{History, RawJson};
 pub struct Request {
     /// The full history. The id of a new tool call must not already be in use in this history.
     pub history: History,
-    /// The items to send, which encoders settle first; by default, the whole history.
+    /// The items to send; by default, the whole history. Encoders send the
+    /// [settled](History::settled) form of these items.
     pub context: History,
     /// The system prompt.
     pub system: System,

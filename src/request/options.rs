@@ -42,8 +42,8 @@ pub struct Options {
     /// likely token. The maximum is 1 or 2, depending on the provider.
     #[serde(deserialize_with = "deserialize_number")]
     pub temperature: Option<f32>,
-    /// The threshold for nucleus sampling, from 0 to 1. The model samples only from the most likely
-    /// tokens whose probabilities add up to this value.
+    /// The threshold for nucleus sampling, from 0 to 1. The model samples only from the smallest
+    /// set of most likely tokens whose probabilities add up to at least this value.
     #[serde(deserialize_with = "deserialize_number")]
     pub top_p: Option<f32>,
     /// The number of most likely tokens that the model samples from.
@@ -60,7 +60,7 @@ pub struct Options {
     /// Strings at which the model stops. The answer ends just before the first stop sequence that
     /// occurs.
     pub stop_sequences: Vec<String>,
-    /// Whether the model may, must or must not call tools.
+    /// Whether the model may call tools, must call a tool, or must not call any.
     pub tool_choice: ToolChoice,
     /// Whether a single turn may contain several tool calls; `Some(false)` allows at most one call.
     pub parallel_tool_calls: Option<bool>,
@@ -92,9 +92,10 @@ fn deserialize_number<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f32>,
 }
 
 impl Options {
-    /// Returns these options, taking each option that is not set from `defaults`. A field that
-    /// contains its default value counts as not set. The entries in `metadata` and `extra` are
-    /// merged. If a key exists in both options, the entry from `self` is used.
+    /// Returns these options, taking each option that is not set from `defaults`. A field whose
+    /// value is the field's default counts as not set. The entries in `metadata` and `extra` are
+    /// merged. If both `self` and `defaults` contain an entry with the same key, the entry from
+    /// `self` is used.
     ///
     /// ```
     /// use turnstream::request::Options;
@@ -132,7 +133,7 @@ impl Options {
         }
     }
 
-    /// Returns an error if any option other than those in `known` is set. `known` is a list of
+    /// Returns an error if an option whose name is not in `known` is set. `known` is a list of
     /// field names such as `temperature`. Encoders use this method to reject options that their
     /// wire format cannot express.
     ///
@@ -203,7 +204,7 @@ pub fn unsupported_error(wire: &str, option: &str) -> Error {
     Error::new(ErrorKind::Unsupported, message).with_parameter(option)
 }
 
-/// Whether the model may, must or must not call tools.
+/// Whether the model may call tools, must call a tool, or must not call any.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -296,7 +297,7 @@ impl OutputSchema {
     ///
     /// Most wire formats require the schema's root to be an object, so an enum must be wrapped in a
     /// struct field. The model may omit a field with `#[serde(default)]`. In wire formats without
-    /// optional fields, however, the model always includes such a field.
+    /// optional fields, however, the model always includes that field.
     ///
     /// ```
     /// use turnstream::request::OutputSchema;

@@ -8,11 +8,11 @@ use crate::error::Error;
 /// Controls whether the provider that receives a request may send the request again after a
 /// failure.
 ///
-/// Only the outermost layer retries. If a provider retries requests or falls back to a second
-/// provider, it tells its wrapped providers not to retry errors that it handles itself.
-/// [`Retry`](crate::provider::Retry), [`Fallback`](crate::provider::Fallback) and
-/// [`Agent::with_fallback`](crate::Agent::with_fallback) change the setting in this way. If your
-/// own provider wraps another provider, it should pass the request on unchanged.
+/// Only the outermost layer retries. [`Retry`](crate::provider::Retry),
+/// [`Fallback`](crate::provider::Fallback) and
+/// [`Agent::with_fallback`](crate::Agent::with_fallback) use this setting to prevent inner
+/// providers from retrying errors that the outer layer handles itself. If your own provider wraps
+/// another provider, it should pass the request on unchanged.
 ///
 /// This setting affects how a request is sent, not its content; the setting is therefore not
 /// included in recordings, and any two `Retries` values compare equal.
@@ -31,8 +31,9 @@ use crate::error::Error;
 #[derive(Clone, Default)]
 pub struct Retries {
     handled_errors: HandledErrors,
-    /// The predicate that decides after which errors the provider may immediately replace a
-    /// connection that was closed while idle, even if the caller handles every error.
+    /// If the caller handles every error, this predicate decides after which errors the provider
+    /// may still immediately send the request again over a new connection, because the previous
+    /// connection was closed while idle.
     reconnect_predicate: Option<Arc<ErrorPredicate>>,
     /// Whether the connection used for the previous attempt was closed while idle.
     is_new_connection_required: bool,
@@ -72,8 +73,9 @@ impl Retries {
         Self { handled_errors: handled, ..self }
     }
 
-    /// Also allows the provider to immediately replace a connection that was closed while idle, if
-    /// `allows` returns true for the error.
+    /// Allows the provider to immediately send the request again over a new connection if the
+    /// previous connection was closed while idle and `allows` returns true for the error, even if
+    /// the caller handles every error.
     pub(crate) fn with_reconnect_if(mut self, allows: Arc<ErrorPredicate>) -> Self {
         self.reconnect_predicate = Some(allows);
         self

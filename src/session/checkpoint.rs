@@ -145,10 +145,10 @@ impl Session {
     /// # Errors
     ///
     /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) in the same cases as
-    /// [`History::tombstone_edits`](crate::History::tombstone_edits), and if a call is
-    /// [pending](SessionState::Pending) or was left open. [`Store`](crate::ErrorKind::Store) and
-    /// [`Conflict`](crate::ErrorKind::Conflict) if the change cannot be written. After an error,
-    /// the history is unchanged.
+    /// [`History::tombstone_edits`](crate::History::tombstone_edits), for example if an item to
+    /// mark is a call that is [pending](SessionState::Pending) or was left open.
+    /// [`Store`](crate::ErrorKind::Store) and [`Conflict`](crate::ErrorKind::Conflict) if the
+    /// change cannot be written. After an error, the history is unchanged.
     pub async fn tombstone(&self, positions: impl IntoIterator<Item = usize>) -> Result<(), Error> {
         let positions: Vec<usize> = positions.into_iter().collect();
         let (version, restored) = self.current_fold().await?;
@@ -196,9 +196,9 @@ impl Session {
     /// refusing requests for as long as the refused prompt is in the context.
     ///
     /// This method calls [`fork_at`](Self::fork_at) with the position of the prompt that
-    /// [`History::before_last_prompt`] also finds. The prompt's position is determined among the
-    /// session's entries, so the fork restores items that were compacted after the prompt was
-    /// added. A session without a prompt is forked after its latest entry.
+    /// [`History::before_last_prompt`] also finds. The position counts the session's entries, not
+    /// the items in the history, so the fork restores items that were compacted after the prompt
+    /// was added. A session without a prompt is forked after its latest entry.
     ///
     /// [`History::before_last_prompt`]: crate::History::before_last_prompt
     ///

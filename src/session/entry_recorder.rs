@@ -135,8 +135,8 @@ impl EntryRecorder {
         entries
     }
 
-    /// Records a result if it is the first result for an open call, and ignores all other results.
-    /// The journal's fold does the same.
+    /// Records a result if it is the first result for an open call, and ignores all other results,
+    /// as the [journal](crate::journal) does.
     fn record_result(&mut self, result: &ToolResult, entries: &mut Vec<Entry>) {
         let is_it = |call: &CallName| call.call_id == result.call_id;
         if let Some(CallName { name, .. }) = self.open_calls.take_first_unanswered(is_it) {
@@ -157,16 +157,16 @@ impl EntryRecorder {
         }
     }
 
-    /// Creates the entries for the open turn. The journal's fold writes the open turn at the same
-    /// point.
+    /// Creates the entries for the open turn. The [journal](crate::journal) adds the open turn to
+    /// the history at the same point.
     fn flush_turn(&mut self, entries: &mut Vec<Entry>) {
         self.flush_results();
         let partial = std::mem::take(&mut self.partial_turn);
         self.push_items(partial.items(), entries);
     }
 
-    /// Marks the buffered results as flushed. The journal's fold writes the buffered results into
-    /// the history at the same point.
+    /// Marks the buffered results as flushed. The [journal](crate::journal) adds the buffered
+    /// results to the history at the same point.
     fn flush_results(&mut self) {
         self.has_flushed_results |= self.fold.last_buffered_position().is_some();
     }

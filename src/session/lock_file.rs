@@ -177,8 +177,8 @@ enum Rights {
     OfFolder,
 }
 
-/// Copies the permissions from one file to another, because users who can write to a session must
-/// also be able to acquire the session's lease. Errors are ignored.
+/// Copies the permissions from one file to another, so that users who can write to a session can
+/// also acquire the session's lease. Errors are ignored.
 #[cfg(unix)]
 fn copy_rights(like: &Path, to: &Path, rights: Rights) {
     use std::os::unix::fs::PermissionsExt;

@@ -7,9 +7,9 @@
 //!
 //! A [`Session`] is a handle to such a list of entries. [`Session::run`] starts a run,
 //! [`Session::resume`] continues interrupted work, and [`Session::fork_at`] creates a new session
-//! from the first entries of an existing session. [`persist_to`](PersistExt::persist_to) writes the
-//! events from a hand-written agent loop. The [guide](crate::guide::sessions) describes which data
-//! is durable at which point.
+//! from the first entries of an existing session. [`persist_to`](PersistExt::persist_to) records
+//! the events of a hand-written agent loop in a session. The [guide](crate::guide::sessions)
+//! describes which data is durable at which point.
 
 mod blocking_store;
 mod checkpoint;

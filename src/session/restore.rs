@@ -10,8 +10,8 @@ use crate::session::Entry;
 /// Restores a session's history from its entries. `id` must be the session's id, and is used as the
 /// history's id.
 ///
-/// The result is the history that the journal of the session's last run contained, without a turn
-/// that was still open. Results are placed in the order of their calls, and rewrites are applied.
+/// The result is the history in the journal of the session's last run, without the turn that had
+/// not ended yet, if any. Results are placed in the order of their calls, and rewrites are applied.
 /// The call ids of compacted items stay reserved. Inconsistent entries, such as a second result for
 /// a call, are kept unchanged; [`settled`](History::settled) repairs the history.
 ///
@@ -83,11 +83,12 @@ pub(super) struct EntryFold {
     history: History,
     /// The ids of the calls read so far from a turn whose last item has not been read yet.
     turn_call_ids: Vec<String>,
-    /// The open calls, and those of their results that were read after the last entry of another
-    /// kind. Results are buffered because a history contains them in call order, whereas a store
+    /// The open calls, along with their results that have been read but not added to the history
+    /// yet. Results are buffered because a history contains them in call order, whereas a store
     /// contains them in order of arrival.
     buffered_calls: OpenCalls<String, Item>,
-    /// The calls from the last `Pending` entry. Empty if calls were resumed after that entry.
+    /// The calls from the last `Pending` entry. The list is empty if calls were resumed after the
+    /// last `Pending` entry.
     pending_calls: Arc<[PendingCall]>,
 }
 

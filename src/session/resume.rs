@@ -1,4 +1,4 @@
-//! Starts and resumes runs of sessions.
+//! Starts and resumes runs in a session.
 
 use std::collections::{HashMap, HashSet};
 

@@ -13,7 +13,7 @@ use crate::session::checks::{corrupt_data_error, ensure_id_not_empty};
 use crate::session::restore::EntryFold;
 use crate::session::{Conflict, Entry, Lease, SessionState, Store};
 
-/// A conversation that is stored while it takes place. Clones of a session share the same state.
+/// A conversation that is stored as it progresses. Clones of a session share the same state.
 ///
 /// Methods that return the session's data return only durable data. [`run`](Self::run) starts a
 /// run, [`resume`](Self::resume) continues interrupted work, and

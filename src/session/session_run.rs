@@ -29,8 +29,8 @@ use crate::session::{Lease, Session};
 /// A session run holds the session's [lease](Lease) until it has yielded
 /// [`Finished`](Event::Finished) or an error, or until it is dropped. If the lease is lost before
 /// the run ends, the run is dropped, and the last item is an error whose source is
-/// [`LeaseLost`](crate::session::LeaseLost). The loss is detected when the store reports it, or at
-/// the next append at the latest.
+/// [`LeaseLost`](crate::session::LeaseLost). The loss of the lease is detected as soon as the store
+/// reports it, and at the next append at the latest.
 ///
 /// The first events report the calls that received an interrupted result before the run started.
 /// The results of these calls are in the run's initial [history](RunHandle::history), which is the
@@ -46,7 +46,8 @@ use crate::session::{Lease, Session};
 /// [interrupt](RunHandle::interrupt) the run and poll it until it ends.
 #[must_use = "streams do nothing unless polled"]
 pub struct SessionRun {
-    /// The events that report the settled calls. The results of these calls are already stored.
+    /// The events that report the calls that were settled before the run started. The results of
+    /// these calls are already stored.
     settle_events: VecDeque<Event>,
     run: PersistTo<Run>,
     handle: Arc<RunHandle>,
@@ -90,9 +91,9 @@ impl SessionRun {
         self
     }
 
-    /// Drives the run to completion. Dropping the returned future cancels the run. As with
-    /// [`Run::outcome`], an interactive run waits for verdicts only as long as another handle
-    /// exists that can give verdicts.
+    /// Polls the run until it ends, and returns its outcome. Dropping the returned future cancels
+    /// the run. As with [`Run::outcome`], an interactive run waits for verdicts only as long as
+    /// another handle exists that can give verdicts.
     ///
     /// # Errors
     ///

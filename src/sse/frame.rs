@@ -59,8 +59,8 @@ impl<'a> Frame<'a> {
         })
     }
 
-    /// Creates a frame that borrows its fields from the ranges in [`FrameFields`], which must cover
-    /// all of the frame's lines.
+    /// Creates a frame whose fields are borrowed from the ranges of `frame` that `fields` contains.
+    /// All of the frame's lines must already have been scanned.
     ///
     /// Invalid UTF-8 is replaced, and the resulting text is stored in `rooms`.
     pub(super) fn from_fields(
@@ -117,8 +117,8 @@ pub(super) struct FrameFields {
 pub(super) enum FrameKind {
     /// The frame dispatches no event.
     Empty,
-    /// Apart from comments, the frame contains exactly one `data:` line and at most one `event:`
-    /// line.
+    /// Apart from comments, the frame contains exactly one `data:` or `error:` line and at most one
+    /// `event:` line.
     Simple,
     /// The frame contains other lines and must be parsed with [`parse_with_library`].
     NeedsParser,
@@ -193,7 +193,8 @@ fn is_comment_line(line: &[u8]) -> bool {
     line.starts_with(b":")
 }
 
-/// Borrows `bytes` as a string. If they are not valid UTF-8, a repaired copy is stored in `room`.
+/// Borrows `bytes` as a string. If the bytes are not valid UTF-8, a repaired copy is stored in
+/// `room`.
 fn text<'a>(bytes: &'a [u8], room: &'a mut String) -> &'a str {
     str::from_utf8(bytes).unwrap_or_else(|_| replace_invalid_utf8(bytes, room))
 }

@@ -12,7 +12,7 @@ use memchr::memchr2;
 use crate::sse::byte_order_mark::ByteOrderMark;
 use crate::sse::frame::{Frame, FrameFields, FrameKind, FrameTooLarge, parse_with_library};
 
-/// Splits the chunks of a body into frames.
+/// Splits a response body, which arrives in chunks, into frames.
 ///
 /// The running time is linear in the number of bytes, regardless of the size of the chunks. Each
 /// byte is scanned for line endings only once. A byte is copied at most once, and only if its frame
@@ -20,10 +20,10 @@ use crate::sse::frame::{Frame, FrameFields, FrameKind, FrameTooLarge, parse_with
 /// without an allocation, provided that it contains, apart from comments, one `data:` line and at
 /// most one `event:` line.
 ///
-/// The reader follows the specification; for example, invalid UTF-8 is replaced with U+FFFD. There
-/// are two exceptions: a frame that exceeds the size limit causes an error, so that a server cannot
-/// exhaust memory, and [`finish`](Self::finish) returns a frame that was cut off by the end of the
-/// body.
+/// The reader follows the specification; for example, invalid UTF-8 is replaced with U+FFFD. The
+/// reader deviates from the specification in two cases: a frame that exceeds the size limit causes
+/// an error, so that a server cannot exhaust memory, and [`finish`](Self::finish) returns a frame
+/// that was cut off by the end of the body.
 #[derive(Default)]
 pub struct FrameReader {
     max_frame_bytes: SizeLimit,
@@ -126,8 +126,8 @@ impl FrameReader {
     /// [`next_frame`](Self::next_frame).
     ///
     /// The specification requires that a last frame without a closing blank line be discarded. This
-    /// reader returns such a frame, because it may report an error from a server that is shutting
-    /// down. The framing does not decide whether a turn is complete.
+    /// reader returns such a frame, because the frame may report an error from a server that is
+    /// shutting down. Whether a turn is complete is not determined by its frames.
     ///
     /// # Errors
     ///
@@ -242,8 +242,8 @@ impl FrameReader {
 
     /// Finds the next line ending in the chunk.
     ///
-    /// No byte is scanned twice, because the caller sets `scanned` to the position of the line
-    /// ending. If there is no line ending, the chunk is finished.
+    /// No byte is scanned twice, because the caller sets `scanned` to the position after the line
+    /// ending. If there is no line ending, the caller moves the rest of the chunk to `carry`.
     fn find_line_end(&mut self) -> Option<usize> {
         let rest = &self.chunk[self.scanned..];
         let found = match rest {
@@ -275,8 +275,8 @@ impl FrameReader {
         self.frame_start = end;
     }
 
-    /// Appends a small chunk from the middle of a line to `carry`, because a body may arrive byte
-    /// by byte.
+    /// Appends a chunk to `carry` if the chunk is small and lies within a line, and returns whether
+    /// it was appended. This is an optimization for bodies that arrive byte by byte.
     fn carry_small_chunk(&mut self, chunk: &[u8]) -> bool {
         let fits = chunk.len() <= MAX_SMALL_CHUNK_BYTES
             && self.carry.len() + chunk.len() <= self.max_frame_bytes.0;
@@ -296,7 +296,7 @@ impl FrameReader {
         true
     }
 
-    /// Opens a chunk and skips leading bytes that do not belong to a line.
+    /// Makes `chunk` the current chunk, and skips leading bytes that do not belong to a line.
     fn open_chunk(&mut self, chunk: Bytes) {
         self.chunk = chunk;
         let (passed, back) = self.byte_order_mark.consume(&self.chunk);

@@ -5,8 +5,8 @@ use memchr::memchr2;
 /// Appends a server-sent event frame to `out`.
 ///
 /// Each line of the data is written as a separate `data` line. A reader joins these lines with line
-/// feeds, whether the line endings in `data` are LF, CR or CRLF. Line endings in `event` are
-/// removed, so that the event type cannot inject other fields.
+/// feeds, regardless of whether the line endings in `data` are LF, CR or CRLF. Line endings in
+/// `event` are removed, so that the event type cannot inject other fields.
 ///
 /// ```
 /// # use turnstream::sse::write_frame;

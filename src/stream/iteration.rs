@@ -1,4 +1,4 @@
-//! The active iteration of a loop. All kinds of loops use this code.
+//! Manages the active iteration of a loop. All loop types share this code.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -102,7 +102,8 @@ impl<B, S, O> Iteration<B, S, O> {
 }
 
 impl<B, S, O: LoopObserver<S>> Iteration<B, S, O> {
-    /// Builds the next body if a state is set. A panic in `make` ends the loop and propagates.
+    /// Builds the next body if the state for that body is set. A panic in `make` ends the loop and
+    /// propagates.
     pub(super) fn start_body(self: Pin<&mut Self>, make: impl FnOnce(S) -> B) {
         let mut guard = EndOnPanic { iteration: self, armed: true };
         let mut this = guard.iteration.as_mut().project();
@@ -136,7 +137,7 @@ impl<B, S, O: LoopObserver<S>> Iteration<B, S, O> {
 
     /// Polls the active body for an item.
     ///
-    /// `Ready(None)` means that the body has ended and been dropped. Unless the loop has also
+    /// `Ready(None)` means that the body has ended and has been dropped. Unless the loop has also
     /// ended, the state for the next body is set.
     #[inline]
     pub(super) fn poll_item(
@@ -186,8 +187,9 @@ impl<B, S, O: LoopObserver<S>> Iteration<B, S, O> {
     }
 }
 
-/// Drops the body. This function is not inlined: while a body is polled, and perhaps polls a loop
-/// itself, the stack frame should not contain space for a second body.
+/// Drops the body. This function is not inlined, so that the stack frame that polls a body does not
+/// reserve space for a second body. The size of the frame matters because a body may itself poll a
+/// loop.
 #[inline(never)]
 fn drop_body<B>(mut body: Pin<&mut Option<B>>) {
     body.set(None);

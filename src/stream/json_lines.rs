@@ -170,7 +170,8 @@ impl LineParser {
         *self = Self { max_line_bytes: self.max_line_bytes, ..Self::default() };
     }
 
-    /// Returns the next complete line that contains an object or an error.
+    /// Returns the next complete line, or an error for a line that is too long. Blank lines and the
+    /// fences of Markdown code blocks are skipped.
     fn next<T: DeserializeOwned>(&mut self) -> Option<JsonLine<T>> {
         while let Some((piece, at)) = self.current_piece.take() {
             let rest = piece.get(at..).unwrap_or_default();
@@ -203,7 +204,8 @@ impl LineParser {
         None
     }
 
-    /// Buffers the start of a line, unless it is already too long.
+    /// Buffers the start of a line. If the line becomes too long, returns an error, and discards
+    /// the rest of the line.
     fn buffer_partial_line<T>(&mut self, chunk: &str) -> Option<JsonLine<T>> {
         if self.is_skipping {
             return None;

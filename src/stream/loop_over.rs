@@ -1,4 +1,5 @@
-//! A loop that runs over the items in an input stream and passes a state from one item to the next.
+//! A loop that runs a body for each item in an input stream and passes a state from one body to the
+//! next.
 
 use std::fmt;
 use std::pin::Pin;

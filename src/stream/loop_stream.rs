@@ -109,8 +109,8 @@ where
     B::Item: IntoStep<State = S>,
     O: LoopObserver<S>,
 {
-    /// Builds bodies until a body yields an item. This code is kept out of `poll_next`, so that an
-    /// item from the active body costs no more than in a hand-written loop.
+    /// Builds bodies until a body yields an item. This code is not part of `poll_next`, so that
+    /// yielding an item from the active body is as fast as in a hand-written loop.
     #[cold]
     fn run_next_body(
         self: Pin<&mut Self>,

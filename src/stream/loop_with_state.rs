@@ -12,9 +12,9 @@ use crate::stream::{IntoStep, LoopEndReason, LoopStream};
 /// Like [`loop_stream`](crate::stream::loop_stream), but also returns a cell from which the loop's
 /// state can be read.
 ///
-/// The cell contains the state from which the active body was built. After the loop has ended with
-/// [`Step::StopWith`](crate::stream::Step::StopWith), the cell contains the final state. The cell
-/// may outlive the stream.
+/// While the loop is running, the cell contains the state from which the current body stream was
+/// created. After the loop has ended with [`Step::StopWith`](crate::stream::Step::StopWith), the
+/// cell contains the final state. The cell may outlive the stream.
 ///
 /// ```
 /// use futures::{StreamExt, executor::block_on, stream};
@@ -53,7 +53,7 @@ struct CellContents<S> {
 }
 
 impl<S: Clone> StateCell<S> {
-    /// Returns the state from which the active body was built, or the final state.
+    /// Returns the state from which the current body stream was created, or the final state.
     pub fn get(&self) -> S {
         self.with_contents(|seen| seen.state.clone())
     }

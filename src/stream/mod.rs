@@ -46,7 +46,7 @@ pub trait TurnStreamExt: Stream<Item = Result<TurnEvent, Error>> {
     /// [`IncompleteTurn`](crate::ErrorKind::IncompleteTurn) error. The error carries the partial
     /// turn if the stream of events was [sealed](Self::seal), as streams from providers are. A
     /// panic in `then`, or in the steps that it returns, is caught and yielded as a
-    /// [`Panic`](crate::ErrorKind::Panic) error. After an error, the returned stream yields `None`.
+    /// [`Panic`](crate::ErrorKind::Panic) error. After an error, the returned stream ends.
     ///
     /// Dropping the returned stream drops its active part: the stream of events, the future from
     /// `then`, or the steps.
@@ -124,11 +124,11 @@ pub trait TurnStreamExt: Stream<Item = Result<TurnEvent, Error>> {
     /// Events without text are dropped, but errors are passed on.
     ///
     /// A line that cannot be parsed is yielded as [`JsonLine::Invalid`], and parsing continues with
-    /// the next line. An `Err`, in contrast, always ends the stream. The error either comes from
-    /// the stream of events, or has a [`ParseError`](crate::turn::ParseError) as its source and
-    /// reports that the lines may be incomplete because the model refused or was cut off. A
-    /// [`JsonLine::Retracted`] voids every earlier line, and line numbers restart at 1 in the
-    /// retry.
+    /// the next line. An `Err`, in contrast, always ends the stream. The error in an `Err` either
+    /// comes from the stream of events, or has a [`ParseError`](crate::turn::ParseError) as its
+    /// source. An error with a `ParseError` as its source means that the lines may be incomplete,
+    /// because the model refused to answer or was cut off. A [`JsonLine::Retracted`] voids every
+    /// earlier line, and line numbers restart at 1 in the retry.
     ///
     /// Only a line feed ends a line; the last line does not need a line feed. Empty lines and lines
     /// that start with three backticks are skipped. Only the current line is buffered. To also get

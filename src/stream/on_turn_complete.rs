@@ -102,8 +102,8 @@ where
     }
 }
 
-/// Runs user code, and converts a panic into an error. The value that panicked is dropped
-/// immediately.
+/// Runs user code, and converts a panic into an error. The caller then drops the closure, future or
+/// stream that panicked.
 fn catch_panic_in_then<T>(f: impl FnOnce() -> T) -> Result<T, Error> {
     panic_to_error(ErrorKind::Panic, "`then`", f)
 }

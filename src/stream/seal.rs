@@ -54,8 +54,9 @@ impl From<&Request> for TurnBuilder {
     }
 }
 
-/// Creates a stream of a turn's events from `source`; the turn answers a [`Request`] or follows a
-/// [`History`]. Regardless of the source, the stream satisfies this contract:
+/// Creates a stream of a turn's events from `source`. `before` is the [`Request`] that the turn
+/// answers, or the [`History`] that the turn follows. Regardless of the source, the stream
+/// satisfies this contract:
 ///
 /// - Call ids are unique within the history and the turn; [`TurnBuilder`](crate::turn::TurnBuilder)
 ///   describes how duplicate ids are changed.
@@ -125,7 +126,7 @@ impl<T: TurnSource> Stream for Sealed<T> {
     }
 }
 
-/// A turn whose limits can be set before it is read.
+/// A stream of a turn whose limits can be set before the turn is read.
 trait LimitTurn: Stream<Item = Result<TurnEvent, Error>> + Send {
     fn set_limits(self: Pin<&mut Self>, max_bytes: usize, max_output_tokens: Option<u32>);
 }

@@ -1,8 +1,8 @@
 //! Runs a stream in its own task, for consumers that pause.
 //!
 //! The streams in this crate make progress only while they are polled. If a consumer pauses between
-//! two items, the tools therefore pause as well, and so does the reading of the model's output.
-//! With [`in_task`](InTaskExt::in_task), a separate task polls the stream, even while the consumer
+//! two items, the tools therefore pause as well, and no more of the model's output is read. With
+//! [`in_task`](InTaskExt::in_task), a separate task polls the stream, even while the consumer
 //! pauses. Apart from this module, only a hub (`hub` feature) spawns tasks.
 
 mod in_task;

@@ -70,7 +70,7 @@ impl TaskCell {
     }
 
     /// Takes the future out of the state in order to poll it. Returns `None` if the state does not
-    /// contain it.
+    /// contain the future.
     fn take(&self) -> Option<BoxFuture<'static, ()>> {
         let mut state = lock_ignoring_poison(&self.state);
         match std::mem::replace(&mut *state, TaskState::Polling) {

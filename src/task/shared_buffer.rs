@@ -108,7 +108,7 @@ impl<T> SharedBuffer<T> {
 
 /// A future that reads the stream and fills the buffer.
 pub(super) struct FillBuffer<T> {
-    /// The stream. `None` once it has ended.
+    /// The stream, or `None` once the stream has ended.
     stream: Option<BoxStream<'static, Result<T, Error>>>,
     buffer: Arc<SharedBuffer<T>>,
 }

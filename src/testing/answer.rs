@@ -58,11 +58,12 @@ enum ResponseContent {
 }
 
 impl Answer {
-    /// Creates an answer that contains a turn of the model.
+    /// Creates an answer that contains a turn from the model.
     ///
-    /// If the reply starts with an error that has a status, the answer is an error response. Any
-    /// other error is sent within the stream. If the wire format cannot express a part of the
-    /// reply, the server responds with status 500 and a message that names that part.
+    /// If the reply starts with an error that has a status, the answer is an error response. An
+    /// error without a status, or after the start of the reply, is sent within the stream. If the
+    /// wire format cannot express a part of the reply, the server responds with status 500 and a
+    /// message that names that part.
     pub fn reply(reply: impl Into<Reply>) -> Self {
         let moves = reply.into();
         match moves.initial_error() {
@@ -71,7 +72,8 @@ impl Answer {
         }
     }
 
-    /// Creates an error response with this status and a message that is typical of vendors.
+    /// Creates an error response with this status and a message like the messages that vendors
+    /// send.
     ///
     /// To send a custom message, convert an [`Error`] into an answer.
     pub fn error(status: u16) -> Self {

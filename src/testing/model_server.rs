@@ -16,10 +16,11 @@ use crate::testing::{Answer, ReceivedRequest, Wire};
 /// A server on 127.0.0.1 that supports the providers' wire formats and sends the answers that a
 /// script function returns.
 ///
-/// [`start`](Self::start) serves all wires. A request's path selects the wire, so a single test can
-/// cover every wire. Each constructor that is named after a wire serves only that wire. The script
-/// returns an [`Answer`], or a value that converts into an answer, such as a
-/// [`Reply`](crate::provider::Reply) or a string.
+/// A server created with [`start`](Self::start) supports every wire format. A request's path
+/// selects the wire format, so a single test can cover all of them. A server created with a
+/// constructor that is named after a wire format supports only that format. The script returns an
+/// [`Answer`], or a value that converts into an answer, such as a [`Reply`](crate::provider::Reply)
+/// or a string.
 ///
 /// The server is strict. If the vendor would reject a request with status 400, the server rejects
 /// the request in the vendor's format without calling the script; see
@@ -66,9 +67,9 @@ struct ServerState {
 }
 
 impl ModelServer {
-    /// Starts a server that serves all wires, each on its own path. The paths are `/v1/messages`,
-    /// `/v1/chat/completions`, `/v1/responses`, `/v1beta/models/{model}:streamGenerateContent` and
-    /// `/api/chat`, with any prefix.
+    /// Starts a server that supports every wire format, each on its own path. The paths are
+    /// `/v1/messages`, `/v1/chat/completions`, `/v1/responses`,
+    /// `/v1beta/models/{model}:streamGenerateContent` and `/api/chat`, with any prefix.
     ///
     /// Each request is parsed and passed to `script`, which returns the answer.
     ///
@@ -93,14 +94,15 @@ impl ModelServer {
         self
     }
 
-    /// Injects a fault into every answer from now on, including error responses.
+    /// Injects a fault into every later answer, including error responses.
     pub fn with_fault(self, fault: Fault) -> Self {
         lock_ignoring_poison(&self.state.faults).push(fault);
         self
     }
 
-    /// Returns the server's base URL, without a trailing slash. The URL works for providers of all
-    /// served wires, with or without `/v1` or any other path appended.
+    /// Returns the server's base URL, without a trailing slash. The URL works for providers of
+    /// every wire format that the server supports, with or without `/v1` or any other path
+    /// appended.
     pub fn url(&self) -> String {
         self.server.url()
     }

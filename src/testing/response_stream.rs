@@ -14,17 +14,17 @@ pub(super) struct StreamResponse {
 }
 
 pub(super) enum ResponseBody {
-    /// A stream of events in the wire's format.
+    /// A streamed body: the steps to perform, and the format of the frames.
     Stream(Vec<BodyStep>, FrameFormat),
-    /// Bytes that are not in a wire's stream format.
+    /// A body that is not a stream, such as a JSON document.
     Raw(Bytes),
 }
 
-/// A step in sending a stream: either bytes to send or another action.
+/// A step in sending a streamed body: either bytes to send or another action.
 #[derive(Debug)]
 pub(super) enum BodyStep {
     Frame(ServerFrame),
-    /// Bytes that have no meaning for the client.
+    /// Meaningless bytes, such as a comment, that the client must ignore.
     Noise(Bytes),
     /// A delay or the end of the body.
     Part(BodyPart),

@@ -1,4 +1,4 @@
-//! Converts a turn's script into the stream that a wire sends.
+//! Converts the script for a turn into a streamed response in a wire format.
 
 use crate::provider::ReplyStep;
 use crate::provider::content_delta::ContentDelta;
@@ -13,8 +13,9 @@ use crate::usage::Usage;
 /// script always produces the same bytes.
 const CREATED_AT: u64 = 1_700_000_000;
 
-/// Returns the stream that answers a request, and records the stream's signatures in `signatures`.
-/// An `Err` is addressed to the script's author and names the content that the wire cannot express.
+/// Returns the steps of the stream that answers a request, and adds the stream's signatures to
+/// `signatures`. If the wire format cannot express the script, returns an error message for the
+/// script's author that names the content in question.
 pub(super) fn script_to_body_steps(
     moves: Vec<ReplyStep>,
     asked: &ReceivedRequest,

@@ -21,7 +21,8 @@ pub(super) fn sign_text(content: &str) -> String {
 pub(super) struct Signatures {
     /// The texts for which each signature was issued.
     issued: HashMap<String, HashSet<String>>,
-    /// The reasoning item that precedes each item on the Responses wire.
+    /// The reasoning item that precedes each item in the OpenAI Responses wire format, keyed by the
+    /// id of the item.
     reasoning_by_item: HashMap<String, String>,
 }
 

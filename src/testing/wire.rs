@@ -1,4 +1,4 @@
-//! The supported wires, and the data that a test server needs for each of them.
+//! The supported wire formats, and the data that a test server needs for each of them.
 
 use std::fmt;
 
@@ -25,9 +25,10 @@ pub enum Wire {
     Ollama,
 }
 
-/// The data that a test server needs for a wire. A new wire requires a lint as well.
+/// The data that a test server needs for a wire format. Each wire format also needs a
+/// [lint](crate::testing::lint).
 pub(super) struct WireProfile {
-    /// The server side of the wire.
+    /// The server side of the wire format.
     pub(super) server_wire: &'static ServerWire,
     /// Returns the errors that the vendor would report for a request's body. The first argument is
     /// the model.
@@ -50,7 +51,7 @@ impl Wire {
         self.server_wire().name
     }
 
-    /// Returns the wire for a request path, which may have any prefix.
+    /// Returns the wire format for a request path, which may have any prefix.
     pub(super) fn from_path(path: &str) -> Option<Self> {
         let (path, _query) = path.split_once('?').unwrap_or((path, ""));
         Self::ALL.into_iter().find(|wire| path.ends_with(wire.server_wire().path_suffix))

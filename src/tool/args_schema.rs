@@ -182,8 +182,9 @@ mod whole {
 
     /// The maximum number of values in arguments for which a complete diagnosis is made. For a
     /// complete diagnosis, the validator collects the errors from all alternatives in a schema, and
-    /// all locations of each error. If the arguments contain more values than this maximum, these
-    /// errors are not collected.
+    /// all locations of each error. For larger arguments, the built-in validation looks for the
+    /// error first. If the built-in validation finds no error, a complete diagnosis is made of a
+    /// copy whose lists are truncated.
     const MAX_DIAGNOSED_VALUES: usize = 1000;
     /// The number of elements that are checked for errors in each list if the arguments contain
     /// more than [`MAX_DIAGNOSED_VALUES`] values.

@@ -73,7 +73,7 @@ impl ToolContext {
     /// more.
     ///
     /// When a call ends, the tool's future is dropped. Use `is_cancelled` to stop work that cannot
-    /// be dropped. For example, a blocking thread should check it between steps.
+    /// be dropped. For example, a blocking thread should call this method between steps.
     pub fn is_cancelled(&self) -> bool {
         self.call_record.cancelled.load(Ordering::Relaxed)
     }
@@ -120,8 +120,8 @@ impl ToolContext {
         self.call_record.with_report(|report| report.clone())
     }
 
-    /// Returns the internal value that the policy passes to this crate's own tools, if it is of
-    /// type `T`.
+    /// Returns the internal value that the policy passes to this crate's own tools, if the value is
+    /// of type `T`.
     pub(crate) fn policy_extension<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
         self.policy_extension.clone()?.downcast().ok()
     }

@@ -58,13 +58,14 @@ pub trait ToolHandler: Send + Sync {
     ///
     /// # Errors
     ///
-    /// Returns an error if the arguments are invalid. The error is a message to the model and
-    /// should contain the path to the invalid value and the reason. The call does not run.
+    /// Returns an error if the arguments are invalid, in which case the call does not run. The
+    /// error is a message to the model and should contain the path to the invalid value and the
+    /// reason.
     fn prepare(&self, arguments: &str) -> Result<PreparedCall, String>;
 }
 
-/// A call that has not started yet, but whose arguments have been parsed. If a prepared call is
-/// dropped, nothing runs.
+/// A call that has not started yet, but whose arguments have been parsed. Dropping a prepared call
+/// discards the call without running it.
 pub struct PreparedCall(Option<StartCall>);
 
 type StartCall = Box<dyn FnOnce(ToolContext) -> UpdateStream + Send>;

@@ -14,10 +14,10 @@ use crate::tool::{PreparedCall, Tool, ToolContext, ToolOutput, ToolUpdate, Updat
 pub(crate) type ListTools = dyn Fn() -> BoxFuture<'static, Result<Vec<Tool>, Error>> + Send + Sync;
 
 impl ToolRecord {
-    /// Creates a tool from a record. Each call first lists the source's tools and looks up the tool
-    /// with the recorded name. The call runs this tool if its spec and settings match the record.
-    /// Arguments are checked only when the call runs, since the listed tool is responsible for
-    /// checking them.
+    /// Creates a tool from this record. Each call first lists the source's tools and looks up the
+    /// tool with the recorded name. If the listed tool's spec and settings match the record, the
+    /// call runs the listed tool. Arguments are checked only when the call runs, since the listed
+    /// tool is responsible for checking them.
     pub(crate) fn into_late_bound_tool(self, list: Arc<ListTools>) -> Tool {
         let (spec, settings, runs_agents) =
             (self.spec.clone(), self.settings(), self.runs_sub_agents);
@@ -142,7 +142,7 @@ mod tests {
         turn.unwrap()
     }
 
-    /// Calls the recorded tool while the source lists these tools.
+    /// Calls a tool created from a record, for which the source returns `listed`.
     fn call(listed: Result<Vec<Tool>, Error>, arguments: &str) -> (ResultKind, String) {
         let listed = Mutex::new(Some(listed));
         let list: Arc<ListTools> = Arc::new(move || {

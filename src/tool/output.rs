@@ -46,11 +46,11 @@ impl ToolOutput {
         Self { content: content.into(), failed: true }
     }
 
-    /// Creates the output of a successful call by serialising a value to JSON.
+    /// Creates the output of a successful call by serializing a value to JSON.
     ///
     /// # Errors
     ///
-    /// Returns an error if the value cannot be serialised to JSON, for example because it is a map
+    /// Returns an error if the value cannot be serialized to JSON, for example because it is a map
     /// whose keys are not strings.
     pub fn json<T: serde::Serialize + ?Sized>(value: &T) -> Result<Self, Error> {
         let text = serde_json::to_string(value).map_err(|error| {
@@ -71,7 +71,7 @@ impl ToolOutput {
 }
 
 impl ToolUpdate {
-    /// Creates a progress update from a value. A value that cannot be serialised to JSON becomes
+    /// Creates a progress update from a value. A value that cannot be serialized to JSON becomes
     /// `null`.
     pub fn progress<T: serde::Serialize + ?Sized>(value: &T) -> Self {
         let null = |_| serde_json::Value::Null.into();
@@ -119,10 +119,10 @@ impl<T: IntoToolOutput, E: IntoToolError> IntoToolOutput for Result<T, E> {
     }
 }
 
-/// A trait for errors that a tool can return. It is implemented for every type that `?` can convert
-/// into a `Box<dyn Error + Send + Sync>`, such as an error type, a string, or an `anyhow::Error`.
-/// An error that only implements `Display`, or a `Box<dyn Error>` that is not `Send`, must first be
-/// converted to a string: `.map_err(|error| error.to_string())`.
+/// A trait for errors that a tool can return. The trait is implemented for every type that `?` can
+/// convert into a `Box<dyn Error + Send + Sync>`, such as an error type, a string, or an
+/// `anyhow::Error`. An error that only implements `Display`, or a `Box<dyn Error>` that is not
+/// `Send`, must first be converted to a string: `.map_err(|error| error.to_string())`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the error of a tool",
     label = "a tool's closure returns this error",
@@ -162,7 +162,7 @@ impl<E: Into<Box<dyn StdError + Send + Sync>>> IntoToolError for E {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Json<T>(pub T);
 
-/// If the value cannot be serialised to JSON, for example because it is a map whose keys are not
+/// If the value cannot be serialized to JSON, for example because it is a map whose keys are not
 /// strings, the model receives an error.
 impl<T: serde::Serialize> IntoToolOutput for Json<T> {
     fn into_tool_output(self) -> ToolOutput {

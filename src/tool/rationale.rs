@@ -63,9 +63,8 @@ impl Rationale {
         }
     }
 
-    /// Like `split_arguments`, but separates the rationale only if all of it is preserved. All of
-    /// the rationale is preserved if it is an object without unknown fields and every field can be
-    /// parsed.
+    /// Like `split_arguments`, but separates the rationale only if parsing preserves all of it,
+    /// that is, if the rationale is an object without unknown fields and every field can be parsed.
     pub(crate) fn split_well_formed(arguments: &str) -> (Self, Cow<'_, str>) {
         let Some(fields) = RawFields::parse(arguments) else {
             return (Self::default(), Cow::Borrowed(arguments));

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 /// The default time limit for a tool call, used unless the tool or the toolkit sets another limit.
 ///
-/// By default, calls to sub-agents have no time limit. External calls and the time spent waiting
-/// for an approval are also unlimited.
+/// By default, calls to sub-agents have no time limit. External calls also have no time limit, and
+/// the time spent waiting for an approval does not count towards a call's time limit.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_mins(10);
 
-/// A tool's settings: everything in the tool except its handler and its agent.
+/// A tool's settings: its time limit and its flags.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct ToolSettings {
     pub(super) timeout: Option<Duration>,
@@ -25,8 +25,8 @@ pub(super) enum ToolFlag {
     SupportsDryRun,
     /// The tool runs outside the toolkit.
     External,
-    /// Each call to the tool runs agents. The requests and calls of these agents are counted
-    /// instead of the call itself.
+    /// Each call to the tool runs agents. The requests and calls of these agents occupy concurrency
+    /// slots, whereas the call itself does not.
     RunsSubAgents,
     /// An interrupted call to the tool may run again.
     Idempotent,

@@ -135,9 +135,9 @@ impl Tool {
     /// A tool that only reads data is idempotent. A tool is also idempotent if it passes the
     /// idempotency key to a service that recognises repeated keys. A
     /// [session](crate::session::Session) that is opened after a crash may contain a call that
-    /// started but has no result. If the tool is not idempotent, such a call never runs again, and
-    /// its result tells the model that it was interrupted. If the tool is idempotent, the call runs
-    /// again, and hooks and approvals apply to it again.
+    /// started but has no result. If the tool is not idempotent, a call that was interrupted by a
+    /// crash never runs again, and its result tells the model about the interruption. If the tool
+    /// is idempotent, the call runs again, and hooks and approvals apply to it again.
     ///
     /// ```
     /// use turnstream::tool::{Tool, ToolSpec};
@@ -159,8 +159,8 @@ impl Tool {
     /// result for a long time. An example is a tool that polls the progress of a job.
     ///
     /// When an agent counts [repeated turns](crate::agent::RepeatCounter), it ignores calls to a
-    /// pollable tool, regardless of their results. Such calls never cause the model to be asked to
-    /// try something else, and never end the run with the reason
+    /// pollable tool, regardless of their results. Calls to a pollable tool never cause the model
+    /// to be asked to try something else, and never end the run with the reason
     /// [`Repeating`](crate::event::EndReason::Repeating). A turn that only polls neither increases
     /// nor resets the count, so the sequence of turns "A, poll, A" counts as "A, A". Polling is
     /// therefore limited only by the request limit and by [budgets](crate::Agent::with_budget). To

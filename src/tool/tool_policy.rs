@@ -43,11 +43,11 @@ pub trait ToolPolicy: Send {
     /// are not an object, or are invalid for the tool. `why` states why the arguments are invalid.
     /// If this method returns `None` (the default), the arguments are not repaired.
     ///
-    /// The replacement is checked once. If it is valid, the call continues as if the model had
-    /// written it: [`before_call`](Self::before_call), the approver and the tool see the repaired
-    /// arguments. The history keeps the model's arguments, so the arguments of a resumed call are
-    /// repaired again. If the replacement is also invalid, the model receives `why`, which
-    /// describes the error in its own arguments.
+    /// The replacement is checked once. If the replacement is valid, the call continues as if the
+    /// model had written the replacement: [`before_call`](Self::before_call), the approver and the
+    /// tool see the repaired arguments. The history keeps the model's arguments, so the arguments
+    /// of a resumed call are repaired again. If the replacement is also invalid, the model receives
+    /// `why`, which describes the error in the arguments that the model wrote.
     ///
     /// `repair_arguments` runs synchronously during the poll that checks the call.
     ///
@@ -145,8 +145,9 @@ pub trait ToolPolicy: Send {
     ///
     /// While the returned future is pending, the call and all later calls wait. The future is
     /// dropped if another call must start first, or if the turn's own concurrency limit leaves no
-    /// slot for the call. In both cases, `acquire_slot` is called again later. It is called only
-    /// for tools that do not [run agents](crate::Tool::runs_sub_agents).
+    /// slot for the call. If the future is dropped for one of these reasons, `acquire_slot` is
+    /// called again later. `acquire_slot` is called only for tools that do not [run
+    /// agents](crate::Tool::runs_sub_agents).
     fn acquire_slot(&mut self, call: &ToolCall) -> Option<BoxFuture<'static, Box<dyn Any + Send>>> {
         let _ = call;
         None
@@ -183,8 +184,8 @@ pub trait ToolPolicy: Send {
     }
 
     /// Redacts or otherwise changes a piece of evidence that a call has recorded. This method is
-    /// called for each piece, before [`after_call`](Self::after_call) is called and before the
-    /// consumer sees the evidence.
+    /// called for each piece of evidence, before [`after_call`](Self::after_call) is called and
+    /// before the run's consumer sees the evidence.
     ///
     /// # Errors
     ///
@@ -194,13 +195,14 @@ pub trait ToolPolicy: Send {
         Ok(())
     }
 
-    /// Returns an internal value that is passed to this crate's own tools through their context.
+    /// Returns a value that this crate's own tools can read from their [`ToolContext`]. Policies
+    /// outside this crate do not need to override this method.
     fn policy_extension(&self) -> Option<Arc<dyn Any + Send + Sync>> {
         None
     }
 }
 
-/// A policy's decision about a call that is valid and can therefore run.
+/// A policy's decision about a valid call: whether the call runs, and with which arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Permission {
     /// Whether the call runs.

@@ -9,7 +9,7 @@ use crate::tool::Tool;
 
 /// A source of tools that may change while an agent runs, such as an MCP server or a plugin system.
 ///
-/// Pass a source to [`Agent::with_tool_source`](crate::Agent::with_tool_source). That method's
+/// Pass a source to [`Agent::with_tool_source`](crate::Agent::with_tool_source), whose
 /// documentation describes how a run reacts when the tool list changes.
 ///
 /// ```
@@ -53,7 +53,7 @@ use crate::tool::Tool;
 /// ```
 pub trait ToolSource: Send + Sync {
     /// Returns the source's name, for example the name of a server. The name appears in errors and
-    /// in messages to the model. It is read only once, when the source is passed to an agent.
+    /// in messages to the model. The name is read only once, when the source is passed to an agent.
     fn name(&self) -> &str;
 
     /// Lists the current tools. The order of the tools must stay the same as long as the tools do

@@ -82,15 +82,16 @@ impl Toolkit {
     }
 
     /// Lets the model search for tools, instead of listing all of them in every request. Each
-    /// request then lists only two tools. These two tools are encoded as the same bytes in every
-    /// request, even when other tools are added to the toolkit.
+    /// request then lists only the tools `search_tools` and `call_tool`, which are encoded as the
+    /// same bytes in every request, even when other tools are added to the toolkit.
     ///
-    /// The model finds tools by calling `search_tools`, which returns their schemas. It then calls
-    /// these tools through `call_tool`. A call inside `call_tool` is treated as a call to the inner
-    /// tool. Policies, hooks, approvals, limits and events see the inner tool's name and arguments,
-    /// and the arguments are checked against the inner tool's schema. Only the history contains the
-    /// outer call, exactly as the model wrote it, and a result with the outer tool's name. The
-    /// model may also call a tool directly by its own name.
+    /// The model finds tools by calling `search_tools`, which returns their schemas. The model then
+    /// uses `call_tool` to call the tools that it has found. A call inside `call_tool` is treated
+    /// as a call to the inner tool. Policies, hooks, approvals, limits and events see the inner
+    /// tool's name and arguments, and the arguments are checked against the inner tool's schema.
+    /// The outer call appears only in the history, which contains this call exactly as the model
+    /// wrote it and a result with the outer tool's name. The model may also call a tool directly by
+    /// its own name.
     ///
     /// This method is equivalent to calling [`with_search`](Self::with_search) with the default
     /// settings.
@@ -132,8 +133,8 @@ impl Toolkit {
     ///
     /// In a searchable toolkit, the other methods behave as follows:
     ///
-    /// - [`with_tool`](Self::with_tool) and [`with_replaced_tool`](Self::with_replaced_tool) change
-    ///   the tools that can be found. A run fails with an
+    /// - [`with_tool`](Self::with_tool) and [`with_replaced_tool`](Self::with_replaced_tool) add or
+    ///   replace a tool that can be found. A run fails with an
     ///   [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error if a tool is named
     ///   `search_tools` or `call_tool`, or if two tools have the same name.
     /// - [`with_rationale`](Self::with_rationale) adds the rationale to the schemas of the tools
@@ -145,7 +146,7 @@ impl Toolkit {
     ///   all tools, listed or not.
     ///
     /// A provider that has its own [tool search](crate::Provider::has_tool_search) receives the
-    /// [complete list](Self::deferred_specs) instead of the two tools.
+    /// [complete list](Self::deferred_specs) instead of `search_tools` and `call_tool`.
     #[cfg(feature = "tool-search")]
     pub fn with_search(mut self, search: ToolSearch) -> Self {
         self.search = Some(Arc::new(SearchState::new(search, &self.tools)));
@@ -276,7 +277,8 @@ impl Toolkit {
         self.rebuild_with_tools(self.tools.iter().cloned().chain(tools))
     }
 
-    /// Returns the tool named `name`, if any, or the first one if several tools share this name.
+    /// Returns the tool named `name`, if any. If several tools have this name, returns the first of
+    /// these tools.
     pub fn get(&self, name: &str) -> Option<&Tool> {
         #[cfg(feature = "tool-search")]
         if let Some(tool) = self.search.as_ref().and_then(|search| search.get(name)) {
@@ -301,10 +303,11 @@ impl Toolkit {
         self.search.is_some()
     }
 
-    /// Returns the specs that a request lists, in the same order as in the request.
+    /// Returns the specs of the tools that a request lists, in the order in which the request lists
+    /// them.
     ///
-    /// If the toolkit is searchable, a request lists only the specs of the always-listed tools, and
-    /// the specs of `search_tools` and `call_tool`.
+    /// If the toolkit is searchable, a request lists `search_tools`, `call_tool` and the
+    /// always-listed tools, but no other tools.
     pub fn specs(&self) -> Arc<[ToolSpec]> {
         Arc::clone(&self.specs)
     }

@@ -22,10 +22,11 @@ impl Tool {
     /// arguments.
     ///
     /// The closure receives the arguments and a [`ToolContext`], and returns a future. The
-    /// arguments are deserialised with serde. If they do not match the type, the closure does not
-    /// run, and the model receives an error that contains the path to the mismatch. The output of
-    /// the returned future becomes the call's result. [`IntoToolOutput`] lists the supported output
-    /// types, and [`Json`](crate::tool::Json) wraps any other type that implements `Serialize`.
+    /// arguments are deserialized with serde. If the arguments do not match the type, the closure
+    /// does not run, and the model receives an error that contains the path to the mismatch. The
+    /// output of the returned future becomes the call's result. [`IntoToolOutput`] lists the
+    /// supported output types, and [`Json`](crate::tool::Json) wraps any other type that implements
+    /// `Serialize`.
     ///
     /// ```
     /// use turnstream::Tool;

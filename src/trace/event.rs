@@ -46,8 +46,8 @@ pub struct TraceEvent {
     /// string is empty if the name is unknown.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub model: String,
-    /// The ids of the calls that contain the sub-agent that took the step, with the outermost call
-    /// first. The list is empty if the run itself took the step.
+    /// The ids of the calls that run the sub-agents, from the outermost sub-agent to the sub-agent
+    /// that took the step. The list is empty if the run itself took the step.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub within: Vec<String>,
     /// The inputs that were recorded before the step. For example, an input can state which context

@@ -15,10 +15,10 @@ pub struct RemainingBudget {
     /// is also the number of remaining steps.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steps_remaining: Option<u64>,
-    /// The number of tokens that requests and answers together may still use.
+    /// The number of input and output tokens that may still be used.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens_remaining: Option<u64>,
-    /// The number of tokens that answers may still use.
+    /// The number of output tokens that may still be used.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_tokens_remaining: Option<u64>,
     /// The number of tool calls that may still start.

@@ -23,8 +23,9 @@ use crate::usage::Prices;
 /// time. A step is the result of a call, a turn without calls after which the run continued, or the
 /// end of the run. Results are listed in the order in which they arrive. If a run is dropped, no
 /// end step is recorded for it. If a trace is used for several runs in succession, step numbers
-/// continue across the runs, and the budgets are reset at the start of each run. A run starts with
-/// its input, or once the previous run has ended.
+/// continue across the runs, and the budgets are reset at the start of each run. A new run starts
+/// with the event that appends its input, or with the first event after the end of the previous
+/// run.
 ///
 /// A sub-agent's steps also appear in the trace, in the order in which they happened. Each of the
 /// sub-agent's steps contains the id of the call that runs the sub-agent. A sub-agent's steps are

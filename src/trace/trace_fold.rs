@@ -18,12 +18,13 @@ use crate::usage::Prices;
 /// adds some levels of its own.
 const MAX_JSON_DEPTH: usize = 100;
 
-/// Processes events and collects the data that the next step needs.
+/// Folds the events of a run into steps.
 #[derive(Debug, Default)]
 pub(super) struct TraceFold {
     pub(super) initial_budget: RemainingBudget,
     pub(super) prices: Prices,
-    /// The ids of the calls that contain this run, if the run is nested in another run.
+    /// The ids of the calls that run the sub-agents, from the outermost sub-agent to the sub-agent
+    /// whose run this is. The list is empty if this is not the run of a sub-agent.
     parent_calls: Vec<String>,
     /// The number of the most recent step.
     last_step_number: u32,
@@ -185,7 +186,8 @@ impl TraceFold {
         run.open_calls.extend(turn.tool_calls().map(open));
     }
 
-    /// Emits the step for a turn without calls that turned out not to be the run's last turn.
+    /// Emits the step for a turn that contains no calls, once it is known that the turn is not the
+    /// run's last turn.
     fn emit_message_step(&mut self, elapsed: Duration, steps: &mut Vec<TraceEvent>) {
         let Some(FinalText { text, stop_reason: turn_stopped, turn_number: turn, model }) =
             self.run.final_text.take()

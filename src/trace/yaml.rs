@@ -162,9 +162,9 @@ impl fmt::Display for Scalar<'_> {
     }
 }
 
-/// Returns whether a string needs no quotes in YAML. The rule is kept simple, so that it clearly
-/// never accepts numbers, dates, booleans or indicators. A simple rule also rejects some strings
-/// that need no quotes.
+/// Returns whether a string certainly needs no quotes in YAML. The rule is deliberately simple, so
+/// that it obviously never accepts numbers, dates, booleans or indicators. As a result, it rejects
+/// some strings that need no quotes.
 fn is_plain_scalar(text: &str) -> bool {
     const RESERVED_WORDS: &[&str] = &["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
     let begins = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_' || c == '/');
@@ -177,8 +177,8 @@ fn is_plain_scalar(text: &str) -> bool {
 /// Writes a string in double quotes. YAML supports JSON's escapes in double-quoted strings.
 ///
 /// YAML allows these characters: "c-printable ::= x09 | x0A | x0D | [x20-x7E] | x85 | [xA0-xD7FF] |
-/// [xE000-xFFFD] | [x010000-x10FFFF]", and "a byte order mark must not appear inside a document".
-/// Unescaped line breaks are folded. <https://yaml.org/spec/1.2.2/#51-character-set>
+/// [xE000-xFFFD] | [x010000-x10FFFF]", and "a byte order mark must not appear inside a document". A
+/// YAML parser folds unescaped line breaks. <https://yaml.org/spec/1.2.2/#51-character-set>
 fn write_double_quoted(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
     f.write_str("\"")?;
     for c in text.chars() {

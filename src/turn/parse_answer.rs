@@ -76,9 +76,9 @@ impl Turn {
     ///
     /// The parsed text is the turn's [`answer`](Self::answer). Whitespace and a byte order mark
     /// around the answer are ignored. A code fence of three backticks around the answer, with or
-    /// without the language `json`, is also ignored, since some models add a code fence. Everything
-    /// else must be JSON. The parser does not search for JSON within other text, because such JSON
-    /// might be a quotation or an example.
+    /// without the language `json`, is also ignored, since some models add a code fence. The rest
+    /// of the answer must be JSON. The parser does not search for JSON within other text, because
+    /// such JSON might be a quotation or an example.
     ///
     /// # Errors
     ///

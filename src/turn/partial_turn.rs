@@ -44,7 +44,7 @@ pub(super) struct Block {
 pub(super) enum BlockKey {
     Text(u32),
     Reasoning(u32),
-    /// A call, which is identified by the call id in the item.
+    /// A tool call. The call id in the block's item identifies the call.
     Call,
     Other,
 }
@@ -123,7 +123,7 @@ impl PartialTurn {
         self.response_id.as_deref()
     }
 
-    /// Creates the error for a turn that ended without a terminal marker.
+    /// Converts the partial turn to the error for a turn that ended without a terminal marker.
     pub fn into_error(mut self, cause: Option<Error>) -> Error {
         let message = match &cause {
             None => "the answer broke off before it was complete".to_owned(),
@@ -138,7 +138,7 @@ impl PartialTurn {
         }
     }
 
-    /// Sets the source of this error to the error that cut off the turn.
+    /// Sets the error that cut off the turn, which becomes the source of this error.
     pub(super) fn with_cause(mut self, cause: Option<Arc<dyn StdError + Send + Sync>>) -> Self {
         self.cause = cause;
         self

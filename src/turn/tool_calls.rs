@@ -1,4 +1,4 @@
-//! The tool calls in a turn, and the decision whether they may run.
+//! The tool calls in a turn, and whether they may run.
 
 use std::iter::FilterMap;
 use std::slice;
@@ -17,8 +17,8 @@ pub struct Calls<'a> {
     veto: Option<Veto>,
 }
 
-/// The reason why none of a turn's calls may run, in the form of the result that each call gets
-/// instead of running.
+/// The reason why none of a turn's calls may run. Instead of running, each call gets a result with
+/// this kind and message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Veto {
     /// The kind of result that the calls get.
@@ -28,7 +28,7 @@ pub struct Veto {
 }
 
 impl Turn {
-    /// Returns the tool calls, along with the decision whether they may run.
+    /// Returns the tool calls, along with the reason why they must not run, if any.
     pub fn calls(&self) -> Calls<'_> {
         Calls { turn: self, veto: veto_for(self) }
     }

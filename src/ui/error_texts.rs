@@ -1,4 +1,4 @@
-//! Hides or shows error messages.
+//! Controls whether clients receive error messages.
 
 use std::fmt;
 use std::sync::Arc;
@@ -156,7 +156,8 @@ impl ErrorTexts {
     }
 }
 
-/// Hides the messages in error results. Returns `None` if no result is an error.
+/// Returns copies of the items in which the messages of error results are hidden, or `None` if no
+/// result is an error.
 fn hide_results(items: &[Item]) -> Option<Vec<Item>> {
     let shown = |item: &Item| item.as_tool_result().and_then(hide_result);
     if !items.iter().any(|item| shown(item).is_some()) {

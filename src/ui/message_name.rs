@@ -25,7 +25,7 @@ impl MessageName {
         Self::OfSession { session: session.clone(), begins_at: session.version() }
     }
 
-    /// Observes an event that precedes the message, which starts after the run's input.
+    /// Observes an event that precedes the message. The message starts after the run's input.
     pub(super) fn observe(&mut self, event: &Event) {
         if let (Self::OfSession { session, begins_at }, Event::Appended { .. }) = (self, event) {
             *begins_at = session.version();

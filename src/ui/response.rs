@@ -14,7 +14,7 @@ use crate::env::Deadline;
 use crate::error::{Error, ErrorKind, panic_to_error};
 use crate::event::Event;
 
-/// How long a stream may be idle before a keep-alive comment is sent, by default. Proxies close
+/// The default time that a stream may be idle before a keep-alive comment is sent. Proxies close
 /// idle connections, often after 30 or 60 seconds.
 pub(super) const DEFAULT_KEEP_ALIVE: Duration = Duration::from_secs(15);
 
@@ -70,7 +70,7 @@ pub struct ResponseBody<S, E = Event> {
     keep_alive: KeepAlive,
 }
 
-/// A trait for encoding events in one protocol's format.
+/// Encodes events in the format of one protocol.
 pub(super) trait EncodeEvents<E = Event> {
     /// Writes the bytes before the first event.
     fn begin(&mut self, out: &mut Vec<u8>);
@@ -169,8 +169,8 @@ impl<S, E> fmt::Debug for ResponseBody<S, E> {
     }
 }
 
-/// Detects when no data has been sent for a certain time, using a timer that runs for half of this
-/// time, so that no clock needs to be read.
+/// Detects when no data has been sent for at least half of the keep-alive interval. The timer runs
+/// for half of the interval, so that no clock needs to be read.
 struct KeepAlive {
     half: Option<Duration>,
     timer: Option<Deadline>,
@@ -183,8 +183,8 @@ impl KeepAlive {
         Self { half: every.map(|every| every / 2), timer: None, has_sent: false }
     }
 
-    /// Returns whether a keep-alive comment is due. If no comment is due, the task is woken when a
-    /// comment might be due. Without tokio timers, comments are never due.
+    /// Returns whether a keep-alive comment is due. If no comment is due, the task is woken at the
+    /// next time at which a comment might be due. Without tokio timers, comments are never due.
     fn is_due(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(half) = self.half else { return false };
         loop {

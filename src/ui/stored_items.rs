@@ -1,5 +1,5 @@
 //! Collects a session's items for display. Compacted items are included, and items that were marked
-//! as void are left out.
+//! as tombstones are left out.
 
 use crate::event::RewriteReason;
 use crate::item::Item;
@@ -8,7 +8,7 @@ use crate::session::Entry;
 /// A session's items, each with the number of its entry.
 pub(super) struct StoredItems {
     items: Vec<(u64, Item)>,
-    /// The numbers of the entries that marked other items as void.
+    /// The numbers of the entries that marked items as tombstones.
     voided_at: Vec<u64>,
 }
 
@@ -36,7 +36,7 @@ impl StoredItems {
         Self { items, voided_at }
     }
 
-    /// Returns the number of the last entry before `number` that marked other items as void.
+    /// Returns the number of the last entry before `number` that marked items as tombstones.
     pub(super) fn voided_before(&self, number: u64) -> Option<u64> {
         self.voided_at.iter().copied().filter(|at| *at < number).max()
     }

@@ -22,7 +22,8 @@ pub struct EffectKey {
     pub iteration: u32,
     /// The kind of effect or recorded value.
     pub kind: EffectKind,
-    /// The name that a custom loop body gave to a step. It is empty for all other effects.
+    /// The name that a custom loop body gave to a step. The name is empty for effects other than
+    /// steps.
     #[serde(default, skip_serializing_if = "str::is_empty")]
     pub name: Arc<str>,
     /// The position of this effect among the iteration's effects with the same kind and name,
@@ -35,42 +36,42 @@ pub struct EffectKey {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum EffectKind {
-    /// Effect: hooks prepare a request.
+    /// An effect in which hooks prepare a request.
     Prepared,
-    /// Effect: the run waits for tokens and a slot from its shared pool. The value states whether
-    /// the run stopped waiting without sending the request.
+    /// An effect in which the run waits for tokens and a slot from its shared pool. The effect's
+    /// value indicates whether the run stopped waiting without sending the request.
     GaveWay,
-    /// Effect: a request is sent and the resulting turn is received.
+    /// An effect in which a request is sent and the resulting turn is received.
     Turn,
-    /// Effect: a turn's tool calls run.
+    /// An effect in which a turn's tool calls are executed.
     Tools,
-    /// Effect: the history is compacted.
+    /// An effect in which the history is compacted.
     Compacted,
-    /// Effect: validations and stop hooks run after the model has stopped.
+    /// An effect in which validations and stop hooks are executed after the model has stopped.
     AtStop,
-    /// Effect: hooks decide whether the run stops after this turn.
+    /// An effect in which hooks decide whether the run stops after the current turn.
     ShouldStop,
-    /// Effect: the agent's [tool sources](crate::tool::ToolSource) list their tools. The value
-    /// contains the tool lists that changed.
+    /// An effect in which the agent's [tool sources](crate::tool::ToolSource) list their tools. The
+    /// effect's value contains the lists that have changed since the previous listing.
     ToolsListed,
-    /// Effect: a step in a custom loop body runs.
+    /// An effect in which a custom loop body performs a step.
     Step,
-    /// Effect: the run waits for verdicts.
+    /// An effect in which the run waits for verdicts.
     Suspended,
-    /// Recorded value: a generated id.
+    /// A recorded value: a generated id.
     Id,
-    /// Recorded value: requests from the run's owner, such as an interrupt, and limits that the run
-    /// has reached.
+    /// A recorded value: requests from the run's owner, such as an interrupt, and limits that the
+    /// run has reached.
     Facts,
-    /// Recorded value: messages from observing hooks, to be added to the next request.
+    /// A recorded value: messages from observing hooks, to be added to the next request.
     Notes,
-    /// Recorded value: input that the run's owner sent for the next request.
+    /// A recorded value: input that the run's owner sent for the next request.
     Said,
-    /// Recorded value: items that the run's owner marked as tombstones.
+    /// A recorded value: items that the run's owner marked as tombstones.
     Tombstones,
-    /// Recorded value: effect reports from tool calls that were later dropped.
+    /// A recorded value: effect reports from tool calls that were later dropped.
     Reports,
-    /// Recorded value: input that arrived too late to be used.
+    /// A recorded value: input that arrived too late to be used.
     Undelivered,
 }
 

@@ -34,7 +34,7 @@ struct EffectCounts {
 }
 
 impl Effects {
-    /// Creates the `Effects` for a run that starts from this history.
+    /// Creates the `Effects` for a run that starts from `history`.
     pub(crate) fn new(world: Arc<dyn World>, history: &History) -> Self {
         let run = format!("{}#{}", history.id(), history.len()).into();
         Self { world, run_id: run, counts: Arc::default() }
@@ -116,7 +116,7 @@ impl Effects {
         self.world.fan_out(&self.next_key(EffectKind::Tools, ""), calls)
     }
 
-    /// Waits for verdicts on `calls`, for at most `limit` if one is given.
+    /// Waits for verdicts on `calls`, for at most `limit` if a limit is given.
     pub(crate) fn suspend(
         &self,
         calls: Vec<PendingCall>,

@@ -136,12 +136,11 @@ pub trait World: fmt::Debug + Send + Sync {
 
     /// Runs a turn's tool calls, or returns [their stored results](ToolRun::with_saved_calls).
     ///
-    /// No calls start before the first poll. Hooks for the calls, and sub-agents that run as calls, run within the
-    /// returned stream.
+    /// No calls start before the first poll. The returned stream also executes the calls' hooks and sub-agents.
     fn fan_out(&self, key: &EffectKey, calls: ToolRun) -> ToolRun;
 
     /// Returns whether [`suspend`](Self::suspend) waits for verdicts. If this method returns `false`, an interactive
-    /// run instead waits for verdicts that are sent through its handle, while its other calls run.
+    /// run continues to execute its other calls while it waits for verdicts to be sent through its handle.
     fn can_suspend(&self) -> bool {
         false
     }
@@ -184,7 +183,7 @@ pub trait World: fmt::Debug + Send + Sync {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LoopEnd {
-    /// Whether the loop was polled after its last event.
+    /// Whether the loop has been polled since it yielded its last event.
     pub polled_since_last_event: bool,
     /// The error with which the loop failed, or `None` if the run was interrupted or reached its time limit.
     pub error: Option<Error>,

@@ -20,7 +20,7 @@ pub struct SavedTurn {
     /// The stored events. A complete turn is stored as its last event and any earlier retractions,
     /// whereas a failed turn is stored with all of its events.
     events: Vec<TurnEvent>,
-    /// Whether the turn's calls were already forbidden to run when the turn arrived.
+    /// Whether the turn's tool calls were already forbidden to run when the turn arrived.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     vetoed: bool,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,4 +1,4 @@
-//! The limits that end a run once it has used too much.
+//! Limits on the tokens, cost, time and tool calls of a run.
 
 use std::time::Duration;
 
@@ -15,12 +15,13 @@ use crate::usage::{Price, Prices, Usage};
 /// sub-agents have their own budgets. Only a [`Pool`] limits the combined usage of an agent and all
 /// of its sub-agents.
 ///
-/// Limits are enforced between turns and before tools are started, never within a turn. A response
-/// that exceeds a limit is kept, since it has been paid for. The tool calls in such a response get
-/// a result without being run, and the run ends. Only [`with_time_limit`](Self::with_time_limit) is
-/// enforced by a timer. Except for the limit on [tool calls](Self::with_tool_calls), a limit of 0
-/// ends the run before its first request. A limit of 0 tool calls does not, since a model may
-/// answer without calling a tool.
+/// The [time limit](Self::with_time_limit) is enforced by a timer. All other limits are enforced
+/// between turns and before tools are started, never within a turn. A response that exceeds a limit
+/// is kept, since it has been paid for. The tool calls in such a response are not executed, but
+/// each call gets a result, and the run ends. Except for the limit on [tool
+/// calls](Self::with_tool_calls), a limit of 0 ends the run before its first request. With a limit
+/// of 0 tool calls, the first request is still sent, since a model may answer without calling a
+/// tool.
 ///
 /// ```
 /// use std::time::Duration;
@@ -106,8 +107,9 @@ impl Budget {
     /// limit counts as 0.
     ///
     /// Each turn is charged at the price of the model that answered. If `prices` has no price for
-    /// that model, the turn is charged at the price of the requested model. If the requested
-    /// model's price is missing, the run ends with an error; see [`price_of`](Self::price_of).
+    /// the model that answered, the turn is charged at the price of the requested model. If the
+    /// requested model's price is missing, the run ends with an error; see
+    /// [`price_of`](Self::price_of).
     pub fn with_cost_limit(mut self, limit: f64, prices: Prices) -> Self {
         self.cost_limit = Some(CostLimit { max_cost_millionths: Prices::to_micros(limit), prices });
         self

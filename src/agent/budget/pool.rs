@@ -31,12 +31,12 @@ const DEFAULT_TOKENS_PER_RESPONSE: u64 = 4_096;
 ///   reservation is returned to the pool. If a turn is dropped, its reservation is returned as
 ///   well.
 /// - A run ends with the reason `budget` if its pool is exhausted. A [wrap-up
-///   turn](crate::agent::Budget::with_wrap_up) must reserve tokens like any other turn, so none
-///   follows when the pool is exhausted.
+///   turn](crate::agent::Budget::with_wrap_up) must reserve tokens like any other turn, so no
+///   wrap-up turn follows when the pool is exhausted.
 /// - If `max_output_tokens` is set and the estimates are accurate, the pool's limit is exceeded by
-///   at most the tokens of one request and its response. If `max_output_tokens` is not set, each
-///   response that uses more tokens than were reserved for it may add the difference to this
-///   excess.
+///   at most the tokens of one request and its response. If `max_output_tokens` is not set,
+///   responses may use more tokens than were reserved for them, and each such response may increase
+///   the excess by the difference.
 /// - Requests from a compactor do not wait for the pool; their tokens are charged afterwards.
 ///
 /// # Concurrency
@@ -45,8 +45,8 @@ const DEFAULT_TOKENS_PER_RESPONSE: u64 = 4_096;
 /// calls that run at the same time. Each request and each call occupies a slot. A call that runs a
 /// sub-agent occupies no slot, so a parent cannot prevent its sub-agents from running. A tool whose
 /// own code runs an agent with the same pool must be marked as
-/// [`running_sub_agents`](crate::Tool::running_sub_agents). Otherwise, the agent may wait forever
-/// for the slot that the tool occupies.
+/// [`running_sub_agents`](crate::Tool::running_sub_agents). Without this mark, the agent may wait
+/// forever for the slot that the tool occupies.
 ///
 /// Set the pool in the [`Budget`](crate::agent::Budget::with_pool) of every agent that shares it.
 /// Waiting does not require a spawned task: polling a waiting run returns `Poll::Pending`, and the
@@ -108,8 +108,8 @@ struct WaitRequest {
     at_front: bool,
 }
 
-/// Collects wakers while the pool is locked. The wakers are woken or dropped once the pool is
-/// unlocked, since waking or dropping a waker runs user code.
+/// Collects wakers while the pool is locked. Each waker is invoked or dropped once the pool is
+/// unlocked, since invoking or dropping a waker runs user code.
 #[derive(Default)]
 struct DeferredWakers {
     to_wake: Vec<Waker>,

@@ -33,11 +33,11 @@ pub struct Facts {
     pub stop_requested: bool,
     /// The budget limit that has been exceeded, if any.
     pub exceeded_budget: Option<BudgetExceeded>,
-    /// The limit on tool calls, if the last turn's calls exceeded it, so that only the first calls
-    /// were run.
+    /// The limit on tool calls, if the last turn exceeded the limit and some of its calls were
+    /// therefore not run.
     pub call_limit_exceeded: Option<BudgetExceeded>,
-    /// Whether the last failed turn was incomplete and has not been retried by a provider yet, so
-    /// that another attempt may succeed.
+    /// Whether the last failed turn was incomplete, may succeed if it is requested again, and has
+    /// not already been retried by a provider.
     pub has_incomplete_turn: bool,
     /// Whether no further request may be sent, even for a wrap-up turn, because the time limit has
     /// been reached or the pool is exhausted.

@@ -35,8 +35,8 @@ type AcknowledgementCheck = dyn Fn(&Turn, &ToolResult) -> bool + Send + Sync;
 
 /// Detects failures that are recorded as successes or ignored by the model, in two cases:
 ///
-/// - A result with the kind `ok` reports a failed check. Such a result is reported only once per
-///   run and tool.
+/// - A result with the kind `ok` reports a failed check, and the same check does not pass later in
+///   that result. The detector reports this only once per run and tool.
 /// - In the last turn before the model stops, a tool call failed, timed out, panicked or was
 ///   interrupted, no other call to the same tool succeeded, and the model's answer does not mention
 ///   the failure. A model that makes another call instead of stopping is assumed to be handling the

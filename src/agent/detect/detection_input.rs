@@ -13,12 +13,12 @@ pub(super) struct DetectionInput<'a> {
     pub(super) iterations: Vec<CompletedIteration<'a>>,
     /// The latest turn.
     pub(super) turn: &'a Turn,
-    /// Whether the latest turn directly follows the latest iteration.
+    /// Whether the latest turn directly follows the last of the `iterations`.
     pub(super) has_new_iteration: bool,
     pub(super) state: &'a State,
 }
 
-/// A turn whose calls have results.
+/// A turn whose calls have results, also called an iteration.
 #[derive(Default)]
 pub(super) struct CompletedIteration<'a> {
     /// The calls and their results, in call order.
@@ -42,8 +42,8 @@ impl<'a> DetectionInput<'a> {
         Self { iterations, turn, has_new_iteration: is_fresh, state }
     }
 
-    /// Returns the latest iteration and all earlier ones, provided that the latest turn directly
-    /// follows the latest iteration.
+    /// Returns the latest iteration and all earlier iterations, or `None` if the latest turn does
+    /// not directly follow the latest iteration.
     pub(super) fn newest_and_earlier_iterations(
         &self,
     ) -> Option<(&CompletedIteration<'a>, &[CompletedIteration<'a>])> {
@@ -51,7 +51,7 @@ impl<'a> DetectionInput<'a> {
     }
 }
 
-/// Returns this run's iterations, that is, the most recent ones in the history.
+/// Returns the iterations of this run, which are the most recent iterations in the history.
 fn completed_iterations(state: &State) -> Vec<CompletedIteration<'_>> {
     let mut iterations: Vec<CompletedIteration<'_>> = Vec::new();
     let mut results: Vec<&ToolResult> = Vec::new();
@@ -105,7 +105,7 @@ impl CompletedIteration<'_> {
         })
     }
 
-    /// Returns whether a change was recorded in this iteration.
+    /// Returns whether any result in this iteration reports a side effect.
     pub(super) fn has_side_effects(&self) -> bool {
         self.calls.iter().any(|(_, result)| !result_side_effects(result).is_empty())
     }

@@ -1,8 +1,7 @@
-//! Detectors: a hook that reports six ways in which runs go wrong.
+//! Detectors, which report six ways in which a run can go wrong.
 //!
 //! [`Detectors`] is the hook that contains all of the detectors. Each detector is a struct that
-//! holds its thresholds. A detector's findings depend only on these thresholds and on the run so
-//! far.
+//! holds its thresholds. A detector's findings depend only on its thresholds and on the run so far.
 
 mod ambiguous_failure;
 mod context_bloat;

@@ -35,8 +35,8 @@ pub struct Signal {
     pub mode: FailureMode,
     /// The id of the history in which the problem was detected.
     pub history_id: String,
-    /// The number of the turn after which the problem was detected. Turns are numbered by the run's
-    /// requests, starting at 1.
+    /// The number of the turn after which the problem was detected. Turns are numbered in the order
+    /// of the run's requests, starting at 1.
     pub turn: u32,
     /// The id of the tool call in which the problem was detected, if it concerns a single call.
     #[serde(default, skip_serializing_if = "Option::is_none")]

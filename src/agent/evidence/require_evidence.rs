@@ -53,7 +53,7 @@ impl Default for RequireEvidence {
 
 impl RequireEvidence {
     /// Creates a policy that requires a passing check for every claim, even if the run changed
-    /// nothing. Every successful run is therefore proven by a check.
+    /// nothing. Every successful run is therefore backed by a passing check.
     pub fn new() -> Self {
         Self::default()
     }

@@ -1,4 +1,4 @@
-//! Functions without side effects that judge the evidence recorded by a run.
+//! Pure functions that evaluate the evidence recorded by a run.
 
 use std::fmt;
 
@@ -11,7 +11,8 @@ const MAX_LISTED_SIDE_EFFECTS: usize = 5;
 /// The verdict on the evidence that a run has recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EvidenceVerdict {
-    /// This check passed after the last change, and every failed check has since passed.
+    /// This check passed after the last change, and the command of every failed check has passed
+    /// since the check failed.
     Proven(Evidence),
     /// The run recorded neither changes nor checks.
     NothingChanged,
@@ -38,8 +39,8 @@ pub struct RecordedChange {
     pub call_id: String,
     /// The name of the tool.
     pub tool: String,
-    /// The changes that the call reports. The list is empty if the call was cut short, since the
-    /// changes that such a call made are unknown.
+    /// The changes that the call reports. The list is empty if the call was interrupted, timed out
+    /// or panicked, since the changes that such a call made are unknown.
     pub side_effects: Vec<SideEffect>,
 }
 
@@ -75,8 +76,8 @@ impl EvidenceLog {
     /// - A passing check counts only if it was recorded after the last change, either in a later
     ///   batch of calls or in the same result. The order of calls within a batch is unknown.
     /// - After a failed check, nothing is proven until the same command passes, either in a later
-    ///   batch or later in the same result. A passing check with a different command does not make
-    ///   up for a failed check.
+    ///   batch or later in the same result. A failed check is not resolved by a passing check with
+    ///   a different command.
     pub fn verdict(&self) -> EvidenceVerdict {
         self.verdict_with_rules(&EvidenceRules::standard())
     }
@@ -125,7 +126,7 @@ fn is_change(noted: &EvidenceEntry, rules: &EvidenceRules<'_>) -> bool {
 }
 
 /// Returns whether `later` is known to be the result of a call that ran after `earlier` took
-/// effect, or whether both are the same result.
+/// effect, or whether `later` and `earlier` are the same entry.
 fn is_later_batch_or_same_entry(later: &EvidenceEntry, earlier: &EvidenceEntry) -> bool {
     later.batch > earlier.batch || std::ptr::eq(later, earlier)
 }

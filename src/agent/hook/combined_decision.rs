@@ -53,8 +53,7 @@ impl CombinedDecision {
         matches!(self, Self::Deny { .. })
     }
 
-    /// Returns the call, with rewritten arguments if any of the hooks so far has rewritten the
-    /// arguments.
+    /// Returns the call, with the new arguments if a hook has rewritten them.
     pub(super) fn rewritten_call<'a>(&self, call: &'a ToolCall) -> Cow<'a, ToolCall> {
         match self {
             Self::Allow { arguments: Some(arguments) }

@@ -77,8 +77,8 @@ impl<T> IntoHookResult<T> for Result<T, Error> {
 
 impl StopDecision {
     /// Combines the decisions of two hooks. A decision that prevents the run from ending takes
-    /// precedence over a decision that ends the run. If both decisions end the run, the first one
-    /// applies.
+    /// precedence over a decision that ends the run. If both decisions end the run, the first
+    /// decision applies.
     pub(super) fn combine(self, next: Self) -> Self {
         if let (Self::Block(first), Self::Block(next)) = (&self, &next) {
             return Self::Block(format!("{first}\n\n{next}"));

@@ -78,13 +78,13 @@ macro_rules! forwarding_methods {
 /// [`assistant_message`](Self::assistant_message), [`after_sampling`](Self::after_sampling),
 /// [`on_failure`](Self::on_failure) and [`on_finished`](Self::on_finished). Of these methods,
 /// `turn_started`, `assistant_message` and `after_sampling` each return a future that owns its
-/// data. When one of these three methods is called on several hooks, the returned futures are each
-/// polled once, in the order of the hooks. After that, each future is polled at the start of every
-/// poll of the run, but the run does not wait for it. The hook timeout also covers the returned
-/// future. The future is dropped without being polled again when the run's loop ends, before
-/// `on_finished` is called, or when the run is dropped. The run spawns no task for the future; for
-/// work that must outlive the run, spawn a task yourself. If the future fails, panics or exceeds
-/// the timeout, `on_failure` is called, and the run continues.
+/// data. When `turn_started`, `assistant_message` or `after_sampling` is called on several hooks,
+/// the returned futures are each polled once, in the order of the hooks. After that, each future is
+/// polled at the start of every poll of the run, but the run does not wait for it. The hook timeout
+/// also covers the returned future. The future is dropped without being polled again when the run's
+/// loop ends, before `on_finished` is called, or when the run is dropped. The run spawns no task
+/// for the future; for work that must outlive the run, spawn a task yourself. If the future fails,
+/// panics or exceeds the timeout, `on_failure` is called, and the run continues.
 ///
 /// If a hook fails, the resulting error has the kind [`Hook`](crate::ErrorKind::Hook), names the
 /// hook and the method, and contains the hook's own error as its source. Timeouts use tokio's

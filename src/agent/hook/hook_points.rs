@@ -42,7 +42,7 @@ pub(super) mod prelude {
 ///   discarded, and the remaining hooks are still called. The first panic is returned as the error.
 /// - `|all: Type = first, answer| next, until over, with x = value`: the answers are folded until
 ///   `over` is true. Each hook receives `value` as the argument `x`.
-/// - `apart`: the hooks are independent of each other.
+/// - `apart`: the hooks' futures are polled independently of each other.
 /// - `telling |hooks, panic| then`: all hooks are called, even after a panic. For each panic,
 ///   `then` is evaluated.
 macro_rules! hook_points {
@@ -329,8 +329,8 @@ macro_rules! hook_points {
 
     /// Decides whether the run stops after a turn instead of sending another request.
     ///
-    /// This method is called after each complete turn that is followed by another turn unless a
-    /// hook stops the run. Another turn follows if the turn's tools have run, if the turn was cut
+    /// This method is called after each complete turn that would be followed by another turn if no
+    /// hook stopped the run. Another turn follows if the turn's tools have run, if the turn was cut
     /// off or paused, or if the reply is empty or contains calls that cannot run. `should_stop` is
     /// not called after a failed turn, or if a budget has prevented the turn's calls from running.
     /// If the model has stopped on its own, [`before_stop`](Self::before_stop) is called instead.
@@ -400,8 +400,9 @@ macro_rules! hook_points {
         closure: before_stop;
     }
 
-    /// Observes an error: a failed request (even if it is retried), a failed compaction, a failed
-    /// observing hook, or the error that ends the run. Each error is reported once.
+    /// Called with each error: from a failed request (even if it is retried), a failed compaction
+    /// or an observing hook that failed, or the error that ends the run. Each error is reported
+    /// once.
     ///
     /// This method runs within the poll in which the error occurs, so it must return quickly. A
     /// panic in this method is ignored.
@@ -412,11 +413,11 @@ macro_rules! hook_points {
         closure: on_failure;
     }
 
-    /// Observes the run's outcome. This method is called once, after all other methods. If
+    /// Observes the run's outcome. This method is called once, after all other hook methods. If
     /// `on_finished` panics, `on_failure` is called afterwards.
     ///
     /// This method runs within the poll that yields `finished`, so it must return quickly. Since
-    /// the run is over, it does not poll any work that this method starts.
+    /// the run is over, the run does not poll any work that this method starts.
     at_once on_finished(state, outcome: &Outcome) {
         default: ();
         together { telling |hooks, panic| hooks.on_failure(state, &panic) }

@@ -21,7 +21,8 @@ const DEFAULT_HOOK_TIMEOUT: Duration = Duration::from_secs(30);
 #[derive(Clone)]
 pub(in crate::agent) struct Hooks {
     members: Arc<Vec<Arc<dyn Hook>>>,
-    /// The evidence policy. Other hooks' decisions take precedence over its decisions.
+    /// The evidence policy. The decisions of all other hooks take precedence over the decisions of
+    /// the evidence policy.
     evidence_policy: Option<Arc<dyn Hook>>,
     timeout: TimeLimit,
 }
@@ -61,7 +62,7 @@ impl Hooks {
         self.members.is_empty()
     }
 
-    /// Transforms a request's context, and then prepares the request.
+    /// Lets the hooks transform a request's context and then prepare the request.
     pub(in crate::agent) async fn transform_request(
         &self,
         state: &State,
@@ -100,8 +101,8 @@ impl Hooks {
     }
 }
 
-/// Defines a [`Hooks`] method for each hook point. The method depends on the hook point's kind and
-/// on how several answers are combined.
+/// Defines a [`Hooks`] method for each hook point. The generated method depends on the hook point's
+/// kind and on how the answers of several hooks are combined.
 macro_rules! impl_hooks {
     ($($(#[$doc:meta])* $kind:ident $name:ident $args:tt $(-> $Answer:ty)? {
         default: $default:expr;

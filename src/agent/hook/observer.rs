@@ -25,7 +25,7 @@ pub(in crate::agent) struct Observer {
 pub(super) enum ObserverFuture {
     Unit(TimedCall<'static, Result<(), Error>>),
     Notes(TimedCall<'static, Result<Vec<Item>, Error>>),
-    /// The method panicked before it returned a future.
+    /// The hook's method panicked before it returned a future.
     Panicked(Error),
 }
 
@@ -42,7 +42,7 @@ impl From<TimedCall<'static, Result<Vec<Item>, Error>>> for ObserverFuture {
 }
 
 impl Observer {
-    /// Calls an observing method, and returns an observer for the resulting future.
+    /// Calls an observing method of a hook, and returns an observer for the resulting future.
     pub(super) fn start<T>(
         hook: &Arc<dyn Hook>,
         method: &'static str,

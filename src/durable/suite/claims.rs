@@ -1,4 +1,4 @@
-//! The checks in the suite.
+//! The checks that the suite runs.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -439,7 +439,7 @@ pub(super) async fn a_sub_agent_that_waits_for_an_approval_is_resumed(host: &dyn
     .await;
 }
 
-/// A hook whose future is pending once for each request.
+/// A hook whose future returns `Pending` once for each request.
 struct SlowHook(Probe);
 
 impl Hook for SlowHook {
@@ -503,7 +503,8 @@ pub(super) async fn a_hook_that_rewrites_arguments_is_kept_with_the_call(host: &
     .await;
 }
 
-/// A compactor whose future is pending once, and which then replaces all items except the last.
+/// A compactor whose future returns `Pending` once and then replaces all items except the last
+/// item.
 struct SlowCompactor(Probe);
 
 impl Compactor for SlowCompactor {

@@ -1,4 +1,4 @@
-//! The host on which the suite executes its runs.
+//! The trait for the hosts on which the suite executes its runs, and an in-memory host.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -15,18 +15,19 @@ use crate::lock::lock_ignoring_poison;
 use crate::session::Entry;
 use crate::tool::Verdict;
 
-/// A trait for executing the suite's runs. A host consists of an engine and everything that drives it.
+/// A trait for executing the suite's runs. A host consists of an engine and the code that creates and drives attempts
+/// on it.
 pub trait EngineHost: Send + Sync {
-    /// Drives a run to completion, making as many attempts as it needs. [`SuiteRun::attempt`] must create each attempt,
-    /// and [`SuiteRun::losses`] must wrap the engine that drives the attempt.
+    /// Drives a run to completion, making as many attempts as it needs. Implementations must create each attempt with
+    /// [`SuiteRun::attempt`] and wrap the engine that drives the attempt with [`SuiteRun::losses`].
     fn run(&self, run: SuiteRun) -> BoxFuture<'_, Result<Outcome, Error>>;
 
     /// Sends a command to a session.
     fn send(&self, session: &str, command: StoredCommand) -> BoxFuture<'static, Result<(), Error>>;
 
     /// Returns whether the suite injects a loss at every moment within each operation. Injecting all of these losses
-    /// takes a long time with an engine on a server. If this method returns `false`, the suite injects the loss at only
-    /// one moment for each operation, alternating between the moments.
+    /// takes a long time if the engine runs on a server. If this method returns `false`, the suite injects a loss at
+    /// only one moment within each operation, and varies this moment from operation to operation.
     fn is_thorough(&self) -> bool {
         true
     }

@@ -60,8 +60,8 @@ pub(super) struct Traces {
     pub(super) entries: Vec<Entry>,
 }
 
-/// Runs the scenario once without injecting a loss. Then, for each operation, repeats the scenario and loses the first
-/// attempt at one or more moments of that operation.
+/// Runs the scenario once without injecting a loss. Then, for each operation and for one or more moments of that
+/// operation, repeats the scenario and loses the first attempt at that moment.
 pub(super) async fn for_each_loss(
     host: &dyn EngineHost,
     name: &str,
@@ -117,7 +117,7 @@ impl<'a> Stage<'a> {
         Self { host: self.host, session, losses, probe, events }
     }
 
-    /// Runs an agent in the session. Attempts at this run are lost as planned.
+    /// Runs an agent in the session, and loses attempts as planned in `losses`.
     pub(super) async fn run(
         &self,
         agent: &Agent,
@@ -133,7 +133,7 @@ impl<'a> Stage<'a> {
         run.start(agent, start).await.expect("a run ends with an outcome")
     }
 
-    /// Resumes the session with an agent. Attempts at this run are lost as planned.
+    /// Resumes the session with an agent, and loses attempts as planned in `losses`.
     pub(super) async fn resume(
         &self,
         agent: &Agent,

@@ -18,7 +18,7 @@ use crate::lock::lock_ignoring_poison;
 /// The maximum time to wait for a connection or for a response.
 pub(super) const RESPONSE_LIMIT: Duration = Duration::from_secs(1);
 
-/// How long commands fail immediately after a failed connection attempt.
+/// How long after a failed connection attempt commands fail without a new attempt.
 const RECONNECT_WAIT: Duration = Duration::from_millis(200);
 
 /// A connection that is shared by many commands. If the connection breaks, it is re-established;

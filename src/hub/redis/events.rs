@@ -42,8 +42,8 @@ use crate::task::OwnedTask;
 ///
 /// A `RedisEvents` value uses two connections and two tasks, which end once all clones, readers and
 /// hubs that use the value have been dropped. A lost connection is re-established automatically.
-/// Until then, all operations fail within about a second, with an error that has
-/// [`LogUnavailable`](crate::hub::LogUnavailable) as its source.
+/// Until the connection is re-established, all operations fail within about a second, with an error
+/// that has [`LogUnavailable`](crate::hub::LogUnavailable) as its source.
 ///
 /// Appending any number of entries takes one round trip. The readers in a process share a single
 /// copy of each log, so the server sends each entry only once per process. A reader that does not
@@ -93,7 +93,7 @@ impl RedisEvents {
     /// Processes with the same prefix share their runs.
     ///
     /// Like all setters on this type, this method creates a separate connection. Call the setters
-    /// before using the value.
+    /// before using the `RedisEvents` value.
     #[must_use]
     pub fn with_prefix(self, prefix: impl Into<String>) -> Self {
         self.with(|settings| settings.prefix = prefix.into())
@@ -166,7 +166,7 @@ impl RedisEvents {
     }
 }
 
-/// Counts as one reader of a log until this value is dropped.
+/// A guard that counts as one reader of a log until the guard is dropped.
 struct AttachedReader {
     events: RedisEvents,
     mirror: Arc<Mirror>,

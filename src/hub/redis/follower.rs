@@ -77,8 +77,8 @@ async fn fetch(mirror: &Mirror, inner: &Inner) -> Result<(), Error> {
     }
 }
 
-/// Adds a page of entries to the mirror. Returns whether the run was dropped. Entries written by
-/// other programs are skipped.
+/// Adds a page of entries to the mirror, skipping entries written by other programs. Returns
+/// whether the last entry that was not skipped reports that the run was dropped.
 fn feed_page(mirror: &Mirror, inner: &Inner, page: StreamRangeReply) -> bool {
     let to_number =
         |(epoch, number): (u64, u64)| EventNumber::new(Arc::clone(&mirror.run), epoch, number);

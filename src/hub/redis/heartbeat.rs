@@ -23,7 +23,7 @@ pub(super) async fn beat_for_ever(inner: Arc<Inner>) {
     }
 }
 
-/// The parts of a run that this process keeps alive with heartbeats.
+/// A run for which this process sends heartbeats, with the process's own attempt and inbox, if any.
 struct Sign {
     run: String,
     own: Option<(OwnAttempt, Arc<Mirror>)>,

@@ -1,4 +1,4 @@
-//! The state shared by all parts of a connection.
+//! The state shared by all objects that use the same connection to the server.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use crate::hub::redis::settings::Settings;
 use crate::hub::redis::wakeups::Wakeups;
 use crate::lock::lock_ignoring_poison;
 
-/// The state shared by all parts of a connection.
+/// The state shared by all objects that use the same connection to the server.
 pub(super) struct Inner {
     pub(super) settings: Settings,
     pub(super) keys: Keys,
@@ -36,7 +36,7 @@ pub(super) struct ProcessState {
     pub(super) mirrors: HashMap<String, Arc<Mirror>>,
     /// The tokens for the inboxes that this process has opened, by run.
     pub(super) inboxes: HashMap<String, String>,
-    /// The runs that this process has announced.
+    /// The runs in this process that are listed in the directory, by run id.
     pub(super) announced: HashMap<String, AnnouncedHere>,
     /// The runs that ended while the server could not be reached, so that their ends must still be
     /// reported.

@@ -1,6 +1,6 @@
-//! The names of keys and channels.
+//! The names of Redis keys and channels.
 
-/// Creates the names of keys and channels, all of which start with the same prefix.
+/// Creates the names of Redis keys and channels, all of which start with the same prefix.
 ///
 /// The run's id or the session key serves as the hash tag, so that all of a run's data is in the
 /// same Redis hash slot.
@@ -41,7 +41,8 @@ impl Keys {
         self.of(run, "inbox")
     }
 
-    /// Returns the key for the token of the process that receives the run's commands.
+    /// Returns the key under which the token of the process that receives the run's commands is
+    /// stored.
     pub(super) fn open(&self, run: &str) -> String {
         self.of(run, "open")
     }

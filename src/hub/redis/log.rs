@@ -60,9 +60,9 @@ pub(super) async fn append(
     Ok(())
 }
 
-/// Restores entries that the server has lost from the log of a run in this process, provided that
-/// the last entry on the server is still `last`. If the last entry has changed, another append has
-/// already restored the lost entries.
+/// Restores the entries that are missing from the server's copy of the log `mirror`, if the last
+/// entry on the server is still `last`. If the last entry has changed, another append has already
+/// restored the missing entries.
 pub(super) async fn restore(
     inner: &Inner,
     mirror: &Mirror,
@@ -124,8 +124,8 @@ async fn write(
     }
 }
 
-/// Removes the log of one of this process's attempts from the server. The log's entries have
-/// already been removed from this process.
+/// Removes the log of one of this process's attempts from the server. This process has already
+/// removed its own copy of the log.
 pub(super) async fn remove(inner: &Inner, run: &str, own: &OwnAttempt, has_ended: bool) {
     let keys = &inner.keys;
     let Ok(dropped) = encode_dropped() else { return };

@@ -12,8 +12,8 @@ use crate::lock::lock_ignoring_poison;
 use crate::task::OwnedTask;
 
 /// This process's copy of a run's log. If the run is in this process, the copy contains the entries
-/// that the run has appended. Otherwise, it contains the entries that this process has read. All
-/// readers in this process share the copy.
+/// that the run has appended; if the run is in another process, the copy contains the entries that
+/// this process has read. All readers in this process share the copy.
 pub(super) struct Mirror {
     pub(super) run: Arc<str>,
     pub(super) log: Arc<RunLog>,
@@ -93,8 +93,8 @@ impl Mirror {
         self.set_loaded(Err(error));
     }
 
-    /// Records that a follower was dropped. If readers still need the follower, it was dropped
-    /// because the runtime has ended.
+    /// Records that a follower was dropped. If the log still has readers, the follower was dropped
+    /// because its runtime has ended, so the log can no longer be read.
     pub(super) fn end_follower(&self, number: u64) {
         if self.followers.load(Ordering::SeqCst) == number {
             self.set_outage(LogUnavailable.into());
@@ -107,8 +107,8 @@ impl Mirror {
         }
     }
 
-    /// Adds those entries that are missing from the mirror. Returns the number of readers that are
-    /// cut off as a result.
+    /// Adds the entries that are missing from the mirror, and removes the entries before
+    /// `trim_before`. Returns the number of readers that are cut off by the removal.
     pub(super) fn feed(&self, entries: Vec<LogEntry>, trim_before: Option<&EventNumber>) -> u64 {
         let mut log = self.log.lock();
         let last = log.last_position();
@@ -147,7 +147,8 @@ impl Mirror {
         is_unneeded
     }
 
-    /// Determines whether more entries can follow. If not, closes the log for its readers.
+    /// Closes the log for its readers if no more entries can follow, and reopens the log if the run
+    /// is alive.
     pub(super) fn judge(&self, is_alive: bool, is_dropped: bool) {
         let state = lock_ignoring_poison(&self.state);
         let mut log = self.log.lock();

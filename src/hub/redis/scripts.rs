@@ -54,9 +54,9 @@ redis.call('SET', KEYS[3], ARGV[3], 'PX', ARGV[4])
 return next
 ";
 
-/// Appends entries, unless another attempt was started or the preceding entry is missing. If the
-/// log contains higher ids, another program has written those entries, so the log is deleted and
-/// written again.
+/// Appends entries, unless another attempt was started or the preceding entry is missing. If an id
+/// in the log is equal to or higher than the id of a new entry, another program has written to the
+/// log, so the log is deleted and written again.
 ///
 /// Keys: owner, log, alive. Arguments: epoch and token, id before the first entry or '', expiry,
 /// whether the entries end the log, id to trim before or '', then id and content of each entry.
@@ -217,7 +217,7 @@ return 'ok'
 
 /// Answers a command and removes it from the inbox.
 ///
-/// Keys: inbox, answer. Arguments: id of the entry, answer, channel.
+/// Keys: inbox, answer. Arguments: id of the entry, answer, channel for answers.
 const ANSWER: &str = r"
 redis.call('XDEL', KEYS[1], ARGV[1])
 redis.call('SET', KEYS[2], ARGV[2], 'PX', 60000)
@@ -227,7 +227,7 @@ return 1
 
 /// Closes an inbox. Commands that are still waiting are not handled.
 ///
-/// Keys: open, inbox. Arguments: token, channel of the answers.
+/// Keys: open, inbox. Arguments: token, channel for answers.
 const CLOSE: &str = r"
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 redis.call('DEL', KEYS[1], KEYS[2])

@@ -50,9 +50,9 @@ pub(super) struct Listener {
 }
 
 impl Wakeups {
-    /// Creates a listener on a channel. The caller must first read the existing state. The listener
-    /// is also notified when the subscription to the channel has started, and when the connection
-    /// is lost or re-established.
+    /// Creates a listener on a channel. After creating the listener and before waiting on it, the
+    /// caller must read the existing state. The listener is also notified when the subscription to
+    /// the channel has started, and when the connection is lost or re-established.
     pub(super) fn listen(self: &Arc<Self>, channel: String) -> Listener {
         let mut channels = lock_ignoring_poison(&self.channels);
         let entry = channels.entry(channel.clone()).or_insert_with(|| {

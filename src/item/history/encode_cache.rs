@@ -121,7 +121,7 @@ impl EncodeCache {
         best
     }
 
-    /// Caches a chunk that follows an older chunk.
+    /// Caches the chunk `newest`, which follows the chunk `older`, if any.
     pub(super) fn insert<K: PartialEq + Any + Send + Sync>(
         &self,
         key: K,

@@ -183,7 +183,7 @@ impl History {
     /// Consecutive user messages count as a single prompt. Messages that a run sent on the user's
     /// behalf, such as the request to continue a truncated text, also count as part of the prompt.
     /// An item that replaces compacted items, such as a summary, is not a prompt. If the history
-    /// contains no prompt, all items are returned.
+    /// contains no prompt, the returned history contains all items.
     ///
     /// [Fork](Self::fork) the returned history, so that items appended to it are distinct from
     /// items appended to this history. For a stored session, use
@@ -336,7 +336,7 @@ impl History {
     }
 
     /// Caches the bytes that an encoder wrote for the items up to `len`. The bytes are stored as a
-    /// chunk that follows an older chunk.
+    /// chunk that follows the chunk `older`, if any.
     pub(crate) fn cache_encoding<K: PartialEq + Any + Send + Sync>(
         &self,
         key: K,

@@ -19,8 +19,9 @@ impl History {
     }
 
     /// Returns the calls that are waiting for a verdict or an external result, in order. A call
-    /// from a completed turn is waiting until it has a result. A call whose sub-agent was suspended
-    /// is not listed; instead, the sub-agent's pending calls are listed, each with its path.
+    /// from a completed turn counts as waiting until it has a result. A call whose sub-agent was
+    /// suspended is not listed; instead, the sub-agent's pending calls are listed, each with its
+    /// path.
     ///
     /// The returned calls contain the arguments as written by the model. If a hook has rewritten
     /// the arguments, [`Outcome::pending`](crate::Outcome::pending) contains the rewritten

@@ -15,8 +15,9 @@ impl History {
         self.tip.as_ref().map_or(SettleState::default(), |node| node.settle_state)
     }
 
-    /// Returns the settle state after `item` is appended. All items are searched only once: at the
-    /// first call whose id may have been used before.
+    /// Returns the settle state after `item` is appended. The ids of all earlier calls are
+    /// collected in `seen` only when the first call whose id may already have been used is
+    /// appended.
     pub(super) fn settle_state_after(
         &mut self,
         item: &Item,
@@ -73,8 +74,8 @@ impl History {
         open
     }
 
-    /// Clears the ids of open calls after items were removed, so that they are collected again when
-    /// needed.
+    /// Clears the ids of open calls after items were removed, so that the ids are collected again
+    /// when they are needed.
     pub(super) fn clear_open_call_ids(&mut self) {
         if !self.index.call_ids.open_ids.is_empty() {
             self.index_mut().call_ids.open_ids = HashSet::new();
@@ -101,8 +102,8 @@ impl History {
     }
 
     /// Returns the call ids in this prefix that are needed to settle the subsequent items. `state`
-    /// is the settle state of the subsequent items. No ids are needed unless `state` is invalid,
-    /// because otherwise no id is used twice.
+    /// is the settle state after the last of these items. If `state` is not invalid, no call id is
+    /// used twice, so no ids are needed.
     pub(super) fn prior_call_ids(&self, state: SettleState) -> PriorCallIds<'_> {
         match state.is_invalid {
             true => PriorCallIds {

@@ -119,9 +119,9 @@ impl Anthropic {
     /// The newest models bind each thinking block to everything before it: the tools, the system
     /// prompt and the messages. A model that binds thinking blocks rejects a request if anything
     /// before a thinking block has changed since the block was written, for example because of
-    /// compaction. By default, requests that contain thinking blocks and are sent to Anthropic's
-    /// own address therefore set `drop_block`. With `drop_block`, thinking blocks that no longer
-    /// match their context are not shown to the model.
+    /// compaction. To avoid this error, requests that contain thinking blocks and are sent to
+    /// Anthropic's own address set `drop_block` by default. With `drop_block`, thinking blocks that
+    /// no longer match their context are not shown to the model.
     /// [`input_transformations`](crate::provider::anthropic::input_transformations) reports which
     /// thinking blocks were dropped.
     ///

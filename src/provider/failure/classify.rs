@@ -15,7 +15,7 @@ use RateLimitScope::{
     Concurrency, Daily, InputTokens, OutputTokens, RequestSize, Requests, Tokens,
 };
 
-/// The phrases that determine an error's kind, in lower case. If several phrases occur in the
+/// The phrases, all in lower case, that determine an error's kind. If several phrases occur in the
 /// message, the first of these phrases in the table takes precedence. A message is searched only if
 /// the error's codes do not determine the kind, since many vendors call every error an invalid
 /// request.
@@ -76,7 +76,7 @@ const KIND_PHRASES: &[(ErrorKind, &[&str])] = &[
 ];
 
 /// Phrases that indicate which rate limit was exceeded; the first match determines the result.
-/// Google reports quota names instead of a message.
+/// Google reports the name of a quota instead of a message.
 const SCOPE_PHRASES: &[(RateLimitScope, &[&str])] = &[
     (RequestSize, &["request too large"]),
     (Daily, &["per day", "per-day", "per_day", "perday", "daily", "(rpd)", "(tpd)"]),
@@ -232,9 +232,9 @@ const UNKNOWN_MODEL_CODES: [&str; 5] = [
     "unknown_model",
 ];
 
-/// Returns the invalid part of the request, for an error body in which no field names this part.
-/// The result is either the model or the path at the start of a message such as Anthropic's
-/// `messages.3.content.0.text: must not be empty`.
+/// Returns the name of the parameter that the server rejected, derived from an error body that does
+/// not name the parameter in a field of its own. The name is either `model` or the path at the
+/// start of a message such as Anthropic's `messages.3.content.0.text: must not be empty`.
 pub(super) fn refused_parameter(error_body: &ErrorBody) -> Option<String> {
     if is_unknown_model(error_body) {
         return Some("model".to_owned());

@@ -3,8 +3,8 @@
 use crate::error::ContextLimits;
 
 /// The patterns for error messages, in lower case. `{limit}` and `{requested}` match numbers; if a
-/// pattern contains `{requested}` twice, both numbers are added. `*` matches any text. Text before
-/// and after the pattern is ignored.
+/// pattern contains `{requested}` twice, the two numbers are added together. `*` matches any text.
+/// The text before and after the matched part of a message is ignored.
 const LIMIT_PATTERNS: &[&str] = &[
     // The message from Anthropic.
     "prompt is too long: {requested} tokens > {limit} maximum",

@@ -6,11 +6,12 @@ use serde_json::{Map, Value};
 use crate::error::ContextLimits;
 use crate::sse::FrameReader;
 
-/// The maximum number of bytes of a message to show.
+/// The maximum length of the displayed message, in bytes.
 const MAX_MESSAGE_BYTES: usize = 500;
 
-/// The maximum number of bytes of a message to search. Gateways put their own text before the
-/// failed server's message.
+/// The maximum length of the part of a message that is searched for phrases, in bytes. This length
+/// exceeds the maximum length of the displayed message, because gateways put their own text before
+/// the failed server's message.
 const MAX_EXAMINED_BYTES: usize = 4 * MAX_MESSAGE_BYTES;
 
 /// The maximum nesting depth of an error. Errors are nested because gateways wrap the errors that
@@ -23,7 +24,7 @@ pub(super) struct ErrorBody {
     pub(super) message: String,
     /// All human-readable text, in lower case, to be searched for phrases.
     pub(super) text: String,
-    /// All machine-readable codes, in lower case: types, codes and reasons.
+    /// All machine-readable codes in the error, including types and reasons, in lower case.
     pub(super) codes: Vec<String>,
     /// The HTTP error status in the body, if any.
     pub(super) status: Option<u16>,

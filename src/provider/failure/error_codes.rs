@@ -1,4 +1,4 @@
-//! The error codes used by vendors: types, codes and reasons, in lower case.
+//! The error codes that vendors use, including error types and reasons, in lower case.
 
 use crate::error::ErrorKind;
 

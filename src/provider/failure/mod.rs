@@ -36,7 +36,8 @@ pub(super) fn error_for_status(status: u16, body: &str, now: SystemTime) -> Erro
 /// Creates an [`Error`] from an error that a server reports within a stream. `text` is either plain
 /// text or the error's JSON: the value of an `error` field, or an object that contains this field.
 /// Use this function in a [decoder](crate::provider::Decode) for a wire that has its own error
-/// frames. Server-sent events of type `error` are already handled.
+/// frames. Server-sent events of type `error` that contain data do not reach a decoder, because
+/// they are already converted with this function.
 ///
 /// The function finds messages, codes and retry delays in all formats that servers are known to
 /// use. An error that cannot be classified is given the kind [`Server`](ErrorKind::Server).

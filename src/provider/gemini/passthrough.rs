@@ -15,7 +15,8 @@ pub(super) struct PassthroughFields {
     /// The call's id, if the API assigned one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) id: Option<String>,
-    /// An empty string, which is set only if the part is an empty text part and not a thought.
+    /// An empty string if the part is a text part without text that is not a thought, and `None`
+    /// otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) text: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]

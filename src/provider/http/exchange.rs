@@ -104,7 +104,7 @@ struct ExchangeAttempts<W> {
     prepared: PreparedTurn<W>,
     /// The turn's request; `None` after the model's output has started.
     request: Option<Box<Request>>,
-    /// The encoded request. It is kept from the first attempt until the model's output starts.
+    /// The encoded request, which is kept from the first attempt until the model's output starts.
     encoded: Option<Result<Arc<HttpMessage>, Error>>,
     /// The connection policy for the first attempt.
     first_connection: ConnectionPolicy,
@@ -255,7 +255,7 @@ impl<W: Wire> Attempt<W> {
     }
 }
 
-/// A request in progress. Secrets are masked in all of its errors.
+/// A request in progress. Secrets are masked in every error that the request fails with.
 #[expect(
     clippy::large_enum_variant,
     reason = "it streams for most of its life, and the whole turn is one allocation"
@@ -292,7 +292,7 @@ impl<W: Wire> TurnSource for Exchange<W> {
     }
 }
 
-/// Calls a method of a wire and converts a panic to an error.
+/// Calls a method of a wire, and converts a panic to an error.
 fn catch_wire_panic<T>(f: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
     panic_to_error(ErrorKind::Panic, "the wire", f).flatten()
 }

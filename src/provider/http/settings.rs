@@ -28,8 +28,8 @@ pub(super) struct HttpSettings {
     pub(super) key_header: Option<KeyHeader>,
     pub(super) timeouts: Timeouts,
     pub(super) retry_policy: RetryPolicy,
-    /// The headers set by the user. They are sent in addition to the wire's headers and replace any
-    /// wire headers with the same name.
+    /// The headers set by the user. These headers are sent in addition to the wire's headers and
+    /// replace any wire headers with the same name.
     pub(super) headers: Vec<Header>,
     /// Whether keys may be sent over plain HTTP to other machines.
     pub(super) allows_plain_http: bool,
@@ -146,7 +146,7 @@ impl HttpSettings {
     }
 }
 
-/// Returns an error if only the transport may set one of the headers.
+/// Returns an error if `headers` contains a header that only the transport may set.
 pub(super) fn validate_headers(headers: &[Header]) -> Result<(), Error> {
     let own =
         |(name, _): &&Header| TRANSPORT_HEADERS.iter().any(|own| name.eq_ignore_ascii_case(own));

@@ -76,7 +76,7 @@ pub trait Wire: Clone + fmt::Debug + Send + Sync + 'static {
     /// streaming response. This method is called once per turn, at the first poll; retries resend
     /// the same body.
     ///
-    /// An encoder sends these parts of a [`Request`]:
+    /// The body must contain these parts of a [`Request`]:
     ///
     /// - [`system`](Request::system): the stable part, followed by the volatile part. Either part
     ///   may be empty.
@@ -97,15 +97,15 @@ pub trait Wire: Clone + fmt::Debug + Send + Sync + 'static {
     ///   [`unsupported_error`](crate::request::unsupported_error). [`EncodedRequest::from_json`]
     ///   merges `extra`.
     ///
-    /// `to` contains the name of the model to request. Encoding must be deterministic, so that the
-    /// same request always produces the same bytes. Two requests that start with the same items
-    /// must have bodies that start with the same elements, because vendors cache by prefix.
+    /// `to` contains the name of the model. Encoding must be deterministic, so that the same
+    /// request always produces the same bytes. Two requests that start with the same items must
+    /// have bodies that start with the same elements, because vendors cache by prefix.
     ///
     /// # Errors
     ///
     /// Returns an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) or
-    /// [`Unsupported`](crate::ErrorKind::Unsupported) error if the wire cannot express the request,
-    /// and nothing is sent.
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) error if the wire cannot express the request;
+    /// the request is then not sent.
     fn encode(&self, request: &Request, to: Destination<'_>) -> Result<EncodedRequest, Error>;
 
     /// Creates the decoder for a response. This method is called at the start of each attempt.
@@ -113,7 +113,7 @@ pub trait Wire: Clone + fmt::Debug + Send + Sync + 'static {
 
     /// Returns whether the server itself searches [deferred](crate::tool::ToolSpec::deferred)
     /// tools; `false` by default. If the server searches deferred tools, [`encode`](Self::encode)
-    /// must mark them in the wire format.
+    /// must mark the deferred tools as such in the request body.
     fn has_tool_search(&self) -> bool {
         false
     }

@@ -41,7 +41,7 @@ pub enum KeepAlive {
 #[non_exhaustive]
 pub enum Think {
     /// The effort is encoded as `low`, `medium` or `high`. For a model whose reasoning can only be
-    /// on or off, each of these levels turns it on.
+    /// on or off, each of these levels turns the reasoning on.
     #[default]
     Levels,
     /// The effort is encoded as `true`. Server versions from late 2025 reject effort levels for all

@@ -124,8 +124,8 @@ impl TurnWriter for LineWriter {
     }
 }
 
-/// Returns the phrase by which clients classify an error, because the error body contains only a
-/// message.
+/// Returns the phrase in an error's message by which clients recognize the kind of the error. The
+/// body of an error response contains only the message.
 fn error_phrase(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::ContextWindow => "exceeded max context length",

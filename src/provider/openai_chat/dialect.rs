@@ -271,7 +271,7 @@ pub enum ThinkTags {
     /// The text may start with reasoning between `<think>` and `</think>`.
     Tagged,
     /// The text starts with reasoning that ends at `</think>`, with or without an opening
-    /// `<think>`. The opening tag is missing from the text if the chat template writes it.
+    /// `<think>`. The text has no opening tag if the chat template has already written this tag.
     OpenedByTemplate,
 }
 

@@ -4,8 +4,8 @@
 //! tools is stored unchanged as provider-specific items and sent back to the model that wrote it.
 //! Every other item that is not text, reasoning or a function call is also stored unchanged and
 //! sent back to the model that wrote it. The client must answer some items, such as
-//! `custom_tool_call` or `local_shell_call`. To answer such an item, add to the history a
-//! provider-specific item that contains the answer.
+//! `custom_tool_call` or `local_shell_call`. To answer one of these items, append a
+//! provider-specific item with the answer to the history.
 
 mod decode;
 mod encode;

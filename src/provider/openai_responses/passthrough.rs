@@ -35,8 +35,8 @@ pub(super) struct PassthroughItem {
     pub(super) after: Option<String>,
 }
 
-/// Returns the fields to store for a message. The message's content is included, unless it is a
-/// single plain text.
+/// Returns the fields to store for a message. The message's content is included, unless it consists
+/// of a single text part without annotations.
 pub(super) fn message_data(
     raw: &RawValue,
     parts: &[MessagePart<'_>],
@@ -77,8 +77,8 @@ impl PassthroughItem {
         data.value.deserialize_as().ok()
     }
 
-    /// Returns the message with its text, as received. Returns `None` if the history item's text
-    /// differs from the received text.
+    /// Returns the message as it was received, with its text. Returns `None` if the history item's
+    /// text differs from the received text.
     pub(super) fn into_message(self, text: &str) -> Option<Box<RawValue>> {
         let mut item = self.into_fields_of_type("message")?;
         match item.get("content") {

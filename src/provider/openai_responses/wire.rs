@@ -59,8 +59,8 @@ impl Wire for Responses {
 
 impl OpenAiResponses {
     /// Lets the model search for tools in a [searchable](crate::Toolkit::deferred_specs) toolkit.
-    /// The tools in such a toolkit are sent with `defer_loading`, together with the tool
-    /// `tool_search`. The model sees a tool only after a search has found it.
+    /// The tools in a searchable toolkit are sent with `defer_loading`, together with the
+    /// `tool_search` tool. The model sees a tool only after a search has found it.
     ///
     /// Tool search is off by default, because older models and most compatible servers do not
     /// support it. OpenAI supports tool search in GPT-5.4 and later models.

@@ -7,7 +7,7 @@
 //! {"type":"error","turn":1,"error":{"kind":"overloaded",…}}     the turn ended with it
 //! ```
 //!
-//! A turn ends with a `turn_complete` event or an `error` line. A dropped turn ends with neither.
+//! A turn ends with a `turn_complete` event or an `error` line, unless the turn was dropped.
 //! Readers skip lines with an unknown `type`.
 //!
 //! A request is written in full, except for the items that it shares with an earlier request. In
@@ -47,7 +47,7 @@ pub(in crate::provider) enum RecordLine<'a> {
     },
     Event {
         turn: u32,
-        /// Whether the turn's tool calls were prevented from running when the event arrived.
+        /// Whether the turn's tool calls were already forbidden to run when the event arrived.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         vetoed: bool,
         event: Cow<'a, TurnEvent>,
@@ -179,7 +179,7 @@ impl RecordedRequest {
         Ok(Self { model, system, tools, options, history, context })
     }
 
-    /// Returns whether the request contains tools that the provider itself searches.
+    /// Returns whether the request contains deferred tools, which the provider itself searches.
     pub(in crate::provider) fn has_deferred_tools(&self) -> bool {
         self.tools.iter().any(|tool| tool.deferred)
     }

@@ -100,7 +100,7 @@ impl Masker {
     }
 
     /// Returns the ranges in which secrets occur in a text, from left to right. If two secrets
-    /// start at the same position, the range of the longer secret is returned.
+    /// start at the same position, only the range of the longer secret is returned.
     fn find_matches(&self, text: &str) -> Vec<Range<usize>> {
         let mut found: Vec<Range<usize>> = Vec::new();
         let mut from = 0;
@@ -117,8 +117,9 @@ impl Masker {
     }
 }
 
-/// Replaces each of the given ranges with the mask in a text that is split into pieces. The mask is
-/// inserted where the range starts.
+/// Replaces each of the given ranges with the mask. The ranges refer to the concatenation of the
+/// pieces; if a range spans several pieces, the mask is inserted in the piece in which the range
+/// starts.
 fn replace_ranges(pieces: &mut [String], ranges: &[Range<usize>]) {
     let mut begin = 0;
     for piece in pieces {

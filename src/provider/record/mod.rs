@@ -243,8 +243,8 @@ impl Drop for TurnWriter {
     }
 }
 
-/// Returns whether the event ends a turn whose calls must not run, although its stop reason would
-/// allow them to run, which is the case if the turn was not built by a turn builder.
+/// Returns whether the event completes a turn whose calls must not run even though the turn's stop
+/// reason allows it. This is the case for a turn that was not built by a turn builder.
 pub(crate) fn is_vetoed_event(event: &TurnEvent) -> bool {
     let TurnEvent::TurnComplete { turn } = event else { return false };
     let allows = matches!(turn.stop_reason(), StopReason::Stop | StopReason::ToolCalls);

@@ -17,7 +17,7 @@ struct WriterState {
     turn_count: u32,
     /// The number and the request of the most recently started turn.
     last_request: Option<(u32, RecordedRequest)>,
-    /// Whether the write failure has already been reported by a turn that failed.
+    /// Whether a turn has already failed with the error of the failed write.
     is_failure_reported: bool,
 }
 
@@ -37,7 +37,7 @@ impl RecordWriter {
     ///
     /// # Errors
     ///
-    /// Returns the write failure if it has not been reported yet.
+    /// Returns the error of a failed write, unless an earlier call has already returned the error.
     pub(super) fn begin_turn(
         &self,
         model: &str,

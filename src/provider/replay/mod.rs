@@ -37,8 +37,7 @@ pub(crate) use replayed_turn::{ReplayedEvent, ReplayedTurn, replay_event};
 /// not been replayed.
 ///
 /// - The tool calls in a replayed turn are allowed to run if they were allowed to run when the turn
-///   was recorded. To allow the calls to run, the turn is rebuilt from its items and its recorded
-///   end.
+///   was recorded. For this purpose, the turn is rebuilt from its items and its recorded end.
 /// - A turn that was dropped during recording, or whose last line is truncated, ends with an
 ///   [`IncompleteTurn`](ErrorKind::IncompleteTurn) error.
 /// - A recorded error is replayed with all of its details; of its sources, however, only the

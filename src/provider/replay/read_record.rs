@@ -100,7 +100,7 @@ impl RecordFile {
         }
     }
 
-    /// Marks the turn to which the truncated last line belongs as torn. If the turn's number is
+    /// Marks as torn the turn to which the truncated last line belongs. If the turn's number is
     /// unknown, all unfinished turns are marked as torn.
     fn mark_unfinished_turns_torn(&mut self, turn: Option<u32>) {
         self.has_torn_line = true;

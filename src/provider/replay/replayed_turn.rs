@@ -41,8 +41,8 @@ impl ReplayedTurn {
     }
 }
 
-/// Replays a recorded event, or the error with which the turn failed. A replayed error contains the
-/// partial turn.
+/// Replays a recorded event, or the error with which the turn failed. The partial turn is attached
+/// to a replayed error.
 pub(crate) fn replay_event(
     item: Result<ReplayedEvent, Error>,
     turn: &mut TurnBuilder,

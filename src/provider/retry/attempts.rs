@@ -35,7 +35,7 @@ pub(in crate::provider) trait Attempts {
 pub(in crate::provider) struct RetryingTurn<A: Attempts> {
     attempts: A,
     policy: RetryPolicy,
-    /// Specifies which errors the caller handles itself.
+    /// The request's setting, which excludes the errors that the caller handles itself.
     request_retries: Retries,
     /// The number of failed attempts.
     failed_attempts: u32,
@@ -48,7 +48,7 @@ enum RetryStage<T> {
     /// The first attempt has not started.
     NotStarted,
     Attempting(T),
-    /// The turn is waiting for the next attempt. There is no timer if the attempt starts
+    /// The turn is waiting for the next attempt. The deadline is `None` if the next attempt starts
     /// immediately.
     Waiting(Option<Deadline>, Error),
 }

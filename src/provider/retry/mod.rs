@@ -33,10 +33,10 @@ use crate::turn::TurnBuilder;
 /// A [`Retrying`](crate::TurnEvent::Retrying) event announces each delay.
 ///
 /// A request is retried only if the failed attempt has not produced any output, unless
-/// [`with_retraction`](Self::with_retraction) is set. A request is never retried after
-/// `TurnComplete`. A usage report does not count as output. A
-/// [`Retracted`](crate::TurnEvent::Retracted) event adds the failed attempt's token usage to the
-/// run's usage, so that each attempt's usage is counted once.
+/// [`with_retraction`](Self::with_retraction) is set. A usage report does not count as output. A
+/// request is never retried after `TurnComplete`. A [`Retracted`](crate::TurnEvent::Retracted)
+/// event adds the failed attempt's token usage to the run's usage, so that each attempt's usage is
+/// counted once.
 ///
 /// Only the outermost layer retries. The inner providers send the request once per attempt. The
 /// only exception is the first attempt, in which a connection that was closed by the server is

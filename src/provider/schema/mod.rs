@@ -1,12 +1,12 @@
 //! Rewrites JSON schemas for the subset of JSON Schema that a wire accepts.
 //!
 //! The functions that rewrite a schema are pure. A model may still understand some keywords that a
-//! wire does not support, such as those for a range or a length. As in the vendors' own libraries,
-//! such keywords are moved into the schema's description. A keyword whose removal would change the
-//! shape of the answer causes an [`Unsupported`](crate::ErrorKind::Unsupported) error whose
-//! [`parameter`](crate::Error::parameter) is the location of the keyword in the schema, as a JSON
-//! pointer. A schema that is already within the subset is returned unchanged, and rewriting is
-//! idempotent.
+//! wire does not support, such as the keywords that limit a range or a length. As in the vendors'
+//! own libraries, such keywords are moved into the schema's description. A keyword whose removal
+//! would change the shape of the answer causes an [`Unsupported`](crate::ErrorKind::Unsupported)
+//! error whose [`parameter`](crate::Error::parameter) is the location of the keyword in the schema,
+//! as a JSON pointer. A schema that is already within the subset is returned unchanged, and
+//! rewriting is idempotent.
 //!
 //! The vendors' limits on a schema's size and nesting depth are not checked, because vendors have
 //! raised these limits before.

@@ -1,4 +1,5 @@
-//! Rewrites a schema for the subset that a wire accepts: first the root, and then the definitions.
+//! Rewrites a schema to use only the subset of JSON Schema that a wire accepts: first the root, and
+//! then the definitions.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -16,7 +17,7 @@ const MAX_PARTS: usize = 20_000;
 /// The maximum nesting depth of a schema after its references have been resolved.
 const MAX_DEPTH: usize = 64;
 
-/// Rewrites a schema for the subset that a wire accepts.
+/// Rewrites a schema to use only the keywords and forms in `subset`.
 pub(super) fn rewrite_for_subset<'a>(
     schema: &'a Value,
     subset: &SchemaSubset,
@@ -129,10 +130,10 @@ impl SchemaRewriter<'_> {
     }
 
     /// Returns the name of the definition to which a schema refers, if the reference can be kept. A
-    /// kept reference is the only keyword in its schema, since wires may reject any other keywords
-    /// next to it. If there are annotations next to a reference, the reference is resolved and the
-    /// annotations are merged into its target. If the target is recursive, the reference is kept
-    /// and the annotations are dropped.
+    /// kept reference is the only keyword in its schema, because a wire may reject other keywords
+    /// next to a reference. If there are annotations next to a reference, the reference is resolved
+    /// and the annotations are merged into its target. If the target is recursive, the reference is
+    /// kept and the annotations are dropped.
     fn kept_reference<'s>(&self, schema: &'s Value) -> Option<&'s str> {
         let schema = schema.as_object()?;
         let name = refs::definition_name(schema.get("$ref")?.as_str()?)?;

@@ -1,10 +1,11 @@
-//! Converts keywords that a wire does not support to hints for the model.
+//! Converts schema keywords that a wire format does not support into hints for the model.
 
 use serde_json::Value;
 
 use super::subset::{Schema, is_string_in};
 
-/// Values of `format` that only specify a number type used in programs.
+/// The values of `format` that only name a number type of a programming language, and for which no
+/// hint is added.
 const NUMBER_FORMATS: &[&str] = &[
     "int8", "int16", "int32", "int64", "int128", "int", "uint8", "uint16", "uint32", "uint64",
     "uint128", "uint", "float", "double",

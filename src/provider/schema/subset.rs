@@ -85,7 +85,7 @@ impl SchemaSubset {
 pub(super) enum KeywordKind {
     /// A keyword that determines the shape of a value.
     Structural,
-    /// A keyword that only restricts the accepted values: more values match without it.
+    /// A keyword that only restricts the accepted values: without the keyword, more values match.
     Narrowing,
     /// A keyword that determines the shape of a value depending on a condition.
     Condition,
@@ -93,7 +93,7 @@ pub(super) enum KeywordKind {
     Annotation,
 }
 
-/// The keyword for the fields of an object that have no schema of their own.
+/// The keyword that applies to those fields of an object that have no schema of their own.
 const ADDITIONAL_PROPERTIES: &str = "additionalProperties";
 
 impl KeywordKind {

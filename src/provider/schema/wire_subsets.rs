@@ -101,9 +101,9 @@ const STRING_FORMATS: &[&str] =
 
 /// Rewrites the schema of a model's answer for strict mode on OpenAI's two wires.
 ///
-/// Optional properties become required. The model then always writes a property with a `default`.
-/// Any other optional property becomes nullable, which is how strict mode expresses optional
-/// properties.
+/// Optional properties become required. An optional property without a `default` also becomes
+/// nullable, which is how strict mode expresses optional properties. For a property with a
+/// `default`, the model always writes a value.
 pub(in crate::provider) fn to_openai_strict_schema(
     schema: &Value,
 ) -> Result<Cow<'_, Value>, Error> {

@@ -32,7 +32,7 @@ const PROVIDER_NAME: &str = "scripted";
 /// A scripted turn follows the same rules as turns from other providers: it is
 /// [sealed](crate::stream::seal), starts when first polled, and is cancelled when dropped. The
 /// provider keeps a list of all requests that it receives. Clones of the provider share the script
-/// and the list.
+/// and the list of requests.
 ///
 /// ```
 /// use serde_json::json;

@@ -93,8 +93,8 @@ impl FrameFormat {
         }
     }
 
-    /// Returns whether the format allows other lines between frames, as all formats except a JSON
-    /// array do.
+    /// Returns whether the format allows other lines between frames. All formats except a JSON
+    /// array allow other lines.
     pub(crate) fn accepts_extra_lines(&self) -> bool {
         matches!(self.layout, Layout::Events | Layout::JsonLines)
     }
@@ -104,8 +104,8 @@ impl FrameFormat {
         lines.replace('\n', self.line_end)
     }
 
-    /// Returns keep-alive bytes that are not a frame. JSON lines cannot contain comments, but
-    /// readers ignore empty lines.
+    /// Returns bytes that keep the connection alive without adding a frame to the body. JSON lines
+    /// cannot contain comments, but readers ignore empty lines.
     pub(crate) fn keep_alive(&self) -> String {
         match self.layout {
             Layout::Events => self.apply_line_end(": keep-alive\n\n"),

@@ -1,9 +1,9 @@
-//! Implements the server side of the wires. This module reads those parts of a request that are
-//! needed for a response, and writes turns and errors in the vendor's format.
+//! Implements the server side of the wire formats. This module reads the parts of a request that
+//! are needed for a response, and writes turns and errors in the vendor's format.
 //!
-//! The `server` module of each wire defines a [`ServerWire`]. The code in this module performs no
-//! I/O and does not read the clock. Ids, times and signatures are passed as arguments, and frames
-//! are returned as data.
+//! The `server` module of each wire format defines a [`ServerWire`]. The code in this module
+//! performs no I/O and does not read the clock. Ids, times and signatures are passed as arguments,
+//! and frames are returned as data.
 
 mod error_body;
 mod frame;

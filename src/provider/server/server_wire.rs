@@ -1,4 +1,4 @@
-//! The server side of a wire.
+//! The server side of a wire format.
 
 use serde_json::Value;
 
@@ -7,13 +7,13 @@ use crate::provider::server::error_body::{default_status, retry_after};
 use crate::provider::server::frame::{FrameFormat, ServerFrame};
 use crate::provider::server::turn_writer::{TurnStart, TurnWriter};
 
-/// Describes the server side of a wire: which requests belong to it, and how they are answered.
-/// Paths include the query.
+/// Describes the server side of a wire format: which requests use the wire format, and how they are
+/// answered. Paths include the query.
 #[derive(Clone, Copy)]
 pub(crate) struct ServerWire {
-    /// The name of the wire in provider data.
+    /// The name that identifies the wire format in provider data.
     pub(crate) name: &'static str,
-    /// The end of a request's path, without its query.
+    /// The suffix that a request's path must have, not counting the query.
     pub(crate) path_suffix: &'static str,
     /// Returns the name of the requested model, given the request's path and body.
     pub(crate) model: for<'a> fn(&'a str, &'a Value) -> Option<&'a str>,
@@ -23,8 +23,8 @@ pub(crate) struct ServerWire {
     pub(crate) format: fn(&str) -> FrameFormat,
     /// Creates the writer for a turn.
     pub(crate) new_turn_writer: fn(&TurnStart<'_>) -> Box<dyn TurnWriter>,
-    /// Returns the `n`th keep-alive frame, which has no content, or `None` if the wire uses only
-    /// its format's keep-alive bytes.
+    /// Returns the `n`th keep-alive frame, which has no content, or `None` if only the keep-alive
+    /// bytes of the frame format are sent.
     pub(crate) ping: fn(usize) -> Option<ServerFrame>,
     /// Returns the body for an error response with this status.
     pub(crate) error_body: fn(&Error, u16) -> Value,
@@ -39,9 +39,9 @@ pub(crate) struct ServerWire {
 }
 
 impl ServerWire {
-    /// Creates a wire with the usual settings. Responses are streams of server-sent events, and the
-    /// request body contains the model and `stream`. Errors have the same format in a stream as in
-    /// a response body.
+    /// Creates a description with the settings that most wire formats use. Responses are streams of
+    /// server-sent events, and the request body contains the model and `stream`. Errors have the
+    /// same format in a stream as in a response body.
     pub(crate) const fn new(
         name: &'static str,
         path_end: &'static str,

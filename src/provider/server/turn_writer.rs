@@ -15,13 +15,13 @@ pub(crate) struct TurnStart<'a> {
     pub(crate) created: u64,
     /// The name of the model, as stated in the response.
     pub(crate) model: &'a str,
-    /// The body of the request, on which the response may depend and parts of which it may repeat.
+    /// The body of the request. The response may depend on the body, and may repeat parts of it.
     pub(crate) request: &'a Value,
-    /// The token usage of the whole turn; zero if it is not known yet.
+    /// The token usage of the whole turn, or zero if the usage is not known yet.
     pub(crate) usage: Usage,
     /// The signatures that will follow, each as the block's index, the block's kind, and the
-    /// signature. A wire that must announce early whether a block is signed announces only these
-    /// signatures.
+    /// signature. If a wire format requires an early announcement that a block is signed, only
+    /// these signatures are announced.
     pub(crate) signatures: &'a [(u32, SignatureTarget, String)],
     /// Returns a signature for text that is not signed in the script, if the vendor signs such
     /// text.
@@ -67,7 +67,7 @@ pub(crate) enum IssuedItem {
     RequiresReasoning { item: String, reasoning: String },
 }
 
-/// A description of content that the wire cannot express.
+/// A description of content that the wire format cannot represent.
 pub(crate) type UnsupportedContent = &'static str;
 
 /// Returns a call's id: either the call's own id, or an id generated from the call's index.
@@ -78,8 +78,8 @@ pub(crate) fn call_id_or_generated(prefix: &str, own: String, answer: &str, inde
     }
 }
 
-/// Buffers a tool call for a wire that sends the whole call at once, with its arguments as an
-/// object.
+/// Buffers a tool call for a wire format in which the whole call is sent at once, with its
+/// arguments as an object.
 #[derive(Debug, Default)]
 pub(crate) struct BufferedCall {
     /// The call that is being written, and its arguments so far.

@@ -31,17 +31,17 @@ use crate::session::{Entry, ForkOrigin};
 /// The version of the file format.
 const FORMAT_VERSION: u32 = 1;
 
-/// The text at the start of every header, in any format version. `APPEND_PREFIX` is the text at the
-/// start of the first line of each append.
+/// The text at the start of every header, in any format version.
 const HEADER_PREFIX: &[u8] = br#"{"type":"session","version":"#;
+/// The text at the start of the first line of each append.
 const APPEND_PREFIX: &[u8] = br#"{"type":"append","#;
 
 /// The start of the header field that refers to a fork's original session.
 const FORK_FIELD_PREFIX: &[u8] = br#","fork":{"id":"#;
 
 /// The text before the checksum at the end of a header or of an append's first line.
-/// `CRC_FIELD_SUFFIX` is the text after the checksum.
 const CRC_FIELD_PREFIX: &[u8] = br#","file_crc32":""#;
+/// The text after the checksum at the end of a header or of an append's first line.
 const CRC_FIELD_SUFFIX: &[u8] = br#""}"#;
 const CRC_DIGITS: usize = 8;
 
@@ -78,8 +78,8 @@ pub(super) struct ParsedFile {
     pub(super) header: Option<ParsedHeader>,
     /// The lines of the entries.
     entry_lines: Vec<Line>,
-    /// The length of the intact part in bytes. Anything after the intact part is the rest of an
-    /// append that was cut off by a crash.
+    /// The length of the intact part in bytes. Any bytes after the intact part are what remains of
+    /// a write that was cut off by a crash.
     pub(super) valid_len: usize,
     /// Whether the intact part ends with an LF. If the LF is missing, the next append adds it.
     pub(super) is_terminated: bool,
@@ -91,7 +91,8 @@ pub(super) struct ParsedFile {
 pub(super) struct ParsedHeader {
     pub(super) id: String,
     pub(super) fork_origin: Option<ForkOrigin>,
-    /// Whether the header has a checksum. If so, every append in the file must have a checksum.
+    /// Whether the header has a checksum. If the header has a checksum, every append in the file
+    /// must also have one.
     pub(super) has_checksum: bool,
 }
 
@@ -167,9 +168,9 @@ pub(super) fn starts_with_append(text: &[u8]) -> bool {
 /// # Errors
 ///
 /// Returns an error if the text is not a session, has a later format version, or differs in any way
-/// from the text that was written. However, an append that was cut off by a crash is skipped. Such
-/// an append must be the last append in the file, and must be shorter than its declared length. If
-/// only the last LF is missing, the append is intact, because an editor may have removed the LF.
+/// from the text that was written. However, an append that was cut off by a crash is skipped,
+/// provided that it is the last append in the file and is shorter than its declared length. If only
+/// the last LF is missing, the append counts as intact, because an editor may have removed the LF.
 pub(super) fn parse_file(text: &[u8]) -> Result<ParsedFile, Error> {
     if text.ends_with(b"}")
         && let Ok(lines) = parse_terminated_file(&[text, b"\n"].concat())
@@ -311,8 +312,9 @@ pub(super) fn damaged_line_error(number: usize, why: &str) -> Error {
 pub(super) struct ParsedAppend {
     entry_lines: Vec<Line>,
     has_checksum: bool,
-    /// The number of the line after the append. `end_offset` is the offset of that line.
+    /// The number of the line after the append.
     next: usize,
+    /// The offset of the line after the append.
     end_offset: usize,
 }
 
@@ -408,8 +410,9 @@ fn may_be_truncated_append(tail: &[u8]) -> bool {
     APPEND_PREFIX.starts_with(tail) || starts_with_append(tail) && is_truncated_object(tail)
 }
 
-/// Returns whether `tail` may be the truncated end of a file without checksums. A crash may leave
-/// NUL bytes if the file's new length was written before all of its text.
+/// Returns whether `tail` may be the truncated end of a file without checksums. A crash can leave
+/// NUL bytes at the end of the file if the file's new length reached the disk before all of its
+/// text did.
 fn is_truncated_legacy_append(tail: &[u8]) -> bool {
     let text = match tail.iter().rposition(|byte| *byte != 0) {
         Some(last) => &tail[..=last],
@@ -419,9 +422,9 @@ fn is_truncated_legacy_append(tail: &[u8]) -> bool {
         || is_truncated_object(text) && (text.len() == tail.len() || !is_complete_object(text))
 }
 
-/// Returns whether the text after the offset `from` may be what a crash has left of an append's
-/// entries. In that case, the text contains nothing except entries, and fewer entries than
-/// declared. If another append starts within the text, lines have been removed.
+/// Returns whether the text after the offset `from` may consist of an append's entries that were
+/// cut off by a crash. Such a text contains only entries, and fewer complete entries than declared.
+/// If another append starts within the text, the cause is not a crash: lines have been removed.
 fn are_entries_truncated(text: &[u8], from: usize, number: usize, entries: usize) -> bool {
     let whole: Vec<Line> = split_complete_lines(text, from..text.len(), number).collect();
     let tail = &text[whole.last().map_or(from, |line| line.byte_range.end + 1)..];
@@ -469,9 +472,10 @@ pub(super) fn split_complete_lines(
 }
 
 impl LegacyAppendHeader {
-    /// Parses the first line of an append in the format of earlier crate versions. If the line has
-    /// any other field, it is a damaged line from a file with checksums. Only a CR is allowed at
-    /// the end of the line, because other programs may add a CR.
+    /// Parses the first line of an append in the format of earlier crate versions. A line that has
+    /// any other field is rejected, because it is a damaged line from a file with checksums. The
+    /// line may end with a CR, because other programs may add a CR, but it must not contain any
+    /// other additional bytes.
     pub(super) fn parse(text: &[u8], line: &Line) -> Option<Self> {
         let line = &text[line.byte_range.clone()];
         let line = line.strip_suffix(b"\r").unwrap_or(line);

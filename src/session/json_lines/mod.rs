@@ -64,9 +64,9 @@ use session_files::{Location, SessionFiles};
 /// checksums, which later cause errors.
 ///
 /// [`salvage`](Self::salvage) reads the intact part of a damaged session and reports which entries
-/// are lost. A session cannot be deleted if another file has a damaged header that may identify
-/// this session as the original session of a fork. The error names the damaged file. If the session
-/// in the damaged file is deleted first, the other session can be deleted.
+/// are lost. A session cannot be deleted while another file has a damaged header, if that file may
+/// contain a fork of the session. The error names the damaged file. To delete the session, first
+/// delete the session in the damaged file.
 ///
 /// On Unix, files are created with mode 0600, and folders with mode 0700. Existing files and
 /// folders keep their modes.
@@ -87,7 +87,8 @@ use session_files::{Location, SessionFiles};
 /// started by the first call, and processes one operation at a time. Dropping an append's future
 /// does not cancel the append if the future has already been polled; the append is still written
 /// completely or rejected. Dropping the last clone blocks until all submitted operations are done,
-/// even in async contexts. The drop usually takes milliseconds, and never more than five seconds.
+/// but for at most five seconds. The drop also blocks in async contexts, and usually takes only
+/// milliseconds.
 ///
 /// ```
 /// use turnstream::Item;
@@ -122,7 +123,8 @@ impl JsonLinesStore {
     ///
     /// # Errors
     ///
-    /// [`Store`](ErrorKind::Store) if the folder does not exist and cannot be created.
+    /// Returns a [`Store`](ErrorKind::Store) error if the folder does not exist and cannot be
+    /// created.
     pub fn open(folder: impl Into<PathBuf>) -> Result<Self, Error> {
         let folder = to_absolute_path(&folder.into())?;
         private_files::create_private_dir(&folder)?;
@@ -144,8 +146,9 @@ impl JsonLinesStore {
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the path has no file name, and
-    /// [`Store`](ErrorKind::Store) if the file's folder does not exist and cannot be created.
+    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if the path has no file name,
+    /// and a [`Store`](ErrorKind::Store) error if the file's folder does not exist and cannot be
+    /// created.
     pub fn open_file(path: impl Into<PathBuf>) -> Result<(Self, String), Error> {
         let path = path.into();
         let Some(stem) = path.file_stem() else {
@@ -178,8 +181,8 @@ impl JsonLinesStore {
     ///
     /// # Errors
     ///
-    /// [`Store`](ErrorKind::Store) if the file cannot be read at all, or if nothing in the file
-    /// looks like a session.
+    /// Returns a [`Store`](ErrorKind::Store) error if the file cannot be read at all, or if nothing
+    /// in the file looks like a session.
     pub async fn salvage(&self, id: impl Into<String>) -> Result<Option<SalvageReport>, Error> {
         let id = id.into();
         self.sessions.run(move |sessions| sessions.salvage(&id)).await

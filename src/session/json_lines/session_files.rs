@@ -35,8 +35,8 @@ const MAX_FILES_PER_PRUNE_PASS: usize = 64;
 pub(super) struct SessionFiles {
     pub(super) location: Location,
     pub(super) clock: Arc<dyn Clock>,
-    /// The cached state of each file. A state is valid as long as the file's metadata has not
-    /// changed.
+    /// The cached state of each file. A cached state is valid as long as the file's metadata has
+    /// not changed.
     cached_files: HashMap<PathBuf, CachedFile>,
 }
 
@@ -56,8 +56,8 @@ struct CachedFile {
     fork_origin: Option<ForkOrigin>,
     /// Whether the file contains a header.
     has_header: bool,
-    /// The length of the file's intact part, in bytes. `is_terminated` contains whether the intact
-    /// part ends with an LF, and `crc` contains the checksum of the intact part.
+    /// The length of the file's intact part, in bytes. `is_terminated` specifies whether the intact
+    /// part ends with an LF, and `crc` is the checksum of the intact part.
     valid_len: u64,
     is_terminated: bool,
     crc: Crc32,
@@ -304,8 +304,8 @@ impl SessionFiles {
         Ok(listed)
     }
 
-    /// Reads the session-list entry for the session in a file. Returns `None` if the file contains
-    /// no session.
+    /// Reads the [`SessionInfo`] of the session in a file. Returns `None` if the file contains no
+    /// session.
     fn session_info(
         &mut self,
         path: &Path,
@@ -335,8 +335,9 @@ impl SessionFiles {
     }
 
     /// Removes a file if it contains a session, if `may_go` accepts the file's modification time,
-    /// and if no other session was forked from the file's session. The origins must have been read
-    /// while the file was locked. Files that were removed after the origins were read are ignored.
+    /// and if no other session was forked from the file's session. `origins` must have been read
+    /// while the file was locked. `gone` contains the files that were removed after `origins` was
+    /// read; these files do not count as forks.
     fn remove(
         &mut self,
         mut file: LockedFile<'_>,

@@ -126,9 +126,9 @@ fn split_url(url: &str) -> (String, Vec<(TlsKey, String)>) {
     (rest, options)
 }
 
-/// Splits a string into `key = value` pairs. A value may be quoted with `'`, and `\` escapes the
-/// next character. Malformed text is not removed from the string, so that tokio-postgres rejects
-/// it.
+/// Removes the TLS options from a string of `key = value` pairs. Returns the remaining string and
+/// the removed options. A value may be quoted with `'`, and `\` escapes the next character.
+/// Malformed text is not removed from the string, so that tokio-postgres rejects it.
 fn split_pairs(text: &str) -> (String, Vec<(TlsKey, String)>) {
     let mut options = Vec::new();
     let mut rest = String::new();

@@ -14,7 +14,7 @@ use super::error::{PostgresError, PostgresErrorKind};
 
 /// The time that the client waits for a response after the server's statement timeout has passed.
 const ANSWER_MARGIN: Duration = Duration::from_secs(5);
-/// The minimum time that a call waits for a connection, even if calls are not retried.
+/// A call may wait for a connection for at least this long, even if calls are not retried.
 const SHORTEST_WAIT: Duration = Duration::from_secs(5);
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
@@ -108,7 +108,7 @@ impl Database {
 }
 
 impl Attempts<'_> {
-    /// Returns the last attempt's connection, or another connection if the last one is closed.
+    /// Returns the last attempt's connection, or another connection if that connection is closed.
     pub(super) async fn client(&mut self) -> Result<&mut ClientWrapper, PostgresError> {
         let client = match self.client.take().filter(|client| !client.is_closed()) {
             Some(client) => client,
@@ -122,7 +122,7 @@ impl Attempts<'_> {
         Ok(self.client.insert(client))
     }
 
-    /// Waits until the next attempt, or returns the error if the call must not be retried.
+    /// Waits until the next attempt is due, or returns the error if the call must not be retried.
     pub(super) async fn after_error(&mut self, error: PostgresError) -> Result<(), PostgresError> {
         self.is_outcome_open |= error.leaves_outcome_open();
         let is_standby =
@@ -142,7 +142,8 @@ impl Attempts<'_> {
         }
     }
 
-    /// Waits until the next attempt is due after this attempt conflicted with another call.
+    /// Waits until the next attempt is due. Called when the last attempt has conflicted with
+    /// another call.
     pub(super) async fn after_race(&mut self) -> Result<(), PostgresError> {
         let message = "other calls conflicted with every attempt";
         self.pause(PostgresError::new(PostgresErrorKind::Unreachable, message)).await

@@ -21,7 +21,7 @@ use crate::lock::lock_ignoring_poison;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// How long a connection may receive no notifications before the server is checked.
+/// How long a connection may go without a notification before the server is checked.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// The maximum time to wait for a response from the server.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
@@ -70,7 +70,8 @@ struct Added {
     _end: ListenerEnd,
 }
 
-/// Wakes all followers when the listener's task ends and drops this value.
+/// A guard that the listener's task owns. When the task ends and drops the guard, all followers are
+/// woken.
 struct ListenerEnd(watch::Sender<()>);
 
 /// Follows a single session.
@@ -82,7 +83,7 @@ struct Follower {
     last: Option<u64>,
 }
 
-/// The content of a notification that a session was written to.
+/// The content of a notification about a write to a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Written {
     key: i64,
@@ -205,8 +206,9 @@ impl FollowerState {
         self.by_id.values_mut().for_each(|followed| followed.key = None);
     }
 
-    /// Sends a session's version to its followers. Returns whether the key in the notification is
-    /// unknown. An unknown key may belong to a followed session.
+    /// Sends a session's new version to the session's followers. Returns whether the key in the
+    /// notification is unknown, in which case the key may belong to a followed session whose key
+    /// has not been read yet.
     fn on_written(&mut self, Written { key, version }: Written) -> bool {
         let Some(followed) = self.ids_by_key.get(&key).and_then(|id| self.by_id.get_mut(id)) else {
             return true;

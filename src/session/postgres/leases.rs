@@ -46,8 +46,8 @@ struct LeaseStatements {
     unlock: String,
 }
 
-/// The connection that holds the locks on the server. All leases on this connection share this
-/// value.
+/// The connection that holds the locks on the server. All leases that use the connection share one
+/// `LeaseConnection`.
 struct LeaseConnection {
     commands: mpsc::UnboundedSender<Command>,
     health: Arc<Health>,
@@ -250,15 +250,15 @@ impl Health {
         !self.is_gone.load(Ordering::Acquire) && Instant::now() < self.ends_at()
     }
 
-    /// Returns the time from which the server may end the connection if no other statement is
-    /// confirmed before this time.
+    /// Returns the time at which the server may end the connection, unless another statement is
+    /// confirmed before then.
     fn ends_at(&self) -> Instant {
         *lock_ignoring_poison(&self.confirmed_at) + self.lease_time
     }
 }
 
-/// Marks the leases as lost when this value is dropped. The value is dropped when the connection's
-/// task or that task's runtime ends.
+/// Marks the leases as lost when this value is dropped, which happens when the connection's task or
+/// its runtime ends.
 struct EndOfConnection {
     health: Arc<Health>,
     task: JoinHandle<()>,

@@ -34,11 +34,12 @@ pub(super) struct NewEntries<'a> {
     pub(super) lines: Vec<String>,
 }
 
-/// Describes why an append statement wrote nothing, and whether to try again.
+/// The state of an append after an attempt, which determines whether to try again.
 enum AppendState {
-    /// The entries were written by an earlier attempt.
+    /// The entries were written by this attempt or an earlier attempt.
     Written,
-    /// The session is as the append expects, so the append can now succeed.
+    /// The entries have not been written, but the session has the expected version and lease, so
+    /// another attempt can succeed.
     Ready,
     Refused(Error),
 }
@@ -314,12 +315,12 @@ struct Removing<'a> {
 
 enum Removal {
     Done,
-    /// The session does not exist, or was written to after the given time.
+    /// The session does not exist, or was last written to at or after the given time.
     NotThere,
     HasFork(String),
 }
 
-/// A single append. All attempts to write the append share this value.
+/// A single append. This value is the same for every attempt to perform the append.
 struct Append<'a> {
     tables: &'a SessionTables,
     new: &'a NewEntries<'a>,
@@ -350,7 +351,8 @@ impl Append<'_> {
         }
     }
 
-    /// Once the lease has been lost, determines whether an earlier attempt wrote the entries.
+    /// Determines whether an earlier attempt wrote the entries, for use after the lease has been
+    /// lost.
     async fn settle_lost(
         &self,
         client: &ClientWrapper,

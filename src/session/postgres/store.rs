@@ -1,4 +1,4 @@
-//! The public interface of the store.
+//! The public interface of the PostgreSQL store.
 
 use std::fmt;
 use std::sync::Arc;
@@ -49,8 +49,8 @@ use crate::session::{Entry, Lease, SessionInfo, Store};
 /// Once the future of an append completes, the append has been committed and is on the server's disk. The store's
 /// connections set `synchronous_commit` to `on`, unless the server, the database or the role sets it to `remote_write`
 /// or `remote_apply`. If the server crashes during an append, no part of that append is written. After a failover to an
-/// asynchronous standby, appends that were not yet replicated are lost. The next append to a session that lost appends
-/// fails with a [`Conflict`](crate::session::Conflict).
+/// asynchronous standby, appends that were not yet replicated are lost. The next append to a session whose earlier
+/// appends were lost fails with a [`Conflict`](crate::session::Conflict).
 ///
 /// If a connection breaks, calls are retried on another connection, for 30 seconds by
 /// [default](PostgresOptions::with_retry_limit). Each append has a random id. After an attempt that received no
@@ -65,8 +65,8 @@ use crate::session::{Entry, Lease, SessionInfo, Store};
 /// acquired from this store. If a process ends, its leases are released immediately. If a process is suspended, or its
 /// machine fails, its leases are released after the [lease time](PostgresOptions::with_lease_time), which is 15 seconds
 /// by default. If the connection that holds the leases is lost, all of these leases are lost for good; acquiring the
-/// next lease opens another connection. All epochs come from a single sequence. As a result, a session's epochs are not
-/// consecutive, and they increase even if the session is deleted and created again.
+/// next lease opens another connection. The epochs of all leases come from a single database sequence. As a result, a
+/// session's epochs are not consecutive, and they increase even if the session is deleted and created again.
 ///
 /// If a server stops accepting writes, for example after a failover, the store detects this within a third of the lease
 /// time, and the leases are lost. Deleting and pruning ignore leases, so a session can be removed while a run of the

@@ -19,7 +19,7 @@ use crate::lock::lock_ignoring_poison;
 pub(super) struct Database {
     /// The absolute path of the database file. `None` if the database is in memory.
     path: Option<PathBuf>,
-    /// The open database. `None` after the file has been removed.
+    /// The open database, or `None` if its file is missing or could not be opened.
     open_database: Option<OpenDatabase>,
 }
 
@@ -197,9 +197,9 @@ impl Database {
     }
 
     /// Checkpoints the log into the database file. As a result, a copy of the file alone is
-    /// complete, and no log remains that another database at this path could pick up. This method
-    /// does not wait for other connections. While another connection reads or writes, part of the
-    /// data stays in the log until the next checkpoint.
+    /// complete, and no log remains that SQLite could apply to another database at this path. This
+    /// method does not wait for other connections. While another connection reads or writes, part
+    /// of the data stays in the log until the next checkpoint.
     fn checkpoint_wal(&mut self) {
         let Some(OpenDatabase { connection, .. }) = &self.open_database else { return };
         // If the checkpoint fails, the data is still durable in the log.
@@ -259,8 +259,8 @@ impl DatabaseFileIds {
 /// file.
 fn create_file(path: &Path) -> Result<(), Error> {
     /// On some systems, closing a file releases all locks that the process holds on that file. This
-    /// mutex ensures that no other thread opens the new file as a database before this function has
-    /// closed it.
+    /// mutex ensures that no other thread opens the new file as a database before `create_file` has
+    /// closed the file.
     static CREATE_LOCK: Mutex<()> = Mutex::new(());
 
     let cannot =

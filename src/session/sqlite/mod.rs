@@ -21,10 +21,10 @@ use session_tables::SessionTables;
 
 /// Stores sessions in a single SQLite file, for programs with many sessions.
 ///
-/// Each entry is stored as JSON text in a row. A fork refers to its original session and copies
-/// nothing. Each append is a single transaction that is on disk once the returned future completes
-/// (write-ahead log, `synchronous=FULL`). A transaction that is interrupted by a crash has no
-/// effect.
+/// Each entry is stored as JSON text in its own row. A fork refers to the entries of its original
+/// session instead of copying them. Each append is a single transaction that is on disk once the
+/// returned future completes (write-ahead log, `synchronous=FULL`). A transaction that is
+/// interrupted by a crash has no effect.
 ///
 /// # Copying and replacing the file
 ///
@@ -60,12 +60,12 @@ use session_tables::SessionTables;
 ///
 /// # The worker thread
 ///
-/// The store accesses the database on its own thread, which all clones share. The thread is started
-/// by the first call, and processes one operation at a time. Dropping an append's future does not
-/// cancel the append if the future has already been polled; the append is still written completely
-/// or rejected. Dropping the last clone blocks until all submitted operations are done and the
-/// database is closed, even in async contexts. The drop usually takes milliseconds, and never more
-/// than five seconds.
+/// The store accesses the database on a dedicated thread, which all clones share. The thread is
+/// started by the first call, and processes one operation at a time. Dropping an append's future
+/// does not cancel the append if the future has already been polled; the append is still written
+/// completely or rejected. Dropping the last clone blocks until all submitted operations are done
+/// and the database is closed, even in async contexts. The drop usually takes milliseconds, and
+/// never more than five seconds.
 ///
 /// ```
 /// use turnstream::Item;

@@ -147,8 +147,8 @@ fn try_migrate(database: &mut Connection) -> Result<SchemaState, Sqlite> {
     Ok(SchemaState::Ready)
 }
 
-/// Returns whether the database belongs to this crate, and whether this crate version can use or
-/// migrate the database.
+/// Returns whether the database belongs to this crate, and whether this version of the crate can
+/// use or migrate the database.
 fn schema_state(database: &Connection) -> Result<SchemaState, Sqlite> {
     let version = read_pragma(database, "user_version")?;
     let tables: i64 =

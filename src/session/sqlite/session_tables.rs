@@ -22,10 +22,11 @@ use crate::error::Error;
 use crate::session::blocking_store;
 use crate::session::{Conflict, Entry, ForkOrigin, Lease, LeaseLost, SalvageReport, SessionInfo};
 
-/// A store's database and clock.
+/// Manages a store's database tables.
 pub(super) struct SessionTables {
     pub(super) database: Database,
-    /// The leases for an in-memory database. Other databases use lock files.
+    /// The leases on the sessions in an in-memory database. For other databases, lock files are
+    /// used instead.
     pub(super) leases: LocalLeases,
     pub(super) clock: Arc<dyn Clock>,
 }
@@ -244,7 +245,7 @@ fn list_sessions(database: &Connection) -> Result<Vec<SessionInfo>, Sqlite> {
     listed.collect()
 }
 
-/// The value that a [`Lease`] keeps until it is dropped.
+/// The value that a [`Lease`] holds until the lease is dropped.
 enum HeldLease {
     InMemory(Lease),
     Locked(LockFile),
@@ -401,13 +402,13 @@ fn read_entries(
     Ok(())
 }
 
-/// Converts a version to an SQLite integer. Versions beyond the integer's range are clamped, but no
-/// session has that many entries.
+/// Converts a version to an SQLite integer. Versions beyond the integer's range are clamped, but
+/// are never reached, because no session has that many entries.
 fn to_sql_integer(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// Converts a number that was written by [`to_sql_integer`] back to a version.
+/// Converts an SQLite integer back to a version; see [`to_sql_integer`].
 fn from_sql_integer(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }

@@ -145,7 +145,7 @@ pub async fn check_store<S: Store + 'static>(make: impl Fn() -> S) {
     run_claims(make, None).await;
 }
 
-/// Runs the check with this name. The check's test has the same name.
+/// Runs the check called `claim`, which is also the name of the check's test.
 ///
 /// # Panics
 ///
@@ -493,8 +493,8 @@ async fn of_concurrent_appends_at_one_version_exactly_one_succeeds<S: Store + 's
     }
 }
 
-/// Checks that an append whose future is dropped is written completely or not at all. The append
-/// must not be written if its future was never polled.
+/// Checks that an append whose future is dropped is written completely or not at all. An append
+/// whose future is never polled must not be written at all.
 async fn a_dropped_append_is_atomic<S: Store>(make: impl Fn() -> S) {
     let store = make();
     // The future was not polled, so nothing was submitted.
@@ -784,8 +784,8 @@ async fn a_leased_session_can_be_read_forked_and_deleted<S: Store>(make: impl Fn
     store.append_leased(&lease, "s", version, entries).await.unwrap();
 }
 
-/// Checks that if many callers try to take a lease at the same time, exactly one caller gets the
-/// lease, even when this is repeated.
+/// Checks repeatedly that if many callers try to take a lease at the same time, exactly one of the
+/// callers gets the lease.
 async fn of_many_that_take_a_lease_at_once_one_gets_it<S: Store + 'static>(make: impl Fn() -> S) {
     let store = make();
     if take_lease(&store, "s").await.is_none() {

@@ -17,7 +17,7 @@ use crate::lock::lock_ignoring_poison;
 /// connection without sending the final chunk.
 ///
 /// All clones share one stream, which can be sent only once. If a second response contains the same
-/// stream, nothing is sent for the stream in that response.
+/// stream, the stream is empty in that response.
 ///
 /// [`BodyPart::Stream`]: crate::testing::http::BodyPart::Stream
 #[derive(Clone)]
@@ -44,7 +44,7 @@ impl fmt::Debug for BodyStream {
     }
 }
 
-/// Two body streams are equal if they share the same stream.
+/// Two `BodyStream`s are equal if they are clones of each other, and thus share one stream.
 impl PartialEq for BodyStream {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)

@@ -123,7 +123,7 @@ enum WriteOutcome {
     ClientClosed,
 }
 
-/// Sends a response for as long as the client remains connected.
+/// Sends a response, and stops if the client closes the connection.
 async fn respond(
     stream: &mut TcpStream,
     received: &mut BytesMut,
@@ -140,7 +140,7 @@ async fn respond(
     }
 }
 
-/// Sends a response, part by part. Returns an error if writing to the client fails.
+/// Sends a response, one part after another. Returns an error if writing to the client fails.
 async fn write_response(
     writer: &mut (impl AsyncWrite + Unpin),
     response: HttpResponse,

@@ -131,7 +131,8 @@ impl Decoder {
         }
     }
 
-    /// Removes the request line and the headers from the buffer, if both are complete.
+    /// Parses the request line and the headers, and removes them from the buffer. Returns `None` if
+    /// the headers are not complete yet.
     fn decode_head(&mut self) -> Result<Option<()>, BadRequest> {
         let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
         let mut head = httparse::Request::new(&mut headers);

@@ -32,8 +32,7 @@ pub struct HttpResponse {
 /// A part of a response body: bytes, a delay, or a fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BodyPart {
-    /// Sends the bytes as one HTTP chunk, in a single write. If there are no bytes, nothing is
-    /// sent.
+    /// Sends the bytes as one HTTP chunk, in a single write. An empty part sends nothing.
     Bytes(Bytes),
     /// Waits for this duration, measured by tokio's clock. If the clock is paused, the delay ends
     /// as soon as all tasks are idle.

@@ -1,4 +1,4 @@
-//! Checks that calls and results come in pairs, for wires whose messages contain both.
+//! Checks that calls and results come in pairs, for wire formats whose messages contain both.
 
 use serde_json::Value;
 

@@ -249,7 +249,8 @@ fn check_name(name: &str, place: &str, bad: &mut Violations) {
         .or_push(format_args!("{place}.name: Invalid function name: `{name}`"));
 }
 
-/// Returns the function calls or responses in a content object. `field` is the key to look up.
+/// Returns the function calls or responses in a content object. `field` is the key of the call or
+/// response in a part.
 fn function_parts<'a>(content: &'a Value, field: &str) -> Vec<&'a Value> {
     let parts = as_list(&content["parts"]).iter();
     parts.map(|part| either_case(part, field)).filter(|named| !named.is_null()).collect()

@@ -1,4 +1,4 @@
-//! Checks that are shared by both `OpenAI` wires.
+//! Checks that the lints for both `OpenAI` wire formats share.
 
 use serde_json::Value;
 
@@ -8,10 +8,10 @@ use super::violations::{
     Violations, as_list, has_text, is_given, is_plain_name, repeated_values, text,
 };
 
-/// The maximum length of a call's id on the Chat Completions wire, in bytes.
+/// The maximum length of a call's id in the Chat Completions wire format, in bytes.
 pub(super) const MAX_CHAT_CALL_ID_BYTES: usize = 40;
 
-/// The maximum length of an id on the Responses wire, in bytes.
+/// The maximum length of an id in the Responses wire format, in bytes.
 pub(super) const MAX_RESPONSES_ID_BYTES: usize = 64;
 
 /// Reports a missing required parameter.
@@ -44,9 +44,9 @@ pub(super) fn check_sampling(body: &Value, bad: &mut Violations) {
     }
 }
 
-/// Checks the tools and the tool choice. A function has the form `{name, parameters, strict}`. If
-/// `field` is set, each tool contains the function in the field with this name. Otherwise, the tool
-/// itself is the function.
+/// Checks the tools and the tool choice. Each tool contains a function of the form `{name,
+/// parameters, strict}` in the field named `field`. If `field` is `None`, the tool itself is the
+/// function.
 pub(super) fn check_tools(body: &Value, field: Option<&str>, bad: &mut Violations) {
     let inside = field.map(|field| format!(".{field}")).unwrap_or_default();
     let tools = as_list(&body["tools"]);
@@ -81,7 +81,7 @@ pub(super) fn check_tools(body: &Value, field: Option<&str>, bad: &mut Violation
     }
 }
 
-/// Checks a schema whose type must be `object`. `of` names the schema's owner in errors.
+/// Checks a schema whose type must be `object`. In errors, `of` is the name of the schema's owner.
 fn check_object_schema(schema: &Value, of: &str, bad: &mut Violations) {
     bad.require(schema["type"] == "object").or_push(format_args!(
         "Invalid schema for {of}: schema must be a JSON Schema of 'type: \"object\"', got 'type: \

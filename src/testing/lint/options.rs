@@ -45,7 +45,8 @@ pub(super) fn check_fields_absent(body: &Value, fields: &[&str], bad: &mut Viola
     }
 }
 
-/// The fields that only some wires support, with the names of those wires.
+/// The fields that only some wires support. Each row contains the names of these wires and the
+/// fields.
 const WIRE_FIELDS: &[(&[&str], &[&str])] = &[
     (&["anthropic"], &["system", "stop_sequences"]),
     (&["anthropic", "openai_chat"], &["messages", "max_tokens"]),
@@ -56,7 +57,7 @@ const WIRE_FIELDS: &[(&[&str], &[&str])] = &[
     (&["gemini"], &["contents", "generationConfig"]),
 ];
 
-/// Reports any [`WIRE_FIELDS`] that belong to other wires.
+/// Reports the fields in `body` that, according to [`WIRE_FIELDS`], belong only to other wires.
 pub(super) fn check_foreign_fields(wire: &str, body: &Value, bad: &mut Violations) {
     for (_, fields) in WIRE_FIELDS.iter().filter(|(wires, _)| !wires.contains(&wire)) {
         check_fields_absent(body, fields, bad);

@@ -28,8 +28,8 @@ pub(super) enum Outcome {
         message: String,
         data: Option<Value>,
     },
-    /// A question, which the client must answer by repeating the request. Questions are sent as
-    /// answers only in the modern era.
+    /// A question, which the client must answer by repeating the request. A question is sent as an
+    /// answer only in the protocol's modern era.
     InputRequired {
         key: String,
         request: Value,
@@ -103,9 +103,9 @@ impl McpAnswer {
         self.with_field("structuredContent", content)
     }
 
-    /// Sets a field of the result or, if the answer is a JSON-RPC error, the error's `data`. Use
-    /// this method for fields that have no other method, such as `_meta`, or to create invalid
-    /// content.
+    /// Sets a field of the result. If the answer is a JSON-RPC error, sets the error's `data`
+    /// instead. Use this method for fields that have no other method, such as `_meta`, or to create
+    /// invalid content.
     pub fn with_field(mut self, name: &str, value: impl Into<Value>) -> Self {
         match &mut self.0 {
             Outcome::Result(result) => drop(result.insert(name.to_owned(), value.into())),

@@ -55,14 +55,14 @@ impl McpCall {
     ///
     /// In the legacy era, `ask` sends a request and waits for the response. In the modern era, a
     /// call cannot wait for a response, so `ask` returns an `Err` that contains the question. The
-    /// handler must return the value in this `Err` as its answer. The client then repeats the call
-    /// with its answer to the question, and the handler runs again from the start.
+    /// handler must return the value in this `Err`. The client then repeats the call and includes
+    /// its answer to the question, and the handler runs again from the start.
     ///
     /// # Errors
     ///
-    /// Returns an answer that the handler must return. In the modern era, the answer is the
-    /// question itself. If the client rejects the question or has not declared the required
-    /// capability, the answer is an error.
+    /// Returns a value that the handler must return. In the modern era, this value contains the
+    /// question. If the client rejects the question or has not declared the required capability,
+    /// the value is an error.
     pub async fn ask(&self, key: &str, method: &str, params: Value) -> Result<Value, McpAnswer> {
         let capability = method.split('/').next().unwrap_or_default();
         match self.protocol {
@@ -110,7 +110,7 @@ impl McpCall {
     ///
     /// # Errors
     ///
-    /// Returns an answer in the same cases as [`ask`](Self::ask).
+    /// Returns an `Err` in the same cases as [`ask`](Self::ask).
     pub async fn elicit(
         &self,
         key: &str,

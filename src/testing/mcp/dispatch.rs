@@ -40,7 +40,7 @@ pub(super) struct PreparedCall {
     pub(super) answered: Map<String, Value>,
 }
 
-/// Returns the era that a request belongs to.
+/// Returns the protocol era that a request belongs to.
 pub(super) fn protocol_of(era: McpEra, peer: &Peer, request: &Request) -> Protocol {
     let names_version = request.meta().is_some_and(|meta| meta.contains_key(VERSION_KEY));
     let is_handshake = matches!(request.method.as_str(), "initialize" | "ping");
@@ -306,7 +306,8 @@ fn server_info() -> Value {
     json!({ "name": "turnstream-scripted", "version": env!("CARGO_PKG_VERSION") })
 }
 
-/// Marks a result as one that the client may cache, in the era's format.
+/// Marks a result as one that the client may cache. In the legacy era, results have no such mark
+/// and are returned unchanged.
 fn cacheable(protocol: Protocol, mut result: Value) -> Value {
     match protocol {
         Protocol::Modern => {
@@ -318,7 +319,7 @@ fn cacheable(protocol: Protocol, mut result: Value) -> Value {
     result
 }
 
-/// Returns a message with a complete result, in the era's format.
+/// Returns a message with a complete result. In the modern era, the result is marked as complete.
 pub(super) fn complete(protocol: Protocol, request: &Request, mut result: Value) -> Value {
     match protocol {
         Protocol::Modern if result.get("resultType").is_none() => {

@@ -3,14 +3,14 @@
 /// The protocol versions without a handshake, newest first.
 pub(super) const MODERN_VERSIONS: &[&str] = &["2026-07-28"];
 
-/// The protocol versions that start with `initialize`, newest first.
+/// The protocol versions in which a client starts with `initialize`, newest first.
 pub(super) const LEGACY_VERSIONS: &[&str] =
     &["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
 
 /// Determines which eras of the protocol an [`McpServer`](crate::testing::mcp::McpServer) supports.
 ///
-/// The modern era (2026-07-28) has no sessions, and a client may start with `server/discover`. The
-/// legacy era (2025-11-25 and earlier) starts with `initialize`.
+/// The modern era (2026-07-28) has no sessions, and a client may start with `server/discover`. In
+/// the legacy era (2025-11-25 and earlier), a client starts with `initialize`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum McpEra {

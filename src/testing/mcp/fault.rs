@@ -33,8 +33,8 @@ pub enum McpFault {
     /// Lists tools with invalid schemas: a string, a missing schema, a schema whose type is not
     /// `object`, and a schema that refers to a URL (`bad-schemas`).
     BadSchemas,
-    /// Lists tools whose names are empty, long or duplicates, contain special characters, or become
-    /// equal when special characters are replaced (`bad-names`).
+    /// Lists tools with invalid names: empty, long and duplicate names, names with special
+    /// characters, and names that become equal when special characters are replaced (`bad-names`).
     BadNames,
     /// Returns a different list each time a client lists the tools (`changing-list`).
     ChangingList,

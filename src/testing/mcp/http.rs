@@ -1,4 +1,4 @@
-//! Serves the protocol over Streamable HTTP.
+//! Serves clients over MCP's Streamable HTTP transport.
 
 use std::fmt;
 use std::io;
@@ -80,7 +80,7 @@ impl fmt::Debug for McpHttpServer {
 struct Endpoint {
     state: Arc<State>,
     /// The tasks of calls made through the legacy protocol. A call may keep running after the HTTP
-    /// response for its result has been closed.
+    /// response that would contain its result has been closed.
     tasks: Mutex<JoinSet<()>>,
 }
 
@@ -234,9 +234,9 @@ impl Endpoint {
         }
     }
 
-    /// Returns the session that the headers name, or `None` if they name no session. An `Err`
-    /// contains the response to send if the session is unknown or the version differs from the
-    /// session's.
+    /// Returns the session that the headers name, or `None` if the headers name no session. An
+    /// `Err` contains the response to send if the session is unknown, or if the version in the
+    /// headers differs from the session's version.
     fn session(&self, http: &HttpRequest) -> Result<Option<Arc<Peer>>, HttpResponse> {
         let Some(id) = http.header("mcp-session-id") else {
             return Ok(None);

@@ -38,7 +38,8 @@ pub(super) fn is_json(request: &HttpRequest) -> bool {
     media_type.eq_ignore_ascii_case("application/json")
 }
 
-/// Checks that a modern-era request's headers match its body. An `Err` describes any mismatch.
+/// Checks that a modern-era request's headers match its body. An `Err` describes the first header
+/// that does not match.
 pub(super) fn check_modern_headers(
     state: &State,
     http: &HttpRequest,

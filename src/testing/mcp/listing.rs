@@ -49,8 +49,8 @@ pub(super) fn page(
     Ok(result)
 }
 
-/// Returns whether a fault added this tool to the list. The server answers calls to tools that
-/// faults added.
+/// Returns whether `name` is a tool that an injected fault adds to the list. The server itself
+/// answers calls to such tools.
 pub(super) fn is_tool_of_fault(faults: &[McpFault], name: &str) -> bool {
     (faults.contains(&McpFault::EndlessList) && name.starts_with("endless_"))
         || (faults.contains(&McpFault::ChangingList) && name.starts_with("changing_"))

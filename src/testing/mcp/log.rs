@@ -3,8 +3,7 @@
 use serde_json::Value;
 use tokio::sync::watch;
 
-/// A message that the server received. If the message is a request, the state of the request is
-/// included.
+/// A message that the server received. If the message is a request, its state is also recorded.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct McpReceived {

@@ -11,7 +11,7 @@ use tokio::sync::{oneshot, watch};
 
 use crate::lock::lock_ignoring_poison;
 
-/// A connected client, for as long as its connection or session lasts. No lock is held across an
+/// The state of a client for the duration of its connection or session. No lock is held across an
 /// await point.
 #[derive(Debug, Default)]
 pub(super) struct Peer {
@@ -77,7 +77,7 @@ impl Peer {
         true
     }
 
-    /// Registers a request from the client. Returns `false` if its id is already in use.
+    /// Registers a request from the client. Returns `false` if the request's id is already in use.
     pub(super) fn add_running(&self, id: &Value, abort: AbortHandle) -> bool {
         let mut running = lock_ignoring_poison(&self.running);
         if running.contains_key(&id.to_string()) {

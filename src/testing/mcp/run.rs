@@ -224,7 +224,7 @@ pub(super) fn answer_with_faults(state: &State, peer: &Peer, mut answer: Value) 
 }
 
 /// Returns one request for each method that a server can call, and one request for an unknown
-/// method. The client may respond to these requests.
+/// method. The client may respond to these requests, but its responses are ignored.
 fn unsolicited_requests(peer: &Peer) -> impl Iterator<Item = Value> {
     let message = json!({ "role": "user", "content": { "type": "text", "text": "Hi" } });
     let sampling = json!({ "messages": [message], "maxTokens": 10 });

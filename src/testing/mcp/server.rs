@@ -99,8 +99,9 @@ impl McpServer {
         self.with(|settings| settings.faults.push(fault))
     }
 
-    /// Requires HTTP requests to contain this header with this value. All other requests receive a
-    /// response with status 401. This method has no effect on [`serve`](Self::serve).
+    /// Requires HTTP requests to contain this header with this value. A request that lacks this
+    /// header or has another value receives a response with status 401. This method has no effect
+    /// on [`serve`](Self::serve).
     pub fn with_required_header(self, name: &str, value: &str) -> Self {
         let header = (name.to_owned(), value.to_owned());
         self.with(|settings| settings.required_headers.push(header))

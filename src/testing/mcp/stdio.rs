@@ -26,8 +26,8 @@ use crate::testing::mcp::state::State;
 /// that sends a message waits for free space.
 const OUT_CAPACITY: usize = 16;
 
-/// Serves a client until the reader ends. Any answers that are ready when the reader ends are still
-/// written.
+/// Serves a client until `reader` reaches its end. Any answers that are ready at that point are
+/// still written.
 pub(super) async fn serve(
     state: Arc<State>,
     reader: impl AsyncRead,

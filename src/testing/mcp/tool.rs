@@ -1,4 +1,4 @@
-//! A tool that the server offers.
+//! A tool that an MCP test server offers.
 
 use std::fmt;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub struct McpTool {
 }
 
 impl McpTool {
-    /// Creates a tool. `handler` is called with the arguments and the call.
+    /// Creates a tool. For each call, `handler` receives the call's arguments and an [`McpCall`].
     ///
     /// If `handler` panics, the client receives an internal error.
     pub fn new<F, R>(

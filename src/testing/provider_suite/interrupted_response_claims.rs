@@ -15,7 +15,7 @@ use crate::turn::PartialTurn;
 /// Checks that if an answer is cut off before its end, the turn fails with an
 /// [`IncompleteTurn`](ErrorKind::IncompleteTurn) error whose [`PartialTurn`] contains the content
 /// so far. The answer is cut off at many positions, both with and without closing the connection
-/// properly. If the cut comes after the end of the answer, the turn must be complete.
+/// properly. If the answer is cut off only after its end, the turn must be complete.
 pub(super) async fn an_answer_that_breaks_off_is_an_error_with_what_was_said<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -43,8 +43,9 @@ pub(super) async fn an_answer_that_breaks_off_is_an_error_with_what_was_said<S: 
     Ok(())
 }
 
-/// Checks a turn whose answer was cut off. If `is_open` is true, the server sent all of the content
-/// but not the end of the answer. If `is_open` is false, the server may have sent the end as well.
+/// Checks the result of reading an answer that was cut off. If `is_open` is true, the server sent
+/// all of the content but not the end of the answer. If `is_open` is false, the server may have
+/// sent the end as well.
 fn check(read: ReadTurn, is_open: bool) -> Result<(), UnmetClaim> {
     let received = read.text();
     let error = match read.end {

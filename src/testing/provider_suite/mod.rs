@@ -2,9 +2,9 @@
 //! [`Provider`](crate::provider::Provider) or a [wire format](crate::provider::HttpProvider).
 //!
 //! A [`Subject`] creates the provider and writes its server's answers. The suite consists of
-//! checks, which the API calls claims. Each check tests one requirement, using a server on the
-//! loopback device. [`check`] runs all checks, and [`provider_suite!`](crate::provider_suite)
-//! creates a test for each check, named after the check.
+//! checks, which are called claims in the API. Each check tests one requirement, using a server on
+//! the loopback interface. [`check`] runs all checks, and
+//! [`provider_suite!`](crate::provider_suite) creates a test for each check, named after the check.
 //!
 //! ```
 //! # #[cfg(feature = "http")] {

@@ -12,7 +12,7 @@ use crate::testing::provider_suite::subject::Subject;
 pub enum UnmetClaim {
     /// The check was skipped. The string contains the reason.
     Skipped(String),
-    /// The check failed. The string describes the expected and the actual behaviour.
+    /// The check failed. The string describes the expected and the actual behavior.
     Failed(String),
 }
 

@@ -130,8 +130,8 @@ pub(super) async fn an_open_call_is_answered_before_it_is_sent<S: Subject>(
     })
 }
 
-/// Checks that a request that names a model is sent to that model instead of to the provider's
-/// default model.
+/// Checks that if a request names a model, the provider uses that model instead of its default
+/// model.
 pub(super) async fn the_model_that_a_request_names_is_asked<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -151,7 +151,7 @@ pub(super) async fn the_model_that_a_request_names_is_asked<S: Subject>(
 pub(super) async fn a_dropped_turn_closes_its_connection<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
-    /// The maximum number of polls, which is more than any two-word turn needs.
+    /// The maximum number of polls, which is more than a turn with two words of text ever needs.
     const MAX_POLLS: usize = 1_000;
     let begun = response_body_or_skip(subject, "text", &[text("Hello "), text("there.")])?;
     let response = stream_response(subject, vec![bytes_part(&begun), BodyPart::Hang]);

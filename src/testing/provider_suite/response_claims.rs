@@ -28,8 +28,8 @@ fn parsed_arguments(arguments: &str) -> Option<Value> {
     serde_json::from_str(arguments).ok()
 }
 
-/// Returns the body of an answer with text, reasoning, calls and usage, as far as the wire can
-/// express them.
+/// Returns a response body that contains text, reasoning, tool calls and usage, and omits what the
+/// wire format cannot represent.
 fn rich_response_body<S: Subject>(subject: &S) -> Result<Vec<u8>, UnmetClaim> {
     let reasoning = [Piece::Reasoning("Hm. ".to_owned())];
     let words = [text("Hello "), text("thére.")];
@@ -95,7 +95,8 @@ pub(super) async fn text_arrives_while_the_server_still_sends<S: Subject>(
     }
 }
 
-/// Checks that folding a turn's events yields the turn's items and usage, except for provider data.
+/// Checks that folding a turn's events yields the turn's usage and, except for provider data, the
+/// turn's items.
 pub(super) async fn a_turn_is_the_sum_of_its_events<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -147,7 +148,7 @@ pub(super) async fn reasoning_is_not_text<S: Subject>(subject: &S) -> Result<(),
 }
 
 /// Checks that the turn is the same no matter whether the answer's bytes arrive one by one, in
-/// small chunks, or in two parts. Many different positions are used to split the answer in two.
+/// small chunks, or in two parts. The answer is split in two at many different positions.
 pub(super) async fn a_turn_does_not_depend_on_how_its_bytes_are_cut<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -177,7 +178,7 @@ pub(super) async fn a_turn_does_not_depend_on_how_its_bytes_are_cut<S: Subject>(
 }
 
 /// Checks that a call contains the name and the arguments that the server sent and, if the wire
-/// supports ids, the server's id.
+/// format supports ids, the server's id.
 pub(super) async fn a_call_comes_whole<S: Subject>(subject: &S) -> Result<(), UnmetClaim> {
     let body = response_body_or_skip(
         subject,

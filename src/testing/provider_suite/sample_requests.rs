@@ -24,11 +24,11 @@ use crate::turn::{Turn, TurnEvent};
 
 /// The user's message in every request.
 pub(super) const USER_TEXT: &str = "suite-user-4711";
-/// The value that every call in the suite has in its arguments.
+/// The argument value of every tool call in the suite.
 pub(super) const ARGUMENT_VALUE: &str = "suite-argument-0815";
-/// The result of every call in the suite.
+/// The result of every tool call in the suite.
 pub(super) const RESULT_TEXT: &str = "suite-result-1234";
-/// The id of every call in the suite.
+/// The id of every tool call in the suite.
 pub(super) const CALL_ID: &str = "call_suite1";
 
 /// Returns the tool that the model calls in the suite's tests.
@@ -73,7 +73,8 @@ pub(super) fn tool_calls_stop_piece() -> Piece {
     Piece::Stop(StopReason::ToolCalls)
 }
 
-/// Returns an answer's body, or skips the check if the wire cannot express it.
+/// Returns the body of a response that consists of `pieces`, or skips the check if the wire format
+/// cannot represent one of them.
 pub(super) fn response_body_or_skip<S: Subject>(
     subject: &S,
     what: &str,
@@ -83,8 +84,8 @@ pub(super) fn response_body_or_skip<S: Subject>(
     subject.response_body(pieces).ok_or_else(skipped)
 }
 
-/// Returns an answer that consists of these pieces, or skips the check if the wire cannot express
-/// it.
+/// Returns a response that consists of `pieces`, or skips the check if the wire format cannot
+/// represent one of them.
 pub(super) fn response_of_pieces<S: Subject>(
     subject: &S,
     what: &str,
@@ -93,12 +94,12 @@ pub(super) fn response_of_pieces<S: Subject>(
     Ok(stream_response(subject, vec![bytes_part(&response_body_or_skip(subject, what, pieces)?)]))
 }
 
-/// Returns a complete answer that contains text.
+/// Returns a complete response that contains text.
 pub(super) fn text_response<S: Subject>(subject: &S) -> Result<HttpResponse, UnmetClaim> {
     response_of_pieces(subject, "text", &[text("Hello "), text("there."), stop_piece()])
 }
 
-/// Returns a complete answer that contains a tool call.
+/// Returns a complete response that contains a tool call.
 pub(super) fn tool_call_response<S: Subject>(subject: &S) -> Result<HttpResponse, UnmetClaim> {
     response_of_pieces(
         subject,
@@ -111,7 +112,7 @@ pub(super) fn tool_call_response<S: Subject>(subject: &S) -> Result<HttpResponse
 pub(super) struct ReadTurn {
     /// All of the turn's events, except a final `TurnComplete`.
     pub(super) events: Vec<TurnEvent>,
-    /// The complete turn, or the error that ended it.
+    /// The complete turn, or the error with which the turn failed.
     pub(super) end: Result<Arc<Turn>, Error>,
 }
 
@@ -149,7 +150,7 @@ pub(super) fn text_delta(event: &TurnEvent) -> Option<&str> {
     }
 }
 
-/// Reads a turn to its end, and checks that it ends only once.
+/// Reads a turn to its end, and checks that its stream yields nothing after the end.
 pub(super) async fn read_turn(mut turn: TurnStream) -> Result<ReadTurn, UnmetClaim> {
     let mut events = Vec::new();
     let end = loop {
@@ -176,7 +177,7 @@ pub(super) async fn send_and_read<S: Subject>(
     read_turn(server.provider(subject).stream_turn(request_about(sample_history()))).await
 }
 
-/// Reads the turn that the provider produces if the server's answer consists of these pieces.
+/// Reads the turn that the provider produces from a response that consists of `pieces`.
 pub(super) async fn read_turn_of_pieces<S: Subject>(
     subject: &S,
     what: &str,
@@ -185,8 +186,8 @@ pub(super) async fn read_turn_of_pieces<S: Subject>(
     send_and_read(subject, response_of_pieces(subject, what, pieces)?).await
 }
 
-/// Runs an agent that has the sample tool, and also returns the arguments of each call to that
-/// tool.
+/// Runs an agent that has the sample tool, and returns the outcome and the arguments of each call
+/// to that tool.
 pub(super) async fn run_agent<S: Subject>(
     subject: &S,
     server: &SuiteServer,
@@ -204,10 +205,11 @@ pub(super) async fn run_agent<S: Subject>(
     Ok((outcome, ran))
 }
 
-/// Returns the positions at which to cut an answer. A short answer is cut at every position. A long
-/// answer is cut around line endings, where frames start and end, and at evenly spaced positions.
+/// Returns the positions at which to split a response body. A short body is split at every
+/// position. A long body is split around line endings, where frames start and end, and at evenly
+/// spaced positions.
 pub(super) fn cut_positions(body: &[u8]) -> Vec<usize> {
-    /// The number of evenly spaced positions.
+    /// The maximum number of evenly spaced positions.
     const MAX_CUTS: usize = 128;
     let distance = body.len().div_ceil(MAX_CUTS).max(1);
     let is_line_end = |at: usize| body.get(at) == Some(&b'\n');

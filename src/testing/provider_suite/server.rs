@@ -61,8 +61,8 @@ impl SuiteServer {
         Ok(String::from_utf8_lossy(&request.body).into_owned())
     }
 
-    /// Waits until the server has received everything sent so far, by sending a request of the
-    /// suite's own and waiting for the answer.
+    /// Waits until the server has received everything that was sent so far. To do so, this method
+    /// sends a request of its own and waits for the answer.
     pub(super) async fn wait_for_requests(&self) -> Result<(), UnmetClaim> {
         let probe = async {
             let mut stream = TcpStream::connect(self.0.url().trim_start_matches("http://")).await?;

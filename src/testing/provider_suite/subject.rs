@@ -6,11 +6,11 @@ use serde_json::json;
 
 use crate::provider::{Piece, Provider};
 
-/// A trait for creating the provider under test and the bytes of its server's answers.
+/// A trait that creates the provider under test and encodes the answers of its server.
 ///
-/// The suite sends requests through the provider. A server on the loopback device answers with the
-/// bytes from this trait, split and truncated as each check requires. For an example, see the
-/// [module](crate::testing::provider_suite).
+/// The suite sends requests through the provider. A server on the loopback interface responds with
+/// the bytes that this trait's methods return, split and truncated as each check requires. For an
+/// example, see the [module](crate::testing::provider_suite).
 pub trait Subject {
     /// The provider's type, for example an [`HttpProvider`](crate::provider::HttpProvider) that
     /// uses a custom wire.
@@ -19,8 +19,8 @@ pub trait Subject {
     /// Creates a provider that sends its requests to `url`, such as `http://127.0.0.1:4711`, and
     /// authenticates with `key`. If the provider needs no key, ignore `key`.
     ///
-    /// The provider may retry requests. The suite forbids retries in its requests, except when
-    /// testing retries.
+    /// The provider may retry requests. The suite's requests disable retries, except in the checks
+    /// that test retries.
     fn provider(&self, url: &str, key: &str) -> Self::Provider;
 
     /// Returns the body of an answer that consists of these pieces, in this order. Returns `None`

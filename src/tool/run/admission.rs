@@ -1,4 +1,4 @@
-//! Decides which of a turn's calls may run, and answers the others.
+//! Decides which of a turn's calls may run, and answers the calls that may not.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -14,14 +14,14 @@ use crate::tool::run::turn_calls::{
 };
 use crate::tool::{Permission, PermissionDecision, PreparedCall, Tool, Verdict};
 
-/// Decides whether each queued call may run. To do so, it finds the call's tool, prepares the
-/// arguments, asks the policy, and waits for an approval if necessary.
+/// Decides whether each queued call may run. For each call, an `Admission` finds the tool, prepares
+/// the arguments, asks the policy, and waits for an approval if necessary.
 pub(super) struct Admission {
     /// The calls that have not been checked yet, in call order, each with its index in the turn.
     queue: VecDeque<(usize, ToolCall)>,
     call_limit: CallLimit,
-    /// The request for the decision that the policy is currently making. It is boxed because most
-    /// policies decide without waiting.
+    /// The request for the decision that the policy is currently making. The request is boxed
+    /// because it is rarely needed: most policies decide without waiting.
     permission_request: Option<Box<PermissionRequest>>,
     /// The calls that are waiting for a verdict, in call order.
     awaiting_verdict: Vec<ReadyCall>,
@@ -49,8 +49,8 @@ struct CallLimit {
     refusal: Refusal,
     /// The number of calls that were answered because they exceeded the limit.
     over_limit_count: usize,
-    /// Whether calls are held back as long as earlier calls that are waiting for a verdict could
-    /// use up the limit.
+    /// Whether a call is held back while earlier calls are waiting for verdicts and could use up
+    /// the limit.
     defers_calls: bool,
 }
 
@@ -392,7 +392,8 @@ fn repair_arguments(
     })
 }
 
-/// Returns whether the verdict settles the call. An approval does not settle an external call.
+/// Returns whether the call stops waiting after this verdict. After an approval, a call to an
+/// external tool keeps waiting.
 fn is_decisive_for(candidate: &ReadyCall, verdict: &Verdict) -> bool {
     match verdict {
         Verdict::Approve => !candidate.tool.is_external(),

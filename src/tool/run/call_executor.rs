@@ -14,12 +14,12 @@ use crate::tool::run::policy_handle::{HeldSlot, PolicyFuture};
 use crate::tool::run::running_call::{CallUpdate, RunningCall};
 use crate::tool::run::turn_calls::{ReadyCall, TurnCalls};
 
-/// Runs each admitted call, from the moment it receives a slot until its result arrives.
+/// Waits for a slot for each admitted call, and then runs the call until its result arrives.
 pub(super) struct CallExecutor {
     /// The calls that start as soon as a slot is free, in call order.
     ready_calls: VecDeque<ReadyCall>,
-    /// The index of the first ready call in the turn, and the future that waits for the policy to
-    /// grant this call a slot.
+    /// The first ready call's index within the turn, and the future that waits for the policy to
+    /// grant the call a slot.
     pending_slot: Option<(usize, PolicyFuture<HeldSlot>)>,
     slots: ConcurrencySlots,
     running: SelectAll<RunningCall>,

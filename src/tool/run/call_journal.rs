@@ -15,8 +15,8 @@ use crate::tool::run::saved_calls::{ReplayedCalls, SavedCalls};
 /// and obtains approvals. It then [announces](Self::announce) the calls that may run. No announced
 /// call starts before [`poll_start`](Self::poll_start) allows it.
 pub(crate) trait CallJournal: Send + Sync {
-    /// Waits until it is known whether the turn's calls run. Before the run calls any other method
-    /// of the journal, it calls `poll_begin` until this method returns `Ready`.
+    /// Waits until the journal has decided whether the turn's calls run. The run polls this method
+    /// until it returns `Ready` before calling any other method of the journal.
     fn poll_begin(&self, cx: &mut Context<'_>) -> Poll<CallsBegin>;
 
     /// Announces a call that may run.
@@ -34,8 +34,8 @@ pub(crate) trait CallJournal: Send + Sync {
     /// Notifies the journal that all events from an earlier attempt have been emitted again.
     fn on_repeated(&self);
 
-    /// Waits until the results of the calls are stored. `poll_kept` is called after all calls have
-    /// ended.
+    /// Waits until the results of the calls are stored. This method is called only after all calls
+    /// have ended.
     fn poll_kept(&self, cx: &mut Context<'_>) -> Poll<()>;
 }
 
@@ -47,7 +47,7 @@ pub(crate) enum CallsBegin {
     Live(Vec<ToolCall>),
     /// The calls ended in an earlier attempt, which saved their results.
     Saved(SavedCalls),
-    /// The calls were ended from outside after they had emitted these events.
+    /// The calls emitted these events before the loop was ended from outside.
     Ended(Vec<Event>),
 }
 
@@ -56,14 +56,14 @@ pub(crate) enum CallsBegin {
 pub(crate) enum CallStart {
     /// The call's tool runs.
     Run,
-    /// The call has run elsewhere and returned this result.
+    /// The call was executed elsewhere and returned this result.
     Result(ToolResult),
     /// The call may have started in an attempt that was lost.
     Interrupted,
 }
 
-/// Returns a replay of the events from calls that were ended from outside. After the last event,
-/// the replay stays pending forever.
+/// Returns a replay of the events that calls emitted before the loop was ended from outside. After
+/// the last event, the replay stays pending forever.
 pub(super) fn replayed_until_end(events: Vec<Event>) -> ReplayedCalls {
     let events = events.into_iter().filter_map(|event| match event {
         Event::Tool(event) => Some(event),

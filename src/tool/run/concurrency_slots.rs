@@ -17,8 +17,8 @@ impl ConcurrencySlots {
         Self { limit, in_use: 0, is_exclusive: false, is_unlimited: false }
     }
 
-    /// Creates slots for any number of concurrent calls, including exclusive calls. The journal,
-    /// not the slots, then decides when calls start.
+    /// Creates slots for any number of concurrent calls, including exclusive calls. These slots are
+    /// used for calls with a journal, because the journal decides when calls start.
     #[cfg(feature = "durable")]
     pub(super) fn unlimited() -> Self {
         Self { is_unlimited: true, ..Self::new(usize::MAX) }

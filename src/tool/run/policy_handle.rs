@@ -1,4 +1,4 @@
-//! A handle to a run's optional policy. It catches panics in the policy.
+//! A handle to a run's optional policy. The handle catches panics in the policy.
 
 use std::any::Any;
 use std::task::{Context, Poll};
@@ -50,7 +50,7 @@ impl PolicyHandle {
         }
     }
 
-    /// Calls the policy's `after_call` method. If that method fails, the result is left unchanged.
+    /// Calls the policy's `after_call` method. If `after_call` fails, the result is left unchanged.
     pub(super) fn after_call(
         &mut self,
         call: &ToolCall,

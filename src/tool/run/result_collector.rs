@@ -22,8 +22,8 @@ pub struct ToolRunOutcome {
     pub results: Vec<ToolResult>,
     /// The calls that are waiting for a verdict or an external result. They are listed in call
     /// order, with the arguments that their tools receive if the calls run. A call whose sub-agent
-    /// was suspended is not listed itself. Instead, this list contains the calls that the sub-agent
-    /// is waiting for, each with the path that leads to it.
+    /// was suspended is not listed itself. Instead, the list contains the pending calls of the
+    /// sub-agent, each with the path of calls that leads to the pending call.
     pub pending: Vec<PendingCall>,
     /// The ids of the answered calls whose tools are [pollable](crate::Tool::pollable).
     pub pollable_call_ids: Vec<String>,
@@ -37,8 +37,8 @@ pub struct ToolRunOutcome {
 #[derive(Debug, Default)]
 pub(super) struct ResultCollector {
     results: Vec<(usize, ToolResult)>,
-    /// The calls that stay open because their sub-agents are suspended. Each entry contains the
-    /// call's index in the turn, its id, and the suspension.
+    /// The calls that have no result because their sub-agents are suspended. Each entry contains
+    /// the call's index in the turn, its id, and the suspension.
     suspended_calls: Vec<(usize, String, Suspension)>,
     /// The policy error that ended the run, if any.
     error: Option<Error>,
@@ -82,7 +82,7 @@ impl ResultCollector {
         self.error = looked.err().or(self.error.take());
     }
 
-    /// Stores a suspension and returns its event. The suspended call stays open.
+    /// Stores a suspension and returns its event. The suspended call still has no result.
     pub(super) fn emit_suspended(
         &mut self,
         at: usize,
@@ -120,8 +120,8 @@ impl ResultCollector {
         self.results.iter().any(|(_, result)| result.call_id == call_id)
     }
 
-    /// Returns the calls that stay open, including those that are waiting for a verdict, in call
-    /// order.
+    /// Returns the calls that have no result yet, including the calls that are waiting for a
+    /// verdict, in call order.
     pub(super) fn pending<'a>(
         &self,
         waiting: impl Iterator<Item = (usize, &'a ToolCall)>,
@@ -136,8 +136,8 @@ impl ResultCollector {
         pending.into_iter().flat_map(|(_, calls)| calls).collect()
     }
 
-    /// Builds the outcome. If `told` is given, the history is obtained from `told`, which reads it
-    /// from the place where the events were written.
+    /// Builds the outcome. If `told` is given, the outcome's history is the history that `told`
+    /// reads from the place where the run's events were written.
     pub(super) fn finish(
         mut self,
         calls: TurnCalls,
@@ -183,7 +183,8 @@ impl ResultCollector {
 }
 
 /// Redacts each JSON value that a call has reported or recorded. If the redaction of a value fails,
-/// the value becomes `null`. The first error is returned.
+/// the value is replaced with `null`. Returns the first error, after all values have been
+/// processed.
 pub(crate) fn redact_each(
     told: &mut [RawJson],
     mut redact: impl FnMut(&mut RawJson) -> Result<(), Error>,
@@ -207,7 +208,7 @@ fn evidence_mut(result: &mut ToolResult) -> &mut [RawJson] {
     }
 }
 
-/// Limits the nesting depth of a value that will later be serialised and parsed again. The limit
+/// Limits the nesting depth of a value that will later be serialized and parsed again. The limit
 /// also applies to a value that a hook has set.
 fn limit_json_depth(json: &mut RawJson) {
     *json = json.clone().limit_depth();

@@ -35,7 +35,7 @@ pub(super) struct ReplayedCalls {
     pub(super) saved_calls: SavedCalls,
 }
 
-/// Collects a run's outcome and passes it to a function.
+/// Collects the outcome of a turn's calls and passes it to a function.
 pub(super) struct SaveCallback {
     saved: SavedCalls,
     /// The token usage of the sub-agents, with one entry for each call that runs a sub-agent.
@@ -106,10 +106,10 @@ struct NestedUsage {
 }
 
 impl NestedUsage {
-    /// Creates a single event that contains everything that a fold needs from the events of an
-    /// ended sub-agent. The event contains the exact id of the sub-agent's call only if the call
-    /// has a result. For a call without a result, folding an event with the exact id replaces the
-    /// sub-agent's history.
+    /// Creates a single event that stands for all events of an ended sub-agent: folding the event
+    /// adds the same usage. If the sub-agent's call has no result, the event contains a different
+    /// call id, because folding an event with the call's own id would replace the sub-agent's
+    /// history.
     fn into_event(self, has_result: bool) -> Event {
         let Self { mut call_id, name, usage } = self;
         if !has_result {

@@ -45,13 +45,13 @@ type HistorySource = Box<dyn FnOnce() -> History + Send>;
 ///
 /// The stream ends once no calls are running and the run is not waiting for a verdict. If the run
 /// has a [`ToolPolicy`], some calls may not have a result when the stream ends. The outcome lists
-/// these calls as [`pending`](crate::tool::ToolRunOutcome::pending).
+/// calls without a result as [`pending`](crate::tool::ToolRunOutcome::pending).
 #[must_use = "streams do nothing unless polled"]
 pub struct ToolRun {
     turn_calls: TurnCalls,
-    /// Decides which calls may run.
+    /// Decides which calls are allowed to run.
     admission: Admission,
-    /// Runs the calls that may run.
+    /// Runs the calls that are allowed to run.
     executor: CallExecutor,
     /// Collects the results of the calls.
     result_collector: ResultCollector,
@@ -63,7 +63,7 @@ pub struct ToolRun {
     history_source: Option<HistorySource>,
     /// The callback that receives the saved calls once all calls have ended.
     save_callback: Option<Box<SaveCallback>>,
-    /// The function that redacts the progress of calls that run elsewhere.
+    /// The function that redacts the progress of calls that are executed separately from the run.
     #[cfg(feature = "durable")]
     progress_redactor: Option<ProgressRedactor>,
     stage: RunStage,
@@ -88,10 +88,10 @@ enum RunStage {
 impl Toolkit {
     /// Runs the calls in a turn that follows `history`.
     ///
-    /// Every call receives exactly one result. A call that is not allowed to run is answered
-    /// without running. Only a [`ToolPolicy`](crate::tool::ToolPolicy) can leave calls pending.
-    /// Calls run concurrently within the toolkit's limits, and their events are emitted as they
-    /// happen. [`ToolRun::then_next`] provides the results in call order.
+    /// Every call receives exactly one result. A call that is not allowed to run receives its
+    /// result without being run. Only a [`ToolPolicy`](crate::tool::ToolPolicy) can leave calls
+    /// pending. Calls run concurrently within the toolkit's limits, and their events are emitted as
+    /// they happen. [`ToolRun::then_next`] provides the results in call order.
     ///
     /// Nothing runs before the first poll, and dropping the run drops every running tool.
     pub fn run(&self, history: &History, turn: &Arc<Turn>) -> ToolRun {
@@ -111,9 +111,10 @@ impl Toolkit {
     ///
     /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if two tools have the same
     /// name, if no calls are open, or if items other than results follow the turn that contains the
-    /// open calls. The same error is returned if the turn does not allow its calls to run or is not
-    /// known to be complete. A turn is known to be complete if its last item contains a
-    /// [`TurnInfo`](crate::item::TurnInfo). The error message states the reason.
+    /// open calls. Also returns an `InvalidRequest` error if the turn does not allow its calls to
+    /// run or is not known to be complete. A turn is known to be complete if its last item contains
+    /// a [`TurnInfo`](crate::item::TurnInfo). The error message states why the calls cannot be
+    /// resumed.
     pub fn resume(&self, history: &History) -> Result<ToolRun, Error> {
         ensure_distinct_names(&self.specs())?;
         let refuse = |why: &str| Error::new(ErrorKind::InvalidRequest, why);
@@ -184,7 +185,7 @@ impl ToolRun {
 
     /// Answers each call with a result of the given kind and text, without running any calls. If
     /// the turn itself does not allow its calls to run, each call instead receives a result that
-    /// states the turn's reason.
+    /// states why the turn does not allow calls to run.
     pub fn with_refusal(mut self, kind: ResultKind, why: impl Into<String>) -> Self {
         self.turn_calls.refusal = Some((kind, why.into()));
         self
@@ -220,14 +221,16 @@ impl ToolRun {
         self.turn_calls.toolkit.max_concurrency()
     }
 
-    /// Sets the function that redacts the progress of calls that run elsewhere.
+    /// Sets the function that redacts the progress of calls that are executed separately from the
+    /// run.
     #[cfg(feature = "durable")]
     pub(crate) fn with_progress_redactor(mut self, redactor: ProgressRedactor) -> Self {
         self.progress_redactor = Some(redactor);
         self
     }
 
-    /// Returns the function that redacts the progress of calls that run elsewhere.
+    /// Returns the function that redacts the progress of calls that are executed separately from
+    /// the run.
     #[cfg(feature = "durable")]
     pub(crate) fn progress_redactor(&self) -> Option<ProgressRedactor> {
         self.progress_redactor.clone()
@@ -404,7 +407,7 @@ impl ToolRun {
         })
     }
 
-    /// Processes an admission step and returns its event, if any.
+    /// Processes an admission step and returns the event to emit, if any.
     fn handle_admission(&mut self, admitted: AdmissionStep) -> Option<ToolEvent> {
         match admitted {
             AdmissionStep::Allowed(candidate) => {

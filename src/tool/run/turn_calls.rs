@@ -9,7 +9,7 @@ use crate::tool::run::policy_handle::PolicyHandle;
 use crate::tool::{PreparedCall, RunData, Tool, Toolkit};
 use crate::turn::Turn;
 
-/// The maximum length of the reason in an error for invalid arguments, in bytes. The reason may
+/// The maximum length, in bytes, of the reason in an error for invalid arguments. The reason may
 /// repeat the arguments, which are already in the model's context.
 const MAX_ARGS_ERROR_BYTES: usize = 2 << 10;
 
@@ -26,7 +26,7 @@ pub(super) struct TurnCalls {
     /// The history at the start of the run.
     pub(super) history: History,
     pub(super) turn: Arc<Turn>,
-    /// Whether the run resumes calls. If so, the turn is already in the history.
+    /// Whether the run resumes pending calls, in which case the turn is already in the history.
     pub(super) is_resumed: bool,
     /// The answer that every call receives if none of the turn's calls may run.
     pub(super) refusal: Option<Refusal>,
@@ -37,7 +37,8 @@ pub(super) struct TurnCalls {
     pub(super) policy: PolicyHandle,
     /// The journal that decides when calls start and stores their results.
     pub(super) journal: Option<Arc<dyn CallJournal>>,
-    /// The calls that an earlier attempt admitted, with the arguments that their tools receive.
+    /// The calls that an earlier attempt allowed to run, with the arguments that their tools
+    /// receive.
     pub(super) admitted: Vec<ToolCall>,
 }
 
@@ -59,7 +60,7 @@ pub(super) struct AnsweredCall {
     pub(super) result: ToolResult,
 }
 
-/// The answer to a call that may not run.
+/// The result kind and text with which a call that must not run is answered.
 pub(super) type Refusal = (ResultKind, String);
 
 /// The reason why arguments are invalid for the tool.
@@ -124,8 +125,8 @@ impl TurnCalls {
         }
     }
 
-    /// Checks whether a dry run, if active, allows a call to run. If not, the `Err` contains the
-    /// answer to the call.
+    /// Returns an error if the run is a dry run and the tool does not support dry runs. The `Err`
+    /// contains the answer to the call.
     pub(super) fn check_dry_run(&self, tool: &Tool, call: &ToolCall) -> Result<(), Refusal> {
         if self.toolkit.is_dry_run() && !tool.supports_dry_run() {
             let name = &call.name;
@@ -153,7 +154,7 @@ impl ReadyCall {
 }
 
 impl ArgsError {
-    /// Converts the reason into the answer to a call with invalid arguments.
+    /// Returns the answer to `call`, whose arguments are invalid for this reason.
     pub(super) fn into_refusal(self, call: &ToolCall) -> Refusal {
         match self {
             Self::InvalidArguments(why) => {

@@ -18,31 +18,31 @@ const SATURATION: f64 = 1.0;
 /// The weight of a word that is a synonym of a query word, for example `remove` for `delete`.
 const SYNONYM_WEIGHT: f64 = 0.85;
 
-/// The weight of a word that shares only a prefix with a query word, for example `translator` for
+/// The weight of a word that is not a query word but begins like one, for example `translator` for
 /// the query word `translation`.
 const PREFIX_WEIGHT: f64 = 0.5;
 
 /// The weight of a word that reveals little about a tool.
 const WEAK_WORD_WEIGHT: f64 = 0.4;
 
-/// The weight that words such as `list` have if the query is a question. Such words suggest that a
-/// tool only reads data.
+/// The weight of words such as `list` if the query is a question. Such words suggest that a tool
+/// only reads data.
 const READING_WEIGHT: f64 = 0.7;
 
-/// The weight of a group's best scores in the score of each tool in the group. A group contains the
-/// tools of one server.
+/// The fraction of a group's score that is added to the score of each tool in the group. A group
+/// contains the tools of one server.
 const GROUP_WEIGHT: f64 = 0.6;
 
 /// The number of best-scoring tools that determine the score of a group (the tools of one server).
 const GROUP_LEN: usize = 3;
 
-/// The minimum length of a prefix shared by two words, in characters.
+/// The minimum length, in characters, of a prefix that two words share.
 const MIN_COMMON_PREFIX: usize = 4;
 
 /// The maximum depth to which a schema is searched for words.
 const MAX_SCHEMA_DEPTH: usize = 4;
 
-/// The parts of a spec, in order of importance.
+/// A part of a tool's spec. The variants are in order of importance.
 #[derive(Clone, Copy)]
 enum Field {
     Name,
@@ -71,7 +71,7 @@ impl Field {
     }
 }
 
-/// The indexed words of a list of tools.
+/// An index of the words in the specs of a list of tools.
 #[derive(Debug)]
 pub(super) struct RankedTools {
     /// Maps each word to the tools whose specs contain it, in list order. Each entry contains a
@@ -218,7 +218,8 @@ impl RankedTools {
     }
 }
 
-/// Returns whether a query is a question. Questions can be answered by tools that only read data.
+/// Returns whether a query is a question. A question is most likely answered by a tool that only
+/// reads data.
 fn asks_something(query: &str) -> bool {
     let query = query.to_lowercase();
     let mut words = query.split(|c: char| !c.is_alphabetic()).filter(|word| !word.is_empty());
@@ -233,8 +234,8 @@ fn begins_alike(a: &str, b: &str) -> bool {
     common >= MIN_COMMON_PREFIX && common * 10 >= longer * 6
 }
 
-/// Returns the words in each field of a spec. The fields are the name, the description, and the
-/// parameters, including their descriptions.
+/// Returns the words in each field of a tool's spec. The fields are the name, the description, and
+/// the parameters, including their descriptions.
 fn fields_of(spec: &ToolSpec) -> [Vec<String>; 3] {
     let mut parameters = Vec::new();
     push_schema_words(&spec.parameters.to_value(), 0, &mut parameters);
@@ -347,8 +348,9 @@ fn syllables(word: &str) -> usize {
     is_vowel.windows(2).filter(|pair| pair[0] && !pair[1]).count()
 }
 
-/// Returns whether `rest`, a word without its ending, is a single syllable that ends in a single
-/// vowel and a consonant. If it is, an `e` after `rest` belongs to the stem, as in `plane`.
+/// Returns whether `rest`, a word without its ending, has exactly one vowel, followed by exactly
+/// one consonant other than `w` and `x`. An `e` after such a `rest` belongs to the stem, as in
+/// `plane`.
 fn is_short(rest: &str) -> bool {
     let is_vowel = |c: &char| "aeiouy".contains(*c);
     let mut from_end = rest.chars().rev();
@@ -409,7 +411,8 @@ const QUESTION_WORDS: &str =
 const READING_WORDS: &str =
     "check describe detail fetch find get list lookup query read search show view";
 
-/// Words that reveal little about a tool, such as words for times and verbs with many meanings.
+/// Words that reveal little about a tool, such as verbs with many meanings and words for days and
+/// times.
 const WEAK_WORDS: &str = "day evening first friday give keep last let make monday month morning new next \
     night now old put saturday sunday take thursday today tomorrow tuesday wednesday week year yesterday";
 

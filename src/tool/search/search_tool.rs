@@ -12,7 +12,8 @@ use crate::tool::search::rank::RankedTools;
 use crate::tool::search::settings::{SEARCH_TOOLS, ToolSearch};
 use crate::tool::{PreparedCall, Tool, ToolOutput, ToolSpec, ToolUpdate};
 
-/// Holds the tools that a search can find. Their specs are indexed during the first search.
+/// Holds the tools that a search can find. The specs of the tools are indexed during the first
+/// search.
 #[derive(Debug)]
 pub(super) struct ToolIndex {
     specs: Vec<ToolSpec>,

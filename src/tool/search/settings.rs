@@ -36,8 +36,8 @@ pub struct ToolSearch {
 }
 
 impl ToolSearch {
-    /// Creates the default settings. By default, no tools are always listed, and a search returns
-    /// at most 5 tools and 16 KiB.
+    /// Creates the default settings. By default, the model must search for every tool, and a search
+    /// returns at most 5 tools and 16 KiB of text.
     pub fn new() -> Self {
         Self {
             always_listed: Vec::new(),

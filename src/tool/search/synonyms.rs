@@ -1,6 +1,6 @@
 //! Synonyms for tool search, taken from everyday language and from tool descriptions.
 
-/// Groups of synonyms, ordered from actions to things. A word can be in several groups.
+/// Groups of synonyms, each as words separated by spaces. A word can be in several groups.
 pub(super) const SYNONYMS: &[&str] = &[
     "create add new make insert",
     "delete remove erase destroy drop trash discard throw",

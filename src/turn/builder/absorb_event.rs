@@ -12,9 +12,10 @@ impl TurnBuilder {
     /// Adds an event from another stream of turn events. [`seal`](crate::stream::seal) uses this
     /// method.
     ///
-    /// If the event contains a complete turn, the items of this turn are kept. The calls in the
-    /// complete turn get the same new ids as in their events, and may run only if they were already
-    /// allowed to run.
+    /// If the event contains a complete turn, the items of this turn are kept. If the events of a
+    /// call were emitted with a new id, the call has the same new id in the complete turn.
+    /// Absorbing a complete turn does not allow calls to run that the turn itself does not allow to
+    /// run.
     pub fn absorb(&mut self, event: TurnEvent) {
         if self.is_finished {
             return;

@@ -1,4 +1,4 @@
-//! Builds a turn from pieces of text and reasoning, and returns its events.
+//! Builds a turn from the pieces that a decoder pushes, and returns the turn's events.
 
 use std::collections::VecDeque;
 
@@ -42,7 +42,7 @@ pub struct TurnBuilder {
     pub(super) call_index: CallIndex,
     pub(super) stop_reason: Option<(StopReason, Option<String>)>,
     pub(super) events: VecDeque<TurnEvent>,
-    /// Whether the turn is complete or has failed. If so, no more input is accepted.
+    /// Whether the turn is complete or has failed. Such a turn accepts no more input.
     pub(super) is_finished: bool,
     /// Whether a `TurnComplete` event was emitted.
     pub(super) is_completed: bool,
@@ -77,7 +77,7 @@ impl Default for MaxTurnBytes {
 pub(crate) const MAX_ITEMS: usize = 16_384;
 
 impl TurnBuilder {
-    /// The default maximum size of a turn, in bytes: 64 MiB. To change it, use
+    /// The default maximum size of a turn, in bytes: 64 MiB. To change the maximum, use
     /// [`with_max_bytes`](Self::with_max_bytes).
     pub const DEFAULT_MAX_BYTES: usize = 64 << 20;
 

@@ -21,8 +21,8 @@ pub(super) struct CallIndex {
 struct Replacements {
     /// The number that was last appended to each replaced id.
     last_suffixes: HashMap<String, usize>,
-    /// The call ids in the settled history. They are tracked because settling a history also
-    /// renames calls.
+    /// The call ids that are in use in the history after it has been settled. Settling a history
+    /// may rename calls, so these ids can differ from those in the history itself.
     history_ids: HashSet<String>,
 }
 

@@ -13,7 +13,7 @@ use crate::usage::Usage;
 
 impl TurnBuilder {
     /// Sets the terminal marker. `reason` states why the model stopped, and `raw` is the name of
-    /// this reason in the wire format. Only the first call to this method has an effect.
+    /// this reason in the wire format. If the marker is already set, this method has no effect.
     pub fn stop(&mut self, reason: StopReason, raw: &str) {
         if !self.is_finished && self.stop_reason.is_none() {
             // If the name in the wire format is also the name that this crate uses for a stop
@@ -45,7 +45,7 @@ impl TurnBuilder {
         self.is_completed
     }
 
-    /// Returns whether the turn is complete or has failed. If so, no more input is accepted.
+    /// Returns whether the turn is complete or has failed. Such a turn accepts no more input.
     pub(crate) fn is_finished(&self) -> bool {
         self.is_finished
     }
@@ -64,9 +64,9 @@ impl TurnBuilder {
         self.events.push_back(TurnEvent::Retracted { why: why.into(), usage });
     }
 
-    /// Voids a failed attempt so that another attempt can follow. Its output and usage are
-    /// [retracted](Self::retract). If the attempt produced neither output nor usage, no event is
-    /// emitted.
+    /// Voids a failed attempt so that another attempt can follow. The failed attempt's output and
+    /// usage are [retracted](Self::retract). If the attempt produced neither output nor usage, no
+    /// event is emitted.
     pub(crate) fn retract_failed_attempt(&mut self, error: &Error) {
         if self.has_started() || self.partial.usage != Usage::default() {
             self.retract(error.to_string());
@@ -76,9 +76,9 @@ impl TurnBuilder {
         }
     }
 
-    /// Emits an event that reports a retry: `attempt` attempts have failed, the last one with
-    /// `error`, and the request will be sent again after `delay`. If this attempt has already
-    /// produced output, no event is emitted, since a retry would first have to
+    /// Emits an event that reports a retry: `attempt` is the number of failed attempts, the last of
+    /// which failed with `error`, and the request will be sent again after `delay`. If this attempt
+    /// has already produced output, no event is emitted, since a retry would first have to
     /// [retract](Self::retract) that output.
     pub fn report_retry(&mut self, attempt: u32, delay: Duration, error: Error) {
         let delay_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
@@ -199,7 +199,7 @@ impl TurnBuilder {
     }
 
     /// Counts bytes that are about to be added to the turn, or that a decoder buffers for the turn.
-    /// Returns `false` if no more input is accepted.
+    /// Returns `false` if the turn accepts no more input.
     pub(crate) fn count_bytes(&mut self, bytes: usize) -> bool {
         self.used_bytes = self.used_bytes.saturating_add(bytes);
         if self.used_bytes > self.max_bytes.0 {

@@ -209,8 +209,8 @@ impl AgUiEncoder {
         lane.is_between_turns = true;
     }
 
-    /// Sends an answer to each call that will not be made, because a client would otherwise treat
-    /// the call as pending.
+    /// Sends a result for each withdrawn call, because a client would otherwise treat the call as
+    /// pending. Calls whose ids are in `kept` are not withdrawn.
     fn withdraw(&mut self, lane: &Lane, kept: &[String], why: &str, out: &mut Vec<u8>) {
         for tool_call_id in lane.call_ids_without(kept) {
             self.withdrawn_count += 1;
@@ -386,7 +386,7 @@ impl AgUiEncoder {
         self.nested.len() - 1
     }
 
-    /// Ends the sub-agent that runs as this call, after ending any sub-agents that it runs itself.
+    /// Ends the sub-agent at `path`, after ending any sub-agents that are nested in it.
     fn end_nested(&mut self, path: &str, error: Option<&str>, out: &mut Vec<u8>) {
         self.end_lanes(path, error.map_or(Ok(SubagentOutcome::Success), Err), out);
     }
@@ -430,7 +430,7 @@ impl AgUiEncoder {
     }
 }
 
-/// Encodes the run's messages and its end.
+/// Encodes the run's messages and the end of the run.
 impl AgUiEncoder {
     fn appended(&mut self, why: AppendReason, items: &[Item], out: &mut Vec<u8>) {
         if !matches!(why, AppendReason::Steer | AppendReason::FollowUp) {
@@ -468,7 +468,7 @@ impl AgUiEncoder {
         write_data(out, &AgUiEvent::MessagesSnapshot { messages });
     }
 
-    /// Removes messages whose items have been marked as void. A history does not contain message
+    /// Removes the messages whose items have become tombstones. A history does not contain message
     /// ids, so messages are identified by their content or call ids.
     fn remove_tombstones(&mut self, items: &[Item]) {
         for item in items.iter().filter(|item| item.tombstone) {

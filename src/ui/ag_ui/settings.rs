@@ -58,7 +58,7 @@ impl AgUi {
     }
 
     /// Sets how long the stream may be idle before a keep-alive comment is sent. The default is 15 seconds, and `None`
-    /// disables the comments. The comments require a tokio runtime with timers.
+    /// disables the comments. Sending the comments requires a tokio runtime with timers.
     pub fn with_keep_alive(mut self, every: impl Into<Option<Duration>>) -> Self {
         self.keep_alive = every.into();
         self

@@ -64,8 +64,8 @@ pub struct ChatRequest {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Action {
-    /// The user sent a message. Pass this message to [`Session::run`] as the input. Starting the
-    /// run gives any pending calls an interrupted result.
+    /// The user sent a message. Pass this message to [`Session::run`] as the input. When the run
+    /// starts, any pending calls receive an interrupted result.
     Run(Content),
     /// The client answered pending calls, or asked to continue an interrupted run. Pass these
     /// verdicts to [`Session::resume`].
@@ -127,8 +127,8 @@ struct Body {
     trigger: Option<Trigger>,
     #[serde(default)]
     message_id: Option<String>,
-    /// The user's verdicts. The app adds this field, which the transport itself does not send, for
-    /// clients that do not support approvals.
+    /// The user's verdicts. The transport never sends this field. The app can add it for clients
+    /// that do not support approvals.
     #[serde(default)]
     approvals: Vec<Approval>,
 }

@@ -64,15 +64,15 @@ impl AiSdk {
         self
     }
 
-    /// Derives the message's id from the session, in the form `{session}:{number}`. The number is
+    /// Derives the message's id from the session, in the form `{session}:{number}`. `{number}` is
     /// the session's entry count when the message starts, after the run's input has been added. A
     /// message's id never changes, so a client can use it to request [another
     /// answer](super::ChatRequest::action).
     ///
-    /// Call this method after creating the run and before polling it. A run in a [hub](crate::hub)
-    /// is polled immediately. For a run in a hub, store the message's id together with the run, and
-    /// pass the id to [`with_message_id`](Self::with_message_id), including when a client resumes
-    /// the stream. See the `web` example.
+    /// Call this method after creating the run and before polling it. For a run in a
+    /// [hub](crate::hub), which is polled immediately, store the message's id together with the
+    /// run, and pass the id to [`with_message_id`](Self::with_message_id), including when a client
+    /// resumes the stream. See the `web` example.
     pub fn with_session(mut self, session: &Session) -> Self {
         self.encoder.name = MessageName::of_session(session);
         self
@@ -147,7 +147,7 @@ impl AiSdk {
     /// is derived from its entry in the session. An assistant message's id is the same id that
     /// [`with_session`](Self::with_session) derives.
     ///
-    /// Compacted items are included, and items that were marked as void are left out. A user
+    /// Compacted items are included, and items that were marked as tombstones are left out. A user
     /// message in the middle of a run starts a new assistant message. The messages contain an
     /// approval request for each pending call, except for calls to `agent`'s external tools, which
     /// wait for a result instead.

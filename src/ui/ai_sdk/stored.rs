@@ -21,7 +21,8 @@ pub(super) struct StoredMessages<'a> {
     has_typed_tools: bool,
     error_texts: &'a ErrorTexts,
     messages: Vec<UiMessage>,
-    /// The number of the entry after the user's last entry.
+    /// The number of the first entry that can belong to the next assistant message. This number is
+    /// part of that message's id.
     begins_at: u64,
 }
 
@@ -118,7 +119,7 @@ impl<'a> StoredMessages<'a> {
         }
     }
 
-    /// Returns the part for a call, searching all messages.
+    /// Searches all messages for the part that represents a call, and returns this part.
     fn call(&mut self, call_id: &str) -> Option<&mut Value> {
         let parts =
             self.messages.iter_mut().rev().flat_map(|message| message.parts.iter_mut().rev());

@@ -2,7 +2,7 @@
 //!
 //! The `data` field of each server-sent event contains an [`Event`](crate::Event) as JSON. Rust
 //! clients can parse the data with [`FrameReader`](crate::sse::FrameReader) and `serde_json`. Web
-//! pages can parse it with `JSON.parse`:
+//! pages can parse the data with `JSON.parse`:
 //!
 //! ```text
 //! retry: 2000

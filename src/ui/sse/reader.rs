@@ -127,8 +127,8 @@ impl EncodeEvents<HubEvent> for ReaderEncoder {
     }
 }
 
-/// Writes the event's id, unless it contains a line break. The app may have chosen the run's id, so
-/// a line break is possible.
+/// Writes the event's id, unless the id contains a line break or a NUL character. These characters
+/// are possible because the app can choose the run's id.
 fn write_id(out: &mut Vec<u8>, number: &EventNumber) {
     let id = number.to_string();
     if !id.contains(['\n', '\r', '\0']) {

@@ -19,12 +19,12 @@ pub(super) enum Block {
         citations: Vec<RawJson>,
     },
     Thinking {
-        /// The text from the start event, which any deltas override.
+        /// The signature from the start event, which is used only if no signature delta arrives.
         initial_text: String,
         signature: String,
     },
     ToolUse {
-        /// The input from the start event, which any deltas override.
+        /// The input from the start event, which is used only if no input delta arrives.
         input: Option<String>,
         has_deltas: bool,
     },

@@ -53,8 +53,7 @@ const MAX_OPEN_BLOCKS: usize = 256;
 /// ```
 #[derive(Debug, Default)]
 pub struct Decoder {
-    /// The requested model, the only model to which the provider data of the turn's items is sent
-    /// back.
+    /// The requested model. The provider data of the turn's items is sent back only to this model.
     model: String,
     message_id: Option<String>,
     token_counts: TokenCounts,
@@ -65,8 +64,8 @@ pub struct Decoder {
     template: FrameTemplate<RepeatedDelta>,
 }
 
-/// A delta that differs from an earlier delta only in its text, and thus adds text of the same kind
-/// to the same block.
+/// Specifies the item to which the text of a repeated delta is added, and the kind of this text. A
+/// repeated delta differs from an earlier delta only in its text.
 #[derive(Clone, Copy, Debug)]
 struct RepeatedDelta {
     key: u32,
@@ -179,8 +178,8 @@ impl Decoder {
         Ok(())
     }
 
-    /// Returns the text of an applied delta. Returns `None` if an otherwise identical event with
-    /// different text would do more than add that text.
+    /// Returns the text of an applied delta, or `None` if applying the same delta with different
+    /// text could have effects other than adding that text.
     fn repeatable_text<'a>(
         &self,
         index: u64,
@@ -304,9 +303,9 @@ impl Decode for Decoder {
         Ok(FrameOutcome::Continue)
     }
 
-    /// Handles an additional message that arrives after the end of a message, which the API sends
-    /// with programmatic tool calling. Such a message belongs to the same turn, which ends with the
-    /// last message.
+    /// Handles the start of an additional message after the end of a message. The API sends
+    /// additional messages with programmatic tool calling. They belong to the same turn, which ends
+    /// with the last message.
     fn after_done(
         &mut self,
         frame: Frame<'_>,

@@ -44,8 +44,8 @@ pub(super) struct NewMessages<'a> {
     /// The encoder state at the end of the cached prefix.
     cached_prefix: EncodedPrefix,
     messages: Vec<Message<'a>>,
-    /// The boundary after the messages that can no longer change. The tuple contains the item index
-    /// at the boundary, and the number of messages and the newest container before the boundary.
+    /// Describes the messages that can no longer change: the index of the first item after these
+    /// messages, the number of these messages, and the newest container in them.
     closed_elements: Option<(usize, usize, Option<String>)>,
     /// The encoder state after the cached prefix and the new messages.
     full_prefix: EncodedPrefix,

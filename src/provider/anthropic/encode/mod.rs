@@ -66,9 +66,10 @@ use crate::request::{Request, ToolSpec};
 ///
 /// - `max_output_tokens` defaults to 8192, because the API requires a value. The limit includes
 ///   reasoning tokens, so a thinking budget that is at least as large as the limit is added to it.
-/// - A `reasoning` budget is encoded as `enabled`, for models before Claude 4.7. A `reasoning`
-///   effort is encoded as `adaptive` with `output_config.effort`, for Claude 4.6 and later models.
-///   The `Minimal` effort is encoded as `low`, the API's lowest level.
+/// - A `reasoning` budget is encoded as `thinking` of the type `enabled`, for models before Claude
+///   4.7. A `reasoning` effort is encoded as `thinking` of the type `adaptive` with
+///   `output_config.effort`, for Claude 4.6 and later models. The `Minimal` effort is encoded as
+///   `low`, the API's lowest level.
 /// - An `output` schema is encoded as `output_config.format`. The schema's name is not sent,
 ///   because the API has no field for it.
 /// - `seed`, `frequency_penalty`, `presence_penalty`, `metadata` and JSON without a schema are
@@ -84,7 +85,7 @@ use crate::request::{Request, ToolSpec};
 /// - Every message is empty.
 /// - Reasoning is combined with a temperature other than 1, a `top_k`, or a `top_p` below 0.95,
 ///   which the API rejects.
-/// - A forced tool call is combined with a thinking budget or requested without tools.
+/// - A tool call is forced, but a thinking budget is set or there are no tools.
 /// - The thinking budget is below 1024.
 ///
 /// Returns an [`Unsupported`](crate::ErrorKind::Unsupported) error for images that are not JPEG,

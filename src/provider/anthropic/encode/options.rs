@@ -46,8 +46,8 @@ enum Thinking {
         block_binding: Option<BlockBinding>,
     },
     Adaptive {
-        /// Whether the response includes thinking text. By default, models with adaptive thinking
-        /// do not return thinking text.
+        /// Specifies whether the response includes thinking text. By default, models with adaptive
+        /// thinking do not return thinking text.
         #[serde(skip_serializing_if = "Option::is_none")]
         display: Option<&'static str>,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -66,8 +66,8 @@ struct BlockBinding {
 /// The beta feature that enables `block_binding`.
 pub(super) const BLOCK_BINDING_BETA: &str = "thinking-binding-controls-2026-08-01";
 
-/// The models that think only on request. For such a model, setting `thinking` to control earlier thinking blocks would
-/// also turn thinking on. Newer models think by default.
+/// Parts of the names of the models that think only on request. For such a model, setting `thinking` in order to
+/// control earlier thinking blocks would also turn thinking on. Newer models think by default.
 const OPT_IN_THINKING_MODELS: [&str; 5] =
     ["claude-2", "claude-3", "claude-opus-4", "claude-sonnet-4", "claude-haiku-4"];
 
@@ -131,7 +131,7 @@ impl Settings {
     }
 
     /// Asks the API not to show the model any thinking block whose preceding context has changed.
-    /// Returns `false` if the request cannot include this setting.
+    /// Returns `false` if the required `thinking` setting cannot be added to the request.
     pub(super) fn set_drop_block(&mut self, options: &Options, model: &str) -> bool {
         if options.extra.contains_key("thinking") {
             return false;

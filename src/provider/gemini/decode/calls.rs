@@ -11,7 +11,7 @@ use crate::provider::gemini::passthrough::PassthroughFields;
 use crate::provider::lenient::read_object;
 use crate::turn::{MAX_ITEMS, TurnBuilder};
 
-/// A turn's tool calls. A call's position is its item key.
+/// A turn's tool calls. A call's position in the list is its item key.
 #[derive(Debug, Default)]
 pub(super) struct Calls(Vec<Call>);
 
@@ -38,7 +38,8 @@ impl Calls {
         }
     }
 
-    /// Applies a call from `model`, or the next piece of a call.
+    /// Applies a tool call or a piece of a tool call. `model` is the name of the model that wrote
+    /// the call.
     ///
     /// The API reference says about `willContinue`: "Whether this is the last part of the
     /// `FunctionCall`. If true, another partial message for the current `FunctionCall` is expected

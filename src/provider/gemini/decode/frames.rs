@@ -188,7 +188,7 @@ impl TokenCounts {
     }
 
     /// Converts the counts to a [`Usage`]. The API counts reasoning and the results of hosted tools
-    /// separately. A `Usage` includes the reasoning in the output tokens and the results in the
+    /// separately. A `Usage` includes the reasoning in the output tokens and these results in the
     /// input tokens. The prompt count includes cached tokens.
     pub(super) fn to_usage(self) -> Usage {
         Usage {

@@ -33,8 +33,7 @@ const MAX_FINISH_MESSAGE_CHARS: usize = 500;
 /// executed code. If more content follows, the turn stays open until the next `finishReason`.
 #[derive(Debug, Default)]
 pub struct Decoder {
-    /// The requested model, the only model to which the provider data of the turn's items is sent
-    /// back.
+    /// The requested model. The provider data of the turn's items is sent back only to this model.
     model: String,
     calls: Calls,
     token_counts: TokenCounts,
@@ -50,7 +49,8 @@ pub struct Decoder {
     template: FrameTemplate<RepeatedPart>,
 }
 
-/// A chunk with a single part. The next chunks may differ from it only in text and usage.
+/// Describes a chunk with a single part. A chunk that matches the template differs from this chunk
+/// only in its text and usage.
 #[derive(Clone, Copy, Debug)]
 struct RepeatedPart {
     is_thought: bool,
@@ -76,8 +76,9 @@ impl Decoder {
         Self { model: model.to_owned(), ..Self::default() }
     }
 
-    /// Applies a chunk and returns its text. Returns `None` if an otherwise identical chunk with
-    /// different text and usage would do more than apply that text and usage.
+    /// Applies a chunk and returns its text. Returns `None` if applying the same chunk with
+    /// different text and usage could have effects other than adding that text and updating the
+    /// usage.
     fn on_chunk<'a>(
         &mut self,
         chunk: &Chunk<'a>,
@@ -123,8 +124,8 @@ impl Decoder {
         }
     }
 
-    /// Applies a candidate. If it contains only text, returns the text and whether the text is a
-    /// thought.
+    /// Applies a candidate. If the candidate contains only text, returns the text and whether the
+    /// text is a thought.
     fn on_candidate<'a>(
         &mut self,
         candidate: &Candidate<'a>,
@@ -167,7 +168,7 @@ impl Decoder {
         Ok(None)
     }
 
-    /// Applies a part. If it contains only text, returns the text and whether the text is a
+    /// Applies a part. If the part contains only text, returns the text and whether the text is a
     /// thought.
     fn on_part<'a>(
         &mut self,
@@ -208,9 +209,9 @@ impl Decoder {
         Ok(None)
     }
 
-    /// Adds a piece of text or of a thought. A part with a signature becomes a separate item, as
-    /// required by <https://ai.google.dev/gemini-api/docs/function-calling>: "Don't merge a `Part`
-    /// containing a signature with one that does not".
+    /// Adds a piece of text, which may be part of a thought. A part with a signature becomes a
+    /// separate item, as required by <https://ai.google.dev/gemini-api/docs/function-calling>:
+    /// "Don't merge a `Part` containing a signature with one that does not".
     fn push_text_part(
         &mut self,
         text: &str,

@@ -38,7 +38,7 @@ impl PartialArguments {
         Self { root: Value::Object(Map::new()), unfinished_paths: BTreeSet::new() }
     }
 
-    /// Sets the initial arguments, which were received as a whole.
+    /// Sets the initial arguments, which were received as a single object.
     pub(super) fn set_initial(&mut self, whole: &str) -> Result<(), Error> {
         self.root =
             serde_json::from_str(whole).map_err(|_| arguments_error("are not an object"))?;
@@ -155,8 +155,8 @@ fn read_value(fields: &OrderedFields) -> Result<Option<Value>, Error> {
     }
 }
 
-/// Converts a double with an integral value to an integer, because the model wrote an integer. Returns `None` if the
-/// number is not a finite double.
+/// Converts a double with an integral value to an integer, because the API sends integers as doubles. Returns `None` if
+/// the number is not a finite double.
 fn normalize_number(number: &Number) -> Option<Number> {
     match (number.as_i64(), number.as_u64(), number.as_f64()?) {
         (Some(whole), ..) => Some(whole.into()),

@@ -64,7 +64,7 @@ pub(super) struct FunctionResponse<'a> {
 /// The value of a function response: "Use `output` key to specify function output and `error` key
 /// to specify error details."
 ///
-/// A tool result's text is always sent as a string, even if it is JSON. If it were sent as an
+/// A tool result's text is always sent as a string, even if it is JSON. If the text were sent as an
 /// object, the numbers in the object would be converted to doubles.
 #[derive(Serialize)]
 #[serde(rename_all = "lowercase")]

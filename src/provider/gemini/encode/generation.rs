@@ -1,6 +1,6 @@
 //! The request features that a model supports, derived from the model's name.
 
-/// The generations of models that require different requests.
+/// A generation of models. Each generation requires requests in a different form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ModelGeneration {
     /// The Gemini 1, Gemini 2 and Gemma models.

@@ -31,14 +31,15 @@ struct CalledFunction<'a> {
 pub(super) struct Contents<'a> {
     model: &'a str,
     generation: ModelGeneration,
-    /// Whether there is a cached prefix, which ends with a user content.
+    /// Whether a cached prefix precedes these contents. The last content in the cached prefix has
+    /// the role `user`.
     has_encoded_prefix: bool,
     written: Vec<Content<'a>>,
     /// The history index at which the current item starts.
     item_index: usize,
-    /// The boundary, at the start of a model content, between the contents that can no longer
-    /// change and those that still can. The tuple contains the item index at the boundary and the
-    /// number of contents before it.
+    /// The last boundary between contents that can no longer change and contents that still can,
+    /// which is always at the start of a content with the role `model`. The tuple contains the item
+    /// index at the boundary and the number of contents before it.
     closed_elements: Option<(usize, usize)>,
     calls: HashMap<&'a str, CalledFunction<'a>>,
     /// The results of the current turn's calls, each with the position of its call.
@@ -105,8 +106,8 @@ impl<'a> Contents<'a> {
         }
     }
 
-    /// Adds a tool call. The call's id is sent only if the API assigned it, because Vertex AI
-    /// rejects calls with an `id` field.
+    /// Adds a tool call. The call's id is sent only if the API assigned it. Other ids are not sent,
+    /// because Vertex AI rejects calls with an `id` field.
     fn push_call(&mut self, call: &'a ToolCall, bound: PassthroughFields) {
         let id = bound.id.map(|_| call.call_id.as_str());
         let order = self.calls.len();
@@ -192,7 +193,7 @@ impl<'a> Contents<'a> {
     }
 }
 
-/// Returns whether it is certain that these items start a model content.
+/// Returns whether the first content encoded from these items is certain to have the role `model`.
 pub(super) fn starts_model_content<'a>(items: impl Iterator<Item = &'a Item>) -> bool {
     for item in items {
         match &item.kind {

@@ -57,9 +57,9 @@ pub(super) fn generation_config(
         .set_some("responseJsonSchema", schema))
 }
 
-/// Encodes a reasoning option. Models before Gemini 3 do not accept thinking levels, so they
-/// receive an effort as a thinking budget. Each thinking budget equals the budget that Google's
-/// OpenAI-compatible endpoint uses for the same level,
+/// Encodes a reasoning option. Models before Gemini 3 do not accept thinking levels, so an effort
+/// level is sent to these models as a thinking budget. Each thinking budget equals the budget that
+/// Google's OpenAI-compatible endpoint uses for the same level,
 /// <https://ai.google.dev/gemini-api/docs/openai#thinking>.
 fn thinking_config(reasoning: Reasoning, generation: ModelGeneration) -> ObjectWriter {
     let shown = ObjectWriter::default().set("includeThoughts", true);

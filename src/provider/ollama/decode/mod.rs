@@ -24,7 +24,7 @@ const REASONING_ITEM_KEY: u32 = 1;
 /// tool call without an id is assigned an id that is unique in the history.
 #[derive(Debug, Default)]
 pub struct Decoder {
-    /// The requested model, the only model to which the turn's reasoning is sent back.
+    /// The requested model. The turn's reasoning is sent back only to this model.
     model: String,
     calls: Calls,
     usage: Usage,
@@ -107,8 +107,8 @@ impl TextKind {
     }
 }
 
-/// Returns the kind and the text of an applied line. Returns `None` if an otherwise identical line
-/// with different text would do more than add that text.
+/// Returns the kind and the text of an applied line, or `None` if applying the same line with
+/// different text could have effects other than adding that text.
 fn repeatable_text<'a>(line: &'a Line<'_>) -> Option<(TextKind, &'a str)> {
     let message = line.message.0.as_ref()?;
     if line.is_done() || line.has_counts() || line.has_calls() {

@@ -42,7 +42,8 @@ struct Function<'a> {
     arguments: Option<Box<RawValue>>,
 }
 
-/// Accumulates the encoded messages. A completed message is not read again.
+/// Accumulates the encoded messages. Once a message is complete, the encoder does not read it
+/// again.
 pub(super) struct Messages<'a> {
     model: &'a str,
     written: Vec<Message<'a>>,

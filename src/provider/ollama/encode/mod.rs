@@ -15,11 +15,11 @@ use crate::request::{Request, ToolChoice, ToolSpec};
 
 /// Encodes the body of a request to Ollama's native API.
 ///
-/// All items in a turn form a single message. Both zones of the system prompt are sent in a single
-/// message at the start, because most models read all instructions there. Reasoning is sent back
-/// only to the model that wrote it, in the message for the same turn. References in the tools'
-/// parameter schemas are inlined, because the server drops references. With [`ToolChoice::None`],
-/// the tools are not sent.
+/// All items in a turn form a single message. The stable and the volatile zone of the system prompt
+/// are sent in a single message at the start, because most models read all instructions there.
+/// Reasoning is sent back only to the model that wrote it, in the message for the same turn.
+/// References in the tools' parameter schemas are inlined, because the server drops references.
+/// With [`ToolChoice::None`], the tools are not sent.
 ///
 /// An effort of `minimal` is sent as `low`, and an effort of `max` is sent as `high`, unless
 /// [`Chat::with_think`] sets another encoding. An output schema's name has no effect.

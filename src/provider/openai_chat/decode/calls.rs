@@ -39,7 +39,8 @@ struct Call {
     is_started: bool,
     /// Arguments that arrived before the call's name or before the preceding calls had started.
     buffered_arguments: String,
-    /// Whether a piece of the arguments was malformed. If so, the complete arguments are unknown.
+    /// Whether a piece of the arguments was malformed. The complete arguments of a broken call are
+    /// unknown.
     is_broken: bool,
     /// Whether the call arrived as a whole and therefore cannot be extended.
     is_complete: bool,
@@ -103,9 +104,9 @@ impl Calls {
         }
     }
 
-    /// Returns the call to which `delta` belongs, if a further delta that differs from `delta` only
-    /// in its arguments would do nothing but append them to the call. `delta` must be the most
-    /// recently applied delta.
+    /// Returns the call to which `delta` belongs, if the only effect of a further delta with the
+    /// same fields but different arguments would be to append those arguments to the call. `delta`
+    /// must be the most recently applied delta.
     pub(super) fn find_repeatable(&self, delta: &WireCall<'_>) -> Option<usize> {
         let id = delta.id.or_empty();
         let function = delta.function.value.as_ref()?;
@@ -125,7 +126,7 @@ impl Calls {
     }
 
     /// Appends arguments to a call returned by [`find_repeatable`](Self::find_repeatable). The
-    /// effect is the same as that of [`push`](Self::push).
+    /// effect is the same as passing a further delta with these arguments to [`push`](Self::push).
     pub(super) fn push_arguments(at: usize, arguments: &str, turn: &mut TurnBuilder) {
         if !turn.is_finished() {
             turn.push_tool_call_args(item_key(at), arguments);

@@ -109,8 +109,8 @@ struct ContentReasoning<'a> {
 }
 
 impl ContentPart<'_> {
-    /// Appends a reasoning part's text to `into`. The text is read from the part's arrays or from
-    /// its own `text` field.
+    /// Appends a reasoning part's text to `into`. The text is read from the part's `thinking` and
+    /// `summary` arrays or, if they contain no text, from the part's own `text` field.
     fn append_reasoning(&self, into: &mut String) {
         let listed = self.thinking.0.iter().chain(&self.summary.0);
         let before = into.len();

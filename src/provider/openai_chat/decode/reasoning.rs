@@ -11,7 +11,7 @@ use crate::provider::openai_chat::passthrough::{REASONING_DETAILS_FIELD, THINKIN
 use crate::provider::ordered_fields::OrderedFields;
 use crate::small_map::SmallMap;
 
-/// A turn's reasoning, assembled from pieces.
+/// A turn's reasoning details and thinking blocks, assembled from the pieces in the turn's deltas.
 #[derive(Debug, Default)]
 pub(super) struct ReasoningData {
     details: Vec<ReasoningPiece>,
@@ -42,8 +42,8 @@ struct ReasoningPiece {
 }
 
 impl ReasoningData {
-    /// Adds the reasoning from a delta and returns its text. Returns `None` if the delta contains
-    /// neither reasoning details nor thinking blocks.
+    /// Adds the reasoning from a delta, and returns the text of that reasoning. Returns `None` if
+    /// the delta contains neither reasoning details nor thinking blocks.
     pub(super) fn push_rare_fields(&mut self, delta: &RareFields<'_>) -> Option<String> {
         if delta.reasoning_details.is_none() && delta.thinking_blocks.is_none() {
             return None;
@@ -105,8 +105,9 @@ impl ReasoningPiece {
         Self { fields, text_field, text }
     }
 
-    /// Returns whether `next` continues this element of `reasoning_details`, because both elements
-    /// have the same kind and index. Encrypted data is never split into several elements.
+    /// Returns whether `next` continues this element of `reasoning_details`, which requires that
+    /// both elements have the same kind and index. Encrypted data is never split into several
+    /// elements.
     fn is_continued_by(&self, next: &Self) -> bool {
         let same = |name| raw_field(&self.fields, name) == raw_field(&next.fields, name);
         let other = |name| raw_field(&next.fields, name).is_some() && !same(name);

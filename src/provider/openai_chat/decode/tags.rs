@@ -7,11 +7,11 @@ const THINK_END_TAG: &str = "</think>";
 const CALL_TAG: &str = "<tool_call>";
 const CALL_END_TAG: &str = "</tool_call>";
 
-/// The maximum number of bytes processed in a single step. The number is limited because the
-/// held-back text is moved for each tag.
+/// The maximum number of bytes processed in a single step. The number is limited because, after
+/// each tag, the rest of the held-back text is moved to the start of its buffer.
 const MAX_CHUNK_BYTES: usize = 4 << 10;
 
-/// A piece of text produced by parsing the tags.
+/// A piece of a model's text, classified by the tags around it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum TextPiece<'a> {
     Text(&'a str),
@@ -26,7 +26,7 @@ pub(super) struct TagParser {
     think_tags: ThinkTags,
     parses_calls: bool,
     state: TagState,
-    /// The text that may still turn out to be answer text, reasoning or a tool call.
+    /// The text that is not yet known to be answer text, reasoning or a tool call.
     held_text: String,
     /// The number of bytes of `held_text` that have already been searched for tags.
     searched_len: usize,

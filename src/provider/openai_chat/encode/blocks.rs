@@ -75,7 +75,7 @@ pub(super) enum Part<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         cache_control: Option<CacheControl>,
     },
-    /// An image, audio or a file, as a JSON object that includes its type.
+    /// An image, an audio clip or a file, as a JSON object that includes its type.
     #[serde(untagged)]
     Media(Value),
 }

@@ -37,7 +37,7 @@ pub(super) struct WriteCursor {
 
 /// The messages that follow the cached prefix of a context.
 pub(super) struct NewMessages<'a> {
-    /// The message that contains the instructions before the items, if any.
+    /// The message that contains the instructions that precede the items, if any.
     pub(super) leading_instructions: Option<Message<'a>>,
     /// The messages for the new items.
     pub(super) messages: Vec<Message<'a>>,
@@ -46,7 +46,7 @@ pub(super) struct NewMessages<'a> {
     pub(super) closed_elements: Option<(usize, usize, WriteCursor)>,
     /// Whether the first message contains the cache marker for the end of the stable zone.
     pub(super) is_first_marked: bool,
-    /// The message that contains the instructions after the items, if any.
+    /// The message that contains the instructions that follow the items, if any.
     pub(super) trailing_instructions: Option<Message<'a>>,
 }
 

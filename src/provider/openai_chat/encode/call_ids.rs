@@ -12,7 +12,8 @@ use std::borrow::Cow;
 /// only on that call and the preceding calls.
 pub(super) struct CallIdMap<'a> {
     rule: CallIdRule,
-    /// The sent ids that differ from the ids that the call id rule alone would produce.
+    /// The sent ids that may differ from the ids that [`wire_id`] alone would produce, by the
+    /// call's own id.
     sent_ids: SmallMap<&'a str, String>,
     /// All ids assigned so far. Ids are stored only for a rule with so few possible ids that two
     /// calls might otherwise get the same id.

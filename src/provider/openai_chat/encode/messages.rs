@@ -25,7 +25,8 @@ use crate::provider::portable_values::{
 /// the dialect requires such a message.
 const RESULTS_ACKNOWLEDGEMENT: &str = "I have read the results.";
 
-/// Accumulates the encoded messages. A completed message is not read again.
+/// Accumulates the encoded messages. Once a message is complete, the encoder does not read it
+/// again.
 pub(super) struct Messages<'a> {
     dialect: &'a Dialect,
     model: &'a str,

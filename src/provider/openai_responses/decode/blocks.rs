@@ -37,7 +37,7 @@ pub(super) struct OutputItems {
     slots: Vec<Slot>,
     /// The id of the last finished reasoning item.
     last_reasoning_id: Option<String>,
-    /// Whether the streamed content of any item differs from the finished item. If so, the turn
+    /// Whether the streamed content of any item differs from the finished item, so that the turn
     /// must be retracted.
     has_mismatch: bool,
     /// The position of the newest item for each output index. The map is used only if every item
@@ -121,7 +121,7 @@ impl OutputItems {
         }
     }
 
-    /// Handles a piece of a call's arguments, which is `None` if the received value is not a
+    /// Handles a piece of a call's arguments. `piece` is `None` if the received value is not a
     /// string. Returns the call's position in `slots`, or `None` if it is unclear to which call the
     /// piece belongs.
     pub(super) fn on_arguments_delta(
@@ -260,7 +260,7 @@ impl OutputItems {
         Ok(())
     }
 
-    /// Returns whether the streamed content must be retracted, and clears the flag.
+    /// Returns whether the streamed content must be retracted, and clears the `has_mismatch` flag.
     pub(super) fn take_mismatch(&mut self) -> bool {
         std::mem::take(&mut self.has_mismatch)
     }
@@ -477,7 +477,8 @@ enum SlotKind {
     Message(TextParts),
     Reasoning(TextParts),
     Call(Box<Call>),
-    /// A provider-specific item of the given type. Once finished, it is stored unchanged.
+    /// A provider-specific item of the given type. Once the item is finished, it is stored
+    /// unchanged.
     ProviderItem(String),
 }
 
@@ -537,8 +538,8 @@ impl Slot {
         !id.is_empty() && self.id == id
     }
 
-    /// Returns whether `item` may be the item stored in this slot. Another item may follow a
-    /// finished item at the same position.
+    /// Returns whether `item` may be the item stored in this slot. A finished item may be followed
+    /// by another item at the same position.
     fn may_match(&self, item: &WireItem<'_>) -> bool {
         let fits = |own: &str, final_value: &str| {
             own.is_empty() || final_value.is_empty() || own == final_value

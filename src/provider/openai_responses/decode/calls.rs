@@ -1,5 +1,5 @@
 //! Function calls that are being streamed, and wrapper calls, which combine several calls into one.
-//! Models sometimes write a wrapper call even though no such tool is declared.
+//! Models sometimes call a wrapper tool that the request does not declare.
 
 use std::borrow::Cow;
 
@@ -35,14 +35,14 @@ pub(super) struct Call {
     pub(super) may_be_wrapper: bool,
 }
 
-/// Specifies whether a call is complete.
+/// Whether and how a call has ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum CallEnd {
     #[default]
     Open,
     /// The call's end event has been received.
     Complete,
-    /// The provider reports that the call is truncated.
+    /// The provider has reported that the call was truncated.
     Truncated,
 }
 

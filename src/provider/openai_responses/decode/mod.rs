@@ -35,8 +35,8 @@ const MISMATCH_MESSAGE: &str = "the provider corrected what it had streamed";
 /// [retracts](crate::turn::TurnEvent::Retracted) the turn, emits all of its content again, and then
 /// completes it.
 ///
-/// The decoder ignores `sequence_number`. A connection cannot lose individual events, some gateways
-/// number events differently, and the final events repeat everything that a call requires.
+/// The decoder ignores `sequence_number`, because a connection cannot lose individual events, some
+/// gateways number events differently, and the final events repeat everything that a call requires.
 #[derive(Debug, Default)]
 pub struct Decoder {
     items: OutputItems,
@@ -134,8 +134,8 @@ impl Decoder {
         !id.is_empty() && id == self.response_id
     }
 
-    /// Sets the response id and the model. This method is called again after each retraction, which
-    /// resets both.
+    /// Sets the response id and the model. This method is called again after each retraction,
+    /// because a retraction resets the response id and the model.
     fn set_identity(&mut self, response: &Response<'_>, turn: &mut TurnBuilder) {
         if self.response_id.is_empty() {
             response.id.or_empty().clone_into(&mut self.response_id);

@@ -24,8 +24,8 @@ struct Part {
     kind: TextKind,
     index: u64,
     text: String,
-    /// Whether the part's complete text has been received. Deltas that arrive afterwards are
-    /// ignored.
+    /// Whether the part's complete text has been received. Deltas that arrive after the complete
+    /// text are ignored.
     is_whole: bool,
 }
 
@@ -57,8 +57,8 @@ impl TextParts {
         emit_text(piece, kind, key, turn);
     }
 
-    /// Applies a part's complete text, and emits whatever the deltas did not contain. Does nothing
-    /// if the complete text is empty.
+    /// Applies a part's complete text, and emits the text that the deltas did not contain. Does
+    /// nothing if the complete text is empty.
     pub(super) fn push_whole(
         &mut self,
         (kind, index): (TextKind, u64),
@@ -110,7 +110,7 @@ impl TextParts {
         })
     }
 
-    /// Returns whether the item has more parts than the limit allows. If so, the turn fails.
+    /// Returns whether the item has more than `MAX_PARTS` parts, in which case the turn fails.
     pub(super) fn has_too_many_parts(&self) -> bool {
         self.0.len() > MAX_PARTS
     }
@@ -172,7 +172,8 @@ fn emit_text(piece: &str, kind: TextKind, key: u32, turn: &mut TurnBuilder) {
 }
 
 /// Returns whether a streamed text matches its final form. Differences in leading and trailing
-/// white space do not justify a retraction and are ignored. An empty final text is also ignored.
+/// white space do not justify a retraction and are ignored. An empty final text matches any
+/// streamed text.
 fn texts_match(streamed: &str, final_text: &str) -> bool {
     final_text.is_empty() || (!streamed.is_empty() && streamed.trim() == final_text.trim())
 }

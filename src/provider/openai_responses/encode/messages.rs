@@ -21,8 +21,8 @@ use crate::provider::portable_values::{
 #[derive(Default)]
 pub(super) struct InputItems<'a> {
     written: JsonElements,
-    /// The newest point in the input at which no reasoning is pending, as a tuple of the item index
-    /// at the point, the number of bytes before the point, and the encoder state.
+    /// The last point in the input at which no reasoning is pending: the index of the history item
+    /// that follows this point, the number of bytes written before it, and the encoder's state.
     closed_elements: Option<(usize, usize, EncodedPrefix)>,
     /// The reasoning that has not yet been followed by another item. Pending reasoning is dropped
     /// at the end of the turn, because the API reports "Item 'rs_…' of type 'reasoning' was
@@ -33,13 +33,13 @@ pub(super) struct InputItems<'a> {
 }
 
 impl<'a> InputItems<'a> {
-    /// Creates the state for adding items after the cached prefix, or an empty input if `prefix` is
-    /// `None`.
+    /// Creates an empty collection for the items after the cached prefix, or for all items if
+    /// `prefix` is `None`.
     pub(super) fn new(prefix: Option<&EncodedPrefix>) -> Self {
         Self { prefix: prefix.cloned().unwrap_or_default(), ..Self::default() }
     }
 
-    /// Adds an item to the input. `at` is the history index immediately after the item.
+    /// Adds an item to the input. `at` is one past the item's index in the history.
     pub(super) fn push(&mut self, item: &'a Item, at: usize, model: &str) -> Result<(), Error> {
         self.push_item(item, model)?;
         if self.pending_reasoning.is_empty() {
@@ -129,8 +129,8 @@ impl<'a> InputItems<'a> {
         })
     }
 
-    /// Adds the pending reasoning and then the item with its stored fields. If `linked` is `None`,
-    /// drops the reasoning and adds the plain item.
+    /// Adds the pending reasoning and then `linked`, an item with its stored fields. If `linked` is
+    /// `None`, drops the pending reasoning and adds the item that `plain` returns.
     fn push_linked_or_plain(
         &mut self,
         linked: Option<Box<RawValue>>,

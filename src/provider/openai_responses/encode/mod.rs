@@ -27,9 +27,9 @@ use crate::request::Request;
 /// as a `developer` message at the end, so that all preceding input remains a prefix of the next
 /// request's input.
 ///
-/// Reasoning and item ids are sent back only together, and only to the model that produced them. If
-/// a reasoning item is missing or would be the last item of its turn, the items linked to it are
-/// sent without ids. Other models receive only the text and the calls.
+/// Reasoning items and item ids are sent back either together or not at all, and only to the model
+/// that produced them. If a reasoning item is missing or would be the last item of its turn, the
+/// items linked to it are sent without ids. Other models receive only the text and the calls.
 ///
 /// Encrypted reasoning is requested with `include`, unless the model's name indicates that the
 /// model does not support reasoning. Models without reasoning reject a request for encrypted

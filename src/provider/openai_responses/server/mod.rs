@@ -29,8 +29,8 @@ pub(crate) const SERVER_WIRE: ServerWire = ServerWire {
     })
 };
 
-/// Creates the error frame of a stream. `OpenAI` uses one format for errors before the output
-/// starts, and another for errors after it has started.
+/// Creates the frame that reports an error within a stream. `OpenAI` uses one format for errors
+/// before the output starts, and another for errors after it has started.
 fn error_frame(body: &Value, n: usize) -> ServerFrame {
     let [code, message, param] = ["code", "message", "param"].map(|name| &body["error"][name]);
     match n {
