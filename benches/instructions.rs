@@ -444,7 +444,7 @@ impl CannedModel {
             Reply::text("Adding. ").call_raw(&format!("call_{turn:08}"), "add", &arguments)
         };
         let calls = (0..tool_turns).map(call);
-        let replies = calls.chain([Reply::text(&"streams ".repeat(tokens))]);
+        let replies = calls.chain([Reply::text("streams ".repeat(tokens))]);
         Self { wire, turns: replies.map(|reply| frames(wire, reply)).collect() }
     }
 

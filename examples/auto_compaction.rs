@@ -44,7 +44,7 @@ fn answer_from_context(request: &Request) -> Reply {
         Some((name, if item.compacted { "the summary says so" } else { "you said so" }))
     });
     match found {
-        Some((name, whence)) => Reply::text(&format!("It is called {name}: {whence}.")),
+        Some((name, whence)) => Reply::text(format!("It is called {name}: {whence}.")),
         None => Reply::text("I do not know."),
     }
 }

@@ -118,7 +118,7 @@ fn echo_model() -> Scripted {
         match messages.ends_with('?') && !looked {
             true => Reply::text("Let me look.").call("look", json!({})),
             false => {
-                Reply::text("You said:").delay(Duration::from_secs(3)).say(&format!(" {messages}"))
+                Reply::text("You said:").delay(Duration::from_secs(3)).say(format!(" {messages}"))
             }
         }
     })

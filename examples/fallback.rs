@@ -37,7 +37,7 @@ fn reliable_model() -> Scripted {
         let times: Vec<_> = request.history.iter().filter_map(Item::as_tool_result).collect();
         match times.as_slice() {
             [.., last] if times.len() > 1 => {
-                Reply::text(&format!("It is {} seconds after 1970.", last.content.text()))
+                Reply::text(format!("It is {} seconds after 1970.", last.content.text()))
             }
             _ => Reply::text("Let me look again.").call("clock", json!({})),
         }

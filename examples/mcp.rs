@@ -64,7 +64,7 @@ fn server_from_args(mut args: impl Iterator<Item = String>) -> Result<Client> {
 fn scripted_model() -> Scripted {
     Scripted::from_fn(|request, _n| {
         if let Some(result) = request.history.last().and_then(Item::as_tool_result) {
-            return Reply::text(&format!("`{}` is done.", result.name));
+            return Reply::text(format!("`{}` is done.", result.name));
         }
         let required =
             |schema: serde_json::Value| schema["required"].as_array().map_or(0, Vec::len);

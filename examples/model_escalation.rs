@@ -59,7 +59,7 @@ fn scripted_model() -> Scripted {
         let last = request.history.last().and_then(Item::as_tool_result);
         match (request.model.as_deref(), last) {
             (Some(STRONG_MODEL), Some(result)) if result.name == "nth_prime" => {
-                Reply::text(&format!("The 10,001st prime is {}.", result.content.text()))
+                Reply::text(format!("The 10,001st prime is {}.", result.content.text()))
             }
             (Some(STRONG_MODEL), _) => {
                 Reply::text("I take over.").call("nth_prime", json!({ "n": 10_001 }))

@@ -50,7 +50,7 @@ async fn main() -> Result<(), Error> {
 fn timetable_agent() -> Result<Agent, Error> {
     let model = Scripted::from_fn(|request, _| {
         match request.history.last().and_then(Item::as_tool_result) {
-            Some(result) => Reply::text(&format!("It takes {}.", result.content.text())),
+            Some(result) => Reply::text(format!("It takes {}.", result.content.text())),
             None => Reply::text("Let me look.").call_raw("c1", "timetable", "{}"),
         }
     });

@@ -50,12 +50,12 @@ fn counting_agent(folder: &'static str) -> Agent {
     let pause = Duration::from_millis(5);
     let model = Scripted::from_fn(move |request, _n| {
         match request.history.last().and_then(Item::as_tool_result) {
-            Some(lines) if folder != "tests" => Reply::text(&lines.content.text())
+            Some(lines) if folder != "tests" => Reply::text(lines.content.text())
                 .delay(pause)
-                .say(&format!(" lines are in `{folder}`.")),
+                .say(format!(" lines are in `{folder}`.")),
             _ => Reply::text("I count ")
                 .delay(pause)
-                .say(&format!("`{folder}`."))
+                .say(format!("`{folder}`."))
                 .call("count", json!({ "name": folder })),
         }
     });
@@ -71,7 +71,7 @@ fn coordinator_model() -> Scripted {
         let ask = |reply: Reply, name| reply.call(name, json!({ "prompt": "How many lines?" }));
         match told.is_empty() {
             true => FOLDERS.into_iter().fold(Reply::text("I ask all three."), ask),
-            false => Reply::text(&format!("I was told: {}", told.join(" | "))),
+            false => Reply::text(format!("I was told: {}", told.join(" | "))),
         }
     })
 }

@@ -51,7 +51,7 @@ fn worker() -> Worker {
         Some(last) if last.as_tool_result().is_none() => {
             Reply::new().call("read", json!({ "path": "src/lib.rs" }))
         }
-        _ => Reply::text(&sentence()),
+        _ => Reply::text(sentence()),
     });
     let spec = ToolSpec::new("read", "Reads a file", json!({ "type": "object" }));
     let read = Tool::raw(spec, |_args, _cx| async { sentence().repeat(4) }).unwrap();

@@ -317,7 +317,7 @@ async fn an_agent_that_no_worker_has_is_unsupported_and_the_session_is_not_stuck
 #[tokio::test]
 #[ignore = "needs a Restate server: durable/tests/run.sh"]
 async fn a_turn_above_eight_mebibytes_is_too_large_for_the_caller() {
-    let model = model(|_| Reply::text(&format!("{} ", "x".repeat(1 << 20)).repeat(9)));
+    let model = model(|_| Reply::text(format!("{} ", "x".repeat(1 << 20)).repeat(9)));
     let fixture = Fixture::with_agent(Agent::new(model)).await;
     let error = fixture.run("s", "Write a novel.").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TooLarge, "{error:?}");

@@ -161,7 +161,7 @@ fn reply_for_turn(number: u64) -> Reply {
         5 => &["sub", "once", "deep"],
         _ => &[],
     };
-    let said = Reply::text(&format!("Turn {number}."));
+    let said = Reply::text(format!("Turn {number}."));
     calls.iter().enumerate().fold(said, |reply, (at, name)| {
         reply.call_raw(&format!("call-{number}-{at}"), name, r#"{"prompt":"go"}"#)
     })

@@ -15,8 +15,8 @@ use crate::item::History;
 ///
 /// Each change to an item invalidates the provider's prompt cache from that item onwards. To avoid
 /// frequent invalidation, several turns are shortened at once, so a run emits a `rewritten` event
-/// only every few turns. Between two `rewritten` events, each request starts with the same bytes as
-/// the previous request.
+/// only every few turns. Between two `rewritten` events, each request starts with all of the bytes
+/// of the previous request's history.
 ///
 /// The items to shorten depend only on the history. `Ageing` is also a [`Compactor`], so
 /// [`Session::compact`](crate::session::Session::compact) can use it to shorten the old turns in an

@@ -98,6 +98,10 @@ impl Outcome {
     /// from sub-agents were pending, resume the run with [`history`](Self::history) rather than
     /// with these items.
     ///
+    /// If the run's initial history contained calls without a result, the results that
+    /// [settling](History::settled) added to it are not included either, and no event reports them.
+    /// Settle your copy of such a history before you append the items.
+    ///
     /// ```
     /// use turnstream::Agent;
     /// use turnstream::provider::Scripted;

@@ -101,7 +101,8 @@ impl Reader {
         &self.run
     }
 
-    /// Returns the order number of the run; see [`RunPlace::order`].
+    /// Returns the run's position in the order in which the hub's runs were started; see
+    /// [`RunPlace::order`].
     pub(super) fn order(&self) -> u64 {
         self.place.as_ref().map_or(0, |(place, _)| place.order())
     }

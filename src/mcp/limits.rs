@@ -52,7 +52,7 @@ pub struct Limits {
     /// older version. For a slow server, also raise the agent's own time limit for listing tools; see
     /// [`with_tool_source_timeout`](crate::Agent::with_tool_source_timeout).
     pub start: Duration,
-    /// The maximum time to wait for the answer to a request that is not a tool call.
+    /// The maximum time to wait for the response to a request other than a tool call.
     pub request: Duration,
     /// The maximum time that a call may go without an answer or progress, excluding any time that the server spends
     /// waiting for the answer to a question.

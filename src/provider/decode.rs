@@ -117,7 +117,7 @@ pub enum FrameOutcome {
 /// error, but a [`Timeout`](ErrorKind::Timeout) error from the body is returned unchanged. If the
 /// end of the body cuts off the last frame, the truncated frame is decoded as well. If
 /// [`frame`](Decode::frame) returns a [`Protocol`](ErrorKind::Protocol) error for the truncated
-/// frame, a turn without a stop reason is incomplete.
+/// frame, a turn without a stop reason fails as incomplete; otherwise, the error is ignored.
 #[pin_project]
 #[derive(Debug)]
 pub struct Decoding<B, D, F = ServerSentEvents> {

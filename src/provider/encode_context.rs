@@ -159,8 +159,8 @@ where
         zones.into_iter().filter(|zone| !zone.trim().is_empty())
     }
 
-    /// Returns the items to encode, in order, each paired with the history index immediately after
-    /// it.
+    /// Returns the items to encode, in order, each paired with the number of history items up to
+    /// and including it.
     pub(super) fn items_to_encode(&self) -> impl Iterator<Item = (usize, &Item)> {
         #[cfg(test)]
         tests::count(self.peek_items_to_encode().count());

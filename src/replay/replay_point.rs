@@ -31,7 +31,7 @@ use crate::usage::Usage;
 /// let model = Scripted::from_fn(|request, turn| match turn {
 ///     0 => Reply::new().call_raw("c1", "look", "{}"),
 ///     _ => match request.history.last().and_then(Item::as_tool_result) {
-///         Some(result) => Reply::text(&format!("I see {}.", result.content.text())),
+///         Some(result) => Reply::text(format!("I see {}.", result.content.text())),
 ///         None => Reply::text("I have not looked."),
 ///     },
 /// });

@@ -16,9 +16,8 @@ use crate::sse::frame::{Frame, FrameFields, FrameKind, FrameTooLarge, parse_with
 ///
 /// The running time is linear in the number of bytes, regardless of the size of the chunks. Each
 /// byte is scanned for line endings only once. A byte is copied at most once, and only if its frame
-/// spans several chunks. A frame that lies within a single chunk is borrowed from that chunk
-/// without an allocation, provided that it contains, apart from comments, one `data:` line and at
-/// most one `event:` line.
+/// spans several chunks. A frame is borrowed from its chunk without an allocation if the frame lies
+/// within that chunk and, comments aside, has one `data:` line and at most one `event:` line.
 ///
 /// The reader follows the specification; for example, invalid UTF-8 is replaced with U+FFFD. The
 /// reader deviates from the specification in two cases: a frame that exceeds the size limit causes

@@ -43,11 +43,12 @@ pub trait ToolPolicy: Send {
     /// are not an object, or are invalid for the tool. `why` states why the arguments are invalid.
     /// If this method returns `None` (the default), the arguments are not repaired.
     ///
-    /// The replacement is checked once. If the replacement is valid, the call continues as if the
-    /// model had written the replacement: [`before_call`](Self::before_call), the approver and the
-    /// tool see the repaired arguments. The history keeps the model's arguments, so the arguments
-    /// of a resumed call are repaired again. If the replacement is also invalid, the model receives
-    /// `why`, which describes the error in the arguments that the model wrote.
+    /// The replacement is checked like the original arguments, but is never replaced itself. If the
+    /// replacement is valid, the call continues as if the model had written the replacement:
+    /// [`before_call`](Self::before_call), the approver and the tool see the repaired arguments.
+    /// The history keeps the model's arguments, so the arguments of a resumed call are repaired
+    /// again. If the replacement is also invalid, the model receives `why`, which describes the
+    /// error in the arguments that the model wrote.
     ///
     /// `repair_arguments` runs synchronously during the poll that checks the call.
     ///

@@ -349,7 +349,7 @@ async fn a_context_that_grows_without_progress_is_context_bloat() {
 
 #[tokio::test]
 async fn turns_without_tool_calls_are_reported_as_planning() {
-    let words = |n: usize| (0..n).map(|n| Reply::text(&format!("Plan {n}."))).collect::<Vec<_>>();
+    let words = |n: usize| (0..n).map(|n| Reply::text(format!("Plan {n}."))).collect::<Vec<_>>();
     let go_on = |times: usize| {
         let left = Mutex::new(times);
         hook::before_stop(move |_, _| {

@@ -117,7 +117,7 @@ async fn a_request_can_raise_its_byte_limit_above_the_default_through_any_provid
 #[tokio::test]
 async fn every_wire_enforces_the_byte_limit() {
     for wire in Wire::ALL {
-        let model = WireProvider::new(wire, "m", [Reply::text(&"word ".repeat(1000))]);
+        let model = WireProvider::new(wire, "m", [Reply::text("word ".repeat(1000))]);
         let outcome = test_agent(model)
             .with_limits(limits_with_turn_bytes(MAX_TURN_BYTES))
             .run("go")
@@ -133,7 +133,7 @@ async fn every_wire_enforces_the_byte_limit() {
 async fn a_replay_enforces_the_byte_limit() {
     let paper = SharedBuffer::new();
     let record =
-        Record::to_writer(Scripted::new([Reply::text(&"word ".repeat(1000))]), paper.clone());
+        Record::to_writer(Scripted::new([Reply::text("word ".repeat(1000))]), paper.clone());
     record.stream_turn(user_request()).into_turn().await.unwrap();
     let replay = Replay::from_text(&paper.text()).unwrap();
     let limited = Request { max_turn_bytes: Some(MAX_TURN_BYTES), ..user_request() };

@@ -40,7 +40,7 @@ fn two_call_model() -> Scripted {
             true => {
                 Reply::text("Let me look.").call_raw("a", "look", "{}").call_raw("b", "look", "{}")
             }
-            false => Reply::text(&format!("I see {}.", seen.join(" and "))),
+            false => Reply::text(format!("I see {}.", seen.join(" and "))),
         }
     })
 }
@@ -461,7 +461,7 @@ fn a_recording_is_flushed_before_each_request_and_only_a_few_times_per_turn() {
         assert_eq!(text.matches(r#"{"type":"asked""#).count(), turn + 1);
         assert_eq!(text.matches(r#""type":"turn_complete""#).count(), turn);
         assert!(text.ends_with('\n'));
-        let reply = Reply::text(&"a word ".repeat(50));
+        let reply = Reply::text("a word ".repeat(50));
         if turn < 9 { reply.call("look", json!({})) } else { reply }
     });
     let agent = Agent::new(model).with_tools([counting_tool("look", &Arc::default())]);

@@ -23,7 +23,7 @@ fn caller_name_tool() -> Tool {
 /// A model that makes one call, and reports its result.
 fn single_call_model() -> Scripted {
     Scripted::from_fn(|request, _| match request.history.last().and_then(Item::as_tool_result) {
-        Some(result) => Reply::text(&result.content.text()),
+        Some(result) => Reply::text(result.content.text()),
         None => Reply::new().call("who", json!({})),
     })
 }
@@ -46,14 +46,14 @@ async fn sub_agents_inherit_the_run_data_of_their_parent() {
         .unwrap();
     let middle = test_agent(Scripted::from_fn(|request, _| {
         match request.history.last().and_then(Item::as_tool_result) {
-            Some(result) => Reply::text(&result.content.text()),
+            Some(result) => Reply::text(result.content.text()),
             None => Reply::new().call("who", json!({ "prompt": "go" })),
         }
     }));
     let middle = middle.with_tools([child]).as_tool("middle", "Asks").unwrap();
     let model = Scripted::from_fn(|request, _| {
         match request.history.last().and_then(Item::as_tool_result) {
-            Some(result) => Reply::text(&result.content.text()),
+            Some(result) => Reply::text(result.content.text()),
             None => Reply::new().call("middle", json!({ "prompt": "go" })),
         }
     });

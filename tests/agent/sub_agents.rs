@@ -20,7 +20,7 @@ use crate::support::tools::spec;
 fn delegating_model() -> Scripted {
     Scripted::from_fn(|request, _| match request.history.last().and_then(Item::as_tool_result) {
         None => Reply::new().call("sub", json!({ "prompt": "go" })),
-        Some(result) => Reply::text(&format!("{}: {}", result.kind, result.content.text())),
+        Some(result) => Reply::text(format!("{}: {}", result.kind, result.content.text())),
     })
 }
 

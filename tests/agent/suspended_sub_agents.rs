@@ -47,7 +47,7 @@ fn model_with_calls(calls: &'static [(&'static str, &'static str)]) -> Scripted 
         let results = request.history.iter().filter_map(Item::as_tool_result);
         let texts: Vec<String> = results.map(|result| result.content.text()).collect();
         match texts.is_empty() {
-            false => Reply::text(&texts.join(", ")),
+            false => Reply::text(texts.join(", ")),
             true => calls.iter().fold(Reply::new(), |reply, (id, name)| {
                 reply.call_raw(id, name, r#"{"prompt":"go"}"#)
             }),
@@ -552,7 +552,7 @@ async fn a_suspended_sub_agent_with_repaired_arguments_can_continue() {
     let ran = ExecutedKeys::default();
     let model = Scripted::from_fn(|request, _| {
         match request.history.iter().find_map(Item::as_tool_result) {
-            Some(result) => Reply::text(&result.content.text()),
+            Some(result) => Reply::text(result.content.text()),
             None => Reply::new().call_raw("sub_1", "clean", r#"{"task":"go"}"#),
         }
     });
@@ -650,7 +650,7 @@ fn tombstone_positions(history: &History) -> Vec<usize> {
 /// A model that reports the last result, or makes this call.
 fn single_call_model(id: &'static str, name: &'static str) -> Scripted {
     Scripted::from_fn(move |request, _| match request.history.last().unwrap().as_tool_result() {
-        Some(result) => Reply::text(&result.content.text()),
+        Some(result) => Reply::text(result.content.text()),
         None => Reply::new().call_raw(id, name, r#"{"prompt":"go"}"#),
     })
 }

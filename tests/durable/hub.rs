@@ -370,7 +370,7 @@ async fn a_log_blocked_by_a_slow_reader_delays_the_run() {
 
 #[tokio::test(start_paused = true)]
 async fn a_permanently_failed_run_ends_its_readers_with_the_error() {
-    let model = Scripted::from_fn(|_, _| Reply::text(&"w".repeat(10 << 20)));
+    let model = Scripted::from_fn(|_, _| Reply::text("w".repeat(10 << 20)));
     let agent = Agent::new(model);
     let hub = Hub::new();
     let mut engine = MemoryEngine::new();

@@ -317,7 +317,7 @@ async fn an_attempt_that_is_dropped_at_any_poll_leaves_nothing_running() {
 async fn accepted_input_survives_a_failed_run() {
     let model = Scripted::from_fn(|request, _| match results(&request.history) {
         0 => Reply::new().call_raw("c1", "nap", "{}"),
-        _ => Reply::text(&"w".repeat(10 << 20)),
+        _ => Reply::text("w".repeat(10 << 20)),
     });
     let agent = Agent::new(model).with_tool(nap_tool("nap").idempotent());
     let mut run = run_of(&agent);

@@ -194,7 +194,7 @@ async fn a_snapshot_has_no_more_events_than_it_needs() {
 }
 
 async fn a_snapshot_has_no_deltas_of_a_turn_that_is_complete() {
-    let words = |reply: Reply| (0..200).fold(reply, |reply, n| reply.say(&format!("{n} ")));
+    let words = |reply: Reply| (0..200).fold(reply, |reply, n| reply.say(format!("{n} ")));
     let first = words(Reply::new()).call("read", json!({}));
     let spec = ToolSpec::new("read", "Reads", json!({ "type": "object" }));
     let read = Tool::raw(spec, |_, _| async { "read" }).unwrap();

@@ -17,7 +17,7 @@ use turnstream::{Agent, Error, ErrorKind, Item};
 fn agent() -> Agent {
     Agent::new(Scripted::from_fn(|_, n| {
         // Its readers have the time to attach.
-        backend::begin_reply().say(&format!("Answer {n}."))
+        backend::begin_reply().say(format!("Answer {n}."))
     }))
 }
 

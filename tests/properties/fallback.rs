@@ -27,7 +27,7 @@ impl Attempt {
         let reply = self
             .output_tokens
             .map_or_else(Reply::new, |n| Reply::new().usage(usage_with_output(n)));
-        let reply = reply.say(&self.text(who));
+        let reply = reply.say(self.text(who));
         match self.error_kind {
             Some(ErrorKind::IncompleteTurn) => reply.cut(),
             Some(kind) => reply.fail(error_of_kind(kind)),

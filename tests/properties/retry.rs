@@ -69,7 +69,7 @@ impl Attempt {
             Some(tokens) => Reply::new().usage(usage_with_output(tokens)),
             None => Reply::new(),
         };
-        let reply = reply.say(&self.text(n));
+        let reply = reply.say(self.text(n));
         match self.end {
             AttemptEnd::Fails(kind) => reply.fail(error_of_kind(kind)),
             AttemptEnd::Cut => reply.cut(),

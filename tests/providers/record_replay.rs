@@ -275,7 +275,7 @@ async fn concurrent_turns_share_a_record_and_replay_in_any_order() {
     let paper = SharedBuffer::new();
     let model = Scripted::from_fn(|request, _| match request.context.last().map(|i| &i.kind) {
         Some(turnstream::item::ItemKind::User { content }) => {
-            Reply::text(&format!("you said {}", content.text()))
+            Reply::text(format!("you said {}", content.text()))
         }
         _ => Reply::new(),
     });
@@ -418,7 +418,7 @@ async fn secrets_never_appear_in_a_record() {
     let paper = SharedBuffer::new();
     let arguments = json!({ "key": SECRET, "n": 1 }).to_string();
     let letters: Vec<String> = SECRET.chars().map(String::from).collect();
-    let mut said = Reply::new().think(&format!("it is {SECRET} then"));
+    let mut said = Reply::new().think(format!("it is {SECRET} then"));
     for letter in &letters {
         said = said.say(letter);
     }

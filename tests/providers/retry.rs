@@ -253,7 +253,7 @@ async fn a_retry_after_above_the_maximum_yields_the_error_immediately() {
 
 #[tokio::test(start_paused = true)]
 async fn the_last_error_carries_its_partial_turn() {
-    let model = Scripted::from_fn(|_, n| Reply::text(&format!("try {n}")).cut());
+    let model = Scripted::from_fn(|_, n| Reply::text(format!("try {n}")).cut());
     let retry = Retry::new(model).with_retraction();
     let (events, failed) = collect_turn(retry.stream_turn(user_request())).await;
     let failed = failed.unwrap();

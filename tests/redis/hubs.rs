@@ -77,7 +77,7 @@ fn agent() -> Agent {
         0 => Reply::new().say("May I? ").call("delete", json!({ "file": "notes" })),
         1 => Reply::text("Done."),
         _ => (0..3_000).fold(Reply::new(), |reply, n| {
-            reply.delay(Duration::from_millis(10)).say(&format!("{n} "))
+            reply.delay(Duration::from_millis(10)).say(format!("{n} "))
         }),
     });
     Agent::new(model).with_tools([delete]).interactive()

@@ -247,7 +247,7 @@ async fn kills_of_the_server_lose_nothing_of_a_hundred_runs_for_their_readers() 
     let stores: Vec<MemoryStore> = (0..RUNS).map(|_| MemoryStore::new()).collect();
     let agent = Agent::new(Scripted::from_fn(|_, _| {
         (0..WORDS).fold(Reply::new(), |reply, n| {
-            reply.delay(Duration::from_millis(100)).say(&format!("{n} "))
+            reply.delay(Duration::from_millis(100)).say(format!("{n} "))
         })
     }));
     let mut readers = Vec::new();
@@ -373,7 +373,7 @@ async fn a_run_that_ended_during_an_outage_does_not_hide_the_next_run_of_its_ses
         0 => Reply::text("First. "),
         // Long enough for the announcement of the first run's end.
         _ => (0..12).fold(Reply::new(), |reply, n| {
-            reply.delay(Duration::from_millis(300)).say(&format!("{n} "))
+            reply.delay(Duration::from_millis(300)).say(format!("{n} "))
         }),
     }));
     let first = here.start("s", session.run(&agent, "Go").await.unwrap()).await.unwrap().detach();

@@ -305,7 +305,7 @@ async fn a_checkpoint_keeps_the_pending_call_of_a_suspended_sub_agent() {
 /// While calls wait, earlier items are tombstoned, shortened and compacted.
 async fn assert_rewrites_keep_pending(store: impl Store + Clone + 'static, folder: &Path) {
     let session = Session::open(store.clone(), "s").await.unwrap();
-    let long = Reply::new().think(&"hm ".repeat(300)).say("Hello!");
+    let long = Reply::new().think("hm ".repeat(300)).say("Hello!");
     for (reply, prompt) in [(long, "Hi"), (Reply::text("Yes."), "Well?")] {
         let agent = Agent::new(Scripted::new([reply]));
         session.run(&agent, prompt).await.unwrap().outcome().await.unwrap();

@@ -11,7 +11,7 @@ use turnstream::{Agent, Event, History, Item, Outcome, Tool};
 /// A model that makes one call, then answers.
 fn model() -> Scripted {
     Scripted::from_fn(|request, _| match request.history.last().map(Item::as_tool_result) {
-        Some(Some(result)) => Reply::text(&format!("It is {}.", result.content.text())),
+        Some(Some(result)) => Reply::text(format!("It is {}.", result.content.text())),
         _ => Reply::text("I roll.").call("roll", json!({})),
     })
 }

@@ -20,7 +20,7 @@ pub(crate) fn run_compactor(compactor: &impl Compactor, history: &History) -> Op
 }
 
 pub(crate) fn scripted_summarizer(turns: usize) -> (Summarizer, Scripted) {
-    let model = Scripted::from_fn(|_, n| Reply::text(&format!("summary {}", n + 1)));
+    let model = Scripted::from_fn(|_, n| Reply::text(format!("summary {}", n + 1)));
     (Summarizer::new(model.clone()).with_keep_turns(turns), model)
 }
 

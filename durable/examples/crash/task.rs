@@ -121,7 +121,7 @@ impl<'a> Position<'a> {
     /// The model's reply, with random delays of a few milliseconds between its words.
     pub(crate) fn reply(&self, dice: &mut Dice) -> Reply {
         let Self { task, turn, .. } = self;
-        let mut reply = Reply::text(&format!("Turn-{task}.{turn}"));
+        let mut reply = Reply::text(format!("Turn-{task}.{turn}"));
         for _ in 0..2 + dice.roll(5) {
             reply = reply.delay(super::agents::random_millis(dice, 12)).say(" word");
         }

@@ -588,7 +588,7 @@ pub(super) async fn a_limit_of_tool_calls_holds(host: &dyn EngineHost) {
 pub(super) async fn the_next_run_of_a_session_continues_its_history(host: &dyn EngineHost) {
     for_each_loss(host, "next", async |stage, reference| {
         stage.run_safely(&busy_agent(&stage.probe), "Do it.").await;
-        let echo = stage.probe.model(|history| Reply::text(&format!("{} items", history.len())));
+        let echo = stage.probe.model(|history| Reply::text(format!("{} items", history.len())));
         let outcome = stage.run(&Agent::new(echo), "How long is it?").await.unwrap();
         if let Some(reference) = reference {
             assert_eq!(outcome.text, reference.outcome.text);
@@ -605,7 +605,7 @@ pub(super) async fn a_run_that_was_broken_off_is_settled_by_the_next(host: &dyn 
         let stage = Stage::new(host, "settle", losses);
         let model = stage.probe.model(|history| match results(history) {
             0 => call("c1", "work"),
-            _ => Reply::text(&"word ".repeat(2 << 20)),
+            _ => Reply::text("word ".repeat(2 << 20)),
         });
         let agent = Agent::new(model).with_tool(stage.probe.tool("work").idempotent());
         let error = stage.without_losses().run(&agent, "Do it.").await.unwrap_err();
@@ -622,7 +622,7 @@ pub(super) async fn a_run_that_was_broken_off_is_settled_by_the_next(host: &dyn 
 
 pub(super) async fn a_turn_above_eight_mebibytes_ends_the_run(host: &dyn EngineHost) {
     let stage = Stage::new(host, "large", LossPlan::new());
-    let model = stage.probe.model(|_| Reply::text(&"word ".repeat(2 << 20)));
+    let model = stage.probe.model(|_| Reply::text("word ".repeat(2 << 20)));
     let error = stage.run(&Agent::new(model), "Write a novel.").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TooLarge);
     assert_eq!((stage.probe.requests(), stage.losses.attempts()), (1, 1), "it was asked for once");

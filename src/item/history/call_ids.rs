@@ -48,7 +48,7 @@ impl CallIds {
 pub(super) enum SeenCallIds {
     /// The call ids have not been collected yet.
     NotCollected,
-    /// The ids of all calls that are not tombstones.
+    /// The ids of all calls in the history, except calls that were marked as tombstones.
     Collected(HashSet<String>),
     /// The caller guarantees that all call ids are distinct.
     AllDistinct,

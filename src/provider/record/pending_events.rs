@@ -10,8 +10,8 @@ use crate::turn::{Text, TurnEvent};
 #[derive(Default)]
 pub(super) struct PendingEvents {
     events: Vec<TurnEvent>,
-    /// The open blocks whose text may end with the start of a secret, each with the end of its
-    /// text.
+    /// The open blocks whose text ends with what may be the start of a secret, each with that part
+    /// of its text.
     partial_secrets: Vec<(BlockId, String)>,
 }
 

@@ -82,7 +82,7 @@ impl Reply {
     }
 
     /// Creates a reply that consists of the given text.
-    pub fn text(text: &str) -> Self {
+    pub fn text(text: impl AsRef<str>) -> Self {
         Self::new().say(text)
     }
 
@@ -92,26 +92,26 @@ impl Reply {
     }
 
     /// Adds text, which is streamed word by word.
-    pub fn say(mut self, text: &str) -> Self {
+    pub fn say(mut self, text: impl AsRef<str>) -> Self {
         let index = self.enter_block(BlockKind::Text);
-        self.add_text(index, text, ContentDelta::Text)
+        self.add_text(index, text.as_ref(), ContentDelta::Text)
     }
 
     /// Adds a refusal with this text.
-    pub fn refuse(mut self, text: &str) -> Self {
+    pub fn refuse(mut self, text: impl AsRef<str>) -> Self {
         let index = self.enter_block(BlockKind::Refusal);
         self.is_refusal = true;
-        self.add_text(index, text, ContentDelta::Refusal)
+        self.add_text(index, text.as_ref(), ContentDelta::Refusal)
     }
 
     /// Adds reasoning, which is streamed word by word.
-    pub fn think(self, text: &str) -> Self {
-        self.add_reasoning(text, ReasoningKind::Trace)
+    pub fn think(self, text: impl AsRef<str>) -> Self {
+        self.add_reasoning(text.as_ref(), ReasoningKind::Trace)
     }
 
     /// Adds a summary of the reasoning, which is streamed word by word.
-    pub fn summarize(self, text: &str) -> Self {
-        self.add_reasoning(text, ReasoningKind::Summary)
+    pub fn summarize(self, text: impl AsRef<str>) -> Self {
+        self.add_reasoning(text.as_ref(), ReasoningKind::Summary)
     }
 
     /// Adds reasoning that has no visible text and consists only of opaque data. The opaque data

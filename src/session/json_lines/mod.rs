@@ -65,8 +65,8 @@ use session_files::{Location, SessionFiles};
 ///
 /// [`salvage`](Self::salvage) reads the intact part of a damaged session and reports which entries
 /// are lost. A session cannot be deleted while another file has a damaged header, if that file may
-/// contain a fork of the session. The error names the damaged file. To delete the session, first
-/// delete the session in the damaged file.
+/// contain a fork of the session. The error names the damaged file. Once the session in the damaged
+/// file has been deleted, the other session can be deleted as well.
 ///
 /// On Unix, files are created with mode 0600, and folders with mode 0700. Existing files and
 /// folders keep their modes.

@@ -76,7 +76,8 @@ pub enum McpFault {
 }
 
 impl McpFault {
-    /// The fault names that [`FromStr`] accepts, without any numbers.
+    /// The fault names that [`FromStr`] accepts, excluding the number that some names are followed
+    /// by.
     pub const NAMES: &[&str] = &[
         "endless-list",
         "many-tools",

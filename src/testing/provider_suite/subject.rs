@@ -1,4 +1,4 @@
-//! Describes the provider under test and its server's answers.
+//! Describes the provider under test and the responses of the server that it connects to.
 
 use std::fmt;
 

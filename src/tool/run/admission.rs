@@ -297,7 +297,7 @@ impl Admission {
 }
 
 /// Returns a call's tool and the prepared call if the call resumes a suspended sub-agent. The
-/// policy and the limit are not applied to such a call again.
+/// policy and the limit on calls are not applied to a resumed call a second time.
 fn find_resumed(
     calls: &mut TurnCalls,
     call: &ToolCall,
@@ -314,8 +314,8 @@ fn find_resumed(
     Ok(tool.and_then(|tool| Some((tool.clone(), tool.prepare_resumed(&call.arguments)?))))
 }
 
-/// Admits a call that an earlier attempt already admitted. The policy and the limit are not applied
-/// to such a call again.
+/// Admits a call that an earlier attempt already admitted. The policy and the limit on calls are
+/// not applied to a resumed call a second time.
 fn find_admitted(calls: &TurnCalls, at: usize, call: &ToolCall) -> Option<AdmissionStep> {
     let call = calls.admitted.iter().find(|admitted| admitted.call_id == call.call_id)?.clone();
     let tool = calls.toolkit.get(&call.name).cloned();

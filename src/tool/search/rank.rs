@@ -1,9 +1,9 @@
 //! Ranks tools for a query by applying BM25 to the words in their specs.
 //!
 //! Ranking crates such as `bm25` and `probly-search` leave it to their users to implement the parts
-//! that matter for tools: splitting names into words, stemming, and field weights. Using such a
-//! crate would replace only the sum in [`RankedTools::best_matches`], and would add further
-//! dependencies.
+//! that matter for tools: splitting names into words, stemming, and field weights. With such a
+//! crate, only the summation in [`RankedTools::best_matches`] could be removed, at the cost of
+//! further dependencies.
 
 use std::collections::HashMap;
 

@@ -21,8 +21,9 @@ pub(super) struct CallIndex {
 struct Replacements {
     /// The number that was last appended to each replaced id.
     last_suffixes: HashMap<String, usize>,
-    /// The call ids that are in use in the history after it has been settled. Settling a history
-    /// may rename calls, so these ids can differ from those in the history itself.
+    /// The call ids that are in use in the [settled](crate::History::settled) history. They can
+    /// differ from the ids in the history itself, because duplicate ids are renamed when a history
+    /// is settled.
     history_ids: HashSet<String>,
 }
 

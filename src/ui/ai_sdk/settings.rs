@@ -136,8 +136,8 @@ impl AiSdk {
         }
     }
 
-    /// Allows version 5 and 6 clients to resume streams. Resuming a stream sends the whole message
-    /// again, so the app must remove the existing message first.
+    /// Allows clients that use version 5 or 6 of the AI SDK to resume streams. Resuming a stream
+    /// sends the whole message again, so the app must remove the existing message first.
     pub fn with_replays(mut self) -> Self {
         self.has_replays = true;
         self

@@ -320,7 +320,7 @@ async fn the_finish_part_has_the_reason_and_the_usage() {
 async fn ids_stay_the_same_after_a_compaction_a_restart_and_in_a_fork() {
     let store = MemoryStore::new();
     let session = Session::open(store.clone(), "c").await.unwrap();
-    let agent = Agent::new(Scripted::from_fn(|_, n| Reply::text(&format!("Answer {}.", n + 1))));
+    let agent = Agent::new(Scripted::from_fn(|_, n| Reply::text(format!("Answer {}.", n + 1))));
     let sdk = AiSdk::default();
     let mut streamed = Vec::new();
     for turn in 0..3 {

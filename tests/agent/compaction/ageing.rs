@@ -34,7 +34,7 @@ fn compacted_count(history: &History) -> usize {
 fn tool_turn_replies(turns: usize) -> Vec<Reply> {
     let reply = |n: usize| {
         let arguments = json!({ "text": format!("{n} {}", "i".repeat(3_000)) });
-        Reply::new().think(&"t".repeat(1_000)).call("look", arguments).usage(token_usage(90, 9))
+        Reply::new().think("t".repeat(1_000)).call("look", arguments).usage(token_usage(90, 9))
     };
     (0..turns).map(reply).chain(["Done.".into()]).collect()
 }

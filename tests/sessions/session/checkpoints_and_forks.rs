@@ -12,7 +12,7 @@ use crate::support::stores::{IdempotencyKeys, key_recording_tool, open_session};
 
 async fn session_with_three_turns(store: &MemoryStore) -> Session {
     let session = open_session(store).await;
-    let agent = Agent::new(Scripted::from_fn(|_, n| Reply::text(&format!("Answer {n}."))));
+    let agent = Agent::new(Scripted::from_fn(|_, n| Reply::text(format!("Answer {n}."))));
     for n in 0..3 {
         session.run(&agent, format!("Question {n}?")).await.unwrap().outcome().await.unwrap();
     }
