@@ -247,13 +247,13 @@ async fn new_input_says_of_a_pending_call_whether_it_can_have_started() {
     let mut reported = Vec::new();
     while let Some(event) = run.next().await {
         if let Some(result) = event.unwrap().tool_output() {
-            reported.push((result.name.clone(), result.content.text().into_owned()));
+            reported.push((result.name.clone(), result.content.text()));
         }
     }
     let history = open_session(&store).await.history();
     let stored = history.iter().filter_map(Item::as_tool_result);
     let stored: Vec<_> =
-        stored.map(|result| (result.name.clone(), result.content.text().into_owned())).collect();
+        stored.map(|result| (result.name.clone(), result.content.text())).collect();
     assert_eq!(reported, stored, "the results are reported as they are stored");
     let text = |name| &*stored.iter().find(|(of, _)| of == name).unwrap().1;
     assert_eq!(text("never"), "Interrupted by user");
