@@ -54,9 +54,9 @@ pub struct Ageing {
 }
 
 impl Ageing {
-    /// Creates an `Ageing` that shortens a turn no sooner than after `turns` further completed
-    /// turns. By default, the turn is shortened after `2 * turns` further turns at the latest. The
-    /// minimum for `turns` is 1.
+    /// Creates an `Ageing` that shortens a turn once at least `turns` more turns have been
+    /// completed. By default, the turn is shortened after `2 * turns` further turns at the latest.
+    /// The minimum for `turns` is 1.
     pub fn after_turns(turns: usize) -> Self {
         let turns = turns.max(1);
         Self { min_turn_age: turns, interval_turns: turns, truncator: Truncator::new() }

@@ -12,7 +12,8 @@ const COMPACTION_NOTE_TEXT: &str =
     "The conversation up to here was shortened to fit the context window.";
 /// Adds a note after the replaced items to mark a reactive compaction, that is, a compaction made
 /// because a request did not fit in the context window. [`was_reactively_compacted`] looks for this
-/// note. The note also carries the record that [`record_stale_usage`] adds to other compactions.
+/// note. The note also contains the record that [`record_stale_usage`] adds to a compaction that is
+/// not reactive.
 ///
 /// The note is a user item, which every wire format accepts between any two turns. The note is
 /// never placed inside a turn or between a call and its result, because the compaction's range is

@@ -125,7 +125,7 @@ impl CommandQueue {
         WaitAnswer::Waiting
     }
 
-    /// Ends `run`, and returns its undelivered input (`put_back`) to the front of the queue, for the next run. Returns
+    /// Ends `run`, and puts its undelivered input (`put_back`) back at the front of the queue for the next run. Returns
     /// the ids of the waiters to wake.
     pub fn finish(&mut self, run: &str, put_back: Vec<StoredCommand>) -> Vec<String> {
         let mut woken = Vec::new();

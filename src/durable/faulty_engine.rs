@@ -66,7 +66,7 @@ impl LossPlan {
         Self(Arc::new(PlanInner { losses: Mutex::new(losses), ..PlanInner::default() }))
     }
 
-    /// Wraps the engine for the next attempt, so that the attempt is lost as planned.
+    /// Wraps the engine that runs the next attempt, and loses the attempt at the planned moment.
     pub fn wrap<E: Engine>(&self, engine: E) -> FaultyEngine<E> {
         self.0.attempts.fetch_add(1, Ordering::Relaxed);
         self.0.operations.store(0, Ordering::Relaxed);

@@ -8,7 +8,7 @@ use crate::hub::reader::Reader;
 use crate::hub::registry::{Registry, RunPlace};
 use crate::hub::run_directory::RunDirectory;
 
-/// Creates readers from a hub's logs.
+/// Creates readers for the runs whose events a hub has logged.
 #[derive(Clone)]
 pub(super) struct Logs {
     log: Arc<dyn EventLog>,

@@ -16,7 +16,8 @@ pub const TIMED_OUT_MID_EXECUTION: &str = "Timed out: the time of this run is ov
 /// The result text for a call whose tool had not started when the run's time limit was reached.
 pub const TIMED_OUT_BEFORE_START: &str = "Not run: the time of this run is over.";
 
-/// The call ids in a settled prefix, which are needed to settle the items that follow the prefix.
+/// The call ids in the part of a history that is already settled. They are needed to settle the
+/// items that follow.
 #[derive(Default)]
 pub(super) struct PriorCallIds<'a> {
     /// The ids of the prefix's calls, excluding tombstones.

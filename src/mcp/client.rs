@@ -109,9 +109,9 @@ impl Client {
         Self::new(Endpoint::Stdio(command))
     }
 
-    /// Creates a client for a server at an address, for example `https://mcp.example.com/mcp`, over streamable HTTP.
-    /// Neither the older transport with two addresses (`sse`) nor interactive login is supported. For a server that
-    /// requires OAuth, pass a token to [`with_credential`](Self::with_credential).
+    /// Creates a client that connects over streamable HTTP to the server at `url`, for example
+    /// `https://mcp.example.com/mcp`. Neither the older transport with two addresses (`sse`) nor interactive login is
+    /// supported. For a server that requires OAuth, pass a token to [`with_credential`](Self::with_credential).
     ///
     /// # Errors
     ///

@@ -342,7 +342,7 @@ pub enum Cache {
     /// The prefix is cached for the provider's usual duration, which is a few minutes.
     #[default]
     Short,
-    /// The prefix is cached for the provider's longer duration, which is about an hour, if the
-    /// provider offers two durations.
+    /// If the provider offers two cache durations, the prefix is cached for the longer one, which
+    /// is about an hour.
     Long,
 }

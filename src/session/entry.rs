@@ -65,7 +65,7 @@ pub enum Entry {
     Item(Item),
 }
 
-/// The form in which entries that are not items are deserialized.
+/// The type from which entries other than items are deserialized.
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum StoredEntry {

@@ -201,7 +201,8 @@ impl Session {
         Ok(lease)
     }
 
-    /// Returns the cached version and fold.
+    /// Returns the cached version of the session, and the cached fold of the entries up to this
+    /// version.
     pub(super) fn cached_fold(&self) -> (u64, EntryFold) {
         let cell = self.lock_cache();
         (cell.version, cell.fold.clone())

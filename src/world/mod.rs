@@ -28,8 +28,8 @@
 //!   the effect again. Tools can detect a repeated call by checking the [idempotency
 //!   key](crate::tool::ToolContext::idempotency_key), which is the same in every attempt.
 //! - **The loop is deterministic between effects.** The loop's decisions depend only on its state and on the values of
-//!   its effects. A custom loop body must follow the same rule: it must read any other value in a step, because values
-//!   that it reads outside a step are not stored.
+//!   its effects. A custom loop body must follow the same rule. If the body needs a value that no other effect
+//!   provides, it must read the value in a step, because values that are read outside a step are not stored.
 //! - **Recorded nondeterministic values** are returned by [`draw`](World::draw) and are never separate effects. An
 //!   engine stores these values together with the next effect whose value it stores. Values drawn after the last stored
 //!   effect are drawn again in the next attempt.

@@ -39,7 +39,7 @@ pub enum NextAction {
     SendMessage {
         /// The reason for continuing the run.
         transition: Transition,
-        /// The source of the message.
+        /// Why the message is appended.
         append_reason: AppendReason,
         /// The text of the user message.
         text: Cow<'static, str>,

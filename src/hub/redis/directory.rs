@@ -132,7 +132,7 @@ pub(super) async fn lost(inner: &Inner) -> Result<Vec<LostRun>, Error> {
     Ok(lost)
 }
 
-/// Returns whether the newest run that the directory lists for the key is a run other than `run`.
+/// Returns whether the newest run that the directory lists for the key is not `run`.
 async fn is_replaced(inner: &Inner, key: &str, run: &str) -> Result<bool, Error> {
     let last = redis::cmd("HGET").arg(inner.keys.runs(key)).arg("run").to_owned();
     let last: Option<String> = inner.connection.query(&last).await?;

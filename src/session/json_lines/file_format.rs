@@ -491,8 +491,8 @@ impl ParsedFile {
     }
 
     /// Returns the number of entries in the session, including inherited entries, or `None` if
-    /// there is no session. A session exists once it contains an entry or is a fork. If the first
-    /// append was cut off, the session does not exist.
+    /// there is no session. A session exists if it contains at least one entry or was created as a
+    /// fork. If the first append was cut off, the session does not exist.
     pub(super) fn version(&self) -> Option<u64> {
         let forked = self.header.as_ref().is_some_and(|head| head.fork_origin.is_some());
         let own = self.entry_lines.len() as u64;

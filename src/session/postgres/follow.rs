@@ -101,8 +101,8 @@ impl Followers {
         }
     }
 
-    /// Returns a stream of a session's versions. The first poll of the stream starts following the
-    /// session.
+    /// Returns a stream of a session's versions. The session is followed once the stream is first
+    /// polled.
     pub(super) fn follow(self: &Arc<Self>, id: String) -> BoxStream<'static, u64> {
         let followers = Arc::clone(self);
         once(async move { followers.add(id) })

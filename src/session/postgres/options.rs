@@ -104,7 +104,7 @@ impl PostgresOptions {
 
     /// Sets the lease time, from 1 second to 24 days. The default is 15 seconds. The lease time
     /// determines how long a lease is kept if its owner's process is suspended or the owner's
-    /// machine fails. In both cases, the connection is not closed.
+    /// machine fails. In both cases, the owner's connection stays open.
     ///
     /// All of the store's leases share one connection, which the store uses at least three times
     /// per lease time. If the runtime is blocked for the whole lease time, all of these leases are
