@@ -42,7 +42,7 @@ impl Client {
         let invalid = |error: String| {
             Error::new(
                 ErrorKind::InvalidRequest,
-                format!("`{url}` is not a URL of Restate: {error}"),
+                format!("`{url}` is not a valid URL for Restate: {error}"),
             )
         };
         let uri: Uri =
@@ -319,7 +319,7 @@ impl Store for Client {
 }
 
 fn read_only<'a, T: Send + 'a>() -> BoxFuture<'a, Result<T, Error>> {
-    let message = "the sessions of Restate are only read so";
+    let message = "sessions in Restate cannot be written or listed through this store";
     ready(Err(Error::new(ErrorKind::Unsupported, message))).boxed()
 }
 
