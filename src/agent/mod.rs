@@ -1,5 +1,18 @@
 //! Provides a ready-made agent, which combines a provider, a toolkit and a history in a loop.
 //!
+//! | to | use |
+//! |---|---|
+//! | configure an agent and start runs | [`Agent`] |
+//! | receive a run's events | [`Run`] |
+//! | steer, approve, interrupt | [`RunHandle`] |
+//! | limit tokens, cost, time and calls | [`Budget`], [`Pool`], [`Limits`] |
+//! | run your own code at fixed points of the loop | [`hook`] |
+//! | require proof that the work was done | [`evidence`] |
+//! | detect runs that go wrong | [`detect`] |
+//! | replace the loop's body | [`loop_body`], [`RunContext`], [`State`] |
+//!
+//! # How the loop is built
+//!
 //! The agent uses only the public API of this crate. [`decide()`] and the other functions in the
 //! module `decide` are pure functions that map a turn to the next action. [`loop_body()`] applies
 //! the next action to a [`State`] by calling the methods of a [`RunContext`]. Each of the agent's

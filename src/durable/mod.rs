@@ -43,14 +43,16 @@
 //! # The steps of an attempt
 //!
 //! ```text
-//! engine          attempt                                   run
+//! engine          attempt                          run
 //!   │   ◀── step ── calls `step` of the engine
-//!   ├── not recorded: polls the step's future ──▶ polls it ──▶ takes the value of the previous step,
-//!   │                                                          draws ids and facts, performs its next effect
-//!   │   ◀── the effect's value, with the drawn values ──────────┘
+//!   ├── not recorded: polls the step's future ──▶ takes the previous step's value,
+//!   │                                             draws ids and facts,
+//!   │                                             performs its next effect
+//!   │   ◀── the effect's value, with the drawn values ───┘
 //!   ├── records it ──▶ publishes results, saves entries
 //!   │
-//!   └── recorded: returns the value ──▶ polls it ──▶ the same, but the effect is dropped without a poll
+//!   └── recorded: returns the value ────────────▶ the same, but the effect is
+//!                                                 dropped without a poll
 //! ```
 //!
 //! - **One operation at a time.** The attempt calls the engine's `step` before it polls the run. As a result, the

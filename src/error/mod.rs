@@ -1,5 +1,12 @@
 //! This crate's error type. An error's kind indicates how a caller can react to it, and its source
 //! indicates the cause.
+//!
+//! | to know | use |
+//! |---|---|
+//! | what kind of error this is | [`Error::kind`] |
+//! | whether another attempt may succeed, and when | [`Error::is_retryable`], [`Error::retry_after`] |
+//! | which option or call is at fault | [`Error::parameter`] |
+//! | the cause, such as a typed error of a module | [`Error::find_source`] |
 
 mod detail;
 mod error;

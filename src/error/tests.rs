@@ -23,7 +23,7 @@ fn a_kind_of_a_later_version_is_other() {
 }
 
 #[test]
-fn every_kind_is_named_as_it_is_serialised() {
+fn every_kind_is_named_as_it_is_serialized() {
     use ErrorKind::*;
     for kind in [
         Connect,

@@ -2,6 +2,9 @@
 //!
 //! Stores, user interfaces and traces are built by folding over [`Event`]s. In JSON, each event is
 //! a single flat object on one line. Readers skip objects with an unknown `type`.
+//!
+//! The last event of a run is [`Event::Finished`], whose [`Outcome`] states how the run ended. The
+//! [guide](crate::guide::events) lists all events with their fields.
 
 mod budget_exceeded;
 mod end_reason;

@@ -1,5 +1,12 @@
 //! The HTTP transport, shared by all providers.
 //!
+//! | to | use |
+//! |---|---|
+//! | set a proxy, certificates or a hook for response heads | [`HttpClient`] |
+//! | pass a key, a token that is refreshed, or a signer | [`Credential`], [`Token`] |
+//! | keep a secret out of logs and errors | [`Secret`] |
+//! | limit how long a request may take | [`Timeouts`] |
+//!
 //! The transport is built on the reqwest crate. The only public function whose signature contains a
 //! reqwest type is [`HttpClient::customized`].
 

@@ -1,4 +1,18 @@
 //! The request that a provider receives: history, system prompt, tools and options.
+//!
+//! A [`Request`] is independent of the provider. Each provider encodes it in its own wire format, and
+//! returns an [`Unsupported`](crate::ErrorKind::Unsupported) error for options that the format cannot
+//! express.
+//!
+//! ```
+//! use turnstream::request::Options;
+//! use turnstream::{History, Item, Request};
+//!
+//! let history = History::from_items("chat", [Item::user("Hi")]);
+//! let options = Options { max_output_tokens: Some(500), ..Options::default() };
+//! let request = Request::new(history).with_system("Be brief.").with_options(options);
+//! assert_eq!(request.options.max_output_tokens, Some(500));
+//! ```
 
 mod options;
 mod retries;

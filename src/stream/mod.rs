@@ -4,6 +4,17 @@
 //! The functions in this module spawn no tasks and keep no queues. The next loop body is built when
 //! the consumer polls for the next item, and dropping a stream synchronously drops everything that
 //! it owns.
+//!
+//! | to | use |
+//! |---|---|
+//! | run a body again for each new state | [`loop_stream`], whose body yields [`Step`]s |
+//! | inspect the state from outside the loop | [`loop_with_state`] |
+//! | run a body for each item of an input stream | [`loop_over`] |
+//! | decide the next step when a turn is complete | [`on_turn_complete`](crate::TurnStreamExt::on_turn_complete) |
+//! | turn a stream of events into a valid [`TurnStream`] | [`seal`] |
+//! | read JSON objects from a model's text as they arrive | [`JsonLines`] |
+//!
+//! See the [guide](crate::guide::own_loop) for complete loops.
 
 mod into_turn;
 mod iteration;

@@ -1,4 +1,4 @@
-//! The types that a tool's arguments can be deserialised into.
+//! The types that a tool's arguments can be deserialized into.
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, BinaryHeap, HashSet, LinkedList, VecDeque};
@@ -11,9 +11,9 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
-/// A trait for types that a tool's arguments can be deserialised into. Such a type implements
-/// [`DeserializeOwned`] and [`JsonSchema`], and its JSON representation is an object. Use `()` for
-/// a tool without arguments.
+/// A trait for types that a tool's arguments can be deserialized into. Such a type implements
+/// [`DeserializeOwned`] and [`JsonSchema`](https://docs.rs/schemars/1/schemars/trait.JsonSchema.html),
+/// and its JSON representation is an object. Use `()` for a tool without arguments.
 ///
 /// Types that never represent a JSON object, such as numbers, strings and lists, cause a compile
 /// error. The compiler reports that `MustBeAnObject` cannot be inferred (E0283). The type parameter
@@ -41,7 +41,7 @@ pub trait ToolArguments<MustBeAnObject>: DeserializeOwned + JsonSchema + Send + 
 pub struct MayBeAnObject;
 
 /// Marks types whose JSON representation is never an object. A tool's arguments cannot be
-/// deserialised into such types.
+/// deserialized into such types.
 #[derive(Debug)]
 pub struct NotAnObject;
 
@@ -70,7 +70,7 @@ never_an_object!([] String, [] Box<str>, [] Cow<'static, str>, [] PathBuf);
 never_an_object!([] IpAddr, [] Ipv4Addr, [] Ipv6Addr);
 never_an_object!([T] BinaryHeap<T>, [T] BTreeSet<T>, [T, S] HashSet<T, S>, [T] LinkedList<T>);
 never_an_object!([T] Vec<T>, [T] VecDeque<T>, [T] Box<[T]>, [T, const N: usize] [T; N]);
-// Tuples serialise as lists.
+// Tuples serialize as lists.
 never_an_object!([A](A,), [A, B](A, B), [A, B, C](A, B, C), [A, B, C, D](A, B, C, D));
 never_an_object!([A, B, C, D, E](A, B, C, D, E), [A, B, C, D, E, F](A, B, C, D, E, F));
 

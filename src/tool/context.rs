@@ -108,7 +108,7 @@ impl ToolContext {
         self.call_record.with_report(|report| report.side_effects.push(effect));
     }
 
-    /// Records evidence of what the call did. A value that cannot be serialised to JSON is stored
+    /// Records evidence of what the call did. A value that cannot be serialized to JSON is stored
     /// as `null`. Parts nested more than 64 levels deep are stored as strings.
     pub fn record_evidence(&self, evidence: impl Serialize) {
         let json = RawJson::new(&evidence).unwrap_or_else(|_| serde_json::Value::Null.into());

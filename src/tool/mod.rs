@@ -1,4 +1,47 @@
 //! Tools that an agent can call, and the toolkit that runs a turn's calls.
+//!
+//! A [`Tool`] is an async function with a name, a description and a schema for its arguments. A
+//! [`Toolkit`] contains tools and the settings for running calls to them. An
+//! [`Agent`](crate::Agent) has a toolkit of its own; a hand-written loop passes each turn to
+//! [`Toolkit::run`].
+//!
+//! ```
+//! use serde_json::json;
+//! use turnstream::tool::{Tool, ToolSpec};
+//!
+//! # fn main() -> Result<(), turnstream::Error> {
+//! let schema = json!({
+//!     "type": "object",
+//!     "properties": { "city": { "type": "string" } },
+//!     "required": ["city"],
+//! });
+//! let spec = ToolSpec::new("temperature", "The temperature in a city, in degrees Celsius", schema);
+//! let temperature = Tool::raw(spec, |args, _cx| async move {
+//!     match args["city"].as_str() {
+//!         Some("Oslo") => Ok(4),
+//!         _ => Err("there is no station in this city"),
+//!     }
+//! })?;
+//! assert_eq!(temperature.name(), "temperature");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! With the `schemars` feature, `Tool::new` derives the schema from the type of the arguments.
+//!
+//! | to | use |
+//! |---|---|
+//! | create a tool | [`Tool`], or [`ToolHandler`] if a closure is not enough |
+//! | return text, JSON, images, an error | [`IntoToolOutput`], [`Json`], [`ToolOutput`], [`IntoToolError`] |
+//! | report progress | [`ToolUpdate`] |
+//! | know more about a call, and record what it changed | [`ToolContext`] |
+//! | give tools access to a run's own values, such as its user | [`RunData`] |
+//! | offer tools that change during a run | [`ToolSource`] |
+//! | let a model search through hundreds of tools | [`ToolSearch`] |
+//! | approve or deny a call, or provide its result | [`Verdict`] |
+//! | decide about calls in a hand-written loop | [`ToolPolicy`], [`Permission`] |
+//!
+//! See the [guide](crate::guide::tools) for how calls run.
 
 mod handler;
 mod settings;

@@ -1,4 +1,4 @@
-//! A serialisable record of a tool.
+//! A serializable record of a tool.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A step in a run, represented as serialisable data.
+//! A step in a run, represented as serializable data.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +9,7 @@ use crate::trace::{NormalizedError, RemainingBudget, ToolExit};
 /// A step in a run: a tool call and its result, a message after which the run continued, or the end
 /// of the run.
 ///
-/// An event serialises to a single JSON object. Values that are unknown are omitted, and readers
+/// An event serializes to a single JSON object. Values that are unknown are omitted, and readers
 /// ignore unknown fields. The `Display` implementation formats an event as
 /// [`Yaml`](crate::trace::Yaml).
 ///
@@ -128,7 +128,7 @@ pub struct TraceResult {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub normalized_error: Option<NormalizedError>,
     /// The evidence that the tool recorded, usually a single [`Evidence`]. A single piece of
-    /// evidence is serialised directly, whereas several pieces are serialised as a list.
+    /// evidence is serialized directly, whereas several pieces are serialized as a list.
     #[serde(skip_serializing_if = "Vec::is_empty", with = "one_or_many")]
     pub evidence: Vec<RawJson>,
     /// The evidence that the run succeeded, taken from its [`proof`](crate::Outcome::proof).

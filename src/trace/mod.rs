@@ -1,5 +1,10 @@
 //! Traces runs. A trace contains one event for each step, and can be written as JSON lines for
 //! machines or as YAML for people.
+//!
+//! [`EventStreamExt::trace_to`](crate::EventStreamExt::trace_to) adds each step of a run to a
+//! [`Trace`]. A [`TraceEvent`] states what the step did, what resulted from it, and how much of the
+//! budgets remained. [`Trace::write_to`] writes the steps as they happen, and [`read_jsonl`] reads
+//! them back. See the [guide](crate::guide::trace).
 
 mod event;
 mod read_jsonl;

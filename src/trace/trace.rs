@@ -128,7 +128,7 @@ impl Trace {
     }
 
     /// Records an input for the next step. For example, an input can state which context was
-    /// selected for the step's request, and why. A value that cannot be serialised to JSON is
+    /// selected for the step's request, and why. A value that cannot be serialized to JSON is
     /// stored as `null`.
     pub fn add_input(&self, input: impl Serialize) {
         let json = RawJson::new(&input).unwrap_or_else(|_| serde_json::Value::Null.into());

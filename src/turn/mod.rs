@@ -1,4 +1,16 @@
 //! A model's turn as data: its events, the builder that assembles it, and the finished turn.
+//!
+//! A provider streams a turn as [`TurnEvent`]s: deltas of text, reasoning and calls, and finally
+//! [`TurnComplete`](TurnEvent::TurnComplete), which contains the whole [`Turn`]. If a turn fails,
+//! its error carries the [`PartialTurn`] that had arrived.
+//!
+//! | to | use |
+//! |---|---|
+//! | read a turn's text and its calls | [`Turn::text`], [`Turn::calls`] |
+//! | know why the model stopped | [`Turn::stop_reason`] |
+//! | deserialize the answer | [`Turn::parse`] |
+//! | assemble a turn in a custom provider | [`TurnBuilder`] |
+//! | turn an event stream into a turn | [`TurnStreamExt`](crate::TurnStreamExt) |
 
 mod builder;
 mod delta_text;

@@ -1,4 +1,7 @@
 //! Token counts: input, output, cache and reasoning tokens, their sums, and their cost.
+//!
+//! A [`Usage`] counts the tokens of a turn or a run. A [`Price`] computes their cost. The crate
+//! contains no prices, because vendors change them; see the [guide](crate::guide::budgets).
 
 mod price;
 

@@ -125,6 +125,6 @@ fn found_text(index: &ToolIndex, query: &str, limit: usize, max_bytes: usize) ->
         the service."
             .to_owned();
     }
-    // Invariant: names, strings and raw JSON always serialise to JSON.
+    // Invariant: names, strings and raw JSON always serialize to JSON.
     serde_json::to_string(&found).unwrap_or_default()
 }
