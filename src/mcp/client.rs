@@ -100,7 +100,10 @@ struct BuiltTools {
     listing: Arc<Listing>,
     accepted_revision: u64,
     tools: Arc<[Tool]>,
-    notes: Arc<[String]>,
+    /// Why tools were left out. The model receives these notes.
+    left_out: Arc<[String]>,
+    /// Which allowed tools require approval again because their definitions have changed.
+    untrusted: Arc<[String]>,
 }
 
 impl Client {
@@ -356,11 +359,13 @@ impl Client {
         }))
     }
 
-    /// Returns notes about the most recent listing of the tools: which tools were left out and why, and which
-    /// definitions have changed. The list of notes is empty if the tools have not been listed yet.
+    /// Returns notes about the most recent listing of the tools: which tools were left out and why, and which allowed
+    /// tools require approval again because their definitions have changed. The list of notes is empty if the tools
+    /// have not been listed yet.
     pub fn notes(&self) -> Vec<String> {
         let built = lock_ignoring_poison(&self.view.built);
-        built.as_ref().map_or_else(Vec::new, |built| built.notes.to_vec())
+        let notes = |built: &BuiltTools| [&*built.left_out, &*built.untrusted].concat();
+        built.as_ref().map_or_else(Vec::new, notes)
     }
 
     /// Returns the server's description of itself, connecting to the server first if necessary.
@@ -426,24 +431,32 @@ impl Client {
 
     fn build_tools(&self, listing: Arc<Listing>) -> BuiltTools {
         let accepted = self.shared.accepted();
-        let mut notes = listing.left_out.clone();
+        let (mut left_out, mut untrusted) = (listing.left_out.clone(), Vec::new());
         let mut tools = Vec::new();
         for tool in listing.tools.iter().filter(|tool| self.view.shows(&tool.original_name)) {
             let is_accepted = accepted.by_name.get(&tool.original_name) == Some(&tool.fingerprint);
             let is_trusted = self.view.trusts(&tool.original_name);
             if is_trusted && !is_accepted {
-                notes.push(format!(
+                untrusted.push(format!(
                     "the definition of `{}` is not the one that was trusted: its calls ask for approval",
                     tool.spec.name
                 ));
             }
             match self.build_tool(tool, is_trusted && is_accepted) {
                 Ok(tool) => tools.push(tool),
-                Err(error) => notes.push(format!("`{}` cannot be called: {error}", tool.spec.name)),
+                Err(error) => {
+                    left_out.push(format!("`{}` cannot be called: {error}", tool.spec.name));
+                }
             }
         }
         let accepted_revision = accepted.revision;
-        BuiltTools { listing, accepted_revision, tools: tools.into(), notes: notes.into() }
+        BuiltTools {
+            listing,
+            accepted_revision,
+            tools: tools.into(),
+            left_out: left_out.into(),
+            untrusted: untrusted.into(),
+        }
     }
 
     fn build_tool(&self, listed: &ListedTool, runs_freely: bool) -> Result<Tool, Error> {
@@ -504,8 +517,8 @@ impl ToolSource for Client {
     fn list_tools(&self) -> BoxFuture<'static, Result<ToolList, Error>> {
         let client = self.clone();
         async move {
-            let BuiltTools { tools, notes, .. } = client.list().await?;
-            Ok(ToolList { tools: tools.to_vec(), notes: notes.to_vec() })
+            let BuiltTools { tools, left_out, .. } = client.list().await?;
+            Ok(ToolList { tools: tools.to_vec(), notes: left_out.to_vec() })
         }
         .boxed()
     }

@@ -7,7 +7,7 @@ use turnstream::event::EndReason;
 use turnstream::item::ResultKind;
 use turnstream::mcp::Client;
 use turnstream::testing::mcp::{McpServer, McpTool};
-use turnstream::tool::Verdict;
+use turnstream::tool::{ToolSource, Verdict};
 use turnstream::{Agent, Tool, Toolkit};
 
 use crate::support::{call, client_of, echo_tool, no_arguments, run_call};
@@ -83,6 +83,8 @@ async fn a_changed_definition_is_reported_and_requires_approval_again() {
     let note =
         "the definition of `s__read` is not the one that was trusted: its calls ask for approval";
     assert_eq!(client.notes(), [note]);
+    let listed = client.list_tools().await.unwrap();
+    assert_eq!((listed.tools.len(), listed.notes.len()), (1, 0), "no tool was left out");
 
     let kit = client.toolkit().await.unwrap();
     let outcome = run_call(kit.clone(), "s__read", json!({})).outcome().await;

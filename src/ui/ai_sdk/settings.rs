@@ -69,9 +69,10 @@ impl AiSdk {
     /// message's id never changes, so a client can use it to request [another
     /// answer](super::ChatRequest::action).
     ///
-    /// Call this method after creating the run and before polling it. For a run in a
-    /// [hub](crate::hub), which is polled immediately, store the message's id together with the
-    /// run, and pass the id to [`with_message_id`](Self::with_message_id), including when a client
+    /// Call this method after creating the run and before polling it. A run in a [hub](crate::hub)
+    /// is polled immediately. For such a run, compute the id from the session's version once
+    /// `Session::run` has returned, plus the number of input items. Store the id together with the
+    /// run, and pass it to [`with_message_id`](Self::with_message_id), including when a client
     /// resumes the stream. See the `web` example.
     pub fn with_session(mut self, session: &Session) -> Self {
         self.encoder.name = MessageName::of_session(session);
