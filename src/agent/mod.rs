@@ -9,7 +9,7 @@
 //! | run your own code at fixed points of the loop | [`hook`] |
 //! | require proof that the work was done | [`evidence`] |
 //! | detect runs that go wrong | [`detect`] |
-//! | replace the loop's body | [`loop_body`], [`RunContext`], [`State`] |
+//! | replace the loop's body | [`Agent::run_with_body`], [`loop_body`], [`RunContext`], [`State`] |
 //!
 //! # How the loop is built
 //!

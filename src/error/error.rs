@@ -173,7 +173,7 @@ impl Error {
         self.0.data.request_id.as_deref()
     }
 
-    /// Returns the name of the parameter that the provider rejected, if known.
+    /// Returns the option or parameter at fault, or the id of the call at fault, if known.
     pub fn parameter(&self) -> Option<&str> {
         self.0.data.parameter.as_deref()
     }

@@ -248,9 +248,9 @@ impl Hub {
         }
     }
 
-    /// Claims a lost run for this hub for 30 seconds. Returns `false` if another hub has already
-    /// claimed the run, or if the log has no directory. A claim only avoids unnecessary attempts to
-    /// resume the run; mutual exclusion is ensured by the session's lease.
+    /// Claims a lost run for this hub for 30 seconds. Returns `false` if the run is already
+    /// claimed, even by this hub, or if the log has no directory. A claim only avoids unnecessary
+    /// attempts to resume the run; mutual exclusion is ensured by the session's lease.
     ///
     /// # Errors
     ///

@@ -93,26 +93,11 @@
 //!
 //! When a process dies, its runs are considered [lost](RunLost) within five seconds. Readers on other machines yield
 //! the session's state from the store, and then wait for the session's next run. [`Hub::lost_runs`] lists the lost
-//! runs, and the process that [claims](Hub::claim_lost_run) a run resumes its session:
+//! runs, and the process that [claims](Hub::claim_lost_run) a run resumes its session; the
+//! [guide](crate::guide::many_machines) contains the code.
 //!
-//! ```
-//! # use turnstream::hub::Hub;
-//! # use turnstream::session::{Session, Store};
-//! # use turnstream::{Agent, Error};
-//! # use std::sync::Arc;
-//! async fn resume_lost_runs(hub: &Hub, store: Arc<dyn Store>, agent: &Agent) -> Result<(), Error> {
-//!     for lost in hub.lost_runs().await? {
-//!         if hub.claim_lost_run(&lost).await? {
-//!             let session = Session::open(Arc::clone(&store), &lost.key).await?;
-//!             hub.start(&lost.key, session.resume(agent, Vec::new()).await?).await?.detach();
-//!         }
-//!     }
-//!     Ok(())
-//! }
-//! ```
-//!
-//! [`Hub::run_id`], [`Hub::read`], [`Hub::reserve_when_free`], [`Hub::stats`], [`Hub::shut_down`] and the number of
-//! readers for [`Unattended`] take only the hub's own runs into account.
+//! [`Hub::run_id`], [`Hub::read`], [`Hub::reserve`], [`Hub::reserve_when_free`], [`Hub::stats`], [`Hub::shut_down`] and
+//! the number of readers for [`Unattended`] take only the hub's own runs into account.
 //!
 //! # Dropping
 //!

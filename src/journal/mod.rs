@@ -1,6 +1,6 @@
 //! The journal of a run: the history, usage and outcome that result from the run's events.
 //!
-//! A [`Journal`] applies one event at a time and performs no I/O, so its state is known after every
+//! A [`Journal`] applies one event at a time and performs no I/O, so it is up to date after every
 //! event. An agent's run has its own journal, which [`RunHandle`](crate::RunHandle) reads. In a
 //! hand-written loop, [`EventStreamExt::journal_to`] applies the loop's events to a journal, and
 //! [`EventStreamExt::finish_with`] ends the loop as an agent ends a run. See the

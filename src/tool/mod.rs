@@ -32,9 +32,9 @@
 //! | to | use |
 //! |---|---|
 //! | create a tool | [`Tool`], or [`ToolHandler`] if a closure is not enough |
-//! | return text, JSON, images, an error | [`IntoToolOutput`], [`Json`], [`ToolOutput`], [`IntoToolError`] |
+//! | return text, JSON, images or an error | [`IntoToolOutput`], [`Json`], [`ToolOutput`], [`IntoToolError`] |
 //! | report progress | [`ToolUpdate`] |
-//! | know more about a call, and record what it changed | [`ToolContext`] |
+//! | get details about a call, and record what it changed | [`ToolContext`] |
 //! | give tools access to a run's own values, such as its user | [`RunData`] |
 //! | offer tools that change during a run | [`ToolSource`] |
 //! | let a model search through hundreds of tools | [`ToolSearch`] |

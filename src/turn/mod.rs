@@ -2,7 +2,7 @@
 //!
 //! A provider streams a turn as [`TurnEvent`]s: deltas of text, reasoning and calls, and finally
 //! [`TurnComplete`](TurnEvent::TurnComplete), which contains the whole [`Turn`]. If a turn fails,
-//! its error carries the [`PartialTurn`] that had arrived.
+//! its error can carry what had arrived, as a [`PartialTurn`].
 //!
 //! | to | use |
 //! |---|---|

@@ -322,7 +322,7 @@ impl Decode for Decoder {
     }
 }
 
-/// Returns the kind and the complete text of the part, which an end event contains.
+/// Returns the kind and the complete text of the part that an end event contains.
 fn text_of_part<'a>(part: &'a MessagePart<'_>) -> Option<(TextKind, &'a str)> {
     match part.r#type.or_empty() {
         "output_text" => Some((TextKind::Text, part.text.or_empty())),
