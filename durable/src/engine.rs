@@ -11,7 +11,7 @@ use turnstream::durable::{
     ToolCallRequest, WaitAnswer,
 };
 use turnstream::item::{RawJson, ToolResult};
-use turnstream::session::Entry;
+use turnstream::session::{Entry, SessionState};
 
 use crate::context::{PerformStep, ReadState};
 use crate::errors::{from_context, unreadable};
@@ -133,6 +133,18 @@ impl<'a, 'ctx> RestateEngine<'a, 'ctx> {
         writes.extend(self.segments.merge()?);
         self.write(writes);
         self.entries = entries;
+        Ok(())
+    }
+
+    /// Records that the session's pending calls, if any, may have started. A later run then gives them an interrupted
+    /// result, unless their tools are idempotent.
+    pub(crate) fn stop_pending(&mut self) -> Result<(), Error> {
+        let state = SessionState::from_entries(self.entries.clone());
+        if matches!(state, SessionState::Pending { .. }) {
+            let writes = self.segments.append(&[Entry::Resumed])?;
+            self.write(writes);
+            self.entries.push(Entry::Resumed);
+        }
         Ok(())
     }
 

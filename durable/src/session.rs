@@ -196,6 +196,11 @@ impl Session {
         let parts = &self.0;
         let agent = parts.agent(&name)?;
         let mut engine = RestateEngine::open(ctx, name).await?;
+        let earlier: Option<SessionStatus> = state(ctx, STATUS).await?;
+        if earlier.is_some_and(|status| status.run.is_some()) {
+            // An operator killed a run. If the run was resuming calls, they may have started.
+            engine.stop_pending()?;
+        }
         set_status(ctx, &engine, Some(ctx.invocation_id()));
         let entries = engine.entries().to_vec();
         let attempt = match start {

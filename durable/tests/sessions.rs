@@ -1127,3 +1127,27 @@ async fn a_run_that_was_killed_between_its_steps_can_be_resumed() {
     assert_eq!(results(&history), [(ResultKind::Ok, "passed".to_owned())]);
     assert_eq!(fixture.invocations("s", "resume").await, 1);
 }
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn a_call_whose_resumed_run_was_killed_does_not_begin_again() {
+    let gate = Gate::closed();
+    let pay = gate.tool("pay").requires_approval();
+    let fixture = Fixture::with_agent(Agent::new(calling(&[("c1", "pay")])).with_tool(pay)).await;
+    let outcome = fixture.run("s", "Pay.").await.unwrap();
+    assert_eq!(outcome.reason, EndReason::Pending);
+    let verdicts = || [(pending("c1", "pay"), Verdict::Approve)];
+    let run = fixture.client.resume("s", "agent", verdicts(), "first").await.unwrap();
+    gate.wait_for(1).await;
+    support::kill(&fixture.server.admin_url(), &run).await;
+    fixture.outcome(&run).await.unwrap_err();
+    gate.open();
+
+    let run = fixture.client.resume("s", "agent", verdicts(), "second").await.unwrap();
+    fixture.outcome(&run).await.unwrap();
+    let history = fixture.history("s").await;
+    let (kind, text) = &results(&history)[0];
+    assert_eq!((*kind, &**text), (ResultKind::Interrupted, "Interrupted mid-execution"));
+    assert_eq!(*gate.reached.borrow(), 1, "the call has begun once");
+    fixture.ensure_next_run_works("s").await;
+}

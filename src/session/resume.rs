@@ -40,7 +40,9 @@ impl Session {
         let (version, restored) = self.current_fold().await?;
         let plan = match restored.session_state() {
             SessionState::Idle => OpenCallPlan::default(),
-            SessionState::Pending { calls } => OpenCallPlan::without_verdicts(agent, calls),
+            SessionState::Pending { calls } => {
+                OpenCallPlan::without_verdicts(agent, &restored.history(), calls)
+            }
             SessionState::Unfinished { open_calls: open } => {
                 self.plan_open_calls(agent, &restored.history(), open, HashMap::new()).await
             }
@@ -213,17 +215,18 @@ struct OpenCallPlan {
 impl OpenCallPlan {
     /// Creates a plan for pending calls that are given up. A sub-agent's call is pending only after
     /// the call that runs the sub-agent has started. A call to an idempotent tool may have started
-    /// before a crash. A call to an external tool may have been executed elsewhere.
-    fn without_verdicts(agent: &Agent, pending: Vec<PendingCall>) -> Self {
-        let may_have_started = |call: &PendingCall| {
-            let tool = agent.toolkit().get(&call.name);
-            !call.path.is_empty() || tool.is_some_and(|it| it.is_idempotent() || it.is_external())
+    /// before a crash. A call to an external tool may have been executed elsewhere. Nothing is
+    /// known about a tool that is not in the agent's toolkit.
+    fn without_verdicts(agent: &Agent, history: &History, pending: Vec<PendingCall>) -> Self {
+        let cannot_have_started = |call: &PendingCall| {
+            let named = call.to_tool_call();
+            let tool = agent.toolkit().get(&agent.toolkit().unwrapped_call(&named).name);
+            call.path.is_empty()
+                && history.nested_history(&call.call_id).is_none()
+                && tool.is_some_and(|tool| !tool.is_idempotent() && !tool.is_external())
         };
-        let (started, waiting): (Vec<_>, Vec<_>) = pending.into_iter().partition(may_have_started);
-        let started: HashSet<&str> = started.iter().map(PendingCall::root_call_id).collect();
-        let waiting = waiting.into_iter().map(|call| call.call_id);
-        let not_started = waiting.filter(|id| !started.contains(&**id)).collect();
-        Self { not_started, ..Self::default() }
+        let not_started = pending.into_iter().filter(cannot_have_started);
+        Self { not_started: not_started.map(|call| call.call_id).collect(), ..Self::default() }
     }
 }
 

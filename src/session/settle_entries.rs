@@ -29,6 +29,7 @@ impl SettleEntries {
             (history.iter().cloned().collect(), history.settled().iter().cloned().collect());
         for item in &mut is {
             if let ItemKind::ToolResult(result) = &mut item.kind
+                && result.kind == ResultKind::Interrupted
                 && not_started.contains(&result.call_id)
             {
                 result.content = INTERRUPTED_BEFORE_START.into();

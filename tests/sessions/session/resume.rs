@@ -237,9 +237,11 @@ async fn new_input_says_of_a_pending_call_whether_it_can_have_started() {
         .call("never", json!({}))
         .call("again", json!({}))
         .call("elsewhere", json!({}))
+        .call("unknown_later", json!({}))
         .call("research", json!({ "prompt": "x" }));
     let session = open_session(&store).await;
-    session.run(&agent(Scripted::new([calls])), "go").await.unwrap().outcome().await.unwrap();
+    let first = agent(Scripted::new([calls])).with_tool(tool("unknown_later"));
+    session.run(&first, "go").await.unwrap().outcome().await.unwrap();
     let session = open_session(&store).await;
     assert!(matches!(session.state(), SessionState::Pending { .. }));
 
@@ -257,7 +259,7 @@ async fn new_input_says_of_a_pending_call_whether_it_can_have_started() {
     assert_eq!(reported, stored, "the results are reported as they are stored");
     let text = |name| &*stored.iter().find(|(of, _)| of == name).unwrap().1;
     assert_eq!(text("never"), "Interrupted by user");
-    for name in ["again", "elsewhere", "research"] {
+    for name in ["again", "elsewhere", "unknown_later", "research"] {
         assert_eq!(text(name), "Interrupted mid-execution", "{name}");
     }
     assert!(keys.lock().unwrap().is_empty(), "no tool has run");
