@@ -37,7 +37,7 @@
 //! | get details about a call, and record what it changed | [`ToolContext`] |
 //! | give tools access to a run's own values, such as its user | [`RunData`] |
 //! | offer tools that change during a run | [`ToolSource`] |
-//! | let a model search through hundreds of tools | [`ToolSearch`] |
+//! | let a model search through hundreds of tools | `Toolkit::searchable`, with the `tool-search` feature |
 //! | approve or deny a call, or provide its result | [`Verdict`] |
 //! | decide about calls in a hand-written loop | [`ToolPolicy`], [`Permission`] |
 //!
