@@ -72,7 +72,7 @@ impl Session {
     ) -> HandlerResult<Json<Outcome>> {
         let outcome = self.drive(&ctx, agent, Start::Verdicts(verdicts)).await;
         if outcome.as_ref().is_err_and(|error| !is_attempt_lost(error)) {
-            // The verdicts have not been used, and can be submitted again.
+            // Calls that have not started stay pending, and can be given other verdicts.
             ctx.clear(VERDICTS);
         }
         outcome.map(Json).map_err(to_handler_error)
@@ -197,8 +197,9 @@ impl Session {
         let agent = parts.agent(&name)?;
         let mut engine = RestateEngine::open(ctx, name).await?;
         let earlier: Option<SessionStatus> = state(ctx, STATUS).await?;
-        if earlier.is_some_and(|status| status.run.is_some()) {
-            // An operator killed a run. If the run was resuming calls, they may have started.
+        let saved = engine.entries().len() as u64;
+        if earlier.is_some_and(|status| status.run.is_some() && status.version == saved) {
+            // An operator killed a run that had saved nothing. If the run was resuming calls, they may have started.
             engine.stop_pending()?;
         }
         set_status(ctx, &engine, Some(ctx.invocation_id()));

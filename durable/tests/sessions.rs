@@ -1128,10 +1128,12 @@ async fn a_run_that_was_killed_between_its_steps_can_be_resumed() {
     assert_eq!(fixture.invocations("s", "resume").await, 1);
 }
 
-#[tokio::test]
-#[ignore = "needs a Restate server: durable/tests/run.sh"]
-async fn a_call_whose_resumed_run_was_killed_does_not_begin_again() {
-    let gate = Gate::closed();
+/// A run resumes an approved call, and is ended while the call's tool runs. The same verdicts are
+/// then given again.
+async fn check_that_a_call_of_an_ended_run_does_not_begin_again(
+    end: impl AsyncFn(&Fixture, &str),
+    gate: Gate,
+) {
     let pay = gate.tool("pay").requires_approval();
     let fixture = Fixture::with_agent(Agent::new(calling(&[("c1", "pay")])).with_tool(pay)).await;
     let outcome = fixture.run("s", "Pay.").await.unwrap();
@@ -1139,7 +1141,7 @@ async fn a_call_whose_resumed_run_was_killed_does_not_begin_again() {
     let verdicts = || [(pending("c1", "pay"), Verdict::Approve)];
     let run = fixture.client.resume("s", "agent", verdicts(), "first").await.unwrap();
     gate.wait_for(1).await;
-    support::kill(&fixture.server.admin_url(), &run).await;
+    end(&fixture, &run).await;
     fixture.outcome(&run).await.unwrap_err();
     gate.open();
 
@@ -1150,4 +1152,26 @@ async fn a_call_whose_resumed_run_was_killed_does_not_begin_again() {
     assert_eq!((*kind, &**text), (ResultKind::Interrupted, "Interrupted mid-execution"));
     assert_eq!(*gate.reached.borrow(), 1, "the call has begun once");
     fixture.ensure_next_run_works("s").await;
+}
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn a_call_whose_resumed_run_was_killed_does_not_begin_again() {
+    let end = async |fixture: &Fixture, run: &str| {
+        support::kill(&fixture.server.admin_url(), run).await;
+    };
+    check_that_a_call_of_an_ended_run_does_not_begin_again(end, Gate::closed()).await;
+}
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn a_call_whose_resumed_run_was_cancelled_does_not_begin_again() {
+    let gate = Gate::closed();
+    let opened = gate.clone();
+    let end = async |fixture: &Fixture, run: &str| {
+        support::cancel(&fixture.server.admin_url(), run).await;
+        // A step that has begun ends before its run does.
+        opened.open();
+    };
+    check_that_a_call_of_an_ended_run_does_not_begin_again(end, gate).await;
 }

@@ -165,6 +165,7 @@ impl Attempt {
             store: store.clone(),
             session: session.clone(),
             saved,
+            resumed_entry: ResumedEntry::NotDue,
             run: RunStage::Opening(open_run(store, session, agent, start, data).boxed()),
             begin: None,
             outcome: None,
@@ -213,12 +214,24 @@ enum RunStage {
     Over,
 }
 
+/// Tracks whether the engine has saved the [`Entry::Resumed`] of a run that starts with open calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ResumedEntry {
+    /// The run started without open calls, or the entry has been saved in its place.
+    NotDue,
+    /// None of the calls has been allowed to start, and the entry has not been saved.
+    Due,
+    /// The entry was saved before the run wrote it.
+    SavedEarly,
+}
+
 struct Driver {
     bridge: Arc<Bridge>,
     store: MemoryStore,
     session: String,
-    /// The number of session entries saved by the engine.
+    /// The number of the run's session entries that the engine has saved.
     saved: u64,
+    resumed_entry: ResumedEntry,
     run: RunStage,
     /// Describes the start of the run. `None` until the run has been created.
     begin: Option<RunBegin>,
@@ -247,6 +260,7 @@ impl Driver {
                 StepResult::Finished => return self.finish(engine).await,
                 StepResult::TooLarge(error) => return Err(error),
                 StepResult::CallsBegin(begun) => {
+                    self.save_resumed(engine).await?;
                     let results = self.call_tools(engine, begun).await?;
                     self.bridge.set_call_results(results);
                     commands = Vec::new();
@@ -340,6 +354,9 @@ impl Driver {
                 self.bridge.set_session(&session);
                 let handle = run.handle();
                 let (history, version) = (handle.history(), run.starts_at());
+                if !history.unanswered_calls().is_empty() {
+                    self.resumed_entry = ResumedEntry::Due;
+                }
                 self.begin = Some(RunBegin { history, version, handle });
                 self.run = RunStage::Running(Box::new(run));
                 let commands = mem::take(&mut self.early_commands);
@@ -486,8 +503,32 @@ impl Driver {
         }
         let mut entries = self.store.load(&self.session, self.saved).await?.unwrap_or_default();
         entries.truncate(usize::try_from(version - self.saved).unwrap_or(usize::MAX));
-        let from = mem::replace(&mut self.saved, version);
+        let from = self.saved_by_engine();
+        self.saved = version;
+        if let Some(resumed) = entries.iter().position(|entry| *entry == Entry::Resumed) {
+            if self.resumed_entry == ResumedEntry::SavedEarly {
+                entries.remove(resumed);
+            }
+            self.resumed_entry = ResumedEntry::NotDue;
+        }
         engine.save(from, entries).await
+    }
+
+    /// If the run continues calls that were open when it started, saves the entry that records that these calls may
+    /// have started. The run itself writes this entry with the calls' first event, and the engine saves the run's
+    /// entries only once the calls' results have been recorded. If the run is ended before then, no later run may
+    /// start the calls again.
+    async fn save_resumed(&mut self, engine: &mut dyn Engine) -> Result<(), Error> {
+        if self.resumed_entry == ResumedEntry::Due {
+            engine.save(self.saved, vec![Entry::Resumed]).await?;
+            self.resumed_entry = ResumedEntry::SavedEarly;
+        }
+        Ok(())
+    }
+
+    /// Returns the number of entries that the engine has saved in the session.
+    fn saved_by_engine(&self) -> u64 {
+        self.saved + u64::from(self.resumed_entry == ResumedEntry::SavedEarly)
     }
 
     async fn finish(&mut self, engine: &mut dyn Engine) -> Result<Outcome, Error> {

@@ -152,6 +152,13 @@ impl Journal {
         });
     }
 
+    /// Records that the tools of open calls may have started in an earlier run.
+    pub(crate) fn set_may_have_started<'a>(&self, call_ids: impl IntoIterator<Item = &'a str>) {
+        self.with_state(|book| {
+            call_ids.into_iter().for_each(|call_id| book.fold.set_may_have_started(call_id));
+        });
+    }
+
     /// Records the effect report from a call that may end without a result of its own.
     pub(crate) fn set_effect_report(&self, call_id: &str, report: EffectReport) {
         self.with_state(|book| book.fold.set_effect_report(call_id, report));

@@ -22,8 +22,10 @@ pub(super) struct OpenCall {
     call: ToolCall,
     /// The call as it was shown for approval. A hook may have rewritten the original call.
     pub(super) effective_call: Option<ToolCall>,
-    /// The name of the running tool. `Some` once the tool has started.
+    /// The name of the running tool. `Some` once the tool has started in this run.
     started_tool: Option<String>,
+    /// Whether the call's tool may have started in an earlier run.
+    pub(super) may_have_started: bool,
     /// The pending calls of the sub-agent that this call runs, if the sub-agent is suspended.
     pub(super) nested_pending_calls: Vec<PendingCall>,
     /// The effects that the call reported before it was dropped.
@@ -48,7 +50,7 @@ impl OpenCall {
 
     /// Creates a result for a call that gets no result from its tool.
     pub(super) fn missing_result(&self, cut: Interruption) -> ToolEvent {
-        let (kind, text) = match (cut, self.started_tool.is_some()) {
+        let (kind, text) = match (cut, self.may_have_started || self.started_tool.is_some()) {
             (Interruption::Interrupted, true) => {
                 (ResultKind::Interrupted, INTERRUPTED_MID_EXECUTION)
             }
@@ -87,6 +89,7 @@ impl From<ToolCall> for OpenCall {
             call,
             effective_call: None,
             started_tool: None,
+            may_have_started: false,
             nested_pending_calls: suspended,
             report,
         }

@@ -51,6 +51,7 @@ impl RunFold {
         let mut calls: OpenCalls<OpenCall, ToolResult> = unanswered.collect();
         for call_id in history.suspended_call_ids() {
             if let Some(call) = calls.find_mut(|call| call.id() == call_id) {
+                call.may_have_started = true;
                 call.report = history.nested_effect_report(call_id);
             }
         }
@@ -196,6 +197,11 @@ impl RunFold {
     pub(super) fn set_effective_call(&mut self, asked: ToolCall) {
         let call_id = asked.call_id.clone();
         self.update_call(&call_id, |call| call.effective_call = Some(asked));
+    }
+
+    /// Records that a call's tool may have started in an earlier run.
+    pub(super) fn set_may_have_started(&mut self, call_id: &str) {
+        self.update_call(call_id, |call| call.may_have_started = true);
     }
 
     /// Records the effect report from a call that was dropped.

@@ -102,7 +102,7 @@ struct BuiltTools {
     tools: Arc<[Tool]>,
     /// Why tools were left out. The model receives these notes.
     left_out: Arc<[String]>,
-    /// Which allowed tools require approval again because their definitions have changed.
+    /// Which allowed tools require approval because their definitions have changed or were never accepted.
     untrusted: Arc<[String]>,
 }
 
@@ -360,8 +360,8 @@ impl Client {
     }
 
     /// Returns notes about the most recent listing of the tools: which tools were left out and why, and which allowed
-    /// tools require approval again because their definitions have changed. The list of notes is empty if the tools
-    /// have not been listed yet.
+    /// tools require approval because their definitions have changed or were never accepted. The list of notes is empty
+    /// if the tools have not been listed yet.
     pub fn notes(&self) -> Vec<String> {
         let built = lock_ignoring_poison(&self.view.built);
         let notes = |built: &BuiltTools| [&*built.left_out, &*built.untrusted].concat();

@@ -6,7 +6,7 @@ use std::ops::Range;
 use crate::context::{Compaction, Compactor, preserve_reactive_note, record_stale_usage};
 use crate::error::Error;
 use crate::event::RewriteReason;
-use crate::item::{Item, TombstoneEdit, ToolCall};
+use crate::item::{Item, PendingCall, ResultKind, TombstoneEdit, ToolCall};
 use crate::session::restore::EntryFold;
 use crate::session::session::catch_store_panic;
 use crate::session::settle_entries::SettleEntries;
@@ -164,9 +164,10 @@ impl Session {
     /// are copied. To fork at the latest entry, pass the current [`version`](Self::version).
     ///
     /// The fork has its own id, so the idempotency keys for its tool calls differ from those in
-    /// this session. Calls that are open at the fork point belong to this session. In the fork,
-    /// these calls get an interrupted result, except for [pending](SessionState::Pending) calls
-    /// that this session has not started since the fork point.
+    /// this session. Calls that are open at the fork point belong to this session, and get an
+    /// interrupted result in the fork. Calls that are [pending](SessionState::Pending) at the fork
+    /// point are also pending in the fork, unless this session has since started one of them. If
+    /// both sessions later resume the pending calls, each session starts them.
     ///
     /// # Errors
     ///
@@ -182,13 +183,37 @@ impl Session {
             true => Self::from_parts(self.store().clone(), restored.fork(&id), version),
             false => Self::open(self.store().clone(), id).await?,
         };
-        if matches!(fork.state(), SessionState::Unfinished { .. }) {
+        let is_open = match fork.state() {
+            SessionState::Idle => false,
+            SessionState::Unfinished { .. } => true,
+            SessionState::Pending { calls } => self.may_have_started(&calls, at).await?,
+        };
+        if is_open {
             let (version, restored) = fork.cached_fold();
             let SettleEntries { entries, .. } =
                 SettleEntries::for_history(&restored.history(), &HashSet::new());
             fork.append_and_fold(None, version, restored, entries).await?;
         }
         Ok(fork)
+    }
+
+    /// Returns whether one of the calls that were pending at version `at` may have started since.
+    async fn may_have_started(&self, calls: &[PendingCall], at: u64) -> Result<bool, Error> {
+        if self.cached_fold().0 == at {
+            return Ok(false);
+        }
+        let later = self.read_entries_from(at).await?.unwrap_or_default();
+        let denied: HashSet<&str> = (later.iter())
+            .filter_map(|entry| match entry {
+                Entry::Item(item) => item.as_tool_result(),
+                _ => None,
+            })
+            .filter(|result| result.kind == ResultKind::Denied)
+            .map(|result| &*result.call_id)
+            .collect();
+        let is_denied =
+            |call: &PendingCall| call.path.is_empty() && denied.contains(&*call.call_id);
+        Ok(later.contains(&Entry::Resumed) && !calls.iter().all(is_denied))
     }
 
     /// Creates another session that starts with the entries before the user's latest prompt. Use

@@ -63,7 +63,8 @@ impl Session {
     /// idempotency key: hooks are called for the call again, and the call may need another
     /// approval. All other open calls get an interrupted result, which the run's first events
     /// report. A [`Verdict::Output`] for an open call becomes the call's result. Any other verdict
-    /// for an open call applies only if the call is executed again. Once all open calls have
+    /// for an open call applies only if the call is executed again. Verdicts for calls of a
+    /// sub-agent that an open call runs are accepted, but not used. Once all open calls have
     /// results, the model is called.
     ///
     /// Like [`run`](Self::run), this method acquires the session's [lease](Lease).
@@ -155,10 +156,12 @@ impl Session {
         let run = match reruns.is_empty() {
             true => agent.run_from(history, input),
             false => {
+                let open: Vec<String> = reruns.keys().cloned().collect();
                 let judged = |(call, verdict)| Some((call, verdict?));
                 let verdicts =
                     ResumeVerdicts::for_own_calls(reruns.into_values().filter_map(judged));
                 let run = agent.resume_with_checked_verdicts(history, verdicts);
+                run.journal().set_may_have_started(open.iter().map(String::as_str));
                 // A run that has not been polled yet always accepts steering.
                 let _ = run.steer(input);
                 run
@@ -242,6 +245,12 @@ fn verdicts_by_call_id(
     for (PendingCall { path, call_id, name, arguments }, verdict) in verdicts {
         let call = unwrapped(&ToolCall { call_id: call_id.clone(), name, arguments });
         let is_it = |it: &ToolCall| it.call_id == call_id && unwrapped(it).name == call.name;
+        if let Some(parent) = path.first()
+            && open.iter().any(|it| it.call_id == *parent)
+        {
+            // A crash ended the resumed sub-agent, so nothing waits for this verdict.
+            continue;
+        }
         let is_open = path.is_empty() && open.iter().any(is_it);
         if !is_open || given.insert(call_id.clone(), (call, verdict)).is_some() {
             let message =

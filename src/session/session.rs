@@ -248,7 +248,7 @@ impl Session {
         Ok(())
     }
 
-    async fn read_entries_from(&self, from: u64) -> Result<Option<Vec<Entry>>, Error> {
+    pub(super) async fn read_entries_from(&self, from: u64) -> Result<Option<Vec<Entry>>, Error> {
         catch_store_panic(async { self.store.load(&self.id, from).await }).await
     }
 

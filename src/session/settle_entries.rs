@@ -18,8 +18,8 @@ pub(super) struct SettleEntries {
 
 impl SettleEntries {
     /// Creates the entries that turn the history into its [`History::settled`] form. No entries are
-    /// created if the history is already settled. The results of the calls in `not_started` state
-    /// that the calls were interrupted before they started.
+    /// created if the history is already settled. The new results of the calls in `not_started`
+    /// state that the calls were interrupted before they started.
     pub(super) fn for_history(history: &History, not_started: &HashSet<String>) -> Self {
         let mut settling = Self::default();
         if history.is_settled() {
@@ -27,15 +27,17 @@ impl SettleEntries {
         }
         let (was, mut is): (Vec<Item>, Vec<Item>) =
             (history.iter().cloned().collect(), history.settled().iter().cloned().collect());
-        for item in &mut is {
+        let same = was.iter().zip(&is).take_while(|(a, b)| a == b).count();
+        let answered: HashSet<&str> =
+            was.iter().filter_map(|item| Some(&*item.as_tool_result()?.call_id)).collect();
+        for item in &mut is[same..] {
             if let ItemKind::ToolResult(result) = &mut item.kind
-                && result.kind == ResultKind::Interrupted
                 && not_started.contains(&result.call_id)
+                && !answered.contains(&*result.call_id)
             {
                 result.content = INTERRUPTED_BEFORE_START.into();
             }
         }
-        let same = was.iter().zip(&is).take_while(|(a, b)| a == b).count();
         let more = &is[same..];
         if same == was.len() && more.iter().all(|item| item.as_tool_result().is_some()) {
             for result in more.iter().filter_map(Item::as_tool_result) {

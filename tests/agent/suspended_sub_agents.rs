@@ -814,3 +814,19 @@ async fn tombstones_of_a_sub_agent_are_applied_even_if_it_is_suspended() {
     assert_eq!(end.reason, EndReason::Completed, "{end:?}");
     assert_eq!(ran.keys(), ["h/sub_1/look_1", "h/sub_1/delete_1"]);
 }
+
+#[tokio::test]
+async fn a_resumed_sub_agent_that_is_interrupted_before_it_continues_had_started() {
+    let ran = ExecutedKeys::default();
+    let inner = agent_with_one_delete(&ran);
+    let model = model_with_calls(&[("c", "clean")]);
+    let agent = Agent::new(model).with_tools([inner.as_tool("clean", "").unwrap()]);
+    let outcome = agent.run("go").outcome().await;
+    assert_eq!(outcome.reason, EndReason::Pending);
+    let verdicts = outcome.pending.clone().into_iter().map(|call| (call, Verdict::Approve));
+    let run = agent.resume(outcome.history, verdicts).unwrap();
+    run.interrupt();
+    let history = run.outcome().await.history;
+    let result = history.iter().find_map(Item::as_tool_result).unwrap();
+    assert_eq!(result.content.text(), "Interrupted mid-execution");
+}

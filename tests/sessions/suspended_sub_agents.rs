@@ -7,13 +7,14 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::{env, fs};
 
+use futures::StreamExt;
 use turnstream::context::{Ageing, Truncator};
-use turnstream::event::EndReason;
+use turnstream::event::{EndReason, ToolEvent};
 use turnstream::item::{PendingCall, ResultKind};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::session::{Entry, JsonLinesStore, MemoryStore, Session, SessionState, Store};
 use turnstream::tool::{Tool, Verdict};
-use turnstream::{Agent, ErrorKind, Item};
+use turnstream::{Agent, ErrorKind, Event, Item};
 
 use crate::stores::sample_entries::TempFolder;
 use crate::support::tools::spec;
@@ -384,4 +385,22 @@ async fn a_checkpoint_cannot_replace_the_end_of_a_turn_with_pending_calls() {
         (outcome.reason, executed_call_keys(folder.path()).len()),
         (EndReason::Completed, 2)
     );
+}
+
+#[tokio::test]
+async fn verdicts_for_a_sub_agent_can_be_given_again_after_a_crash() {
+    let folder = TempFolder::new();
+    let store = MemoryStore::new();
+    let agent = agent_with_sub_agents(folder.path());
+    let session = Session::open(store.clone(), "s").await.unwrap();
+    let pending = session.run(&agent, "go").await.unwrap().outcome().await.unwrap().pending;
+    let verdicts = || pending.iter().map(|call| (call.clone(), Verdict::Approve));
+    let mut run = session.resume(&agent, verdicts()).await.unwrap();
+    while !matches!(run.next().await, Some(Ok(Event::Tool(ToolEvent::Started { .. })))) {}
+    drop(run);
+    let session = Session::open(store, "s").await.unwrap();
+    assert!(matches!(session.state(), SessionState::Unfinished { .. }));
+    let outcome = session.resume(&agent, verdicts()).await.unwrap().outcome().await.unwrap();
+    assert_eq!(outcome.reason, EndReason::Completed);
+    assert!(session.history().is_settled());
 }

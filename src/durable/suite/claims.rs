@@ -10,7 +10,7 @@ use crate::agent::{Agent, Budget, Limits, State};
 use crate::context::{Compaction, Compactor, Window};
 use crate::durable::suite::host::EngineHost;
 use crate::durable::suite::scenario::{
-    Probe, Stage, Traces, call, for_each_loss, result_kind, results, said,
+    Probe, Stage, Traces, call, for_each_loss, result_kind, results, said, spec,
 };
 use crate::durable::{Loss, LossMoment, LossPlan};
 use crate::error::{Error, ErrorKind};
@@ -20,7 +20,7 @@ use crate::item::{History, Item, ResultKind, ToolCall};
 use crate::lock::lock_ignoring_poison;
 use crate::provider::Reply;
 use crate::request::Request;
-use crate::tool::Verdict;
+use crate::tool::{Tool, Toolkit, Verdict};
 
 /// Creates an agent that calls two tools one after the other, then two at the same time, and then
 /// answers.
@@ -334,6 +334,30 @@ pub(super) async fn a_run_that_waits_for_an_approval_ends_and_is_resumed(host: &
     .await;
 }
 
+pub(super) async fn an_approved_call_of_a_failed_run_does_not_begin_again(host: &dyn EngineHost) {
+    let stage = Stage::new(host, "failed", LossPlan::new());
+    let model = stage.probe.model(|history| match results(history) {
+        0 => call("c1", "pay"),
+        _ => Reply::text("Done."),
+    });
+    let probe = stage.probe.clone();
+    let pay = Tool::raw(spec("pay"), move |_args, _cx| {
+        probe.count();
+        async { "x".repeat(9 << 20) }
+    });
+    let pay = pay.expect("the tool is one").requires_approval();
+    let agent =
+        Agent::new(model).with_toolkit(Toolkit::new([pay]).with_max_result_bytes(usize::MAX));
+    let pending = stage.run(&agent, "Pay.").await.unwrap().pending;
+    let verdicts = || pending.iter().map(|call| (call.clone(), Verdict::Approve)).collect();
+    let error = stage.resume(&agent, verdicts()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TooLarge);
+    let outcome = stage.resume(&agent, verdicts()).await.unwrap();
+    assert_eq!(outcome.reason, EndReason::Completed);
+    assert_eq!(stage.probe.counted(), 1, "the call has begun twice");
+    assert_eq!(result_kind(&outcome.history, "c1"), Some(ResultKind::Interrupted));
+}
+
 pub(super) async fn a_denied_call_does_not_run(host: &dyn EngineHost) {
     for_each_loss(host, "denied", async |stage, _| {
         let agent = asking_agent(&stage.probe);
@@ -605,7 +629,7 @@ pub(super) async fn a_run_that_was_broken_off_is_settled_by_the_next(host: &dyn 
         let stage = Stage::new(host, "settle", losses);
         let model = stage.probe.model(|history| match results(history) {
             0 => call("c1", "work"),
-            _ => Reply::text("word ".repeat(2 << 20)),
+            _ => Reply::text("x".repeat(9 << 20)),
         });
         let agent = Agent::new(model).with_tool(stage.probe.tool("work").idempotent());
         let error = stage.without_losses().run(&agent, "Do it.").await.unwrap_err();
@@ -622,7 +646,7 @@ pub(super) async fn a_run_that_was_broken_off_is_settled_by_the_next(host: &dyn 
 
 pub(super) async fn a_turn_above_eight_mebibytes_ends_the_run(host: &dyn EngineHost) {
     let stage = Stage::new(host, "large", LossPlan::new());
-    let model = stage.probe.model(|_| Reply::text("word ".repeat(2 << 20)));
+    let model = stage.probe.model(|_| Reply::text("x".repeat(9 << 20)));
     let error = stage.run(&Agent::new(model), "Write a novel.").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TooLarge);
     assert_eq!((stage.probe.requests(), stage.losses.attempts()), (1, 1), "it was asked for once");

@@ -61,6 +61,7 @@ macro_rules! durable_suite {
             a_stop_sent_while_a_tool_runs_ends_the_run_after_the_turn
             an_interrupt_of_a_run_that_has_ended_is_refused
             a_run_that_waits_for_an_approval_ends_and_is_resumed
+            an_approved_call_of_a_failed_run_does_not_begin_again
             a_denied_call_does_not_run
             an_interactive_run_waits_for_verdicts
             an_interactive_run_ends_pending_after_its_limit

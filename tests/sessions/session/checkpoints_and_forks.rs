@@ -6,6 +6,7 @@ use turnstream::context::{Compaction, compactor_fn};
 use turnstream::item::Mark;
 use turnstream::provider::{Reply, Scripted};
 use turnstream::session::{Entry, MemoryStore, Session, SessionState, Store};
+use turnstream::tool::Verdict;
 use turnstream::{Agent, ErrorKind, History, Item};
 
 use crate::support::stores::{IdempotencyKeys, key_recording_tool, open_session};
@@ -128,6 +129,35 @@ async fn a_fork_of_a_pending_session_is_pending() {
     let fork = session.fork_at(session.version(), "f").await.unwrap();
     assert_eq!(fork.state(), session.state());
     assert_eq!(store.load("f", 0).await.unwrap(), store.load("s", 0).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_fork_starts_no_pending_call_that_its_origin_has_started_since() {
+    for (verdict, begun) in [(Verdict::Approve, 1), (Verdict::deny("no"), 0)] {
+        let (store, keys) = (MemoryStore::new(), IdempotencyKeys::default());
+        let model = Scripted::from_fn(|request, _| match request.history.len() {
+            1 => Reply::new().call("pay", json!({})),
+            _ => Reply::text("Done."),
+        });
+        let pay = key_recording_tool("pay", &keys, false).requires_approval();
+        let agent = Agent::new(model).with_tools([pay]);
+        let session = open_session(&store).await;
+        let pending = session.run(&agent, "go").await.unwrap().outcome().await.unwrap().pending;
+        let (at, state) = (session.version(), session.state());
+        let verdicts = pending.into_iter().map(|call| (call, verdict.clone()));
+        session.resume(&agent, verdicts).await.unwrap().outcome().await.unwrap();
+        assert_eq!(keys.lock().unwrap().len(), begun);
+        let fork = session.fork_at(at, "f").await.unwrap();
+        match begun {
+            0 => assert_eq!(fork.state(), state),
+            _ => {
+                let history = fork.history();
+                let result = history.iter().find_map(Item::as_tool_result).unwrap();
+                assert_eq!(result.content.text(), "Interrupted mid-execution");
+                assert!(fork.history().is_settled());
+            }
+        }
+    }
 }
 
 #[tokio::test]

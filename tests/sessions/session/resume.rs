@@ -4,11 +4,11 @@ use futures::{FutureExt, StreamExt};
 use serde_json::json;
 use turnstream::agent::hook::{CallDecision, before_tool};
 use turnstream::event::{EndReason, ToolEvent};
-use turnstream::item::{ResultKind, ToolCall};
+use turnstream::item::{ResultKind, ToolCall, ToolResult};
 use turnstream::provider::{Reply, Scripted};
-use turnstream::session::{MemoryStore, Session, SessionState};
+use turnstream::session::{Entry, MemoryStore, Session, SessionState, Store};
 use turnstream::tool::{Tool, ToolUpdate, Verdict};
-use turnstream::{Agent, ErrorKind, Event, Item};
+use turnstream::{Agent, ErrorKind, Event, History, Item};
 
 use crate::support::stores::{IdempotencyKeys, key_recording_tool, open_session};
 use crate::support::tools::spec;
@@ -263,4 +263,56 @@ async fn new_input_says_of_a_pending_call_whether_it_can_have_started() {
         assert_eq!(text(name), "Interrupted mid-execution", "{name}");
     }
     assert!(keys.lock().unwrap().is_empty(), "no tool has run");
+}
+
+/// The texts of all results, with the ids of their calls.
+fn result_texts(history: &History) -> Vec<String> {
+    let results = history.iter().filter_map(Item::as_tool_result);
+    results.map(|result| format!("{}: {}", result.call_id, result.content.text())).collect()
+}
+
+#[tokio::test]
+async fn new_input_does_not_change_an_older_result_with_the_id_of_a_pending_call() {
+    let (store, keys) = (MemoryStore::new(), IdempotencyKeys::default());
+    let call = ToolCall { call_id: "c1".into(), name: "look".into(), arguments: "{}".into() };
+    let older = ToolResult::for_call(&call, ResultKind::Interrupted, "Interrupted mid-execution");
+    let entries: Vec<Entry> = vec![
+        Item::user("one").into(),
+        Item::tool_call("c1", "look", "{}").into(),
+        Item::tool_result(older).into(),
+        Item::text("ok").into(),
+        Item::user("two").into(),
+        Item::tool_call("c1", "look", "{}").into(),
+        Entry::Pending { calls: vec![call.into()] },
+    ];
+    store.append("s", 0, entries).await.unwrap();
+    let session = open_session(&store).await;
+    let tool = key_recording_tool("look", &keys, false).requires_approval();
+    let agent = Agent::new(Scripted::new(["Fine."])).with_tools([tool]);
+    session.run(&agent, "never mind").await.unwrap().outcome().await.unwrap();
+    let texts = result_texts(&open_session(&store).await.history());
+    assert_eq!(texts, ["c1: Interrupted mid-execution", "c1_dup1: Interrupted mid-execution"]);
+}
+
+#[tokio::test]
+async fn a_rerun_interrupted_before_it_begins_may_have_begun_before_the_crash() {
+    let (store, keys) = (MemoryStore::new(), IdempotencyKeys::default());
+    let model = || Scripted::new([Reply::new().call("again", json!({}))]);
+    let hanging = key_recording_tool("again", &keys, true).idempotent();
+    let hanging = Agent::new(model()).with_tools([hanging]);
+    let session = open_session(&store).await;
+    let mut run = session.run(&hanging, "go").await.unwrap();
+    while keys.lock().unwrap().is_empty() {
+        let _ = run.next().now_or_never();
+    }
+    drop(run);
+    let session = open_session(&store).await;
+    let asking = key_recording_tool("again", &keys, false).idempotent().requires_approval();
+    let agent = Agent::new(model()).with_tools([asking]).interactive();
+    let mut run = session.resume(&agent, []).await.unwrap();
+    while !matches!(run.next().await, Some(Ok(Event::Tool(ToolEvent::ApprovalRequested(_))))) {}
+    run.interrupt();
+    run.outcome().await.unwrap();
+    let texts = result_texts(&open_session(&store).await.history());
+    assert_eq!(texts, ["call_1_1: Interrupted mid-execution"]);
 }

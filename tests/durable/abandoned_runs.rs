@@ -1,0 +1,132 @@
+//! Runs that end in the middle for good. No later run may start the calls that they may have
+//! started.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use turnstream::durable::{Attempt, Loss, LossMoment, LossPlan, MemoryEngine};
+use turnstream::event::EndReason;
+use turnstream::item::{PendingCall, ResultKind};
+use turnstream::provider::{Reply, Scripted};
+use turnstream::session::{SessionState, restore_history};
+use turnstream::tool::{Tool, Verdict};
+use turnstream::{Agent, History, Item};
+
+use crate::support::tools::spec;
+
+const MOMENTS: [LossMoment; 5] = [
+    LossMoment::Before,
+    LossMoment::After(1),
+    LossMoment::After(2),
+    LossMoment::After(4),
+    LossMoment::Kept,
+];
+
+/// Counts how often the tool of each call has begun.
+#[derive(Clone, Default)]
+struct Begun([Arc<AtomicUsize>; 2]);
+
+impl Begun {
+    fn counts(&self) -> [usize; 2] {
+        self.0.each_ref().map(|count| count.load(Ordering::Relaxed))
+    }
+
+    fn tool(&self, at: usize, name: &str) -> Tool {
+        let count = Arc::clone(&self.0[at]);
+        let tool = Tool::raw(spec(name), move |_, _| {
+            count.fetch_add(1, Ordering::Relaxed);
+            async {
+                tokio::task::yield_now().await;
+                "done"
+            }
+        });
+        tool.unwrap().requires_approval()
+    }
+}
+
+fn results(history: &History) -> Vec<(ResultKind, String)> {
+    let results = history.iter().filter_map(Item::as_tool_result);
+    results.map(|result| (result.kind, result.content.text())).collect()
+}
+
+/// An agent that makes two calls, which both need an approval.
+fn agent(begun: &Begun) -> Agent {
+    let model = Scripted::from_fn(|request, _| match results(&request.history).len() {
+        0 => Reply::new().call_raw("c1", "pay", "{}").call_raw("c2", "send", "{}"),
+        _ => Reply::text("Done."),
+    });
+    Agent::new(model).with_tools([begun.tool(0, "pay"), begun.tool(1, "send")])
+}
+
+fn approve(calls: &[PendingCall]) -> Vec<(PendingCall, Verdict)> {
+    calls.iter().map(|call| (call.clone(), Verdict::Approve)).collect()
+}
+
+/// Runs until two calls are pending.
+async fn pending_calls(agent: &Agent, engine: &mut MemoryEngine) -> Vec<PendingCall> {
+    let outcome = Attempt::run(agent, "s", Vec::new(), "Pay.").drive(engine).await.unwrap();
+    assert_eq!(outcome.reason, EndReason::Pending);
+    outcome.pending
+}
+
+/// The run that resumes the calls is abandoned at each of its operations. The next run gets the
+/// same verdicts, or new input.
+async fn check_abandoned_runs(prepare: impl Fn(MemoryEngine, &Agent) -> MemoryEngine) {
+    let (mut has_started, mut was_approvable) = (0, 0);
+    for (moment, with_verdicts) in MOMENTS.iter().flat_map(|it| [(*it, true), (*it, false)]) {
+        for operation in 0.. {
+            let begun = Begun::default();
+            let agent = agent(&begun);
+            let mut first = prepare(MemoryEngine::new(), &agent);
+            let calls = pending_calls(&agent, &mut first).await;
+            let second = first.next_run();
+            let plan = LossPlan::with_losses([Loss { operation, moment }]);
+            let resumed = Attempt::resume(&agent, "s", second.entries(), approve(&calls));
+            let ended = resumed.drive(&mut plan.wrap(second.next_attempt())).await;
+            if ended.is_ok() {
+                assert!(operation > 4, "the run has {operation} operations");
+                break;
+            }
+            let before = begun.counts();
+            has_started += usize::from(before != [0, 0]);
+            let mut third = second.next_run();
+            let entries = third.entries();
+            let place = format!("{operation}, {moment:?}, {with_verdicts}, {before:?}");
+            let history = match SessionState::from_entries(entries.clone()) {
+                // The abandoned run has saved its answer.
+                SessionState::Idle => restore_history("s", entries),
+                state => {
+                    was_approvable += usize::from(matches!(state, SessionState::Pending { .. }));
+                    // Calls whose results have been saved accept no verdicts.
+                    let is_answered = state == SessionState::Unfinished { open_calls: Vec::new() };
+                    let verdicts = if is_answered { Vec::new() } else { approve(&calls) };
+                    let attempt = match with_verdicts {
+                        true => Attempt::resume(&agent, "s", entries, verdicts),
+                        false => Attempt::run(&agent, "s", entries, "Never mind."),
+                    };
+                    let outcome = attempt.drive(&mut third).await;
+                    outcome.unwrap_or_else(|error| panic!("{place}: {error}")).history
+                }
+            };
+            let results = results(&history);
+            assert_eq!(results.len(), 2, "{place}");
+            for (at, (kind, text)) in results.iter().enumerate() {
+                let count = begun.counts()[at];
+                assert!(count <= 1, "{place}: a call has begun twice");
+                assert!(before[at] == 0 || text != "Interrupted by user", "{place}");
+                assert_eq!(*kind == ResultKind::Ok, text == "done", "{place}");
+            }
+        }
+    }
+    assert!(has_started > 0 && was_approvable > 0, "{has_started}, {was_approvable}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn approved_calls_of_a_run_abandoned_anywhere_do_not_begin_again() {
+    check_abandoned_runs(|engine, _| engine).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn approved_calls_that_run_apart_do_not_begin_again() {
+    check_abandoned_runs(|engine, agent| engine.with_worker(agent)).await;
+}
