@@ -128,5 +128,5 @@ async fn approved_calls_of_a_run_abandoned_anywhere_do_not_begin_again() {
 
 #[tokio::test(start_paused = true)]
 async fn approved_calls_that_run_apart_do_not_begin_again() {
-    check_abandoned_runs(|engine, agent| engine.with_worker(agent)).await;
+    check_abandoned_runs(MemoryEngine::with_worker).await;
 }
