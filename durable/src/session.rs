@@ -88,7 +88,14 @@ impl Session {
     ) -> HandlerResult<Json<Option<String>>> {
         // The agent is checked before the verdict is stored, because the run that resumes the calls needs the agent.
         self.0.agent(&agent).map_err(|error| to_terminal(&error))?;
-        let status = status(&ctx).await.map_err(to_handler_error)?;
+        let listed: Option<SessionStatus> = state(&ctx, STATUS).await.map_err(to_handler_error)?;
+        let mut status = listed.unwrap_or_default();
+        if status.run.is_some() {
+            let engine = RestateEngine::open(&ctx, agent.clone()).await;
+            let mut engine = engine.map_err(to_handler_error)?;
+            end_killed_run(&ctx, &mut engine, &status).map_err(to_handler_error)?;
+            status = SessionStatus::from_entries(engine.entries().to_vec(), None);
+        }
         let given = state(&ctx, VERDICTS).await.map_err(to_handler_error)?;
         let mut given: GivenVerdicts = given.unwrap_or_default();
         for (call, verdict) in verdicts {
@@ -196,12 +203,8 @@ impl Session {
         let parts = &self.0;
         let agent = parts.agent(&name)?;
         let mut engine = RestateEngine::open(ctx, name).await?;
-        let earlier: Option<SessionStatus> = state(ctx, STATUS).await?;
-        let saved = engine.entries().len() as u64;
-        if earlier.is_some_and(|status| status.run.is_some() && status.version == saved) {
-            // An operator killed a run that had saved nothing. If the run was resuming calls, they may have started.
-            engine.stop_pending()?;
-        }
+        let listed: Option<SessionStatus> = state(ctx, STATUS).await?;
+        end_killed_run(ctx, &mut engine, &listed.unwrap_or_default())?;
         set_status(ctx, &engine, Some(ctx.invocation_id()));
         let entries = engine.entries().to_vec();
         let attempt = match start {
@@ -221,6 +224,26 @@ impl Session {
         send_update(ctx);
         outcome
     }
+}
+
+/// If an operator has killed the session's last run, records that the run has ended. `listed` is the stored status.
+/// Only one run or other exclusive handler of a session is executed at a time, so a run that is still listed is not
+/// active.
+fn end_killed_run(
+    ctx: &ObjectContext<'_>,
+    engine: &mut RestateEngine<'_, '_>,
+    listed: &SessionStatus,
+) -> Result<(), Error> {
+    if listed.run.is_none() {
+        return Ok(());
+    }
+    if listed.version == engine.entries().len() as u64 {
+        // The run had saved nothing. If it was resuming calls, they may have started.
+        engine.stop_pending()?;
+    }
+    ctx.clear(VERDICTS);
+    set_status(ctx, engine, None);
+    Ok(())
 }
 
 /// Writes the session's status.

@@ -1165,6 +1165,27 @@ async fn a_call_whose_resumed_run_was_killed_does_not_begin_again() {
 
 #[tokio::test]
 #[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn a_verdict_for_a_call_of_a_killed_run_is_refused_and_the_next_run_works() {
+    let gate = Gate::closed();
+    let pay = gate.tool("pay").requires_approval();
+    let fixture = Fixture::with_agent(Agent::new(calling(&[("c1", "pay")])).with_tool(pay)).await;
+    fixture.run("s", "Pay.").await.unwrap();
+    let judge = || fixture.client.judge("s", "agent", pending("c1", "pay"), Verdict::Approve);
+    let run = judge().await.unwrap().unwrap();
+    gate.wait_for(1).await;
+    support::kill(&fixture.server.admin_url(), &run).await;
+    fixture.outcome(&run).await.unwrap_err();
+    gate.open();
+    // The call may have started, so it waits for no verdict.
+    let error = judge().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidRequest, "{error}");
+    fixture.ensure_next_run_works("s").await;
+    assert_eq!(results(&fixture.history("s").await)[0].0, ResultKind::Interrupted);
+    assert_eq!(*gate.reached.borrow(), 1, "the call has begun once");
+}
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
 async fn a_call_whose_resumed_run_was_cancelled_does_not_begin_again() {
     let gate = Gate::closed();
     let opened = gate.clone();

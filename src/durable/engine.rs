@@ -76,7 +76,8 @@ pub trait Engine: StepRunner {
         Box::pin(async { Ok(results) })
     }
 
-    /// Appends entries to the session, which currently contains `from` entries.
+    /// Appends entries to the session, which currently contains `from` entries. The engine must store them before it
+    /// performs the operations that follow.
     fn save(&mut self, from: u64, entries: Vec<Entry>) -> BoxFuture<'_, Result<(), Error>>;
 
     /// Ends the run, and returns the commands in `put_back`, which have not reached the model, to the front of the

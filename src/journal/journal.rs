@@ -152,11 +152,10 @@ impl Journal {
         });
     }
 
-    /// Records that the tools of open calls may have started in an earlier run.
-    pub(crate) fn set_may_have_started<'a>(&self, call_ids: impl IntoIterator<Item = &'a str>) {
-        self.with_state(|book| {
-            call_ids.into_iter().for_each(|call_id| book.fold.set_may_have_started(call_id));
-        });
+    /// Records whether the tool of a call that was open at the start may have started in an earlier
+    /// run.
+    pub(crate) fn set_may_have_started(&self, call_id: &str, may_have_started: bool) {
+        self.with_state(|book| book.fold.set_may_have_started(call_id, may_have_started));
     }
 
     /// Records the effect report from a call that may end without a result of its own.

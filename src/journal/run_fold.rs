@@ -199,9 +199,9 @@ impl RunFold {
         self.update_call(&call_id, |call| call.effective_call = Some(asked));
     }
 
-    /// Records that a call's tool may have started in an earlier run.
-    pub(super) fn set_may_have_started(&mut self, call_id: &str) {
-        self.update_call(call_id, |call| call.may_have_started = true);
+    /// Records whether a call's tool may have started in an earlier run.
+    pub(super) fn set_may_have_started(&mut self, call_id: &str, may_have_started: bool) {
+        self.update_call(call_id, |call| call.may_have_started = may_have_started);
     }
 
     /// Records the effect report from a call that was dropped.

@@ -9,8 +9,8 @@ use futures::{Stream, StreamExt};
 
 use crate::agent::{Agent, Input, Run, RunContext, State, loop_body};
 use crate::error::Error;
-use crate::event::{AppendReason, Event};
-use crate::item::History;
+use crate::event::{AppendReason, Event, ToolEvent};
+use crate::item::{History, INTERRUPTED_MID_EXECUTION, TIMED_OUT_MID_EXECUTION};
 use crate::journal::Journal;
 use crate::replay::ReplayPoint;
 use crate::replay::recording::Recording;
@@ -113,7 +113,21 @@ impl ReplayRun {
         };
         let (world, history) = (playing.clone(), recording.history().clone());
         let agent = agent.without_side_effects().with_world(move |_, _| world.clone());
+        let open_calls = history.unanswered_calls();
         let run = agent.replay_run(body, history, Input(input), recording.0.is_resuming);
+        for call in open_calls {
+            // Whether an earlier run may have started a call is not recorded, but its result tells.
+            let started = recording.events().find_map(|event| match event {
+                Event::Tool(ToolEvent::Output(result)) if result.call_id == call.call_id => {
+                    let text = result.content.text();
+                    Some([INTERRUPTED_MID_EXECUTION, TIMED_OUT_MID_EXECUTION].contains(&&*text))
+                }
+                _ => None,
+            });
+            if let Some(started) = started {
+                run.journal().set_may_have_started(&call.call_id, started);
+            }
+        }
         Self {
             recording: recording.clone(),
             run,

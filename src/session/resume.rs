@@ -120,8 +120,16 @@ impl Session {
                 let message = "there is nothing to resume";
                 Err(Error::new(ErrorKind::InvalidRequest, message))
             }
-            SessionState::Pending { .. } => {
+            SessionState::Pending { calls } => {
                 let run = agent.resume(restored.history(), verdicts)?;
+                // An earlier crash may have left open a call to an idempotent tool.
+                for call in calls.iter().filter(|call| call.path.is_empty()) {
+                    let named = call.to_tool_call();
+                    let tool = agent.toolkit().get(&agent.toolkit().unwrapped_call(&named).name);
+                    if tool.is_some_and(Tool::is_idempotent) {
+                        run.journal().set_may_have_started(&call.call_id, true);
+                    }
+                }
                 Ok(SessionRun::new(self, lease, version, restored, Vec::new(), run))
             }
             SessionState::Unfinished { open_calls: open } => {
@@ -161,7 +169,7 @@ impl Session {
                 let verdicts =
                     ResumeVerdicts::for_own_calls(reruns.into_values().filter_map(judged));
                 let run = agent.resume_with_checked_verdicts(history, verdicts);
-                run.journal().set_may_have_started(open.iter().map(String::as_str));
+                open.iter().for_each(|id| run.journal().set_may_have_started(id, true));
                 // A run that has not been polled yet always accepts steering.
                 let _ = run.steer(input);
                 run

@@ -135,12 +135,7 @@ async fn a_fork_of_a_pending_session_is_pending() {
 async fn a_fork_starts_no_pending_call_that_its_origin_has_started_since() {
     for (verdict, begun) in [(Verdict::Approve, 1), (Verdict::deny("no"), 0)] {
         let (store, keys) = (MemoryStore::new(), IdempotencyKeys::default());
-        let model = Scripted::from_fn(|request, _| match request.history.len() {
-            1 => Reply::new().call("pay", json!({})),
-            _ => Reply::text("Done."),
-        });
-        let pay = key_recording_tool("pay", &keys, false).requires_approval();
-        let agent = Agent::new(model).with_tools([pay]);
+        let agent = paying_agent(&keys);
         let session = open_session(&store).await;
         let pending = session.run(&agent, "go").await.unwrap().outcome().await.unwrap().pending;
         let (at, state) = (session.version(), session.state());
@@ -158,6 +153,42 @@ async fn a_fork_starts_no_pending_call_that_its_origin_has_started_since() {
             }
         }
     }
+}
+
+/// A model that calls `pay` after each prompt, and then answers.
+fn paying_agent(keys: &IdempotencyKeys) -> Agent {
+    let model = Scripted::from_fn(|request, _| match request.history.iter().last() {
+        Some(last) if last.as_user().is_some() => Reply::new().call("pay", json!({})),
+        _ => Reply::text("Done."),
+    });
+    Agent::new(model).with_tools([key_recording_tool("pay", keys, false).requires_approval()])
+}
+
+#[tokio::test]
+async fn a_fork_starts_no_pending_call_that_another_process_has_started() {
+    let (store, keys) = (MemoryStore::new(), IdempotencyKeys::default());
+    let agent = paying_agent(&keys);
+    let session = open_session(&store).await;
+    let pending = session.run(&agent, "go").await.unwrap().outcome().await.unwrap().pending;
+    let other = open_session(&store).await;
+    let verdicts = pending.into_iter().map(|call| (call, Verdict::Approve));
+    other.resume(&agent, verdicts).await.unwrap().outcome().await.unwrap();
+    let fork = session.fork_at(session.version(), "f").await.unwrap();
+    assert!(fork.history().is_settled());
+}
+
+#[tokio::test]
+async fn a_fork_keeps_pending_calls_that_were_given_up_since() {
+    let (store, keys) = (MemoryStore::new(), IdempotencyKeys::default());
+    let agent = paying_agent(&keys);
+    let session = open_session(&store).await;
+    session.run(&agent, "one").await.unwrap().outcome().await.unwrap();
+    let (at, state) = (session.version(), session.state());
+    let pending = session.run(&agent, "two").await.unwrap().outcome().await.unwrap().pending;
+    let verdicts = pending.into_iter().map(|call| (call, Verdict::Approve));
+    session.resume(&agent, verdicts).await.unwrap().outcome().await.unwrap();
+    assert_eq!(keys.lock().unwrap().len(), 1);
+    assert_eq!(session.fork_at(at, "f").await.unwrap().state(), state);
 }
 
 #[tokio::test]

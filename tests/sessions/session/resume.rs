@@ -1,11 +1,14 @@
 //! Unfinished calls are reported, and continued as their tools allow.
 
+use std::sync::{Arc, Mutex};
+
 use futures::{FutureExt, StreamExt};
 use serde_json::json;
 use turnstream::agent::hook::{CallDecision, before_tool};
 use turnstream::event::{EndReason, ToolEvent};
 use turnstream::item::{ResultKind, ToolCall, ToolResult};
 use turnstream::provider::{Reply, Scripted};
+use turnstream::replay::{Recorder, Recording};
 use turnstream::session::{Entry, MemoryStore, Session, SessionState, Store};
 use turnstream::tool::{Tool, ToolUpdate, Verdict};
 use turnstream::{Agent, ErrorKind, Event, History, Item};
@@ -296,8 +299,46 @@ async fn new_input_does_not_change_an_older_result_with_the_id_of_a_pending_call
 
 #[tokio::test]
 async fn a_rerun_interrupted_before_it_begins_may_have_begun_before_the_crash() {
+    let (store, agent) = crashed_in_a_call().await;
+    let kept = Arc::new(Mutex::new(None));
+    let keep = Arc::clone(&kept);
+    let recorder = Recorder::to_callback(move |run| *keep.lock().unwrap() = Some(run.recording));
+    let agent = agent.interactive();
+    let session = open_session(&store).await;
+    let mut run = session.resume(&agent.clone().with_recorder(&recorder), []).await.unwrap();
+    while !matches!(run.next().await, Some(Ok(Event::Tool(ToolEvent::ApprovalRequested(_))))) {}
+    run.interrupt();
+    run.outcome().await.unwrap();
+    let texts = result_texts(&open_session(&store).await.history());
+    assert_eq!(texts, ["call_1_1: Interrupted mid-execution"]);
+    let recording: Recording = kept.lock().unwrap().take().unwrap();
+    let replay = recording.replay(&agent).collect::<Vec<_>>().await;
+    assert!(replay.iter().all(Result::is_ok), "{:?}", replay.last());
+}
+
+#[tokio::test]
+async fn a_pending_call_that_a_crash_left_open_may_have_begun() {
+    let (store, agent) = crashed_in_a_call().await;
+    let session = open_session(&store).await;
+    let pending = session.resume(&agent, []).await.unwrap().outcome().await.unwrap().pending;
+    assert!(matches!(session.state(), SessionState::Pending { .. }));
+    let verdicts = pending.into_iter().map(|call| (call, Verdict::Approve));
+    let run = session.resume(&agent, verdicts).await.unwrap();
+    run.interrupt();
+    let history = run.outcome().await.unwrap().history;
+    assert_eq!(result_texts(&history), ["call_1_1: Interrupted mid-execution"]);
+}
+
+/// A session whose process died while the call of an idempotent tool ran, and an agent that asks
+/// before it runs the call again.
+async fn crashed_in_a_call() -> (MemoryStore, Agent) {
     let (store, keys) = (MemoryStore::new(), IdempotencyKeys::default());
-    let model = || Scripted::new([Reply::new().call("again", json!({}))]);
+    let model = || {
+        Scripted::from_fn(|request, _| match request.history.len() {
+            1 => Reply::new().call_raw("call_1_1", "again", "{}"),
+            _ => Reply::text("Done."),
+        })
+    };
     let hanging = key_recording_tool("again", &keys, true).idempotent();
     let hanging = Agent::new(model()).with_tools([hanging]);
     let session = open_session(&store).await;
@@ -306,13 +347,6 @@ async fn a_rerun_interrupted_before_it_begins_may_have_begun_before_the_crash() 
         let _ = run.next().now_or_never();
     }
     drop(run);
-    let session = open_session(&store).await;
     let asking = key_recording_tool("again", &keys, false).idempotent().requires_approval();
-    let agent = Agent::new(model()).with_tools([asking]).interactive();
-    let mut run = session.resume(&agent, []).await.unwrap();
-    while !matches!(run.next().await, Some(Ok(Event::Tool(ToolEvent::ApprovalRequested(_))))) {}
-    run.interrupt();
-    run.outcome().await.unwrap();
-    let texts = result_texts(&open_session(&store).await.history());
-    assert_eq!(texts, ["call_1_1: Interrupted mid-execution"]);
+    (store, Agent::new(model()).with_tools([asking]))
 }
