@@ -169,7 +169,9 @@ impl Session {
                 let verdicts =
                     ResumeVerdicts::for_own_calls(reruns.into_values().filter_map(judged));
                 let run = agent.resume_with_checked_verdicts(history, verdicts);
-                open.iter().for_each(|id| run.journal().set_may_have_started(id, true));
+                for call_id in &open {
+                    run.journal().set_may_have_started(call_id, true);
+                }
                 // A run that has not been polled yet always accepts steering.
                 let _ = run.steer(input);
                 run

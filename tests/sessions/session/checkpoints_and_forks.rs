@@ -157,7 +157,7 @@ async fn a_fork_starts_no_pending_call_that_its_origin_has_started_since() {
 
 /// A model that calls `pay` after each prompt, and then answers.
 fn paying_agent(keys: &IdempotencyKeys) -> Agent {
-    let model = Scripted::from_fn(|request, _| match request.history.iter().last() {
+    let model = Scripted::from_fn(|request, _| match request.history.iter().next_back() {
         Some(last) if last.as_user().is_some() => Reply::new().call("pay", json!({})),
         _ => Reply::text("Done."),
     });
