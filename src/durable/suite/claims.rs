@@ -355,7 +355,7 @@ pub(super) async fn an_approved_call_of_a_failed_run_does_not_begin_again(host: 
     let outcome = stage.resume(&agent, verdicts()).await.unwrap();
     assert_eq!(outcome.reason, EndReason::Completed);
     assert_eq!(stage.probe.counted(), 1, "the call has begun twice");
-    assert_eq!(result_kind(&outcome.history, "c1"), Some(ResultKind::Interrupted));
+    assert_eq!(result_kind(&stage.history().await, "c1"), Some(ResultKind::Interrupted));
 }
 
 pub(super) async fn a_denied_call_does_not_run(host: &dyn EngineHost) {
