@@ -88,8 +88,7 @@ impl Session {
     ) -> HandlerResult<Json<Option<String>>> {
         // The agent is checked before the verdict is stored, because the run that resumes the calls needs the agent.
         self.0.agent(&agent).map_err(|error| to_terminal(&error))?;
-        let listed: Option<SessionStatus> = state(&ctx, STATUS).await.map_err(to_handler_error)?;
-        let mut status = listed.unwrap_or_default();
+        let mut status = stored_status(&ctx).await.map_err(to_handler_error)?;
         if status.run.is_some() {
             let engine = RestateEngine::open(&ctx, agent.clone()).await;
             let mut engine = engine.map_err(to_handler_error)?;
@@ -203,8 +202,7 @@ impl Session {
         let parts = &self.0;
         let agent = parts.agent(&name)?;
         let mut engine = RestateEngine::open(ctx, name).await?;
-        let listed: Option<SessionStatus> = state(ctx, STATUS).await?;
-        end_killed_run(ctx, &mut engine, &listed.unwrap_or_default())?;
+        end_killed_run(ctx, &mut engine, &stored_status(ctx).await?)?;
         set_status(ctx, &engine, Some(ctx.invocation_id()));
         let entries = engine.entries().to_vec();
         let attempt = match start {
@@ -226,18 +224,17 @@ impl Session {
     }
 }
 
-/// If an operator has killed the session's last run, records that the run has ended. `listed` is the stored status.
-/// Only one run or other exclusive handler of a session is executed at a time, so a run that is still listed is not
-/// active.
+/// If an operator has killed the session's last run, records that the run has ended. Only one run or other exclusive
+/// handler of a session is executed at a time, so a run that the stored status still lists is not active.
 fn end_killed_run(
     ctx: &ObjectContext<'_>,
     engine: &mut RestateEngine<'_, '_>,
-    listed: &SessionStatus,
+    stored: &SessionStatus,
 ) -> Result<(), Error> {
-    if listed.run.is_none() {
+    if stored.run.is_none() {
         return Ok(());
     }
-    if listed.version == engine.entries().len() as u64 {
+    if stored.version == engine.entries().len() as u64 {
         // The run had saved nothing. If it was resuming calls, they may have started.
         engine.stop_pending()?;
     }
@@ -256,9 +253,14 @@ fn set_status(ctx: &ObjectContext<'_>, engine: &RestateEngine<'_, '_>, run: Opti
     ctx.set(STATUS, Json(status));
 }
 
+/// Reads the status that the last run wrote.
+async fn stored_status(ctx: &impl ReadState) -> Result<SessionStatus, Error> {
+    Ok(state(ctx, STATUS).await?.unwrap_or_default())
+}
+
 /// Reads the session's status.
 async fn status(ctx: &impl ReadState) -> Result<SessionStatus, Error> {
-    let mut status: SessionStatus = state(ctx, STATUS).await?.unwrap_or_default();
+    let mut status = stored_status(ctx).await?;
     if status.run.is_some() {
         // The active run may have appended entries since it wrote the status.
         let head = ctx.read(SessionSegments::head_key()).await?;

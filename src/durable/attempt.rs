@@ -507,6 +507,7 @@ impl Driver {
         self.saved = version;
         if let Some(resumed) = entries.iter().position(|entry| *entry == Entry::Resumed) {
             if self.resumed_entry == ResumedEntry::SavedEarly {
+                // The first entry of this kind is the one that was saved early.
                 entries.remove(resumed);
             }
             self.resumed_entry = ResumedEntry::NotDue;

@@ -6,7 +6,7 @@ use std::ops::Range;
 use crate::context::{Compaction, Compactor, preserve_reactive_note, record_stale_usage};
 use crate::error::Error;
 use crate::event::RewriteReason;
-use crate::item::{Item, PendingCall, ResultKind, TombstoneEdit, ToolCall, ToolResult};
+use crate::item::{Item, PendingCall, ResultKind, TombstoneEdit, ToolCall};
 use crate::session::restore::EntryFold;
 use crate::session::session::catch_store_panic;
 use crate::session::settle_entries::SettleEntries;
@@ -201,24 +201,25 @@ impl Session {
     async fn may_have_started(&self, calls: &[PendingCall], at: u64) -> Result<bool, Error> {
         // Another process may have resumed the calls, so the entries are read from the store.
         let later = self.read_entries_from(at).await?.unwrap_or_default();
-        let result = |entry: &Entry| match entry {
-            Entry::Item(item) => item.as_tool_result().cloned(),
-            _ => None,
+        // The position and the kind of the first result of a call.
+        let answer = |call_id: &str| {
+            later.iter().enumerate().find_map(|(at, entry)| match entry {
+                Entry::Item(item) => {
+                    let result = item.as_tool_result().filter(|it| it.call_id == call_id)?;
+                    Some((at, result.kind))
+                }
+                _ => None,
+            })
         };
+        // New input that gives up the calls answers them without resuming them.
         let own_id = |call: &PendingCall| call.path.first().unwrap_or(&call.call_id).clone();
-        let own_ids: HashSet<String> = calls.iter().map(own_id).collect();
-        // Calls that new input has given up have their results before any later entry of this kind.
-        let is_answer =
-            |entry: &&Entry| result(entry).is_some_and(|it| own_ids.contains(&it.call_id));
-        let is_resumed =
-            later.iter().take_while(|entry| !is_answer(entry)).any(|it| *it == Entry::Resumed);
-        let results: Vec<ToolResult> = later.iter().filter_map(result).collect();
+        let first_answer = calls.iter().filter_map(|call| answer(&own_id(call))).map(|(at, _)| at);
+        let before = &later[..first_answer.min().unwrap_or(later.len())];
         let is_denied = |call: &PendingCall| {
-            let of_call =
-                |it: &ToolResult| it.call_id == call.call_id && it.kind == ResultKind::Denied;
-            call.path.is_empty() && results.iter().any(of_call)
+            call.path.is_empty()
+                && answer(&call.call_id).is_some_and(|(_, kind)| kind == ResultKind::Denied)
         };
-        Ok(is_resumed && !calls.iter().all(is_denied))
+        Ok(before.contains(&Entry::Resumed) && !calls.iter().all(is_denied))
     }
 
     /// Creates another session that starts with the entries before the user's latest prompt. Use

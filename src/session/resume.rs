@@ -124,9 +124,7 @@ impl Session {
                 let run = agent.resume(restored.history(), verdicts)?;
                 // An earlier crash may have left open a call to an idempotent tool.
                 for call in calls.iter().filter(|call| call.path.is_empty()) {
-                    let named = call.to_tool_call();
-                    let tool = agent.toolkit().get(&agent.toolkit().unwrapped_call(&named).name);
-                    if tool.is_some_and(Tool::is_idempotent) {
+                    if called_tool(agent, &call.to_tool_call()).is_some_and(Tool::is_idempotent) {
                         run.journal().set_may_have_started(&call.call_id, true);
                     }
                 }
@@ -194,7 +192,7 @@ impl Session {
             return OpenCallPlan::default();
         }
         let is_idempotent =
-            |call: &ToolCall| agent.toolkit().get(&call.name).is_some_and(Tool::is_idempotent);
+            |call: &ToolCall| called_tool(agent, call).is_some_and(Tool::is_idempotent);
         let open: Vec<ToolCall> =
             open.iter().map(|call| agent.toolkit().unwrapped_call(call).into_owned()).collect();
         let foreign = match open.iter().any(is_idempotent) {
@@ -232,15 +230,20 @@ impl OpenCallPlan {
     /// known about a tool that is not in the agent's toolkit.
     fn without_verdicts(agent: &Agent, history: &History, pending: Vec<PendingCall>) -> Self {
         let cannot_have_started = |call: &PendingCall| {
-            let named = call.to_tool_call();
-            let tool = agent.toolkit().get(&agent.toolkit().unwrapped_call(&named).name);
             call.path.is_empty()
                 && history.nested_history(&call.call_id).is_none()
-                && tool.is_some_and(|tool| !tool.is_idempotent() && !tool.is_external())
+                && called_tool(agent, &call.to_tool_call())
+                    .is_some_and(|tool| !tool.is_idempotent() && !tool.is_external())
         };
         let not_started = pending.into_iter().filter(cannot_have_started);
         Self { not_started: not_started.map(|call| call.call_id).collect(), ..Self::default() }
     }
+}
+
+/// Returns the agent's own tool that a call executes, if any.
+fn called_tool<'a>(agent: &'a Agent, call: &ToolCall) -> Option<&'a Tool> {
+    let toolkit = agent.toolkit();
+    toolkit.get(&toolkit.unwrapped_call(call).name)
 }
 
 /// Returns the verdicts by call id. Each verdict must be for an open call. If a call wraps another
