@@ -106,11 +106,12 @@ impl Fleet {
             killed.iter().all(|(name, process)| find_process(lines, name) != Some(*process))
         })
         .await;
-        // The front end listens once it has connected to the other processes.
+        // The front end listens first, and answers once it has connected to the other processes.
         let answers = async {
             while tokio::net::TcpStream::connect(("127.0.0.1", self.port)).await.is_err() {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
+            self.get("/health").await
         };
         tokio::time::timeout(LIMIT, answers).await.expect("the front end answers");
     }

@@ -7,17 +7,17 @@ use std::sync::{Arc, Mutex};
 use tokio::net::TcpListener;
 use turnstream::Error;
 use turnstream::hub::Hub;
-use turnstream::hub::redis::RedisEvents;
 use turnstream::session::{MemoryStore, PostgresStore, Store};
 use turnstream_restate::Client;
 
 use crate::access::Access;
 use crate::agent::{self, AboutModel};
+use crate::events::open_hub;
 use crate::flags::Flags;
 use crate::guard::end_with_input;
 use crate::routes;
 use crate::session_copy::SessionCopy;
-use crate::settings::{POSTGRES, REDIS, RESTATE, io_error, listen_address, required, variable};
+use crate::settings::{POSTGRES, RESTATE, io_error, listen_address, required, variable};
 
 /// The state that all requests share.
 pub(crate) struct App {
@@ -38,10 +38,7 @@ pub(crate) async fn run(flags: &Flags) -> Result<(), Error> {
     let listener =
         listener.map_err(|error| io_error(&format!("{address} cannot be listened on"), error))?;
     let mut client = Client::new(&required(RESTATE)?)?;
-    let hub = match variable(REDIS) {
-        Some(url) => Some(Hub::with_redis(RedisEvents::connect(&url).await?)),
-        None => None,
-    };
+    let hub = open_hub().await?;
     if let Some(hub) = &hub {
         client = client.with_hub(hub);
     }

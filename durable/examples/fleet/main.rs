@@ -18,6 +18,7 @@
 
 mod app;
 mod args;
+mod events;
 mod flags;
 mod guard;
 mod routes;

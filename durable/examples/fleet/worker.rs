@@ -5,17 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpSocket};
-use turnstream::hub::Hub;
-use turnstream::hub::redis::RedisEvents;
 use turnstream::provider::Provider;
 use turnstream::session::PostgresOptions;
 use turnstream::stream::TurnStream;
 use turnstream::{Error, Request};
 use turnstream_restate::Worker;
 
+use crate::events::open_hub;
 use crate::flags::Flags;
 use crate::guard::end_with_input;
-use crate::settings::{NAME, POSTGRES, REDIS, io_error, listen_address, variable};
+use crate::settings::{NAME, POSTGRES, io_error, listen_address, variable};
 use crate::{AGENT, agent};
 
 /// How long a starting worker waits for PostgreSQL.
@@ -27,8 +26,8 @@ pub(crate) async fn run(flags: &Flags) -> Result<(), Error> {
     let name = variable(NAME).unwrap_or_else(|| "A worker".to_owned());
     let agent = agent::build(flags, Arc::new(AnnouncedProvider { model, name }), &about)?;
     let mut worker = Worker::new().with_agent(AGENT, agent);
-    if let Some(url) = variable(REDIS) {
-        worker = worker.with_hub(&Hub::with_redis(RedisEvents::connect(&url).await?));
+    if let Some(hub) = open_hub().await? {
+        worker = worker.with_hub(&hub);
     }
     if let Some(url) = variable(POSTGRES) {
         // A worker that waited longer for PostgreSQL would perform no runs in the meantime.
