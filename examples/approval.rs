@@ -27,8 +27,8 @@ struct DeleteArgs {
 /// An agent that cleans up a folder. The model's text is scripted; the files are really deleted.
 fn cleanup_agent(folder: &Path) -> Agent {
     let model = Scripted::from_fn(|request, _n| match request.history.last() {
-        Some(item) if item.as_tool_result().is_some() => Reply::text("I did what I may do."),
-        _ => Reply::text("Two files can go.")
+        Some(item) if item.as_tool_result().is_some() => Reply::text("I did what was approved."),
+        _ => Reply::text("Two files can be deleted.")
             .call("delete", json!({ "name": "draft.txt" }))
             .call("delete", json!({ "name": "thesis.txt" })),
     });
@@ -67,7 +67,11 @@ async fn run_suspended(agent: Agent, store: &Path) -> Result<Outcome> {
     if let Some(error) = outcome.error {
         return Err(error.into());
     }
-    println!("The run ends as {}, {} calls wait.", outcome.reason, outcome.pending.len());
+    println!(
+        "The run ends as {}, {} calls wait for a verdict.",
+        outcome.reason,
+        outcome.pending.len()
+    );
     fs::write(store, serde_json::to_string(&handle.history())?)?;
 
     // From here on, the program uses nothing but the contents of the file.
@@ -96,7 +100,7 @@ async fn run_interactive(agent: Agent) -> Result<Outcome> {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
-    println!("The model is scripted; the files are real, and so is your word.");
+    println!("The model is scripted; the files and your answers are real.");
     let temp = env::temp_dir().join(format!("turnstream-approval-{}", std::process::id()));
     let folder = temp.join("files");
     fs::create_dir_all(&folder)?;

@@ -71,7 +71,7 @@ fn context_window() -> Window {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
-    println!("The words of both models are scripted; the counting and the compaction are real.");
+    println!("The replies of both models are scripted; the counting and the compaction are real.");
     let read = Tool::new("read", "Reads a page of the book", async |page: PageArgs, _cx| {
         let lines = include_str!("budget.rs").lines().skip(10 * page.number).take(20);
         lines.collect::<Vec<_>>().join("\n")
@@ -97,13 +97,13 @@ async fn main() -> Result<(), Error> {
             let about = || estimate_tokens(&run.history(), &BytesDiv4);
             match event {
                 Event::Turn(TurnEvent::TurnComplete { .. }) => {
-                    println!("  {} tokens counted", about());
+                    println!("  {} tokens estimated", about());
                 }
                 Event::Tool(ToolEvent::Output(_)) => println!("  {} with the page", about()),
                 Event::Rewritten { from, to, items, usage, .. } => {
                     let (gone, stay, cost) = (to - from, items.len(), usage.total());
                     println!(
-                        "  compacted: {gone} items became {stay}, for {cost} tokens; {} are left",
+                        "  compacted: {gone} items became {stay}, using {cost} tokens; {} remain",
                         about()
                     );
                     let marked = items.iter().filter(|item| item.compacted);
@@ -120,6 +120,6 @@ async fn main() -> Result<(), Error> {
             }
         }
     }
-    println!("{} items are kept, settled: {}", history.len(), history.is_settled());
+    println!("{} items are in the history, settled: {}", history.len(), history.is_settled());
     Ok(())
 }

@@ -84,11 +84,11 @@ async fn main() -> Result<(), Error> {
     let prices = Prices::new().with_price("scripted", PRICE_PER_MILLION);
     let agent = Agent::new(reader_model()).with_tools([read_tool()]);
 
-    println!("\n# tokens end it");
+    println!("\n# token limit");
     let budget = Budget::new().with_total_tokens(2_000).with_cost_limit(1.0, prices.clone());
     print_outcome(&agent.clone().with_budget(budget).run("Read the book").outcome().await)?;
 
-    println!("\n# money ends it, after one more turn to wrap up");
+    println!("\n# cost limit, with one more turn to wrap up");
     let budget =
         Budget::new().with_total_tokens(50_000).with_cost_limit(0.01, prices).with_wrap_up();
     print_outcome(&agent.clone().with_budget(budget).run("Read the book").outcome().await)?;

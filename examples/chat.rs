@@ -155,7 +155,7 @@ struct NoArgs {}
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
-    println!("The model's words are scripted: it repeats yours. `stop` interrupts it.");
+    println!("The model is scripted: it repeats your words. `stop` interrupts it.");
     let look = Tool::new("look", "Looks at the log", async |_: NoArgs, _cx| {
         tokio::time::sleep(Duration::from_secs(3)).await;
         "3 errors"
@@ -171,6 +171,6 @@ async fn main() -> Result<(), Error> {
     };
     let (history, ()) = tokio::join!(run_chat(&agent, messages), speaker);
     let history = history?;
-    println!("{} items are kept, settled: {}", history.len(), history.is_settled());
+    println!("{} items are in the history, settled: {}", history.len(), history.is_settled());
     Ok(())
 }

@@ -52,18 +52,18 @@ async fn print_run(mut run: Run) -> Result<(), Error> {
         match event {
             Event::TurnStarted { model, transition, .. } => {
                 let why = transition.map_or("the beginning".to_owned(), |why| why.to_string());
-                println!("  {model} is asked: {why}");
+                println!("  request to {model}: {why}");
             }
             Event::Turn(TurnEvent::TextDelta { text, .. }) => open.push_str(&text),
             Event::Turn(TurnEvent::Retracted { why, usage }) => {
-                println!("  taken back: {open:?}, {} tokens, {why}", usage.total());
+                println!("  retracted: {open:?}, {} tokens, {why}", usage.total());
                 open.clear();
             }
             Event::Turn(TurnEvent::Retrying { delay_ms, error, .. }) => {
                 println!("  {error}, trying again in {delay_ms} ms");
             }
             Event::Turn(TurnEvent::TurnComplete { turn }) => {
-                println!("  {} has spoken", turn.model().unwrap_or("?"));
+                println!("  {} has answered", turn.model().unwrap_or("?"));
                 lines.push(std::mem::take(&mut open));
             }
             Event::Finished(outcome) => {
@@ -83,15 +83,13 @@ async fn main() -> Result<(), Error> {
         SystemTime::UNIX_EPOCH.elapsed().map(|since| since.as_secs())
     });
 
-    println!(
-        "\n# with_fallback: the run continues with the other model at once, and stays with it"
-    );
+    println!("\n# with_fallback: the run continues with the other model immediately, and keeps it");
     let agent = Agent::new(unreliable_provider())
         .with_fallback(reliable_model())
         .with_tools([clock.clone()]);
     print_run(agent.run("What time is it?")).await?;
 
-    println!("\n# Fallback: inside of a turn, each of which begins with two attempts of the first");
+    println!("\n# Fallback: within a turn; each turn starts with two attempts of the first model");
     let model = Fallback::new(unreliable_provider()).or(reliable_model()).retrying_first();
     let agent = Agent::new(model).with_tools([clock]);
     print_run(agent.run("What time is it?")).await

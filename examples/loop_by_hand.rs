@@ -39,10 +39,10 @@ fn loop_events(
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
     let call = Reply::text("My words are scripted.").call("count", json!({ "word": "stream" }));
-    let model = Scripted::new([call, Reply::text("The tool has really counted.")]);
+    let model = Scripted::new([call, Reply::text("The tool really counted.")]);
     let count = Tool::new("count", "Counts letters", async |it: CountArgs, _cx| it.word.len());
     let mut history = History::new(&SystemIds);
-    history.push(Item::user("How many letters has `stream`?"));
+    history.push(Item::user("How many letters does `stream` have?"));
     let journal = Journal::new(history.clone());
 
     let events = loop_events(model, Toolkit::new([count]), history).journal_to(&journal);

@@ -13,18 +13,18 @@ use serde_json::{Value, json};
 use turnstream::testing::mcp::{McpAnswer, McpEra, McpFault, McpServer, McpTool};
 
 const HELP: &str = "\
-A scripted MCP server: its tools, and the weather above all, are made up.
+A scripted MCP server. The results of its tools are made up, especially the weather.
 
 Usage: mcp_server [OPTIONS]
 
-  --era both|modern|legacy|silent    the eras of the protocol that it speaks; `silent` is a legacy
+  --era both|modern|legacy|silent    the protocol eras that it supports; `silent` is a legacy
                                      server that never answers server/discover [both]
   --tools demo|weather|many          all tools, only `weather`, or 200 more [demo]
-  --fault NAME[:N]                   misbehaves; may be repeated
+  --fault NAME[:N]                   injects a fault; may be repeated
   --http                             serves HTTP on 127.0.0.1 until stdin ends, and prints the
                                      address as the first line of stdout
   --header NAME=VALUE                refuses HTTP requests without this header
-  --help                             this text
+  --help                             prints this text
 
 Faults:";
 
@@ -166,7 +166,7 @@ fn weather() -> McpTool {
             None => {
                 let known: Vec<_> = WEATHER.iter().map(|(city, _)| *city).collect();
                 let known = known.join(", ");
-                McpAnswer::error(format!("no weather for {city:?}; there is some for {known}"))
+                McpAnswer::error(format!("no weather for {city:?}; the known cities are {known}"))
             }
         }
     })
@@ -273,7 +273,7 @@ fn spawn_child() -> McpTool {
 }
 
 fn lookup(number: usize) -> McpTool {
-    let description = format!("Looks up entry {number} of a catalog that is made up");
+    let description = format!("Looks up entry {number} of a made-up catalog");
     let schema = json!({ "type": "object" });
     McpTool::new(
         format!("lookup_{number}"),

@@ -37,9 +37,9 @@ fn council_events(
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
-    println!("The words of all models are scripted; the merging and the cancelling are real.");
+    println!("The replies of all models are scripted; the merging and the cancellation are real.");
     let quick = Scripted::from_fn(|_, _| Reply::text("In a file."));
-    let careful = Scripted::from_fn(|_, _| Reply::text("In a manager, behind a second factor."));
+    let careful = Scripted::from_fn(|_, _| Reply::text("In a manager, with a second factor."));
     let absent = Scripted::from_fn(|_, _| Reply::error(Error::new(ErrorKind::Auth, "no key")));
     let models = [quick.clone(), careful.clone(), absent.clone()];
     let members = [

@@ -76,7 +76,7 @@ async fn main() -> Result<(), Error> {
     println!("Both models are scripted; the prime is computed.");
     let escalate =
         Tool::new("escalate", "Hands over to a stronger model", async |why: EscalateArgs, _cx| {
-            format!("A stronger model continues. It knows: {}", why.reason)
+            format!("A stronger model continues. The reason: {}", why.reason)
         });
     let prime = Tool::new("nth_prime", "The nth prime", async |args: NthPrimeArgs, _cx| {
         nth_prime(args.n).ok_or("n counts from 1")
@@ -93,6 +93,6 @@ async fn main() -> Result<(), Error> {
         }
     }
     let next = if has_escalated(&run.history()) { STRONG_MODEL } else { CHEAP_MODEL };
-    println!("\n\nThe next run on this history asks {next}.");
+    println!("\n\nThe next run on this history uses {next}.");
     Ok(())
 }

@@ -107,17 +107,17 @@ fn scripted_response(request: &HttpRequest) -> HttpResponse {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    println!("Quillworks is made up and its words are scripted; the wire and the tool are real.");
+    println!("Quillworks is made up and its replies are scripted; the wire and the tool are real.");
     let server = LoopbackServer::start(|request| scripted_response(&request)).await?;
     let model = HttpProvider::<QuillworksWire>::new("quill-1").with_base_url(server.url())?;
     let spec = ToolSpec::new(
         "length",
-        "How many bytes a text has",
+        "Returns the length of a text in bytes",
         json!({ "type": "object", "properties": { "text": { "type": "string" } } }),
     );
     let length = |args: Value, _cx| async move { args["text"].as_str().map_or(0, str::len) };
     let agent = Agent::new(model).with_tools([Tool::raw(spec, length)?]);
-    let outcome = agent.run("How many bytes has `turnstream`?").outcome().await;
+    let outcome = agent.run("How many bytes does `turnstream` have?").outcome().await;
     println!("{}: quill-1 says {}, after {} turns", outcome.reason, outcome.text, outcome.turns);
     Ok(())
 }

@@ -98,7 +98,7 @@ async fn drop_mid_tool() -> Result<(), Box<dyn Error>> {
     println!("answered: `{}`, settled: {}", result.content.text(), settled.is_settled());
     // `run_from` settles the history on its own.
     let agent = Agent::new(scripted_model()).with_tools([count_tool()]);
-    let outcome = agent.run_from(left, "Never mind, go on").outcome().await.into_result()?;
+    let outcome = agent.run_from(left, "Never mind, continue").outcome().await.into_result()?;
     println!("continued: {}", outcome.text);
     Ok(())
 }

@@ -31,7 +31,7 @@ async fn main() -> Result<(), Error> {
         events += 1;
     }
     let requests = rerun.requests().len();
-    println!("replayed: {events} events and {requests} requests, all alike");
+    println!("replayed: {events} events and {requests} requests, all identical");
 
     let mut rerun = recording.replay(&agent);
     rerun.play_until(2).await?;
@@ -55,7 +55,7 @@ fn timetable_agent() -> Result<Agent, Error> {
         }
     });
     let spec =
-        ToolSpec::new("timetable", "Tells how long the bus takes", json!({ "type": "object" }));
+        ToolSpec::new("timetable", "Returns how long the bus takes", json!({ "type": "object" }));
     let timetable = Tool::raw(spec, |_args, _cx| async { "9 hours" })?;
     Ok(Agent::new(model).with_tools([timetable]))
 }

@@ -58,9 +58,9 @@ async fn main() -> Result<(), Error> {
                     println!("{} has {} people", city.name, city.people);
                     cities.push(city);
                 }
-                JsonLine::Invalid(error) => println!("passed over: {error}"),
+                JsonLine::Invalid(error) => println!("skipped: {error}"),
                 JsonLine::Retracted => {
-                    println!("forget {} city", cities.len());
+                    println!("discarded: {} city", cities.len());
                     cities.clear();
                 }
             }

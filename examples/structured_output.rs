@@ -34,7 +34,8 @@ async fn main() -> Result<(), Error> {
             _ => Ok(()),
         }
     });
-    let outcome = agent.run("The food was great, we come back!").outcome().await.into_result()?;
+    let outcome =
+        agent.run("The food was great, we will be back!").outcome().await.into_result()?;
     for item in outcome.new_items() {
         match &item.kind {
             ItemKind::User { content } => println!("\n> {}", content.text()),

@@ -40,7 +40,7 @@ fn count_tool() -> Tool {
 fn result_log_hook() -> impl Hook {
     hook::after_tool(|state, call, result| {
         let who = if state.label.is_empty() { "coordinator" } else { &*state.label };
-        println!("  ({who}: `{}` gave {} bytes)", call.name, result.content.text().len());
+        println!("  ({who}: `{}` returned {} bytes)", call.name, result.content.text().len());
     })
 }
 
@@ -71,7 +71,7 @@ fn coordinator_model() -> Scripted {
         let ask = |reply: Reply, name| reply.call(name, json!({ "prompt": "How many lines?" }));
         match told.is_empty() {
             true => FOLDERS.into_iter().fold(Reply::text("I ask all three."), ask),
-            false => Reply::text(format!("I was told: {}", told.join(" | "))),
+            false => Reply::text(format!("The answers: {}", told.join(" | "))),
         }
     })
 }
@@ -115,7 +115,7 @@ async fn main() -> Result<(), Error> {
         let Some(journal) = run.journal().nested_journal(&id) else { continue };
         let history = journal.history();
         let last = history.newest_first().find_map(Item::as_text).unwrap_or("nothing");
-        println!("{id}: {} items, the last words: {last}", history.len());
+        println!("{id}: {} items, the last text: {last}", history.len());
     }
     Ok(())
 }

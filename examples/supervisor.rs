@@ -50,7 +50,7 @@ async fn main() -> Result<(), Error> {
             Event::Finished(outcome) => {
                 println!("{} after {} turns, {spent} tokens", outcome.reason, outcome.turns);
                 let history = run.history().settled();
-                println!("what is kept can be sent again: {}", history.is_settled());
+                println!("the history can be sent again: {}", history.is_settled());
             }
             _ => {}
         }

@@ -1,9 +1,9 @@
 //! Agents as pull-based streams.
 //!
 //! A turn of a language model is a stream of [`TurnEvent`]s. An agent is a loop over such turns: a body converts a
-//! state to a stream of [`Step`]s, and [`loop_stream`] runs the body again whenever a step contains the next state. No
-//! tasks are spawned and nothing is queued. The next request is sent when the consumer polls for the next item, and
-//! dropping the stream cancels all of its work.
+//! state to a stream of [`Step`]s, and [`loop_stream`] runs the body again whenever a step contains the next state. The
+//! loop spawns no tasks, and does no work unless it is polled. The next request is sent when the consumer polls for the
+//! next item, and dropping the stream cancels all of its work.
 //!
 //! ```
 //! use futures::StreamExt;
@@ -55,7 +55,7 @@
 //! | [`Outcome`] | how a run ended: the reason, the text, the history, the usage |
 //! | [`Tool`] | a function that the model may call |
 //! | [`History`] | the items of a conversation; O(1) to clone |
-//! | [`Item`] | a message, tool call or tool result in a history |
+//! | [`Item`] | one element of a history: a message, reasoning, a tool call or a tool result |
 //! | [`Request`] | a model's input for a single turn |
 //! | [`TurnEvent`] | an event from a model's turn; a [`Turn`] is the complete turn |
 //! | [`Step`] | an item that the body of a [`loop_stream`] yields: a value, the next state, or the end |
@@ -121,8 +121,8 @@
 //!   every tool call then has exactly one result.
 //! - **No phantom execution.** A tool runs only for a call in a complete turn whose stop reason allows tool calls. The
 //!   call's arguments must match the tool's schema, and its id must not have been used before.
-//! - **One end.** A run ends with exactly one [`Event::Finished`]. If the run failed, its error follows as an `Err`, so
-//!   that `?` propagates the error.
+//! - **One end.** A run that is polled to its end yields exactly one [`Event::Finished`]. If the run failed, its error
+//!   follows as an `Err`, so that `?` propagates the error.
 //!
 //! # Features
 //!

@@ -18,13 +18,24 @@ use turnstream::{Error, ErrorKind, Outcome};
 
 use crate::errors::from_terminal;
 use crate::inbox::InboxIngressClient;
-use crate::session::{ResumeRequest, RunRequest, SessionIngressClient};
+use crate::messages::{message, take_page};
+use crate::session::{ImportRequest, ResumeRequest, RunRequest, SessionIngressClient};
 
 /// Starts runs and manages sessions through Restate's ingress. Clones share the same connections.
 ///
 /// The client's methods have no timeout of their own. While no worker can be reached, Restate waits until one can be
 /// reached. Only [`history`](Self::history), [`status`](Self::status) and [`queued`](Self::queued) fail after eight
 /// attempts.
+///
+/// All methods that send a request return a [`Connect`](ErrorKind::Connect) error if Restate cannot be reached. After
+/// such an error, a request that starts a run or changes a session may or may not have taken effect. All methods return
+/// an [`InvalidRequest`](ErrorKind::InvalidRequest) error if the given id of a session or run is empty, and a
+/// [`TooLarge`](ErrorKind::TooLarge) error, without sending anything, if their input exceeds 24 MiB. The docs of the
+/// methods list further errors.
+///
+/// Dropping the future of a method does not cancel a request that was already sent: Restate executes the request, and a
+/// run that has started continues. Whether the request was sent is then unknown, as after a `Connect` error, and an
+/// [`import`](Self::import) may be incomplete.
 #[derive(Clone)]
 pub struct Client {
     ingress: ReqwestClient,
@@ -65,9 +76,9 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Returns the errors from [`Attempt::drive`](turnstream::durable::Attempt::drive). Also returns an
-    /// [`Unsupported`](ErrorKind::Unsupported) error if the worker does not have the agent, and a
-    /// [`Connect`](ErrorKind::Connect) error if Restate cannot be reached.
+    /// Returns the errors from [`Attempt::drive`](turnstream::durable::Attempt::drive), and an
+    /// [`Unsupported`](ErrorKind::Unsupported) error if the worker does not have the agent. Returns a
+    /// [`TooLarge`](ErrorKind::TooLarge) error if the outcome exceeds 24 MiB; the session contains the run's items.
     pub async fn run(
         &self,
         session: &str,
@@ -78,13 +89,13 @@ impl Client {
         self.outcome(&run).await
     }
 
-    /// Starts a run, and returns its id without waiting for the run to end. Requests with the same `request_id` start
-    /// only one run, provided that they are sent within a day.
+    /// Starts a run, and returns its id without waiting for the run to end. If a request for the session is sent again
+    /// with the same `request_id` within a day, no other run starts, and the first run's id is returned.
     ///
     /// # Errors
     ///
-    /// Returns a [`Connect`](ErrorKind::Connect) error if Restate cannot be reached. After a `Connect` error, the run
-    /// may or may not have started.
+    /// Returns the [common errors](Self). After a [`Connect`](ErrorKind::Connect) error, the run may or may not have
+    /// started; send the request again with the same `request_id`.
     pub async fn start(
         &self,
         session: &str,
@@ -93,8 +104,8 @@ impl Client {
         request_id: &str,
     ) -> Result<String, Error> {
         let request = RunRequest { agent: agent.to_owned(), input: input.into().0 };
-        let session = self.session(session)?;
-        run_id(session.run(Json(request)).idempotency_key(header(request_id)).send().await)
+        let (session, request) = (self.session(session)?, message("the input", request)?);
+        run_id(session.run(request).idempotency_key(header(request_id)).send().await)
     }
 
     /// Starts a run that continues the session's pending calls or its unfinished run. Each pending call needs a
@@ -112,8 +123,8 @@ impl Client {
     ) -> Result<String, Error> {
         let verdicts = verdicts.into_iter().collect();
         let request = ResumeRequest { agent: agent.to_owned(), verdicts };
-        let session = self.session(session)?;
-        run_id(session.resume(Json(request)).idempotency_key(header(request_id)).send().await)
+        let (session, request) = (self.session(session)?, message("the verdicts", request)?);
+        run_id(session.resume(request).idempotency_key(header(request_id)).send().await)
     }
 
     /// Waits until a run has ended, and returns its outcome.
@@ -157,7 +168,7 @@ impl Client {
     ) -> Result<Option<String>, Error> {
         let verdicts = [(call, verdict)].into_iter().collect();
         let request = ResumeRequest { agent: agent.to_owned(), verdicts };
-        let answer = self.session(session)?.judge(Json(request)).call().await;
+        let answer = self.session(session)?.judge(message("the verdict", request)?).call().await;
         body(answer).map(Json::into_inner)
     }
 
@@ -169,7 +180,8 @@ impl Client {
     /// # Errors
     ///
     /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error, with [`NotRunning`](turnstream::hub::NotRunning)
-    /// as its source, if no run is active and the command is not input.
+    /// as its source, if no run is active and the command is not input. Returns a [`TooLarge`](ErrorKind::TooLarge)
+    /// error if the JSON of all commands that wait for a run would exceed 8 MiB.
     pub async fn send(
         &self,
         session: &str,
@@ -180,7 +192,8 @@ impl Client {
         let stored = StoredCommand { id: id.to_owned(), command };
         let inbox = self.inbox(session)?;
         // Restate scopes idempotency keys to a single object, so equal ids in two sessions do not collide.
-        let pushed = inbox.push(Json(stored)).idempotency_key(header(id)).call().await;
+        let pushed =
+            inbox.push(message("the command", stored)?).idempotency_key(header(id)).call().await;
         body(pushed)?;
         if let (true, Some(hub)) = (is_interrupt, &self.hub)
             && let Ok(Some(run)) = hub.find_run(session).await
@@ -208,9 +221,9 @@ impl Client {
 
     /// Interrupts the active run. The part of the current turn that has already arrived is kept.
     ///
-    /// With a [hub](Self::with_hub), the current step ends immediately. Without a hub, the run ends after the current
-    /// step. Calls that are executed separately from the run get an interrupted result. Workers that have a hub then
-    /// drop the tools of these calls; other workers run the tools to completion.
+    /// If the client and the worker share a [hub](Self::with_hub), the current step ends immediately. Otherwise, the
+    /// run ends after the current step. Calls that are executed separately from the run get an interrupted result.
+    /// Workers that have a hub then drop the tools of these calls; other workers run the tools to completion.
     ///
     /// # Errors
     ///
@@ -223,10 +236,17 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Returns a [`Connect`](ErrorKind::Connect) error if Restate cannot be reached, and another error if the workers
-    /// fail to read the session in eight attempts.
+    /// Returns an error if the workers fail to read the session in eight attempts.
     pub async fn history(&self, session: &str, from: u64) -> Result<Vec<Entry>, Error> {
-        body(self.session(session)?.history(Json(from)).call().await).map(Json::into_inner)
+        let mut entries = Vec::new();
+        loop {
+            let next = from.saturating_add(entries.len() as u64);
+            let page = body(self.session(session)?.history(Json(next)).call().await)?.into_inner();
+            entries.extend(page.entries);
+            if page.is_last {
+                return Ok(entries);
+            }
+        }
     }
 
     /// Returns a session's status.
@@ -247,13 +267,29 @@ impl Client {
         body(self.inbox(session)?.queued().call().await).map(Json::into_inner)
     }
 
-    /// Imports entries into an empty session, for example the entries of a session in a store.
+    /// Imports entries into an empty session, for example the entries of a session in a store. Entries of more than 8
+    /// MiB are sent in several requests. If one of these requests fails, [remove](Self::remove) the session before you
+    /// repeat the import.
     ///
     /// # Errors
     ///
-    /// Returns a [`Conflict`](ErrorKind::Conflict) error if the session already has entries.
-    pub async fn import(&self, session: &str, entries: Vec<Entry>) -> Result<(), Error> {
-        body(self.session(session)?.import(Json(entries)).call().await)
+    /// Returns a [`Conflict`](ErrorKind::Conflict) error if the session already has entries, or if it is changed
+    /// between two of the requests.
+    pub async fn import(&self, session: &str, mut entries: Vec<Entry>) -> Result<(), Error> {
+        let (session, mut requests, mut at) = (self.session(session)?, Vec::new(), 0);
+        loop {
+            let page = take_page(&mut entries);
+            let next = at + page.len() as u64;
+            requests.push(message("an entry", ImportRequest { at, entries: page })?);
+            if entries.is_empty() {
+                break;
+            }
+            at = next;
+        }
+        for request in requests {
+            body(session.import(request).call().await)?;
+        }
+        Ok(())
     }
 
     /// Removes a session and the commands that are waiting for its next run, including input. If a run is active, this
@@ -261,7 +297,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Returns a [`Connect`](ErrorKind::Connect) error if Restate cannot be reached.
+    /// Returns the [common errors](Self).
     pub async fn remove(&self, session: &str) -> Result<(), Error> {
         body(self.session(session)?.delete().call().await)
     }

@@ -13,7 +13,12 @@ pub(crate) struct Copies(pub(crate) WorkerParts);
     client_visibility = "pub(crate)",
     ingress_private,
     journal_retention = "0s",
-    invocation_retry_policy(initial_interval = "50ms", factor = 2.0, max_interval = "10s")
+    invocation_retry_policy(
+        initial_interval = "50ms",
+        factor = 2.0,
+        max_interval = "10s",
+        max_attempts = 1_000_000
+    )
 )]
 impl Copies {
     /// Copies the session's current state.

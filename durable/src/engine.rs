@@ -11,7 +11,7 @@ use turnstream::durable::{
     ToolCallRequest, WaitAnswer,
 };
 use turnstream::item::{RawJson, ToolResult};
-use turnstream::session::{Entry, SessionState};
+use turnstream::session::Entry;
 
 use crate::context::{PerformStep, ReadState};
 use crate::errors::{from_context, unreadable};
@@ -127,25 +127,26 @@ impl<'a, 'ctx> RestateEngine<'a, 'ctx> {
             .collect())
     }
 
-    /// Imports entries into an empty session.
+    /// Appends imported entries.
     pub(crate) fn import(&mut self, entries: Vec<Entry>) -> Result<(), Error> {
         let mut writes = self.segments.append(&entries)?;
         writes.extend(self.segments.merge()?);
         self.write(writes);
-        self.entries = entries;
+        self.entries.extend(entries);
         Ok(())
     }
 
-    /// Records that the session's pending calls, if any, may have started. A later run then gives them an interrupted
-    /// result, unless their tools are idempotent.
-    pub(crate) fn stop_pending(&mut self) -> Result<(), Error> {
-        let state = SessionState::from_entries(self.entries.clone());
-        if matches!(state, SessionState::Pending { .. }) {
-            let writes = self.segments.append(&[Entry::Resumed])?;
-            self.write(writes);
-            self.entries.push(Entry::Resumed);
-        }
-        Ok(())
+    /// Waits until the server has stored all preceding writes. Otherwise, a tool could start before the server has
+    /// received them.
+    async fn wait_until_stored(&self) -> Result<(), Error> {
+        let stored = self.ctx.run(async || Ok(())).name("stored").await;
+        stored.map_err(|error| from_context(&error))
+    }
+
+    /// Ends a run of this session that an operator has killed.
+    pub(crate) fn end_killed(&self, run: &str) {
+        let finish = Finish { run: run.to_owned(), put_back: Vec::new() };
+        drop(self.inbox().finish(Json(finish)).send());
     }
 
     /// Ends the run: merges the small values that hold the session's newest entries into larger values, and returns the
@@ -214,10 +215,15 @@ impl Engine for RestateEngine<'_, '_> {
     fn save(&mut self, from: u64, entries: Vec<Entry>) -> BoxFuture<'_, Result<(), Error>> {
         async move {
             debug_assert_eq!(from, self.segments.version());
+            // The approved calls start once this entry has been saved.
+            let is_resumed = entries == [Entry::Resumed];
             let writes = self.segments.append(&entries)?;
             self.write(writes);
             self.entries.extend(entries);
-            Ok(())
+            match is_resumed {
+                true => self.wait_until_stored().await,
+                false => Ok(()),
+            }
         }
         .boxed()
     }

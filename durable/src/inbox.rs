@@ -25,7 +25,12 @@ const QUEUE: &str = "queue";
     client_visibility = "pub(crate)",
     journal_retention = "0s",
     inactivity_timeout = "1m",
-    invocation_retry_policy(initial_interval = "50ms", factor = 2.0, max_interval = "10s")
+    invocation_retry_policy(
+        initial_interval = "50ms",
+        factor = 2.0,
+        max_interval = "10s",
+        max_attempts = 1_000_000
+    )
 )]
 impl Inbox {
     /// Stores a command.

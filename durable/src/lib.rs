@@ -6,6 +6,7 @@ mod copies;
 mod engine;
 mod errors;
 mod inbox;
+mod messages;
 mod session;
 mod tools;
 mod worker;

@@ -15,6 +15,7 @@ use crate::copies::send_update;
 use crate::engine::{RestateEngine, read_session};
 use crate::errors::{to_handler_error, to_terminal, unreadable};
 use crate::inbox::InboxClient;
+use crate::messages::{message, take_page};
 use crate::worker::WorkerParts;
 
 /// The object `Session/{session}`.
@@ -33,6 +34,21 @@ pub(crate) struct RunRequest {
 pub(crate) struct ResumeRequest {
     pub(crate) agent: String,
     pub(crate) verdicts: GivenVerdicts,
+}
+
+/// A part of a session.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct HistoryPage {
+    pub(crate) entries: Vec<Entry>,
+    /// Whether the page contains the session's last entry.
+    pub(crate) is_last: bool,
+}
+
+/// A request to append entries from elsewhere to the `at` entries that were imported before.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct ImportRequest {
+    pub(crate) at: u64,
+    pub(crate) entries: Vec<Entry>,
 }
 
 const STATUS: &str = "status";
@@ -60,7 +76,7 @@ impl Session {
         Json(RunRequest { agent, input }): Json<RunRequest>,
     ) -> HandlerResult<Json<Outcome>> {
         let outcome = self.drive(&ctx, agent, Start::Input(input)).await;
-        outcome.map(Json).map_err(to_handler_error)
+        to_message(outcome)
     }
 
     /// Continues pending calls or an unfinished run.
@@ -75,7 +91,7 @@ impl Session {
             // Calls that have not started stay pending, and can be given other verdicts.
             ctx.clear(VERDICTS);
         }
-        outcome.map(Json).map_err(to_handler_error)
+        to_message(outcome)
     }
 
     /// Adds verdicts on pending calls. Once every pending call has a verdict, starts a run that resumes the calls, and
@@ -89,11 +105,13 @@ impl Session {
         // The agent is checked before the verdict is stored, because the run that resumes the calls needs the agent.
         self.0.agent(&agent).map_err(|error| to_terminal(&error))?;
         let mut status = stored_status(&ctx).await.map_err(to_handler_error)?;
-        if status.run.is_some() {
+        if let Some(killed) = status.run.take() {
+            // An operator has killed the session's last run. Only one run of a session is executed at a time.
             let engine = RestateEngine::open(&ctx, agent.clone()).await;
-            let mut engine = engine.map_err(to_handler_error)?;
-            end_killed_run(&ctx, &mut engine, &status).map_err(to_handler_error)?;
-            status = SessionStatus::from_entries(engine.entries().to_vec(), None);
+            let engine = engine.map_err(to_handler_error)?;
+            engine.end_killed(&killed);
+            ctx.clear(VERDICTS);
+            status = set_status(&ctx, &engine, None);
         }
         let given = state(&ctx, VERDICTS).await.map_err(to_handler_error)?;
         let mut given: GivenVerdicts = given.unwrap_or_default();
@@ -110,7 +128,7 @@ impl Session {
         Ok(Json(given.run))
     }
 
-    /// Returns the session's entries, starting with the entry at the given index.
+    /// Returns the session's entries, starting with the entry at the given index, up to the size of a page.
     #[handler(
         // All values are read at the same point in time, because a run may write in the meantime.
         lazy_state = false,
@@ -121,10 +139,12 @@ impl Session {
         &self,
         ctx: SharedObjectContext<'_>,
         Json(from): Json<u64>,
-    ) -> HandlerResult<Json<Vec<Entry>>> {
+    ) -> HandlerResult<Json<HistoryPage>> {
         let (_, mut entries) = read_session(&ctx).await.map_err(to_handler_error)?;
         let from = usize::try_from(from).unwrap_or(usize::MAX).min(entries.len());
-        Ok(Json(entries.split_off(from)))
+        let mut rest = entries.split_off(from);
+        let entries = take_page(&mut rest);
+        Ok(Json(HistoryPage { entries, is_last: rest.is_empty() }))
     }
 
     /// Returns the session's status.
@@ -138,18 +158,21 @@ impl Session {
         status(&ctx).await.map(Json).map_err(to_handler_error)
     }
 
-    /// Imports entries from elsewhere into an empty session.
+    /// Imports entries from elsewhere. The first request requires an empty session.
     #[handler]
     async fn import(
         &self,
         ctx: ObjectContext<'_>,
-        Json(entries): Json<Vec<Entry>>,
+        Json(ImportRequest { at, entries }): Json<ImportRequest>,
     ) -> HandlerResult<()> {
         let mut engine =
             RestateEngine::open(&ctx, String::new()).await.map_err(to_handler_error)?;
-        if !engine.entries().is_empty() {
-            let error = Error::new(ErrorKind::Conflict, "the session has entries already");
-            return Err(to_terminal(&error).into());
+        if engine.entries().len() as u64 != at {
+            let message = match at {
+                0 => "the session has entries already",
+                _ => "the session was changed during the import",
+            };
+            return Err(to_terminal(&Error::new(ErrorKind::Conflict, message)).into());
         }
         let imported = engine.import(entries);
         imported.map_err(|error| to_terminal(&error))?;
@@ -202,7 +225,10 @@ impl Session {
         let parts = &self.0;
         let agent = parts.agent(&name)?;
         let mut engine = RestateEngine::open(ctx, name).await?;
-        end_killed_run(ctx, &mut engine, &stored_status(ctx).await?)?;
+        if stored_status(ctx).await?.run.is_some() {
+            // An operator has killed the session's last run. Only one run of a session is executed at a time.
+            ctx.clear(VERDICTS);
+        }
         set_status(ctx, &engine, Some(ctx.invocation_id()));
         let entries = engine.entries().to_vec();
         let attempt = match start {
@@ -224,33 +250,25 @@ impl Session {
     }
 }
 
-/// If an operator has killed the session's last run, records that the run has ended. Only one run or other exclusive
-/// handler of a session is executed at a time, so a run that the stored status still lists is not active.
-fn end_killed_run(
-    ctx: &ObjectContext<'_>,
-    engine: &mut RestateEngine<'_, '_>,
-    stored: &SessionStatus,
-) -> Result<(), Error> {
-    if stored.run.is_none() {
-        return Ok(());
-    }
-    if stored.version == engine.entries().len() as u64 {
-        // The run had saved nothing. If it was resuming calls, they may have started.
-        engine.stop_pending()?;
-    }
-    ctx.clear(VERDICTS);
-    set_status(ctx, engine, None);
-    Ok(())
+/// Converts the result of a run to a handler's result.
+fn to_message(outcome: Result<Outcome, Error>) -> HandlerResult<Json<Outcome>> {
+    let sent = outcome.and_then(|outcome| message("the outcome", outcome));
+    sent.map_err(to_handler_error)
 }
 
-/// Writes the session's status.
-fn set_status(ctx: &ObjectContext<'_>, engine: &RestateEngine<'_, '_>, run: Option<&str>) {
+/// Writes and returns the session's status.
+fn set_status(
+    ctx: &ObjectContext<'_>,
+    engine: &RestateEngine<'_, '_>,
+    run: Option<&str>,
+) -> SessionStatus {
     let status = SessionStatus::from_entries(engine.entries().to_vec(), run.map(str::to_owned));
     if !status.pending_calls().is_empty() {
         // The stored verdicts are for calls that were pending earlier.
         ctx.clear(VERDICTS);
     }
-    ctx.set(STATUS, Json(status));
+    ctx.set(STATUS, Json(status.clone()));
+    status
 }
 
 /// Reads the status that the last run wrote.

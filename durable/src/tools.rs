@@ -32,7 +32,12 @@ pub(crate) enum ToolsRequest {
     journal_retention = "1h",
     inactivity_timeout = "15m",
     abort_timeout = "45m",
-    invocation_retry_policy(initial_interval = "50ms", factor = 2.0, max_interval = "10s")
+    invocation_retry_policy(
+        initial_interval = "50ms",
+        factor = 2.0,
+        max_interval = "10s",
+        max_attempts = 1_000_000
+    )
 )]
 impl Tools {
     /// Performs a call, or waits until the active run is interrupted or ends. Only a call has a

@@ -571,7 +571,8 @@ async fn a_step_with_another_name_breaks_the_replay() {
 }
 
 /// A step that is replayed is not performed, so a message that it has sent is missing from the
-/// replay. Therefore the progress of calls that run apart goes through the hub, not the context.
+/// replay. Therefore the progress of calls that are executed separately goes through the hub, not
+/// the context.
 #[tokio::test]
 #[ignore = "needs a Restate server: durable/tests/run.sh"]
 async fn a_message_sent_from_inside_a_step_breaks_the_replay() {
@@ -627,7 +628,7 @@ async fn a_panic_in_a_handler_is_retried() {
 
 #[tokio::test]
 #[ignore = "needs a Restate server: durable/tests/run.sh"]
-async fn a_terminal_error_has_its_code_as_the_http_status_of_the_call() {
+async fn the_code_of_a_terminal_error_is_the_http_status_of_the_call() {
     struct Refuses;
 
     #[service]
@@ -929,7 +930,7 @@ async fn a_replayed_read_of_state_returns_the_value_of_the_first_attempt() {
 
 #[tokio::test]
 #[ignore = "needs a Restate server: durable/tests/run.sh"]
-async fn a_handler_reads_its_own_writes_and_on_replay_the_same_as_before_them() {
+async fn a_handler_reads_its_own_writes_and_its_replay_reads_the_same_values() {
     for lazy in LAZY_OR_NOT {
         let service = Reads::new();
         let options = ServiceOptions::new().enable_lazy_state(lazy);
@@ -1026,7 +1027,7 @@ impl TwoSteps {
 
 #[tokio::test]
 #[ignore = "needs a Restate server: durable/tests/run.sh"]
-async fn cancel_is_not_seen_inside_a_step_and_replaces_its_value_once() {
+async fn a_cancellation_does_not_end_a_step_and_replaces_its_value_once() {
     let service = TwoSteps::new();
     let fixture = Fixture::start(service.clone()).await;
     let invocation = fixture.send("TwoSteps/run").await;
@@ -1207,7 +1208,7 @@ async fn an_awakeable_selected_against_a_sleep_times_out() {
 
 #[tokio::test]
 #[ignore = "needs a Restate server: durable/tests/run.sh"]
-async fn an_awakeable_selected_against_a_sleep_resolves_also_after_a_crash() {
+async fn an_awakeable_selected_against_a_sleep_also_resolves_after_a_crash() {
     let service = Waits::default();
     let fixture = Fixture::start(service.clone()).await;
     let hour = json!(3_600_000);
@@ -1398,7 +1399,7 @@ async fn killing_a_parent_drops_the_children_that_it_awaits() {
 
 #[tokio::test]
 #[ignore = "needs a Restate server: durable/tests/run.sh"]
-async fn an_idempotency_key_gives_one_execution_and_one_answer() {
+async fn calls_with_the_same_idempotency_key_share_one_execution_and_answer() {
     #[derive(Clone, Default)]
     struct Once {
         attempts: Attempts,

@@ -67,7 +67,7 @@ fn a_worker_process() {
 
 #[tokio::test]
 #[ignore = "needs a Restate server: durable/tests/run.sh"]
-async fn runs_whose_workers_are_killed_lose_nothing_and_do_nothing_twice() {
+async fn runs_with_killed_workers_lose_nothing_and_repeat_nothing() {
     let _busy = BUSY.lock().await;
     let mut servers = Servers::start(1).await;
     for seed in 1..=20 {
@@ -77,7 +77,7 @@ async fn runs_whose_workers_are_killed_lose_nothing_and_do_nothing_twice() {
 
 #[tokio::test]
 #[ignore = "needs a Restate server: durable/tests/run.sh"]
-async fn runs_whose_server_is_killed_as_well_lose_nothing_and_do_nothing_twice() {
+async fn runs_with_killed_workers_and_servers_lose_nothing_and_repeat_nothing() {
     let _busy = BUSY.lock().await;
     let mut servers = Servers::start(1).await;
     check(1, 40, KillPlan::Repeatedly { server_kills: 3 }, &mut servers).await;

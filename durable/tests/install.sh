@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the Restate server that the tests need, and prints the path of its program as the last line: the program
 # that TURNSTREAM_RESTATE_SERVER names, or the one from the npm registry in TURNSTREAM_TOOLS (default:
-# durable/target/tools). If it is installed already, nothing is downloaded. Where it cannot be installed, the script
+# durable/target/tools). If it is already installed, nothing is downloaded. If it cannot be installed, the script
 # prints the reason in one line and fails.
 #
 # The platform's own package is installed: the umbrella package `@restatedev/restate-server` adds install telemetry and
@@ -10,7 +10,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# NOTE: the version that the README of this folder names, and the one that tests/assumptions.rs is about.
+# NOTE: the version that the README of this folder names, and whose behavior tests/assumptions.rs checks.
 version=1.7.12
 
 fail() { echo "no Restate server: $*" >&2; exit 1; }

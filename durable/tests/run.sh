@@ -1,27 +1,27 @@
 #!/usr/bin/env bash
-# Runs all tests of the package `turnstream-restate`, which start their Restate servers themselves. Where the server
-# cannot be installed (install.sh), the script says so and runs only the tests that need none; once it is installed,
-# none may be skipped. `run.sh NAME` runs only the tests of that name.
+# Runs all tests of the package `turnstream-restate`, which start their own Restate servers. If the server cannot be
+# installed (install.sh), the script prints the reason and runs only the tests that need no server. If it is installed,
+# no test may be skipped. `run.sh NAME` runs only the tests with that name.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 only=${1:-}
-# A test that only starts the workers of others.
+# A test that is only a worker process of other tests.
 skip=(--skip a_worker_process)
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
-count() { # The tests of this name with these options of the runner.
+count() { # Counts the tests with this name and these options of the test runner.
     cargo test -q --all-features --tests -- ${only:+"$only"} "${skip[@]}" --list "$@" 2>/dev/null | grep -c ': test$' || true
 }
 
-run() { # Runs the tests of this name with these options of the runner, and prints each of its closing lines.
+run() { # Runs the tests with this name and these options of the test runner, and prints its closing lines.
     cargo test --no-fail-fast --all-features --tests -- ${only:+"$only"} "${skip[@]}" "$@" 2>&1 | tee "$log" |
         { grep --line-buffered -E '^( +Running |test |failures:|---- |thread |error)' || true; } ||
         { tail -150 "$log"; exit 1; }
 }
 
-# The last line of its output is the path; the reason of a failure is on its standard error.
+# The last line of the output is the path. If the script fails, it writes the reason to stderr.
 if ! server=$(tests/install.sh | tail -1); then
     run
     echo "restate: 0 tests with a server ran, $(count --ignored) were skipped"

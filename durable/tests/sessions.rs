@@ -215,7 +215,7 @@ fn pending(call_id: &str, name: &str) -> PendingCall {
 
 #[tokio::test]
 #[ignore = "needs a Restate server: durable/tests/run.sh"]
-async fn a_run_is_started_once_under_its_request_id() {
+async fn a_request_id_starts_one_run() {
     let model = Scripted::from_fn(|_, _| "Done.");
     let fixture = Fixture::with_agent(Agent::new(model.clone())).await;
     let start = || fixture.client.start("s", "agent", "Do it.", "request-1");
@@ -235,7 +235,7 @@ async fn a_run_is_started_once_under_its_request_id() {
 
 #[tokio::test]
 #[ignore = "needs a Restate server: durable/tests/run.sh"]
-async fn two_runs_of_one_session_run_one_after_the_other() {
+async fn runs_of_one_session_are_executed_one_after_another() {
     let gate = Gate::closed();
     let agent = Agent::new(calling(&[("c1", "wait")])).with_tool(gate.tool("wait"));
     let fixture = Fixture::with_agent(agent).await;
@@ -306,7 +306,7 @@ async fn queued_input_waits_for_the_next_run() {
 
 #[tokio::test]
 #[ignore = "needs a Restate server: durable/tests/run.sh"]
-async fn an_agent_that_no_worker_has_is_unsupported_and_the_session_is_not_stuck() {
+async fn an_unknown_agent_is_unsupported_and_does_not_block_the_session() {
     let fixture = Fixture::with_agent(Agent::new(model(|_| Reply::text("Done.")))).await;
     let error = within_limit(fixture.client.run("s", "nobody", "Do it.")).await.unwrap_err();
     assert_eq!((error.kind(), error.parameter()), (ErrorKind::Unsupported, Some("nobody")));
@@ -316,7 +316,7 @@ async fn an_agent_that_no_worker_has_is_unsupported_and_the_session_is_not_stuck
 
 #[tokio::test]
 #[ignore = "needs a Restate server: durable/tests/run.sh"]
-async fn a_turn_above_eight_mebibytes_is_too_large_for_the_caller() {
+async fn a_turn_larger_than_eight_mebibytes_returns_a_too_large_error() {
     let model = model(|_| Reply::text(format!("{} ", "x".repeat(1 << 20)).repeat(9)));
     let fixture = Fixture::with_agent(Agent::new(model)).await;
     let error = fixture.run("s", "Write a novel.").await.unwrap_err();
@@ -326,7 +326,7 @@ async fn a_turn_above_eight_mebibytes_is_too_large_for_the_caller() {
 
 #[tokio::test]
 #[ignore = "needs a Restate server: durable/tests/run.sh"]
-async fn a_large_turn_and_a_large_result_come_back_whole() {
+async fn a_large_turn_and_large_results_are_returned_completely() {
     let text = format!("{} ", "x".repeat(1 << 20)).repeat(7);
     let model = {
         let text = text.clone();
@@ -349,7 +349,7 @@ async fn a_large_turn_and_a_large_result_come_back_whole() {
 
 #[tokio::test]
 #[ignore = "needs a Restate server: durable/tests/run.sh"]
-async fn only_an_empty_session_can_be_filled() {
+async fn entries_can_be_imported_only_into_an_empty_session() {
     let fixture = Fixture::with_agent(Agent::new(model(|_| Reply::text("Done.")))).await;
     let entries: Vec<Entry> =
         (0..300).map(|n| Item::user(format!("{n} {}", "ä".repeat(n * 7))).into()).collect();
@@ -367,7 +367,7 @@ async fn only_an_empty_session_can_be_filled() {
 
 #[tokio::test]
 #[ignore = "needs a Restate server: durable/tests/run.sh"]
-async fn a_session_that_was_moved_to_a_store_and_back_has_the_same_history() {
+async fn a_session_copied_to_a_store_and_back_has_the_same_history() {
     let model = calling(&[("c1", "pay"), ("c2", "look")]);
     let pay = quick("pay").requires_approval();
     let fixture = Fixture::with_agent(Agent::new(model).with_tools([pay, quick("look")])).await;
@@ -420,7 +420,7 @@ async fn a_removed_session_is_empty_and_can_be_used_again() {
 
 #[tokio::test]
 #[ignore = "needs a Restate server: durable/tests/run.sh"]
-async fn calls_apart_of_a_session_that_was_removed_run_in_the_next_one() {
+async fn separately_executed_calls_run_again_in_a_recreated_session() {
     let count = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&count);
     let look = tool("look", move || {
@@ -438,7 +438,7 @@ async fn calls_apart_of_a_session_that_was_removed_run_in_the_next_one() {
 
 #[tokio::test]
 #[ignore = "needs a Restate server: durable/tests/run.sh"]
-async fn a_session_id_may_have_any_characters() {
+async fn a_session_id_may_contain_any_characters() {
     let agent = Agent::new(calling(&[("c1", "look"), ("c2", "look"), ("c3", "pay")]))
         .with_tools([quick("look"), quick("pay").requires_approval()]);
     let fixture = Fixture::with_agent(agent).await;
@@ -488,7 +488,7 @@ async fn an_empty_session_id_is_an_invalid_request() {
 
 #[tokio::test]
 #[ignore = "needs a Restate server: durable/tests/run.sh"]
-async fn a_client_is_a_store_that_can_be_read() {
+async fn a_client_is_a_read_only_store() {
     let pay = quick("pay").requires_approval();
     let fixture = Fixture::with_agent(Agent::new(calling(&[("c1", "pay")])).with_tool(pay)).await;
     fixture.run("s", "Pay.").await.unwrap();
@@ -519,7 +519,7 @@ async fn a_client_is_a_store_that_can_be_read() {
 
 #[tokio::test]
 #[ignore = "needs a Restate server: durable/tests/run.sh"]
-async fn a_removed_session_leaves_nothing() {
+async fn a_removed_session_leaves_no_state() {
     let fixture = Fixture::with_agent(Agent::new(model(|_| Reply::text("Done.")))).await;
     fixture.run("s", NEXT).await.unwrap();
     fixture.client.steer("s", "And this.").await.unwrap();
@@ -620,7 +620,7 @@ impl Fixture {
 
 #[tokio::test]
 #[ignore = "needs a Restate server: durable/tests/run.sh"]
-async fn a_session_is_copied_after_a_run_an_import_and_its_removal() {
+async fn a_session_is_copied_after_each_run_import_and_removal() {
     let (fixture, store) = Fixture::with_copy().await;
     fixture.run("s", "Do it.").await.unwrap();
     fixture.check_copy(&store, "s").await;
@@ -639,7 +639,7 @@ async fn a_session_is_copied_after_a_run_an_import_and_its_removal() {
 
 #[tokio::test]
 #[ignore = "needs a Restate server: durable/tests/run.sh"]
-async fn a_store_that_is_down_delays_no_run_and_gets_its_copy_later() {
+async fn an_unavailable_store_delays_no_run_and_receives_its_copy_later() {
     let (fixture, store) = Fixture::with_copy().await;
     store.set_down(true);
     for _ in 0..3 {
@@ -653,7 +653,7 @@ async fn a_store_that_is_down_delays_no_run_and_gets_its_copy_later() {
 
 #[tokio::test]
 #[ignore = "needs a Restate server: durable/tests/run.sh"]
-async fn a_copy_that_was_delayed_does_not_bring_back_a_removed_session() {
+async fn a_delayed_copy_does_not_restore_a_removed_session() {
     let (fixture, store) = Fixture::with_copy().await;
     store.set_down(true);
     for session in ["s", "t", "u"] {
@@ -676,7 +676,7 @@ async fn a_copy_that_was_delayed_does_not_bring_back_a_removed_session() {
 
 #[tokio::test]
 #[ignore = "needs a Restate server: durable/tests/run.sh"]
-async fn a_pending_call_whose_tool_is_gone_stays_pending() {
+async fn a_pending_call_whose_tool_is_missing_remains_pending() {
     let agent = || Agent::new(calling(&[("c1", "pay")]));
     let with_tool = || agent().with_tool(quick("pay").requires_approval());
     let fixture = Fixture::with_agent(with_tool()).await;
@@ -734,7 +734,7 @@ async fn a_lost_call_whose_tool_is_missing_is_answered_as_interrupted() {
 
 #[tokio::test]
 #[ignore = "needs a Restate server: durable/tests/run.sh"]
-async fn lost_calls_that_run_apart_wait_for_a_worker_that_has_their_tool() {
+async fn lost_separately_executed_calls_wait_for_a_worker_that_has_their_tool() {
     let gate = Gate::closed();
     let agent = || Agent::new(calling(&[("c1", "wait"), ("c2", "wait")]));
     let with_tool = || agent().with_tool(gate.tool("wait").idempotent());
@@ -836,7 +836,7 @@ async fn without_a_hub_an_interrupt_ends_the_run_after_its_step() {
 
 #[tokio::test]
 #[ignore = "needs a Restate server: durable/tests/run.sh"]
-async fn an_interrupt_does_not_wait_for_calls_that_run_apart() {
+async fn an_interrupt_does_not_wait_for_separately_executed_calls() {
     let gate = Gate::closed();
     let agent = Agent::new(calling(&[("c1", "wait"), ("c2", "wait"), ("c3", "quick")]))
         .with_tools([gate.tool("wait"), quick("quick")]);
@@ -861,7 +861,7 @@ async fn an_interrupt_does_not_wait_for_calls_that_run_apart() {
 
 #[tokio::test]
 #[ignore = "needs a Restate server: durable/tests/run.sh"]
-async fn calls_that_run_apart_show_their_progress_and_are_dropped_by_an_interrupt() {
+async fn separately_executed_calls_show_their_progress_and_are_dropped_by_an_interrupt() {
     let alive = Arc::new(());
     let guard = Arc::clone(&alive);
     let run = move |_: Value, _| {
@@ -977,7 +977,7 @@ async fn a_panicking_tool_has_an_error_as_its_result() {
 
 #[tokio::test]
 #[ignore = "needs a Restate server: durable/tests/run.sh"]
-async fn a_panicking_tool_that_runs_apart_has_an_error_as_its_result() {
+async fn a_panicking_tool_that_is_executed_separately_has_an_error_as_its_result() {
     let panics = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&panics);
     let broken = tool("broken", move || -> std::future::Ready<String> { panic_counted(&counted) });
@@ -1011,7 +1011,7 @@ async fn a_panicking_data_source_ends_its_run() {
 // ---- Errors of the engine
 
 #[tokio::test]
-async fn a_server_that_cannot_be_reached_is_a_connect_error() {
+async fn an_unreachable_server_is_a_connect_error() {
     // The port is free again, and the server does not listen on it.
     let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let address = listener.local_addr().unwrap();
@@ -1030,7 +1030,7 @@ async fn a_server_that_cannot_be_reached_is_a_connect_error() {
 
 #[tokio::test]
 #[ignore = "needs a Restate server: durable/tests/run.sh"]
-async fn a_run_that_the_server_does_not_know_is_an_invalid_request() {
+async fn an_unknown_run_is_an_invalid_request() {
     let fixture = Fixture::with_agent(Agent::new(model(|_| Reply::text("Done.")))).await;
     let run = fixture.start_run("s", NEXT).await;
     fixture.outcome(&run).await.unwrap();
@@ -1059,7 +1059,7 @@ async fn a_cancelled_run_ends_with_an_error_and_the_next_one_works() {
 
 #[tokio::test]
 #[ignore = "needs a Restate server: durable/tests/run.sh"]
-async fn a_run_cancelled_while_its_calls_run_apart_ends_with_an_error() {
+async fn a_run_cancelled_during_separately_executed_calls_ends_with_an_error() {
     let gate = Gate::closed();
     let agent = Agent::new(calling(&[("c1", "wait"), ("c2", "wait")])).with_tool(gate.tool("wait"));
     let fixture = Fixture::with_agent(agent).await;
@@ -1075,7 +1075,7 @@ async fn a_run_cancelled_while_its_calls_run_apart_ends_with_an_error() {
 
 #[tokio::test]
 #[ignore = "needs a Restate server: durable/tests/run.sh"]
-async fn a_run_that_is_cancelled_while_it_waits_for_a_verdict_ends_with_an_error() {
+async fn a_run_cancelled_while_it_waits_for_a_verdict_ends_with_an_error() {
     let pay = quick("pay").requires_approval();
     let agent = Agent::new(calling(&[("c1", "pay")])).with_tool(pay).interactive();
     let fixture = Fixture::with_agent(agent).await;
@@ -1111,7 +1111,7 @@ async fn a_killed_run_ends_with_an_error_and_the_next_one_works() {
 
 #[tokio::test]
 #[ignore = "needs a Restate server: durable/tests/run.sh"]
-async fn a_run_that_was_killed_between_its_steps_can_be_resumed() {
+async fn a_run_killed_during_a_call_can_be_resumed() {
     let gate = Gate::closed();
     let tool = gate.tool("wait").idempotent();
     let fixture = Fixture::with_agent(Agent::new(calling(&[("c1", "wait")])).with_tool(tool)).await;
@@ -1130,7 +1130,7 @@ async fn a_run_that_was_killed_between_its_steps_can_be_resumed() {
 
 /// A run resumes an approved call, and is ended while the call's tool runs. The same verdicts are
 /// then given again.
-async fn check_that_a_call_of_an_ended_run_does_not_begin_again(
+async fn check_that_a_call_of_an_ended_run_does_not_start_again(
     end: impl AsyncFn(&Fixture, &str),
     gate: Gate,
 ) {
@@ -1156,11 +1156,11 @@ async fn check_that_a_call_of_an_ended_run_does_not_begin_again(
 
 #[tokio::test]
 #[ignore = "needs a Restate server: durable/tests/run.sh"]
-async fn a_call_whose_resumed_run_was_killed_does_not_begin_again() {
+async fn a_call_whose_resumed_run_was_killed_does_not_start_again() {
     let end = async |fixture: &Fixture, run: &str| {
         support::kill(&fixture.server.admin_url(), run).await;
     };
-    check_that_a_call_of_an_ended_run_does_not_begin_again(end, Gate::closed()).await;
+    check_that_a_call_of_an_ended_run_does_not_start_again(end, Gate::closed()).await;
 }
 
 #[tokio::test]
@@ -1186,7 +1186,7 @@ async fn a_verdict_for_a_call_of_a_killed_run_is_refused_and_the_next_run_works(
 
 #[tokio::test]
 #[ignore = "needs a Restate server: durable/tests/run.sh"]
-async fn a_call_whose_resumed_run_was_cancelled_does_not_begin_again() {
+async fn a_call_whose_resumed_run_was_cancelled_does_not_start_again() {
     let gate = Gate::closed();
     let opened = gate.clone();
     let end = async |fixture: &Fixture, run: &str| {
@@ -1194,5 +1194,98 @@ async fn a_call_whose_resumed_run_was_cancelled_does_not_begin_again() {
         // A step that has begun ends before its run does.
         opened.open();
     };
-    check_that_a_call_of_an_ended_run_does_not_begin_again(end, gate).await;
+    check_that_a_call_of_an_ended_run_does_not_start_again(end, gate).await;
+}
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn a_pending_call_stays_approvable_if_a_run_with_new_input_is_killed() {
+    let gate = Gate::closed();
+    let paying = calling(&[("c1", "pay")]);
+    let waiting = gate.clone();
+    let hook = hook::transform_context(move |_, history| {
+        let waiting = waiting.clone();
+        let waits = last_input(&history) == "Wait.";
+        async move {
+            if waits {
+                waiting.reached.send_modify(|count| *count += 1);
+                let _ = waiting.is_open.subscribe().wait_for(|is_open| *is_open).await;
+            }
+            history
+        }
+    });
+    let agent = Agent::new(paying).with_tool(quick("pay").requires_approval()).with_hook(hook);
+    let fixture = Fixture::with_agent(agent).await;
+    fixture.run("s", "Pay.").await.unwrap();
+    let run = fixture.start_run("s", "Wait.").await;
+    gate.wait_for(1).await;
+    support::kill(&fixture.server.admin_url(), &run).await;
+    fixture.outcome(&run).await.unwrap_err();
+    gate.open();
+    // The killed run has not started the call.
+    let judge = fixture.client.judge("s", "agent", pending("c1", "pay"), Verdict::Approve);
+    let run = judge.await.unwrap().unwrap();
+    fixture.outcome(&run).await.unwrap();
+    assert_eq!(results(&fixture.history("s").await), [(ResultKind::Ok, "quick".to_owned())]);
+    // No run is active, also as far as the inbox knows.
+    let error = fixture.client.interrupt("s").await.unwrap_err();
+    assert!(NotRunning::from_error(&error).is_some(), "{error}");
+}
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn an_interrupt_after_a_kill_and_a_verdict_is_refused() {
+    let gate = Gate::closed();
+    let pay = gate.tool("pay").requires_approval();
+    let fixture = Fixture::with_agent(Agent::new(calling(&[("c1", "pay")])).with_tool(pay)).await;
+    fixture.run("s", "Pay.").await.unwrap();
+    let judge = || fixture.client.judge("s", "agent", pending("c1", "pay"), Verdict::Approve);
+    let run = judge().await.unwrap().unwrap();
+    gate.wait_for(1).await;
+    support::kill(&fixture.server.admin_url(), &run).await;
+    fixture.outcome(&run).await.unwrap_err();
+    judge().await.unwrap_err();
+    support::wait_for("the inbox has no active run", LIMIT, async || {
+        match fixture.client.interrupt("s").await {
+            Err(error) if NotRunning::from_error(&error).is_some() => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn a_session_that_exceeds_one_message_is_imported_read_and_continued() {
+    let entries: Vec<Entry> = (0..6)
+        .flat_map(|n| [Item::user(format!("{n}{}", "x".repeat(7 << 20))), Item::text("Done.")])
+        .map(Entry::from)
+        .collect();
+    let fixture = Fixture::with_agent(Agent::new(model(|_| Reply::text("Done.")))).await;
+    fixture.client.import("s", entries.clone()).await.unwrap();
+    assert!(fixture.client.history("s", 0).await.unwrap() == entries);
+    assert!(fixture.client.history("s", 11).await.unwrap() == entries[11..]);
+    let error = fixture.client.import("s", entries.clone()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict);
+    let outcome = fixture.run("s", NEXT).await.unwrap();
+    assert_eq!((outcome.reason, &*outcome.text), (EndReason::Completed, "Done."));
+    assert_eq!(fixture.client.status("s").await.unwrap().version, 14);
+}
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn input_and_outcomes_that_exceed_one_message_are_errors_and_the_session_continues() {
+    // Five turns of 6 MiB each.
+    let answer = |history: &History| match results_since_input(history) {
+        5 => Reply::text("Done."),
+        n => Reply::text("x".repeat(6 << 20)).call_raw(&format!("c{n}"), "look", "{}"),
+    };
+    let fixture = Fixture::with_agent(Agent::new(model(answer)).with_tool(quick("look"))).await;
+    let error = fixture.run("s", &"x".repeat(25 << 20)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TooLarge);
+    let error = fixture.run("s", "Go.").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TooLarge, "{error}");
+    let history = fixture.history("s").await;
+    assert_eq!((results(&history).len(), texts(&history).len()), (5, 7));
+    fixture.ensure_next_run_works("s").await;
 }

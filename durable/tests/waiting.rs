@@ -161,12 +161,12 @@ fn per_run(before: u64, after: u64, runs: usize) -> f64 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 #[ignore = "needs a Restate server: durable/tests/run.sh"]
-async fn waiting_runs_hold_no_resources_and_complete_after_worker_and_server_died() {
+async fn waiting_runs_use_no_resources_and_complete_after_a_restart_of_worker_and_server() {
     if let Some(log) = env::var_os(LOG) {
         return WorkerProcess::serve(log.into()).await;
     }
     let runs = env::var("TURNSTREAM_RESTATE_WAITING").map_or(100, |runs| runs.parse().unwrap());
-    let test = "waiting_runs_hold_no_resources_and_complete_after_worker_and_server_died";
+    let test = "waiting_runs_use_no_resources_and_complete_after_a_restart_of_worker_and_server";
     let folder = TempDir::new();
     let log = folder.path().join("payments");
     let mut server = RestateServer::start().await;
@@ -292,7 +292,7 @@ impl Fixture {
 
 #[tokio::test]
 #[ignore = "needs a Restate server: durable/tests/run.sh"]
-async fn a_second_verdict_that_differs_is_a_conflict() {
+async fn a_second_different_verdict_is_a_conflict() {
     let fixture = Fixture::with_pending_calls().await;
     let deny = || Verdict::Deny("no".to_owned());
     assert_eq!(fixture.judge(pending_call(1), Verdict::Approve).await, Ok(false));
@@ -305,7 +305,7 @@ async fn a_second_verdict_that_differs_is_a_conflict() {
 
 #[tokio::test]
 #[ignore = "needs a Restate server: durable/tests/run.sh"]
-async fn a_verdict_for_other_arguments_is_refused() {
+async fn a_verdict_on_different_arguments_is_refused() {
     let fixture = Fixture::with_pending_calls().await;
     let other = PendingCall { arguments: r#"{"amount":100}"#.to_owned(), ..pending_call(1) };
     let judged = fixture.judge(other, Verdict::Approve).await;
@@ -318,7 +318,7 @@ async fn a_verdict_for_other_arguments_is_refused() {
 
 #[tokio::test]
 #[ignore = "needs a Restate server: durable/tests/run.sh"]
-async fn the_same_verdict_twice_starts_one_run() {
+async fn repeating_a_verdict_starts_one_run() {
     let fixture = Fixture::with_pending_calls().await;
     let judge = |number| fixture.judge(pending_call(number), Verdict::Approve);
     assert_eq!(judge(1).await, Ok(false));
@@ -332,7 +332,7 @@ async fn the_same_verdict_twice_starts_one_run() {
 
 #[tokio::test]
 #[ignore = "needs a Restate server: durable/tests/run.sh"]
-async fn a_verdict_that_is_sent_again_after_the_run_has_resumed_starts_nothing() {
+async fn a_verdict_repeated_after_the_run_has_resumed_starts_no_run() {
     let fixture = Fixture::with_pending_calls().await;
     assert_eq!(fixture.judge(pending_call(1), Verdict::Approve).await, Ok(false));
     let judge = || fixture.client.judge("s", "payer of two", pending_call(2), Verdict::Approve);
@@ -348,7 +348,7 @@ async fn a_verdict_that_is_sent_again_after_the_run_has_resumed_starts_nothing()
 
 #[tokio::test]
 #[ignore = "needs a Restate server: durable/tests/run.sh"]
-async fn a_verdict_for_an_agent_that_no_worker_has_is_refused_and_blocks_nothing() {
+async fn a_verdict_for_an_unknown_agent_is_refused_and_blocks_nothing() {
     let fixture = Fixture::with_pending_calls().await;
     for number in [1, 2] {
         let call = pending_call(number);

@@ -81,7 +81,7 @@ impl ApprovalMode {
         let answer = ask_user(mark, shown, lines).await.unwrap_or_default();
         Some(match answer.trim().to_lowercase().as_str() {
             "y" | "yes" => Verdict::Approve,
-            _ => Verdict::deny("the user does not allow it"),
+            _ => Verdict::deny("the user did not approve it"),
         })
     }
 }
@@ -97,9 +97,9 @@ async fn ask_user(mark: &str, shown: &[String], lines: &mut InputReader) -> io::
     let early = lines.take_typed()?;
     if !early.trim().is_empty() {
         let early = escape_invisible(early.trim(), 200);
-        let _ = writeln!(io::stderr(), "\n  typed before the question, and so no answer: {early}");
+        let _ = writeln!(io::stderr(), "\n  typed before the question, so not an answer: {early}");
     }
-    let _ = write!(io::stderr(), "[{mark}] allow it? [y/N] ").and_then(|()| io::stderr().flush());
+    let _ = write!(io::stderr(), "[{mark}] approve it? [y/N] ").and_then(|()| io::stderr().flush());
     match lines.next_entry().await? {
         Some(answer) => Ok(answer),
         None => {

@@ -9,57 +9,60 @@ use crate::session;
 const MCP_FLAGS: &[&str] = &["--mcp", "--mcp-config"];
 
 pub(crate) const HELP: &str = "\
-Asks an agent that can look at the working directory, and streams what it says. It writes a file
-there only if you allow it.
+Asks an agent that can read the working directory, and streams its answer. The agent writes a file
+there only if you approve it.
 
     agent [FLAGS] [--] [PROMPT ...]
 
-Without a prompt it is a chat if stdin is a terminal; else stdin is the prompt.
+Without a prompt, a chat starts if stdin is a terminal; otherwise the prompt is read from stdin.
 
     --provider NAME   offline, anthropic, openai, openai-responses, gemini or ollama
-    --base-url URL    another server; openai unless --provider says otherwise
+    --base-url URL    the base URL of another server; selects openai unless --provider is given
     --dialect NAME    how that server differs from OpenAI's Chat Completions: openai_compatible,
                       azure, openrouter, litellm, groq, deepseek, mistral, together, ollama,
-                      llama_cpp, vllm or lm_studio; without it the URL's host tells, if it is known
-    --plain-http      sends the key over plain http, where everyone on the way can read it; without
-                      it the key goes over plain http only to this machine
-    --model NAME      another model than the provider's default
-    --system TEXT     another system prompt
-    --max-turns N     at most N requests to the model (20)
-    --no-tools        the model gets no tools
+                      llama_cpp, vllm or lm_studio; by default, the URL's host selects it
+    --plain-http      sends the key to any server over unencrypted http, so others can read it on
+                      the network; by default, only this machine receives it over plain http
+    --model NAME      overrides the provider's default model
+    --system TEXT     overrides the default system prompt
+    --max-turns N     sends at most N requests to the model (20)
+    --no-tools        gives the model no tools
     --mcp SERVER      gives the model the tools of an MCP server: its http(s) URL, or the command
                       that starts it, split into words like a shell does, without expansion; may
                       be repeated (feature `mcp`)
-    --mcp-config FILE the servers of a JSON file with `mcpServers`, as other clients read it; may be
-                      repeated (feature `mcp`)
-    --yes             allows every write and every call of a server; else you are asked on a
-                      terminal, and elsewhere, or with --json, nothing is allowed and the run ends
-                      as pending
-    --session FILE    goes on with the conversation in the file, and keeps it there: JSON lines, or
-                      SQLite if it ends in .db or .sqlite (feature `sqlite`). What waits to be
-                      allowed is asked for first. A run that was broken off continues without
-                      a prompt, and is settled before a new one
-    --json            every event as one line of JSON, and nothing else on stdout
-    --help            this text
+    --mcp-config FILE gives the model the tools of the servers in a JSON file with `mcpServers`, in
+                      the format of other clients; may be repeated (feature `mcp`)
+    --yes             approves every write and every call of an MCP server's tool. Without it, you
+                      are asked on a terminal; elsewhere, or with --json, no call is approved and
+                      the run ends as pending
+    --session FILE    continues the conversation in the file and stores it there: in SQLite if the
+                      file's extension is .db or .sqlite (feature `sqlite`), otherwise as JSON
+                      lines. First, you are asked to approve pending calls. An unfinished run
+                      continues if there is no new prompt; otherwise, its open calls are settled
+    --json            prints each event as one line of JSON, and nothing else on stdout
+    --help            prints this text
 
-On a terminal: a question has a mark that the model does not know, and shows the file and both ends
-of a long text; what was typed before it does not answer it. What is typed during a run is sent to
-the model with its next request. Lines that are pasted together are one prompt. Ctrl-C ends a run,
-twice the program; Ctrl-D ends a chat. With NO_COLOR or TERM=dumb there are no escape sequences.
+On a terminal: each approval question has a mark that the model does not know, and shows the file
+and both ends of a long text. Text that is typed before the question is not taken as its answer.
+Text that is typed during a run is sent to the model with the next request. Lines that are pasted
+together are one prompt. Ctrl-C interrupts the run; pressed twice, it ends the program. Ctrl-D ends
+the chat. With NO_COLOR or TERM=dumb, no escape sequences are printed.
 
-Files: read through links that stay inside the working directory, written through none.
+Files: read through links that stay inside the working directory, never written through a link.
 
-MCP servers: their processes run with your rights, also outside of the working directory. They do
-not get the keys in the environment. Questions that a server asks the user are declined.
+MCP servers: their processes run with your rights, and can access files outside the working
+directory. They do not receive the API keys in the environment. Questions that a server asks the
+user are declined.
 
-Provider: --provider; else openai with --base-url or --dialect; else that of the first key that is
-set, of ANTHROPIC_API_KEY, OPENAI_API_KEY and GEMINI_API_KEY; else openai with OPENAI_BASE_URL; else
-the offline model, which needs no key and no network. ANTHROPIC_BASE_URL, OPENAI_BASE_URL,
-GEMINI_BASE_URL and OLLAMA_BASE_URL are read as well. With a vendor's dialect its own key is taken,
-DEEPSEEK_API_KEY for example; where the address is given, also OPENAI_API_KEY. Ollama is asked by its
-own wire, on this machine unless told otherwise; OLLAMA_API_KEY is sent if it is set.
+Provider: --provider; else openai with --base-url or --dialect; else the provider of the first key
+that is set, of ANTHROPIC_API_KEY, OPENAI_API_KEY and GEMINI_API_KEY; else openai with
+OPENAI_BASE_URL; else the offline model, which needs no key and no network. ANTHROPIC_BASE_URL,
+OPENAI_BASE_URL, GEMINI_BASE_URL and OLLAMA_BASE_URL are also read. With a vendor's dialect, the
+vendor's own key is used, for example DEEPSEEK_API_KEY; if a base URL is set, OPENAI_API_KEY is the
+fallback. Ollama is used over its own protocol, by default on this machine; OLLAMA_API_KEY is sent
+if it is set.
 
-Exit code: 0 if the run completed, 2 for bad usage, 130 if quit by Ctrl-C, else 1.
+Exit code: 0 if the run completed, 2 for bad usage, 130 if Ctrl-C ended the program, else 1.
 ";
 
 /// The action that the command line selects.
@@ -194,9 +197,9 @@ fn parse_server(server: &str) -> Result<ServerArg, String> {
         Some(_) | None => {}
     }
     match shlex::split(server) {
-        None => Err(format!("`--mcp {server}` has a quote or an escape that does not end")),
+        None => Err(format!("`--mcp {server}` has an unterminated quote or escape")),
         Some(words) if words.first().is_none_or(String::is_empty) => {
-            Err(format!("`--mcp {server}` names no program"))
+            Err(format!("`--mcp {server}` does not name a program"))
         }
         Some(words) => Ok(ServerArg::Command(words)),
     }
@@ -328,11 +331,11 @@ mod tests {
             assert_eq!(parse_server(text).as_ref(), Ok(&expected), "{text}");
         }
         for (text, wrong) in [
-            ("a 'b", "`--mcp a 'b` has a quote or an escape that does not end"),
-            ("a \"b", "does not end"),
-            ("a \\", "does not end"),
-            ("'' b", "names no program"),
-            ("# a comment", "names no program"),
+            ("a 'b", "`--mcp a 'b` has an unterminated quote or escape"),
+            ("a \"b", "unterminated"),
+            ("a \\", "unterminated"),
+            ("'' b", "does not name a program"),
+            ("# a comment", "does not name a program"),
             ("ws://a.example", "not ws"),
         ] {
             let error = parse_server(text).unwrap_err();
@@ -353,7 +356,7 @@ mod tests {
         for (words, wrong) in [
             (&["--mcp"][..], "`--mcp` needs a value"),
             (&["--mcp", " "], "`--mcp` is empty"),
-            (&["--mcp", "a 'b"], "does not end"),
+            (&["--mcp", "a 'b"], "unterminated"),
             (&["--mcp-config="], "`--mcp-config` is empty"),
             (&["--mcp", "a", "--no-tools"], "--mcp needs tools"),
             (&["--no-tools", "--mcp-config", "a"], "--mcp needs tools"),

@@ -315,14 +315,13 @@ async fn build_agent(
         (Some(system), _) => system,
         (None, true) => "Answer briefly.",
         (None, false) => {
-            "Answer briefly. Your tools look at the user's working directory; use them rather \
-             than guess, and say in which file and line something stands. Write a file only if \
-             the user wants one written."
+            "Answer briefly. Your tools read the user's working directory; use them rather than \
+             guess, and cite files and line numbers. Write a file only if the user asks for it."
         }
     };
     let of_servers = match servers.is_empty() || args.system.is_some() {
         true => "",
-        false => " Tools with `__` in their names belong to servers, and look elsewhere.",
+        false => " Tools with `__` in their names belong to MCP servers, and access other data.",
     };
     let mut agent = Agent::new(provider).with_system(format!("{system}{of_servers}"));
     if !args.no_tools {
@@ -509,7 +508,8 @@ async fn run_chat(
     let title = text::one_line(title, 200);
     let _ = writeln!(
         io::stderr(),
-        "{title}. What you type during a run is for the model. Ctrl-C ends a run, Ctrl-D the chat."
+        "{title}. Text typed during a run is sent to the model. Ctrl-C interrupts a run, Ctrl-D \
+         ends the chat."
     );
     while !std::mem::take(&mut user.is_input_ended) {
         let _ = write!(io::stderr(), "\n> ").and_then(|()| io::stderr().flush());

@@ -43,7 +43,7 @@ impl EventPrinter {
         match self {
             Self::Json => Ok(()),
             Self::Text(human) => human
-                .print_note(&format!("  still waiting for the model, for {} s", waited.as_secs())),
+                .print_note(&format!("  still waiting for the model after {} s", waited.as_secs())),
         }
     }
 
@@ -100,7 +100,7 @@ pub(crate) struct TextPrinter {
     /// includes a pipe through another program, such as `tee`, while approval questions are asked
     /// on the terminal.
     is_terminal: bool,
-    has_colours: bool,
+    has_colors: bool,
     /// Whether figures of usage are only estimated.
     is_usage_estimated: bool,
     /// Shows a call that needs approval in the question, or when it runs.
@@ -120,14 +120,14 @@ enum OpenLine {
 }
 
 impl TextPrinter {
-    /// `plain`: whether the user, or the terminal, wants no colours.
+    /// `plain`: whether the user, or the terminal, wants no colors.
     pub(crate) fn new(plain: bool, estimated: bool, approval: ApprovalMode) -> Self {
         let asks = matches!(approval, ApprovalMode::AskUser { .. });
         let terminal = io::stdout().is_terminal();
-        let colours = terminal && io::stderr().is_terminal() && !plain;
+        let colors = terminal && io::stderr().is_terminal() && !plain;
         Self {
             is_terminal: terminal || asks,
-            has_colours: colours,
+            has_colors: colors,
             is_usage_estimated: estimated,
             approval,
             calls: Vec::new(),
@@ -144,9 +144,10 @@ impl TextPrinter {
             Event::Turn(TurnEvent::Retrying { delay_ms, error, .. }) => {
                 self.print_note(&format!("  {}", retry_message(error, *delay_ms)))
             }
-            Event::Turn(TurnEvent::Retracted { why, .. }) => {
-                self.print_note(&format!("  (void, the model starts over: {})", one_line(why, 200)))
-            }
+            Event::Turn(TurnEvent::Retracted { why, .. }) => self.print_note(&format!(
+                "  (retracted, the model starts over: {})",
+                one_line(why, 200)
+            )),
             Event::Turn(TurnEvent::TurnComplete { turn }) => {
                 self.calls = turn.tool_calls().cloned().collect();
                 self.end_line()
@@ -208,7 +209,7 @@ impl TextPrinter {
             ToolEvent::ApprovalRequested(call) => match self.approval {
                 ApprovalMode::AskUser { .. } | ApprovalMode::ApproveAll => self.end_line(),
                 ApprovalMode::Suspend => {
-                    self.print_note(&format!("  ? {} needs to be allowed", describe_call(call)))
+                    self.print_note(&format!("  ? {} needs approval", describe_call(call)))
                 }
             },
             _ => Ok(()),
@@ -262,7 +263,7 @@ impl TextPrinter {
     }
 
     fn dimmed(&self, text: &str) -> String {
-        if self.has_colours { format!("\u{1b}[2m{text}\u{1b}[0m") } else { text.to_owned() }
+        if self.has_colors { format!("\u{1b}[2m{text}\u{1b}[0m") } else { text.to_owned() }
     }
 }
 
@@ -337,16 +338,16 @@ fn end_reason_text(reason: EndReason) -> &'static str {
         EndReason::Interrupted(_) => "interrupted",
         EndReason::Stopped => "stopped",
         EndReason::ContextWindow => "the conversation is too long for the model",
-        EndReason::Truncated => "the answer is longer than the model may write",
+        EndReason::Truncated => "the answer exceeds the model's output limit",
         EndReason::Refused => "the model refused to answer",
-        EndReason::Filtered => "a filter of the provider cut the answer off",
-        EndReason::Malformed => "the model's answers cannot be used",
+        EndReason::Filtered => "a content filter of the provider cut off the answer",
+        EndReason::Malformed => "the model's responses are malformed",
         EndReason::Repeating => "the model kept repeating the same calls",
         EndReason::Budget => "the budget is spent",
-        EndReason::Incomplete => "the answer broke off",
-        EndReason::Pending => "waiting to be allowed",
-        EndReason::Blocked => "the model says that something is missing",
-        EndReason::Unproven => "the model did not prove what it says",
+        EndReason::Incomplete => "the answer was cut off",
+        EndReason::Pending => "waiting for approval",
+        EndReason::Blocked => "the model reports that something is missing",
+        EndReason::Unproven => "the model did not prove its claim",
         EndReason::ProviderError => "the request failed",
         _ => "ended early",
     }
@@ -364,7 +365,7 @@ pub(crate) fn print_failure(outcome: &Outcome, variable: &str) {
     // A time in the past needs no wait.
     match failure.retry_after().map_or(0, |wait| wait.as_millis().div_ceil(1_000)) {
         0 => print_error(&message),
-        seconds => print_error(&format!("{message} (again in {seconds} s)")),
+        seconds => print_error(&format!("{message} (try again in {seconds} s)")),
     }
 }
 
@@ -385,7 +386,7 @@ pub(crate) fn print_pending(calls: &[PendingCall]) {
     let what =
         if calls.iter().any(is_of_server) { "nothing was called" } else { "nothing was written" };
     print_error(&format!(
-        "{what}: {} must be allowed, by --yes or on a terminal",
+        "{what}: {} must be approved, with --yes or on a terminal",
         names.join(", ")
     ));
 }

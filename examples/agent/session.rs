@@ -11,8 +11,8 @@ use turnstream::session::{Conflict, JsonLinesStore, MemoryStore, Session, Sessio
 pub(crate) fn check_file_format(file: &str) -> Result<(), String> {
     match is_sqlite(file) && cfg!(not(feature = "sqlite")) {
         true => Err(format!(
-            "`{file}` would be an SQLite file, which needs the feature `sqlite`; any other ending \
-             makes it JSON lines"
+            "`{file}` names an SQLite file, which needs the feature `sqlite`; with any other \
+             extension, it is stored as JSON lines"
         )),
         false => Ok(()),
     }
@@ -33,7 +33,7 @@ pub(crate) async fn open(file: Option<&str>) -> Result<Session, Error> {
         let folder = Path::new(file).parent().filter(|folder| *folder != Path::new(""));
         if let Some(folder) = folder {
             std::fs::create_dir_all(folder).map_err(|error| {
-                let message = format!("cannot make `{}`: {error}", folder.display());
+                let message = format!("`{}` cannot be created: {error}", folder.display());
                 Error::new(turnstream::ErrorKind::Store, message)
             })?;
         }
@@ -52,15 +52,15 @@ pub(crate) fn resume_notice(state: &SessionState) -> Option<String> {
     match state {
         SessionState::Idle => None,
         SessionState::Pending { calls } => Some(format!(
-            "the last run waits for {} to be allowed",
+            "the last run is waiting for approval of {}",
             names(calls.iter().map(|call| &*call.name).collect())
         )),
         SessionState::Unfinished { open_calls: open } if open.is_empty() => {
-            Some("the last run was broken off before its answer".to_owned())
+            Some("the last run did not finish: its answer is missing".to_owned())
         }
         SessionState::Unfinished { open_calls: open } => Some(format!(
-            "the last run was broken off before {} had a result: waiting to be allowed, or running; \
-             what only reads runs again",
+            "the last run did not finish: results are missing for {} (running, or waiting for \
+             approval); only calls of read-only tools run again",
             names(open.iter().map(|call| &*call.name).collect())
         )),
     }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes the picture of this example in a terminal, `terminal.svg`. Needs asciinema 2 (PyPI) and
-# npm, for svg-term-cli.
+# Records this example in a terminal and writes the picture `terminal.svg`. Needs asciinema 2 (PyPI),
+# and npm for svg-term-cli.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 question="How many lines of Rust are in src, and which file is the longest?"

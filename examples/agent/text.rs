@@ -34,7 +34,7 @@ fn replace_control_char(c: char) -> char {
     if is_control_or_bidi(c) { REPLACEMENT_CHAR } else { c }
 }
 
-/// Whether a terminal acts on the character, or the character changes how its neighbours are
+/// Whether a terminal acts on the character, or the character changes how its neighbors are
 /// displayed: control characters, including C1, and directional marks.
 fn is_control_or_bidi(c: char) -> bool {
     c.is_control()
@@ -68,7 +68,7 @@ pub(crate) fn escape_invisible(text: &str, most: usize) -> String {
     }
     let tail = most / 3;
     text.chars().take(most - tail).for_each(|c| escaped(c, &mut line));
-    line.extend([" … (", &(all - most).to_string(), " characters more) … "]);
+    line.extend([" … (", &(all - most).to_string(), " more characters) … "]);
     text.chars().skip(all - tail).for_each(|c| escaped(c, &mut line));
     line
 }
@@ -125,7 +125,7 @@ pub(crate) fn head_and_tail(text: &str) -> Vec<String> {
         if all <= HEAD_LINES + TAIL_LINES + 1 || at < HEAD_LINES || at >= all - TAIL_LINES {
             lines.push(escape_invisible(line, MAX_LINE_CHARS));
         } else if at == HEAD_LINES {
-            lines.push(format!("… ({} lines more) …", all - HEAD_LINES - TAIL_LINES));
+            lines.push(format!("… ({} more lines) …", all - HEAD_LINES - TAIL_LINES));
         }
     }
     lines
@@ -161,11 +161,11 @@ mod tests {
     fn exactly_escapes_invisible_characters_and_keeps_both_ends() {
         assert_eq!(escape_invisible("a  b \n\u{200b}\u{a0}c", 99), "a  b \\n\\u{200b}\\u{a0}c");
         let long = format!("{}{}{}", "a".repeat(6), "b".repeat(500), "c".repeat(3));
-        assert_eq!(escape_invisible(&long, 9), "aaaaaa … (500 characters more) … ccc");
+        assert_eq!(escape_invisible(&long, 9), "aaaaaa … (500 more characters) … ccc");
         let lines: Vec<String> = (0..100).map(|n| n.to_string()).collect();
         let shown = head_and_tail(&lines.join("\n"));
         assert_eq!((shown.len(), shown[0].as_str(), shown[12].as_str()), (13, "0", "99"));
-        assert_eq!(shown[8], "… (88 lines more) …");
+        assert_eq!(shown[8], "… (88 more lines) …");
         assert_eq!(head_and_tail("one\ntwo"), ["one", "two"]);
     }
 

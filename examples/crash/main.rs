@@ -25,15 +25,16 @@ use place::{StoreKind, StoreLocation};
 const HELP: &str = "\
 crash [--store jsonl|sqlite|postgres://…] [--kills N] [--seed S] [--server-kills N --restart-server COMMAND]
 
-    --store NAME     where the session is kept (jsonl); sqlite and postgres need the features of these names
-    --kills N        how often the process is killed (200)
-    --seed S         when (1)
-    --server-kills N how often the server of the store is killed while a process uses it (0)
+    --store STORE    where the session is stored (jsonl); sqlite and postgres need the features of these names
+    --kills N        how many times the process is killed (200)
+    --seed S         the seed of the random numbers, which determine when the process is killed (1)
+    --server-kills N how many times the store's server is killed while a process uses it (0)
     --restart-server COMMAND
-                     kills the server of the store and starts it again; a shell runs it
+                     the shell command that kills the store's server and starts it again
 
-The last line is `kills N, lost L, doubled D`, where N is how often it was killed: less than was asked
-for if it could not go on. Exit code: 0 if none is lost or doubled, 2 for bad usage, else 1.
+The last line is `kills N, lost L, doubled D`: the numbers of kills, of lost items, and of items or
+effects that exist twice. N is less than requested if the program could not continue. Exit code: 0 if
+nothing was lost or doubled, 2 for bad usage, else 1.
 ";
 
 /// The command line's mode and its arguments.

@@ -66,7 +66,7 @@ pub(crate) async fn run(
     let mut report = Report::default();
     let result = match fs::create_dir_all(&place.folder) {
         Ok(()) => kill_and_verify(&place, kills, seed, server, &mut report).await,
-        Err(error) => Err(format!("`{}` cannot be made: {error}", place.folder.display())),
+        Err(error) => Err(format!("`{}` cannot be created: {error}", place.folder.display())),
     };
     let is_fine = result.is_ok() && report.has_no_failures();
     if let Err(message) = result {
@@ -84,11 +84,11 @@ pub(crate) async fn run(
     if server_kills > 0 {
         println!("server kills {server_kills}");
     }
-    println!("broken off {unfinished}, torn lines {torn}, unsettled {unlawful}");
+    println!("unfinished runs {unfinished}, torn lines {torn}, unsettled histories {unlawful}");
     println!("kills {kills}, lost {}, doubled {}", lost.len(), doubled.len());
     match is_fine {
         true => drop(fs::remove_dir_all(&place.folder)),
-        false => eprintln!("what is left is in {}", place.folder.display()),
+        false => eprintln!("the files are kept in {}", place.folder.display()),
     }
     i32::from(!is_fine)
 }
@@ -119,13 +119,13 @@ async fn kill_and_verify(
         {
             // Simulates a write that a crash has cut off in the middle.
             let torn = append_torn_line(&lines)
-                .map_err(|error| format!("no line can be torn: {error}"))?;
+                .map_err(|error| format!("a torn line cannot be written: {error}"))?;
             report.torn_line_count += u32::from(torn);
         }
         let was_fine = report.has_no_failures();
         verify_store(place, &reports, report).await.map_err(|error| error.to_string())?;
         if was_fine && !report.has_no_failures() {
-            println!("first after kill {kill}");
+            println!("first failure after kill {kill}");
         }
     }
     // The session must still be writable, whatever the last kill has left.
@@ -143,7 +143,8 @@ fn run_and_kill_child(
     let mut command = Command::new(program);
     command.args(["--store", place.kind.argument(), "--seed", &dice.roll(1 << 30).to_string()]);
     command.arg("--child").arg(&place.folder).stdin(Stdio::null()).stdout(Stdio::piped());
-    let mut child = command.spawn().map_err(|error| format!("no child starts: {error}"))?;
+    let mut child =
+        command.spawn().map_err(|error| format!("the child cannot be started: {error}"))?;
     let out = child.stdout.take().ok_or("the child has no stdout")?;
     let mut out = BufReader::new(out);
     let mut lines = Vec::new();
@@ -166,7 +167,7 @@ fn run_and_kill_child(
             let status = Command::new("sh").args(["-c", &server.restart]).status();
             let status = status.map_err(|error| error.to_string())?;
             if !status.success() {
-                return Err(format!("the server cannot be started again: {status}"));
+                return Err(format!("the server cannot be restarted: {status}"));
             }
         }
         if line < wanted && !read(&mut lines)? {

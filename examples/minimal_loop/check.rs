@@ -32,7 +32,7 @@ fn glossary_violations(text: &str) -> Vec<String> {
                 last.unwrap_or_default()
             )),
             Some(std::cmp::Ordering::Equal) => {
-                violations.push(format!("MD024/no-duplicate-heading: `{term}` is there twice"));
+                violations.push(format!("MD024/no-duplicate-heading: `{term}` occurs twice"));
             }
             Some(std::cmp::Ordering::Less) | None => {}
         }
@@ -49,7 +49,8 @@ fn glossary_violations(text: &str) -> Vec<String> {
         }
     }
     if !text.ends_with('\n') {
-        violations.push("MD047/single-trailing-newline: the last line has no end".to_owned());
+        violations
+            .push("MD047/single-trailing-newline: the last line has no line break".to_owned());
     }
     violations
 }

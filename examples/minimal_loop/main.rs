@@ -40,11 +40,11 @@ const INITIAL_GLOSSARY: &str = "\
 
 ## Agent loop
 
-Plan, act, observe, and again.
+Plan, act, observe, and repeat.
 
 ## Evidence
 
-A check that was run, and what came of it.
+A check that was run, and its result.
 
 ## Trace
 

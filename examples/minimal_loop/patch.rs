@@ -31,7 +31,7 @@ pub(crate) fn apply(text: &str, patch: &str) -> Result<PatchOutcome, String> {
             [] => return Err(format!("these lines are not in the file: {:?}", hunk.old_lines)),
             _ => {
                 return Err(format!(
-                    "these lines are there {} times: {:?}",
+                    "these lines occur {} times: {:?}",
                     found.len(),
                     hunk.old_lines
                 ));
@@ -63,11 +63,11 @@ fn parse_hunks(patch: &str) -> Result<Vec<Hunk<'_>>, String> {
                     hunk.old_lines.push("");
                     hunk.new_lines.push("");
                 }
-                _ => return Err(format!("a line begins with none of ` `, `-` and `+`: {line:?}")),
+                _ => return Err(format!("a line must begin with ` `, `-` or `+`: {line:?}")),
             }
         }
         if hunk.old_lines.is_empty() {
-            return Err("a hunk needs a line that is there, to know where it belongs".to_owned());
+            return Err("a hunk needs an existing line that locates it".to_owned());
         }
         hunks.push(hunk);
     }

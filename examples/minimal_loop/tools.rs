@@ -40,7 +40,7 @@ struct FileArgs {
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct PatchArgs {
     path: String,
-    /// Lines that stay (` `), go (`-`) or come (`+`); `@@` stands between two places.
+    /// Unchanged (` `), removed (`-`) and added (`+`) lines; `@@` separates hunks.
     input: String,
 }
 
@@ -66,7 +66,7 @@ fn apply_to_file(
 ) -> Result<String, String> {
     let text = match patch::apply(&root.read(path)?, input)? {
         PatchOutcome::AlreadyApplied => {
-            return Ok(format!("`{path}` is as the patch wants it already"));
+            return Ok(format!("`{path}` already has the changes of the patch"));
         }
         PatchOutcome::Changed(text) => text,
     };
@@ -76,7 +76,7 @@ fn apply_to_file(
     // Recorded before the write, because a failed write may have changed something.
     cx.record_change(path.clone());
     fs::write(root.resolve_path(path)?, text).map_err(|error| format!("`{path}`: {error}"))?;
-    Ok(format!("`{path}` is changed"))
+    Ok(format!("`{path}` was changed"))
 }
 
 /// Runs the check, which is this program in a separate process, and records its result as evidence.
@@ -105,7 +105,7 @@ async fn run_check(root: &Root, path: &str, cx: &ToolContext) -> Result<String, 
     };
     cx.record_evidence(evidence.with_stderr(stderr.trim_end()));
     match code {
-        Some(0) => Ok("No complaints.".to_owned()),
+        Some(0) => Ok("No violations.".to_owned()),
         _ => Err(stderr),
     }
 }

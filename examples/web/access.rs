@@ -81,7 +81,7 @@ impl Access {
             None => page,
             Some(tokens) => {
                 let code = tokens.code.lock().unwrap_or_else(PoisonError::into_inner);
-                format!("{page}/login?code={code}   (once; then the next one is printed)")
+                format!("{page}/login?code={code}   (valid once; then the server prints a new one)")
             }
         }
     }
@@ -93,7 +93,7 @@ impl Access {
             .unwrap_or_default()
             .to_lowercase();
         if !self.is_own_host(&host) {
-            let message = "this server is not reached under that name; see --allow-host";
+            let message = "this server does not accept this host name; see --allow-host";
             return Err(Failure::new(StatusCode::MISDIRECTED_REQUEST, message));
         }
         let is_own = match text(headers, &header::ORIGIN) {
@@ -116,7 +116,7 @@ impl Access {
         if is_open || self.tokens.as_ref().is_none_or(|tokens| tokens.allow(headers)) {
             return Ok(());
         }
-        let message = "the address that the server has printed opens this page";
+        let message = "open this page with the address that the server has printed";
         Err(Failure::new(StatusCode::UNAUTHORIZED, message))
     }
 
@@ -225,10 +225,10 @@ pub(crate) async fn login(
         is_new
     };
     if !is_new {
-        let message = "this address was used before; the server has printed the next one";
+        let message = "this address was already used; the server has printed a new one";
         return Err(Failure::new(StatusCode::UNAUTHORIZED, message));
     }
-    println!("For another browser: {}", app.access.greeting());
+    println!("For another browser, open {}", app.access.greeting());
     let cookie = format!("{COOKIE}={}; HttpOnly; SameSite=Strict; Path=/", tokens.cookie);
     Ok(([(header::SET_COOKIE, cookie)], Redirect::to("/")).into_response())
 }

@@ -33,7 +33,7 @@ async fn answer(
     let start = match request.action(&open.session, &agent)? {
         Action::Run(items) => Start::Say(items),
         Action::Resume(verdicts) => Start::Resume(verdicts),
-        _ => return Err(RequestError::new(400, "this cannot be asked for here")),
+        _ => return Err(RequestError::new(400, "this action is not supported here")),
     };
     let (reader, _) = app.start(&open, &agent, start).await?;
     let settings = AgUi::new(&request).with_error_texts(ErrorTexts::shown());

@@ -30,8 +30,7 @@ pub(crate) struct AboutModel {
 impl AboutModel {
     pub(crate) fn describe(&self) -> String {
         match self.is_scripted {
-            true => "the offline one: its words are scripted, the results of its tools are real"
-                .to_owned(),
+            true => "offline (its text is scripted, the results of its tools are real)".to_owned(),
             false => format!("{} by {}", self.model, self.provider),
         }
     }
@@ -59,9 +58,8 @@ pub(crate) fn build(
     about: &AboutModel,
 ) -> Result<Agent, Error> {
     let system = flags.agent.system.as_deref();
-    let with_tools = "Answer briefly, in Markdown. Your tools look at the user's working directory; use them \
-         rather than guess, and say in which file and line something stands. Write a file only if the user \
-         wants one written.";
+    let with_tools = "Answer briefly, in Markdown. Your tools read the user's working directory; use them \
+         rather than guess, and cite files and line numbers. Write a file only if the user asks for it.";
     let usual = if flags.agent.no_tools { "Answer briefly, in Markdown." } else { with_tools };
     let mut agent = Agent::new(Arc::clone(&model)).with_system(system.unwrap_or(usual));
     if !flags.agent.no_tools {
@@ -88,9 +86,10 @@ pub(crate) fn build(
 fn research_tool(model: Arc<dyn Provider>, tools: &Toolkit) -> Result<Tool, Error> {
     let looks = |spec: &&ToolSpec| tools.get(&spec.name).is_some_and(Tool::is_idempotent);
     let looking: Vec<ToolSpec> = tools.specs().iter().filter(looks).cloned().collect();
-    let system = "Find out what you are asked with your tools, and answer in a few lines, with files and lines.";
+    let system =
+        "Use your tools to answer the question, in a few lines, and cite files and line numbers.";
     Agent::new(model).with_system(system).with_toolkit(tools.restricted_to(&looking)).as_tool(
         "research",
-        "Finds something out in the working directory, in a conversation of its own",
+        "Researches a question in the working directory, in a separate conversation",
     )
 }

@@ -66,7 +66,7 @@ async fn answer(
         Action::Edit { before: from, input } => {
             (Start::Replace { from, items: vec![Item::user(input)] }, None)
         }
-        _ => return Err(RequestError::new(400, "this cannot be asked for here")),
+        _ => return Err(RequestError::new(400, "this action is not supported here")),
     };
     let (reader, started) = app.start(&open, &app.agent, start).await?;
     let settings = query.to_settings();

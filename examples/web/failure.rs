@@ -63,7 +63,7 @@ impl From<Failure> for RequestError {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         if ShuttingDown::from_error(&error).is_some() {
-            return Self::new(StatusCode::SERVICE_UNAVAILABLE, "the server is being stopped");
+            return Self::new(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down");
         }
         if AlreadyRunning::from_error(&error).is_some()
             || AlreadyLeased::from_error(&error).is_some()
@@ -75,7 +75,7 @@ impl From<Error> for Failure {
         }
         if LogUnavailable::from_error(&error).is_some() {
             eprintln!("error: {error}");
-            let message = "runs cannot be reached at the moment";
+            let message = "runs are temporarily unavailable";
             return Self::new(StatusCode::SERVICE_UNAVAILABLE, message);
         }
         match error.kind() {
@@ -83,12 +83,15 @@ impl From<Error> for Failure {
             ErrorKind::InvalidRequest => Self::conflict(error.message()),
             ErrorKind::Store | ErrorKind::Connect => {
                 eprintln!("error: {error}");
-                let message = "the conversations cannot be read or written at the moment";
+                let message = "the conversations are temporarily unavailable";
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, message)
             }
             _ => {
                 eprintln!("error: {error}");
-                Self::new(StatusCode::INTERNAL_SERVER_ERROR, format!("it failed: {}", error.kind()))
+                Self::new(
+                    StatusCode::INTERNAL_SERVER_ERROR,
+                    format!("the request failed: {}", error.kind()),
+                )
             }
         }
     }

@@ -10,37 +10,37 @@ use crate::args::{self, Args};
 pub(crate) const USUAL_PORT: u16 = 8600;
 
 pub(crate) const HELP: &str = "\
-A chat in the browser with an agent that can look at the working directory. It writes a file there
-only if you allow it. A run continues when its page is closed.
+A chat in the browser with an agent that can read the working directory. The agent writes a file there
+only if you approve it. A run continues when its page is closed.
 
     web [FLAGS]
 
-    --port N              the port; without it 8600, or a free one if that is taken
-    --host ADDRESS        the address to listen on (127.0.0.1). If it is not one of this machine alone,
-                          a browser opens the link that is printed, which works once, and programs
-                          send `authorization: Bearer …` with the text of TURNSTREAM_WEB_TOKEN. That
-                          variable makes the same necessary on any address
-    --allow-host NAME     a name under which the server is reached, besides addresses and localhost
-    --allow-origin URL    a page elsewhere that may use the server, http://localhost:3000 for example
-    --session PATH        keeps the conversations: JSON lines in a folder, or SQLite in a file that
-                          ends in .db or .sqlite (feature `sqlite`); without it they are in memory
-    --store postgres://…  keeps the conversations in PostgreSQL (feature `postgres`), instead of --session. A `/`, `@`,
-                          `#`, `%` or `:` in a password is written as `%2F`, `%40`, `%23`, `%25` or `%3A`
-    --events redis://…    shares runs with all processes that have the same --store and --events, in Redis or
-                          Valkey (feature `redis`): any of them shows, steers and stops a run of another one,
-                          and continues it when that one was killed. On other addresses than this machine's
-                          own, all of them need the same TURNSTREAM_WEB_TOKEN
-    --busy queue|refuse   what happens to a message while a run is active: it waits, or gets 409
-                          (queue)
-    --price IN,OUT        the price of a million tokens, in any currency, for the sums on the page
-    --max-cost N          a run ends before it costs more, in the same currency; needs --price
+    --port N              the port; by default 8600, or a free port if 8600 is taken
+    --host ADDRESS        the address to listen on (127.0.0.1). On an address that other machines can reach,
+                          a browser has to open the printed link, which works once, and programs have to
+                          send `authorization: Bearer …` with the value of TURNSTREAM_WEB_TOKEN. If that
+                          variable is set, the same holds for any address
+    --allow-host NAME     a name under which clients reach the server, besides IP addresses and localhost
+    --allow-origin URL    the origin of another page that may use the server, for example http://localhost:3000
+    --session PATH        stores the conversations: as JSON lines in a folder, or in SQLite in a file whose
+                          extension is .db or .sqlite (feature `sqlite`). By default they are in memory
+    --store postgres://…  stores the conversations in PostgreSQL (feature `postgres`), instead of --session. In a
+                          password, write `/`, `@`, `#`, `%` and `:` as `%2F`, `%40`, `%23`, `%25` and `%3A`
+    --events redis://…    shares runs with all processes that have the same --store and --events, through Redis or
+                          Valkey (feature `redis`): any process shows, steers and stops the runs of the others, and
+                          continues the runs of a process that was killed. On addresses that other machines can
+                          reach, all processes need the same TURNSTREAM_WEB_TOKEN
+    --busy queue|refuse   what happens to a message while a run is active: it is queued, or refused with status
+                          409 (queue)
+    --price IN,OUT        the prices of a million input and output tokens, in any currency, for the costs on the page
+    --max-cost N          the maximum cost of a run, in the same currency; needs --price
     --provider, --base-url, --dialect, --plain-http, --model, --system, --max-turns, --no-tools
-                          as in the example `agent`, which finds keys in the same variables
-    --help                this text
+                          as in the example `agent`; keys are read from the same environment variables
+    --help                prints this text
 
-Ctrl-C, or SIGTERM, stops the server: runs have two seconds to end, then they are interrupted, and with
---session or --store the part of a turn that has arrived is kept. Messages that wait for a run are not. Ctrl-C
-twice ends the program at once.
+Ctrl-C or SIGTERM stops the server: active runs have two seconds to end, and are then interrupted. With
+--session or --store, the received part of an interrupted turn is stored; queued messages are not. Pressing
+Ctrl-C twice ends the program immediately.
 ";
 
 /// A parsed command line.
@@ -124,7 +124,7 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Command
                 flags.busy = match given()?.as_str() {
                     "queue" => Busy::Queue,
                     "refuse" => Busy::Refuse,
-                    other => return Err(format!("`--busy` is queue or refuse, not `{other}`")),
+                    other => return Err(format!("`--busy` takes queue or refuse, not `{other}`")),
                 }
             }
             "--price" => flags.price = Some(parse_price(&given()?)?),
@@ -143,10 +143,10 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Command
         return Err(format!("`{prompt}` is not a flag; prompts are written on the page"));
     }
     if flags.store.is_some() && flags.session_path.is_some() {
-        return Err("`--store` and `--session` cannot be given both".to_owned());
+        return Err("`--store` and `--session` cannot be combined".to_owned());
     }
     if flags.events.is_some() && flags.store.is_none() {
-        return Err("`--events` needs `--store`: the other processes read the conversations there"
+        return Err("`--events` needs `--store`, where the other processes read the conversations"
             .to_owned());
     }
     if flags.max_cost.is_some() && flags.price.is_none() {

@@ -99,7 +99,7 @@ async fn serve(flags: Flags) -> Result<(), Error> {
     let (lost, lost_leases) = unbounded_channel();
     let app = App::open(&flags, address, lost).await?;
     println!("{}", app.access.greeting());
-    println!("The model is {}.", app.about.describe());
+    println!("Model: {}.", app.about.describe());
     // These tasks run until the program ends.
     tokio::spawn(cluster::resume_lost_leases(Arc::clone(&app), lost_leases));
     if flags.events.is_some() {
@@ -129,7 +129,7 @@ fn bind(flags: &Flags) -> Result<TcpListener, Error> {
             listen(flags.host, 0).map_err(|error| io_error("no port is free", error))
         }
         Err(error) => {
-            let what = format!("{}:{usual} cannot be listened on", flags.host);
+            let what = format!("cannot listen on {}:{usual}", flags.host);
             Err(io_error(&what, error))
         }
     }
@@ -152,7 +152,7 @@ fn io_error(what: &str, error: io::Error) -> Error {
 /// Waits for Ctrl-C, and then for the runs to end.
 async fn stop(app: Arc<App>) {
     signal().await;
-    println!("Runs are being ended. Ctrl-C again ends the program at once.");
+    println!("Stopping the active runs. Press Ctrl-C again to end the program immediately.");
     tokio::select! {
         () = app.hub.shut_down(SHUT_DOWN_LIMIT) => {}
         () = signal() => std::process::exit(130),

@@ -21,7 +21,7 @@ pub(crate) type Body<T> = Result<Json<T>, JsonRejection>;
 pub(crate) fn check_session_id(id: &str) -> Result<(), Failure> {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     if id.is_empty() || id.len() > MAX_ID_BYTES || !id.bytes().all(is_allowed) {
-        let message = "the id of a session has 1 to 100 letters, digits and `-_.`";
+        let message = "a session id needs 1 to 100 letters, digits and `-_.`";
         return Err(Failure::new(StatusCode::BAD_REQUEST, message));
     }
     Ok(())
@@ -31,7 +31,7 @@ pub(crate) fn check_session_id(id: &str) -> Result<(), Failure> {
 pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Failure> {
     let key = headers.get("idempotency-key").and_then(|key| key.to_str().ok()).map(str::to_owned);
     if key.as_ref().is_some_and(|key| key.is_empty() || key.len() > 200) {
-        let message = "an `idempotency-key` has 1 to 200 characters";
+        let message = "an `idempotency-key` needs 1 to 200 characters";
         return Err(Failure::new(StatusCode::BAD_REQUEST, message));
     }
     Ok(key)
@@ -138,7 +138,7 @@ impl VerdictBody {
 
 fn denial(reason: Option<String>) -> Verdict {
     let reason = reason.filter(|reason| !reason.trim().is_empty());
-    Verdict::deny(reason.unwrap_or_else(|| "the user has denied it".to_owned()))
+    Verdict::deny(reason.unwrap_or_else(|| "the user denied it".to_owned()))
 }
 
 #[derive(Deserialize)]

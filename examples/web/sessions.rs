@@ -149,7 +149,7 @@ pub(crate) async fn regenerate(
     let open = app.session(&id).await?;
     let _starting = open.starting.lock().await;
     let Some(from) = last_answer(&open.session.entries().await?) else {
-        return Err(Failure::conflict("nothing was asked yet"));
+        return Err(Failure::conflict("there is no message to answer"));
     };
     let start = Start::Replace { from, items: Vec::new() };
     let (_, started) = app.start(&open, &app.agent, start).await?;

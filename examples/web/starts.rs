@@ -116,12 +116,12 @@ impl OpenSession {
         given: impl IntoIterator<Item = (PendingCall, Verdict)>,
     ) -> Result<Result<Vec<(PendingCall, Verdict)>, usize>, Failure> {
         let SessionState::Pending { calls } = self.session.state() else {
-            return Err(Failure::conflict("no call waits for a verdict"));
+            return Err(Failure::conflict("no call is waiting for a verdict"));
         };
         let given: Vec<(PendingCall, Verdict)> = given.into_iter().collect();
         if given.iter().any(|(call, _)| !calls.contains(call)) {
             return Err(Failure::conflict(
-                "this call does not wait for a verdict, or has other arguments",
+                "this call is not waiting for a verdict, or has other arguments",
             ));
         }
         let mut verdicts = self.verdicts.lock().unwrap_or_else(PoisonError::into_inner);
@@ -146,7 +146,7 @@ impl Keys {
         self.0.retain(|used| used.at.elapsed() < KEY_LIFETIME);
         match self.0.iter().find(|used| used.key == key) {
             Some(used) if used.text.as_deref() != text => {
-                let message = "another request had this `idempotency-key`";
+                let message = "another request used this `idempotency-key`";
                 Err(Failure::new(StatusCode::UNPROCESSABLE_ENTITY, message))
             }
             used => Ok(used.map(|used| used.started.clone())),
@@ -169,7 +169,7 @@ impl StartRate {
         let minute = Duration::from_mins(1);
         starts.retain(|start| start.elapsed() < minute);
         if starts.len() >= MAX_STARTS_PER_MINUTE {
-            return Err(Failure::too_many("too many runs have begun in the last minute"));
+            return Err(Failure::too_many("too many runs were started in the last minute"));
         }
         starts.push_back(Instant::now());
         Ok(())
@@ -284,7 +284,7 @@ impl App {
     ) -> Result<Started, Failure> {
         let mut queue = open.queue();
         if queue.waiting.len() >= MAX_QUEUED {
-            return Err(Failure::too_many("too many messages wait for the end of this run"));
+            return Err(Failure::too_many("too many messages are waiting for this run to end"));
         }
         queue.waiting.push_back((run_id.clone(), content));
         if !std::mem::replace(&mut queue.is_served, true) {
@@ -303,7 +303,7 @@ async fn void_from(session: &Session, entry: u64) -> Result<(), Failure> {
     };
     let moves_items = |entry: &Entry| matches!(entry, Entry::Rewritten { why, .. } if *why != RewriteReason::Tombstoned);
     if after.iter().any(moves_items) {
-        return Err(Failure::conflict("the history was shortened since"));
+        return Err(Failure::conflict("the history was shortened after this entry"));
     }
     let first = restore_history(session.id(), before.to_vec()).len();
     Ok(session.tombstone(first..session.history().len()).await?)
@@ -342,11 +342,11 @@ async fn serve_queue(app: Arc<App>, open: Arc<OpenSession>) {
                 continue;
             }
             Err(error) if error.kind() == ErrorKind::Store => {
-                eprintln!("a message waits longer: {error}");
+                eprintln!("a queued message is still waiting: {error}");
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 continue;
             }
-            Err(error) => eprintln!("a message that waited was not sent: {error}"),
+            Err(error) => eprintln!("a queued message was not sent: {error}"),
         }
         open.queue().waiting.pop_front();
     }

@@ -73,7 +73,7 @@ pub(crate) fn parse_position(position: &str) -> Result<SessionInfo, Failure> {
         let updated_at = UNIX_EPOCH.checked_add(Duration::from_nanos(nanos.parse().ok()?))?;
         Some(SessionInfo { id: id.to_owned(), version: 0, origin: None, updated_at })
     });
-    let message = "`after` is the text `next` of the page before";
+    let message = "`after` needs the text `next` of the previous page";
     parsed.ok_or_else(|| Failure::new(StatusCode::BAD_REQUEST, message))
 }
 

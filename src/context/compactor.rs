@@ -21,6 +21,13 @@ pub trait Compactor: Send + Sync {
     /// The returned future must own all of its data; the history is cheap to clone. Dropping the
     /// future must cancel its work. An agent drops the future when the run is interrupted or when
     /// the [timeout](crate::Agent::with_compactor_timeout) expires.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the compaction fails, for example because the model cannot write a
+    /// summary. An implementation attaches the tokens that it has used to the error, with
+    /// [`CompactionFailure::attach_usage`]. An agent leaves the history unchanged, and reports the
+    /// error to [`Hook::on_failure`](crate::agent::hook::Hook::on_failure).
     fn compact(&self, history: &History) -> BoxFuture<'static, Result<Option<Compaction>, Error>>;
 
     /// Returns a compactor that falls back to `second` if this compactor fails or finds nothing to

@@ -13,7 +13,7 @@ use crate::durable::bridge::Bridge;
 use crate::durable::engine::{Engine, StoredCommand, ToolCallRequest, is_attempt_lost};
 use crate::durable::journaled_world::JournaledWorld;
 use crate::durable::publisher::{EventObserver, Publisher, RunBegin};
-use crate::durable::step_record::{AwaitedVerdicts, BegunCalls, StepResult};
+use crate::durable::step_record::{AwaitedVerdicts, BegunCall, BegunCalls, StepResult};
 use crate::env::{Ids, SystemIds};
 use crate::error::{Error, ErrorKind, panic_to_error};
 use crate::event::{Event, Outcome, ToolEvent};
@@ -69,8 +69,9 @@ enum Start {
 }
 
 impl Attempt {
-    /// Creates an attempt at a run that starts with new input. This is the durable counterpart of [`Session::run`].
-    /// `entries` must contain all of the session's entries.
+    /// Creates an attempt at a run that starts with new input. This is the durable counterpart of
+    /// [`Session::run`]. `entries` must contain all entries that the session had when the run started. Each attempt
+    /// must pass the same entries.
     pub fn run(
         agent: &Agent,
         session: impl Into<String>,
@@ -81,7 +82,8 @@ impl Attempt {
     }
 
     /// Creates an attempt at a run that continues pending calls or an unfinished run. This is the durable counterpart
-    /// of [`Session::resume`]. `entries` must contain all of the session's entries.
+    /// of [`Session::resume`]. `entries` must contain all entries that the session had when the run started. Each
+    /// attempt must pass the same entries.
     pub fn resume(
         agent: &Agent,
         session: impl Into<String>,
@@ -261,6 +263,7 @@ impl Driver {
                 StepResult::TooLarge(error) => return Err(error),
                 StepResult::CallsBegin(begun) => {
                     self.save_resumed(engine).await?;
+                    self.mark_may_have_started(&begun);
                     let results = self.call_tools(engine, begun).await?;
                     self.bridge.set_call_results(results);
                     commands = Vec::new();
@@ -445,6 +448,15 @@ impl Driver {
         Ok(commands)
     }
 
+    /// Records that calls may have started. If the run is ended before it has taken their results, the calls' results
+    /// say so, even if an earlier attempt started the calls.
+    fn mark_may_have_started(&self, begun: &BegunCalls) {
+        let Some(RunBegin { handle, .. }) = &self.begin else { return };
+        for BegunCall { call, .. } in &begun.calls {
+            handle.journal().set_may_have_started(&call.call_id, true);
+        }
+    }
+
     /// Executes calls separately from the run and returns their results, if the engine supports it and at least two of
     /// the calls permit it. Otherwise, returns no results.
     async fn call_tools(
@@ -452,13 +464,13 @@ impl Driver {
         engine: &mut dyn Engine,
         begun: BegunCalls,
     ) -> Result<Vec<ToolResult>, Error> {
-        let apart = begun.calls.into_iter().filter(|begun| begun.runs_apart);
+        let separate = begun.calls.into_iter().filter(|begun| begun.runs_apart);
         let (session, run) = (&self.session, self.publisher.run_id());
         let request = |call| {
             let (session, run) = (session.clone(), run.map(str::to_owned));
             ToolCallRequest { session, run, call }
         };
-        let requests: Vec<_> = apart.map(|begun| request(begun.call)).collect();
+        let requests: Vec<_> = separate.map(|begun| request(begun.call)).collect();
         if requests.len() < 2 || !engine.can_call_tools() {
             return Ok(Vec::new());
         }

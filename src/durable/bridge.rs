@@ -257,7 +257,7 @@ impl Bridge {
         match &state.phase {
             Phase::Performed => state.complete(StepResult::Finished),
             Phase::Kept { record, .. } if !matches!(record.result, StepResult::Finished) => {
-                state.fail(mismatch("the run ends, where an earlier attempt went on"));
+                state.fail(mismatch("the run ends, but an earlier attempt continued"));
             }
             Phase::Kept { .. } | Phase::Undecided => {}
         }
@@ -331,7 +331,7 @@ impl Bridge {
             },
         };
         let what =
-            format!("the run draws `{}`, where an earlier attempt drew {found}", kind.as_str());
+            format!("the run draws `{}`, but an earlier attempt drew {found}", kind.as_str());
         state.fail(mismatch(&what));
         None
     }
@@ -373,7 +373,7 @@ impl Bridge {
                     let kept =
                         record.key.as_ref().map_or("its end".to_owned(), ToString::to_string);
                     let what = format!(
-                        "the run asks for `{key}`, where an earlier attempt asked for {kept}"
+                        "the run requests `{key}`, but an earlier attempt requested {kept}"
                     );
                     state.fail(mismatch(&what));
                     return EffectEntry::Kept;
@@ -421,12 +421,13 @@ impl Bridge {
         mem::take(&mut self.lock().verdicts)
     }
 
-    /// Returns whether the run has yet to take an effect's result or to repeat its events, or is replaying a recorded
-    /// step. If this method returns `true`, the run ends only [where the recorded step ended it](Self::forced_end).
+    /// Returns whether the run has yet to take an effect's result, a call's result or the events to repeat, or is
+    /// replaying a recorded step. If this method returns `true`, the run ends only [where the recorded step ended it](Self::forced_end).
     pub(super) fn has_untaken_answer(&self) -> bool {
         let state = self.lock();
         let is_performed = matches!(state.phase, Phase::Performed);
-        !is_performed || state.is_complete || state.answer.is_some() || state.is_repeating
+        let has_value = state.answer.is_some() || !state.calls.results.is_empty();
+        !is_performed || state.is_complete || has_value || state.is_repeating
     }
 
     /// Sets whether the run is repeating the events of the previous step.
@@ -485,7 +486,7 @@ impl Bridge {
             }
             Phase::Kept { record, .. } if !record.has_ended() => {
                 state.fail(mismatch(
-                    "the loop is ended from outside, where an earlier attempt went on",
+                    "the loop is ended from outside, but an earlier attempt continued",
                 ));
             }
             Phase::Performed | Phase::Kept { .. } | Phase::Undecided => {}
@@ -550,6 +551,11 @@ impl Bridge {
     /// to do.
     pub(super) fn on_calls_idle(&self) {
         let mut state = self.lock();
+        if matches!(state.phase, Phase::Performed) {
+            // All calls that are running have taken their results. The remaining results are for calls that the run has
+            // answered in another way, for example because their tools no longer exist.
+            state.calls.results.clear();
+        }
         let is_due = matches!(state.phase, Phase::Performed)
             && !state.is_complete
             && state.calls.begun.is_none()

@@ -6,7 +6,8 @@ use std::mem;
 use serde::{Deserialize, Serialize};
 
 use crate::durable::engine::StoredCommand;
-use crate::error::Error;
+use crate::durable::step_record::MAX_STEP_BYTES;
+use crate::error::{Error, ErrorKind};
 use crate::hub::{Command, NotRunning};
 
 /// Queues the commands for a session, and tracks the waiters that must be woken when a command arrives. The engine
@@ -66,18 +67,31 @@ impl CommandQueue {
     /// # Errors
     ///
     /// Returns an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error, with [`NotRunning`] as its source, if no
-    /// run is active and the command is not input. Only input can wait for the next run.
+    /// run is active and the command is not input. Only input can wait for the next run. Returns a
+    /// [`TooLarge`](crate::ErrorKind::TooLarge) error if the JSON of all commands in the queue would exceed 8 MiB. If an
+    /// error is returned, the queue is unchanged.
     pub fn push(&mut self, session: &str, command: StoredCommand) -> Result<Vec<String>, Error> {
         if self.run.is_none() && !is_input(&command) {
             return Err(NotRunning { run: session.to_owned() }.into());
+        }
+        let is_new = self.commands.iter().all(|waiting| waiting.id != command.id);
+        if is_new {
+            self.commands.push_back(command.clone());
+            let bytes = serde_json::to_vec(&self.commands).map_or(0, |json| json.len());
+            // A run can be ended even if its queue is full.
+            let ends_run = matches!(command.command, Command::Interrupt | Command::StopAfterTurn);
+            if bytes > MAX_STEP_BYTES && !ends_run {
+                self.commands.pop_back();
+                let message = format!(
+                    "the waiting commands have {bytes} bytes, at most {MAX_STEP_BYTES} are stored"
+                );
+                return Err(Error::new(ErrorKind::TooLarge, message));
+            }
         }
         let mut woken: Vec<String> =
             self.waiter.take().map(|waiter| waiter.id).into_iter().collect();
         if is_interrupt(&command) {
             woken.append(&mut self.stop_waiters);
-        }
-        if self.commands.iter().all(|waiting| waiting.id != command.id) {
-            self.commands.push_back(command);
         }
         Ok(woken)
     }
@@ -221,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_is_sent_again_is_taken_once() {
+    fn a_repeated_command_is_taken_once() {
         let mut queue = CommandQueue::default();
         queue.push("s", steer("a")).unwrap();
         queue.push("s", steer("a")).unwrap();
@@ -253,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn who_begins_to_wait_after_a_command_came_is_not_woken() {
+    fn a_waiter_added_after_a_command_arrived_is_not_woken() {
         let mut queue = running();
         queue.push("s", steer("a")).unwrap();
         assert_eq!(queue.wait(waiter("w1", None)), WaitAnswer::Ready);
@@ -263,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_waiter_that_begins_again_is_woken_under_its_last_id() {
+    fn a_run_that_waits_again_is_woken_by_its_last_waiter_id() {
         let mut queue = running();
         queue.wait(waiter("w1", None));
         queue.wait(waiter("w2", None));
@@ -271,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn an_expired_timer_ends_its_wait_only() {
+    fn an_expired_timer_ends_only_its_own_wait() {
         let mut queue = running();
         queue.wait(waiter("w1", Some("t1")));
         assert_eq!(queue.expire("t0"), None);
@@ -284,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timer_that_expires_before_its_wait_begins_ends_it() {
+    fn a_timer_that_expires_before_its_wait_starts_ends_that_wait() {
         let mut queue = running();
         assert_eq!(queue.expire("t1"), None);
         assert_eq!(queue.expire("t0"), None);
@@ -292,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_come_before_the_end_of_a_wait() {
+    fn queued_commands_take_precedence_over_an_expired_timer() {
         let mut queue = running();
         queue.expire("t1");
         queue.push("s", steer("a")).unwrap();
@@ -300,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_of_a_wait_reaches_the_next_run() {
+    fn a_wait_does_not_affect_the_next_run() {
         let mut queue = running();
         queue.wait(waiter("w1", Some("t1")));
         queue.finish("run-1", Vec::new());
@@ -315,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interrupt_wakes_all_who_wait() {
+    fn an_interrupt_wakes_all_stop_waiters() {
         let mut queue = running();
         assert_eq!(queue.wait_for_stop("w1".to_owned()), WaitAnswer::Waiting);
         assert_eq!(queue.wait_for_stop("w2".to_owned()), WaitAnswer::Waiting);
@@ -328,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_run_wakes_all_who_wait_for_a_stop() {
+    fn the_end_of_a_run_wakes_all_stop_waiters() {
         let mut queue = running();
         queue.wait_for_stop("w1".to_owned());
         queue.wait_for_stop("w2".to_owned());
@@ -340,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_is_cleared_is_empty_and_its_waiters_are_woken() {
+    fn clearing_a_queue_empties_it_and_wakes_its_waiters() {
         let mut queue = running();
         queue.wait_for_stop("w1".to_owned());
         queue.wait(waiter("w2", Some("t1")));
@@ -352,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_reads_back_as_it_was_written() {
+    fn a_queue_round_trips_through_json() {
         let mut queue = running();
         queue.wait(waiter("w1", Some("t1")));
         queue.expire("t2");
@@ -366,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_is_shown_without_its_waiters() {
+    fn without_waiters_removes_waiters_and_timers() {
         let mut queue = running();
         queue.wait_for_stop("w1".to_owned());
         queue.expire("t1");
@@ -374,5 +388,24 @@ mod tests {
         queue.push("s", steer("a")).unwrap();
         shown.push("s", steer("a")).unwrap();
         assert_eq!(queue.without_waiters(), shown);
+    }
+
+    #[test]
+    fn a_full_queue_accepts_no_further_input_but_still_accepts_an_interrupt() {
+        let mut queue = running();
+        let large = |id: &str| {
+            let items = vec![Item::user("x".repeat(3 << 20))];
+            StoredCommand { id: id.to_owned(), command: Command::Steer(items) }
+        };
+        queue.push("s", large("a")).unwrap();
+        queue.push("s", large("b")).unwrap();
+        let before = queue.clone();
+        assert_eq!(queue.push("s", large("c")).unwrap_err().kind(), ErrorKind::TooLarge);
+        assert_eq!(queue, before);
+        // A repeated command is in the queue already.
+        queue.push("s", large("b")).unwrap();
+        let interrupt = StoredCommand { id: "d".to_owned(), command: Command::Interrupt };
+        queue.push("s", interrupt).unwrap();
+        assert_eq!(queue.take("run-1").len(), 3);
     }
 }

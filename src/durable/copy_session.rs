@@ -106,14 +106,14 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_gets_the_entries_that_it_lacks() {
+    fn a_copy_receives_its_missing_entries() {
         check("", "a", "a");
         check("a", "a b c", "a b c");
         check("a b", "a b", "a b");
     }
 
     #[test]
-    fn the_copy_of_a_session_that_was_made_again_is_written_anew() {
+    fn the_copy_of_a_recreated_session_is_rewritten() {
         check("a b", "c", "c");
         check("a b", "a c d", "a c d");
     }
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn an_earlier_state_of_a_session_leaves_its_copy_as_it_is() {
+    fn an_earlier_state_of_a_session_does_not_change_its_copy() {
         check("a b c", "a", "a b c");
     }
 
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_that_was_made_at_the_same_time_is_continued() {
+    fn a_concurrently_created_copy_is_continued() {
         // Another writer first appends a part of the same entries, then more than this copy has.
         let store = SharedStore::new(&["a", "b c"]);
         assert_eq!(block_on(copy_session(&store, "s", &entries("a b"))).unwrap(), 3);
@@ -195,14 +195,14 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_that_others_always_write_is_given_up() {
+    fn repeated_conflicts_with_another_writer_are_an_error() {
         let store = SharedStore::new(&["b"; 20]);
         let error = block_on(copy_session(&store, "s", &entries("a"))).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Conflict);
     }
 
     #[test]
-    fn a_store_that_panics_is_an_error() {
+    fn a_panic_in_the_store_is_an_error() {
         // The entries of the other writer cannot be appended without an id either.
         let store = SharedStore::new(&["b"]);
         let error = block_on(copy_session(&store, "", &entries("a"))).unwrap_err();
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_that_cannot_be_made_is_an_error() {
+    fn an_empty_id_and_the_deletion_of_a_copy_with_forks_are_errors() {
         let store = MemoryStore::new();
         let copied = block_on(copy_session(&store, "", &entries("a")));
         assert_eq!(copied.unwrap_err().kind(), ErrorKind::InvalidRequest);

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_last_missing_verdict_completes_them() {
+    fn only_the_last_missing_verdict_completes_the_verdicts() {
         let (mut given, pending) = (GivenVerdicts::default(), ["c1", "c2"]);
         let added = add(&mut given, &pending, "c2", Verdict::Approve);
         assert_eq!(added, Ok(AddedVerdict::SomeMissing));
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_verdict_that_is_sent_again_completes_nothing_twice() {
+    fn a_repeated_verdict_does_not_complete_the_verdicts_again() {
         let (mut given, pending) = (GivenVerdicts::default(), ["c1", "c2"]);
         let mut approve = |id| add(&mut given, &pending, id, Verdict::Approve);
         assert_eq!(approve("c1"), Ok(AddedVerdict::SomeMissing));
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_verdict_may_be_sent_again_after_its_call_has_been_answered() {
+    fn a_verdict_may_be_repeated_after_its_call_was_answered() {
         let mut given = GivenVerdicts::default();
         assert_eq!(add(&mut given, &["c1"], "c1", Verdict::Approve), Ok(AddedVerdict::AllGiven));
         assert_eq!(add(&mut given, &[], "c1", Verdict::Approve), Ok(AddedVerdict::Repeated));
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_verdict_on_other_arguments_is_refused() {
+    fn a_verdict_on_different_arguments_is_refused() {
         let mut given = GivenVerdicts::default();
         let other = PendingCall { arguments: r#"{"amount":1}"#.to_owned(), ..call("c1") };
         let error = given.add(&[call("c1")], other, Verdict::Approve).unwrap_err();
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn verdicts_read_back_as_they_were_written() {
+    fn verdicts_round_trip_through_json() {
         let output = Verdict::Output(ToolOutput::error("broken"));
         let verdicts = [(call("c1"), Verdict::Approve), (call("c2"), deny()), (call("c3"), output)];
         let mut given: GivenVerdicts = verdicts.into_iter().collect();

@@ -173,7 +173,7 @@ fn step_result(made: Result<EffectValue, Error>) -> StepResult {
 }
 
 fn other_answer(key: &EffectKey, found: &StepResult) -> Error {
-    let message = format!("for `{key}` the engine has kept something else: {}", found.name());
+    let message = format!("the engine has recorded another result for `{key}`: {}", found.name());
     Error::new(ErrorKind::ReplayMismatch, message)
 }
 

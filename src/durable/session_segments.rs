@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_that_is_written_in_any_pieces_reads_back() {
+    fn a_session_written_in_many_appends_round_trips() {
         let mut state = State::default();
         let mut all = Vec::new();
         for run in 0..12 {
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_or_a_foreign_value_is_an_error() {
+    fn a_missing_or_invalid_value_is_an_error() {
         let mut segments = SessionSegments::open(None).unwrap();
         let writes = segments.append(&[entry(1), entry(2)]).unwrap();
         let head = writes.last().unwrap().value.clone().unwrap();

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_that_was_never_used_reads_as_an_empty_object() {
+    fn an_empty_json_object_is_parsed_as_the_default_status() {
         assert_eq!(serde_json::from_str::<SessionStatus>("{}").unwrap(), SessionStatus::default());
     }
 }

@@ -158,13 +158,13 @@ impl StepRecord {
     /// version is unknown.
     pub(super) fn parse(json: &RawJson) -> Result<Self, Error> {
         let record: Self = json.deserialize_as().map_err(|error| {
-            let message = format!("the engine has kept something else than a step: {error}");
+            let message = format!("the engine has recorded something other than a step: {error}");
             Error::new(ErrorKind::ReplayMismatch, message).with_source(error)
         })?;
         match record.v <= VERSION {
             true => Ok(record),
             false => {
-                let message = format!("the step was kept by a later version ({})", record.v);
+                let message = format!("the step was recorded by a later version ({})", record.v);
                 Err(Error::new(ErrorKind::ReplayMismatch, message))
             }
         }
@@ -196,7 +196,7 @@ pub(super) fn ensure_step_size(bytes: usize) -> Result<(), Error> {
         return Ok(());
     }
     let message = format!(
-        "a turn or the results of its calls have {bytes} bytes, {MAX_STEP_BYTES} at most are kept"
+        "a turn or its calls' results have {bytes} bytes, at most {MAX_STEP_BYTES} are stored"
     );
     Err(Error::new(ErrorKind::TooLarge, message))
 }

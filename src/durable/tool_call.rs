@@ -65,7 +65,7 @@ impl ToolCallRequest {
         let begin = steps.step("begin", Box::pin(async move { begin })).await?;
         let begin: Begin = begin.deserialize_as().map_err(|error| {
             let message =
-                format!("the engine has kept something else than the begin of a call: {error}");
+                format!("the engine has recorded something other than a call start: {error}");
             Error::new(ErrorKind::ReplayMismatch, message).with_source(error)
         })?;
         let may_begin = begin.attempt == attempt || tool.is_idempotent();
@@ -80,7 +80,7 @@ impl ToolCallRequest {
         };
         let result = steps.step("tool", Box::pin(step)).await?;
         result.deserialize_as().map_err(|error| {
-            let message = format!("the engine has kept something else than a result: {error}");
+            let message = format!("the engine has recorded something other than a result: {error}");
             Error::new(ErrorKind::ReplayMismatch, message).with_source(error)
         })
     }
@@ -117,7 +117,7 @@ impl ToolCallRequest {
             Ok(json) if json.as_str().len() <= MAX_STEP_BYTES => return json,
             Ok(json) => {
                 let bytes = json.as_str().len();
-                format!("Error: the result has {bytes} bytes, {MAX_STEP_BYTES} at most are kept.")
+                format!("Error: the result has {bytes} bytes, at most {MAX_STEP_BYTES} are stored.")
             }
             Err(error) => format!("Error: {}", error.message()),
         };

@@ -38,6 +38,10 @@ const INTERRUPT_LIMIT: Duration = Duration::from_secs(10);
 /// Clones refer to the same hub.
 ///
 /// Dropping the last clone synchronously drops all runs, including their tools and model requests.
+///
+/// Dropping the future of [`start`](Self::start) drops the run and releases its key. Dropping the
+/// future of any other method only ends the wait: a command that was already sent may still reach
+/// its run, and a lost run may already be claimed.
 #[derive(Clone)]
 pub struct Hub(Arc<HubInner>);
 

@@ -112,9 +112,12 @@ impl Reader {
     /// an event number. The stream contains no deltas of turns that were already complete when the
     /// reader was created.
     ///
-    /// If the run failed, its error is the last item, as with a [`Run`](crate::Run). A second
-    /// snapshot becomes an error, because it means that another attempt at the run has started and
-    /// that the events yielded so far are no longer valid.
+    /// # Errors
+    ///
+    /// If the run failed, its error is the last item, as with a [`Run`](crate::Run). If the reader
+    /// cannot continue, the [reader's error](Self) is the last item. A second snapshot becomes a
+    /// [`Conflict`](ErrorKind::Conflict) error, because it means that another attempt at the run
+    /// has started and that the events yielded so far are no longer valid.
     pub fn into_events(self) -> impl Stream<Item = Result<Event, Error>> + Send {
         let mut is_first = true;
         self.flat_map(move |read| {

@@ -46,6 +46,10 @@ use crate::tool::{Tool, ToolList, ToolOutput, ToolSource, ToolUpdate, Toolkit};
 /// group keep running. On Windows, only the process itself is killed. [`close`](Self::close) waits until the killed
 /// processes are gone.
 ///
+/// Dropping the future of a method cancels the method's request on the server. An attempt to connect, including the
+/// process that it started, ends once no method is waiting for it. If the future of `close` is dropped after its first
+/// poll, the connection is still closed.
+///
 /// Each `with_` method returns a client with a new connection of its own. [`allow`](Self::allow),
 /// [`trusted`](Self::trusted), [`only`](Self::only) and [`without`](Self::without) return a client that shares the
 /// existing connection, so two agents can use different tools from the same server.

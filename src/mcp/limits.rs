@@ -17,8 +17,8 @@ use std::time::Duration;
 /// | [`call`](Self::call) | 60 s | the call is cancelled, and its result is an error |
 /// | [`call_total`](Self::call_total) | 10 min | the call is cancelled, and its result reports a timeout |
 /// | [`input`](Self::input) | 5 min | the server is informed that the user cancelled |
-/// | [`input_rounds`](Self::input_rounds) | 10 | the call's result is an error |
-/// | [`close`](Self::close) | 3 s | processes that are still running are killed |
+/// | [`input_rounds`](Self::input_rounds) | 10 | the call's result is an error (older protocol: the question is refused) |
+/// | [`close`](Self::close) | 3 s | the process group gets `SIGTERM`, and is killed after another second |
 ///
 /// Text in results is shortened in the same way as for other tools; see
 /// [`Toolkit::with_max_result_bytes`](crate::Toolkit::with_max_result_bytes).

@@ -166,8 +166,9 @@ impl Session {
     /// The fork has its own id, so the idempotency keys for its tool calls differ from those in
     /// this session. Calls that are open at the fork point belong to this session, and get an
     /// interrupted result in the fork. Calls that are [pending](SessionState::Pending) at the fork
-    /// point are also pending in the fork, unless this session has since started one of them. If
-    /// both sessions later resume the pending calls, each session starts them.
+    /// point are also pending in the fork, unless this session has since resumed them with a verdict
+    /// other than a denial. If both sessions later resume the pending calls, each session starts
+    /// them.
     ///
     /// # Errors
     ///
@@ -177,18 +178,15 @@ impl Session {
     /// cannot be written.
     pub async fn fork_at(&self, at: u64, id: impl Into<String>) -> Result<Self, Error> {
         let id = id.into();
+        // The fork's calls are examined first, so that an error leaves no fork whose calls can start again.
+        let gives_up_calls = self.has_started_calls_of(at).await?;
         catch_store_panic(async { self.store().fork(self.id(), at, &id).await }).await?;
         let (version, restored) = self.cached_fold();
         let fork = match version == at {
             true => Self::from_parts(self.store().clone(), restored.fork(&id), version),
             false => Self::open(self.store().clone(), id).await?,
         };
-        let is_open = match fork.state() {
-            SessionState::Idle => false,
-            SessionState::Unfinished { .. } => true,
-            SessionState::Pending { calls } => self.may_have_started(&calls, at).await?,
-        };
-        if is_open {
+        if gives_up_calls {
             let (version, restored) = fork.cached_fold();
             let SettleEntries { entries, .. } =
                 SettleEntries::for_history(&restored.history(), &HashSet::new());
@@ -197,29 +195,25 @@ impl Session {
         Ok(fork)
     }
 
-    /// Returns whether one of the calls that were pending at version `at` may have started since.
-    async fn may_have_started(&self, calls: &[PendingCall], at: u64) -> Result<bool, Error> {
+    /// Returns whether a call that has no result at version `at` may have started in this session.
+    async fn has_started_calls_of(&self, at: u64) -> Result<bool, Error> {
         // Another process may have resumed the calls, so the entries are read from the store.
-        let later = self.read_entries_from(at).await?.unwrap_or_default();
-        // The position and the kind of the first result of a call.
-        let answer = |call_id: &str| {
-            later.iter().enumerate().find_map(|(at, entry)| match entry {
-                Entry::Item(item) => {
-                    let result = item.as_tool_result().filter(|it| it.call_id == call_id)?;
-                    Some((at, result.kind))
-                }
-                _ => None,
-            })
+        let (version, restored) = self.cached_fold();
+        let (state, later) = if version == at {
+            (restored.session_state(), self.read_entries_from(at).await?.unwrap_or_default())
+        } else {
+            let mut entries = self.read_entries_from(0).await?.unwrap_or_default();
+            let later =
+                entries.split_off(entries.len().min(usize::try_from(at).unwrap_or(usize::MAX)));
+            (SessionState::from_entries(entries), later)
         };
-        // New input that gives up the calls answers them without resuming them.
-        let own_id = |call: &PendingCall| call.path.first().unwrap_or(&call.call_id).clone();
-        let first_answer = calls.iter().filter_map(|call| answer(&own_id(call))).map(|(at, _)| at);
-        let before = &later[..first_answer.min().unwrap_or(later.len())];
-        let is_denied = |call: &PendingCall| {
-            call.path.is_empty()
-                && answer(&call.call_id).is_some_and(|(_, kind)| kind == ResultKind::Denied)
-        };
-        Ok(before.contains(&Entry::Resumed) && !calls.iter().all(is_denied))
+        Ok(match state {
+            SessionState::Idle => false,
+            SessionState::Unfinished { .. } => true,
+            SessionState::Pending { calls } => {
+                calls.iter().any(|call| may_have_started(call, &later))
+            }
+        })
     }
 
     /// Creates another session that starts with the entries before the user's latest prompt. Use
@@ -287,5 +281,22 @@ impl Session {
             // The original session had started none of these calls at the fork point.
             SessionState::Idle | SessionState::Pending { .. } => Vec::new(),
         })
+    }
+}
+
+/// Returns whether a call that was pending before the entries `later` may have started in the
+/// meantime. New input that gives up a call answers the call without an [`Entry::Resumed`].
+fn may_have_started(call: &PendingCall, later: &[Entry]) -> bool {
+    let answer = later.iter().enumerate().find_map(|(position, entry)| {
+        let Entry::Item(item) = entry else { return None };
+        let result = item.as_tool_result().filter(|it| it.call_id == call.root_call_id())?;
+        Some((position, result.kind))
+    });
+    let before = &later[..answer.map_or(later.len(), |(position, _)| position)];
+    match before.iter().filter(|entry| **entry == Entry::Resumed).count() {
+        0 => false,
+        // The denial is the verdict with which the call was resumed.
+        1 => !call.path.is_empty() || answer.is_none_or(|(_, kind)| kind != ResultKind::Denied),
+        _ => true,
     }
 }

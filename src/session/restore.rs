@@ -43,9 +43,9 @@ pub enum SessionState {
     #[default]
     Idle,
     /// A run ended while calls were waiting for a verdict or an external result. None of these
-    /// calls has started, unless the call's tool is [idempotent](crate::Tool::idempotent) and an
-    /// earlier crash left the call open. Pass the verdicts to
-    /// [`Session::resume`](crate::session::Session::resume).
+    /// calls has started, unless an earlier crash left the call open and its tool, or the tool of
+    /// the sub-agent that made the call, is [idempotent](crate::Tool::idempotent). Pass the
+    /// verdicts to [`Session::resume`](crate::session::Session::resume).
     Pending {
         /// The pending calls. Each call contains the arguments that its tool would receive. A call
         /// from a sub-agent also includes the path to that call.

@@ -261,7 +261,8 @@ fn verdicts_by_call_id(
         if let Some(parent) = path.first()
             && open.iter().any(|it| it.call_id == *parent)
         {
-            // A crash ended the resumed sub-agent, so nothing waits for this verdict.
+            // A crash ended the resumed sub-agent. If it runs again, its calls ask for approval
+            // again.
             continue;
         }
         let is_open = path.is_empty() && open.iter().any(is_it);

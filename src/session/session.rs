@@ -31,6 +31,12 @@ use crate::session::{Conflict, Entry, Lease, SessionState, Store};
 /// acquire a lease. If two writers without a lease append concurrently, the second append fails
 /// with a [`Conflict`].
 ///
+/// If the future of a method is dropped, no run starts, a running compactor is dropped, and the
+/// lease is released. An append that has already been passed to the store may still be written, as
+/// a whole; the next run or checkpoint then reads the session again. A fork may already exist in
+/// the store, possibly without results for its open calls; delete it before you fork again under
+/// the same id.
+///
 /// ```
 /// use turnstream::Agent;
 /// use turnstream::provider::Scripted;

@@ -80,6 +80,7 @@ impl PreparedCall {
 
     /// Starts the call. If starting the call panics, the `Err` contains the panic message.
     pub(super) fn start(mut self, cx: ToolContext) -> Result<UpdateStream, String> {
+        // Invariant: only this method, which consumes the call, and `drop` take the function.
         let begin = self.0.take().expect("a call starts once, by value");
         catch_panic(|| begin(cx))
     }

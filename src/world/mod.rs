@@ -148,6 +148,12 @@ pub trait World: fmt::Debug + Send + Sync {
     /// Waits for a verdict on each of the given calls, for at most `limit`. If any call has no verdict after that time,
     /// it stays pending, and the run ends with the reason `pending`. This method is called only for
     /// [interactive](crate::Agent::interactive) agents, and only if [`can_suspend`](Self::can_suspend) returns `true`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the world cannot provide the verdicts, such as a
+    /// [`ReplayMismatch`](crate::ErrorKind::ReplayMismatch) error if the value stored for this key is not the result of
+    /// a suspension. The error ends the run. The default implementation never fails.
     fn suspend(
         &self,
         _key: &EffectKey,

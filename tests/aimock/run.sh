@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Drives the example `agent` over all four wires against a mock server that is not this crate's own:
-# npm's @copilotkit/aimock. Installs it below target/, starts it on a free port, and runs the tests
-# in `providers::other_servers` against it. Where it cannot be had, it says so and is content.
+# Runs the example `agent` over all four wires against a third-party mock server, npm's
+# @copilotkit/aimock. Installs the server below target/, starts it on a free port, and runs the tests in
+# `providers::other_servers` against it. If the server cannot be installed, the script prints the reason
+# and succeeds.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -9,15 +10,15 @@ version=1.43.0
 folder=${CARGO_TARGET_DIR:-target}/aimock
 
 skip() { echo "skipped: $*"; exit 0; }
-command -v npm >/dev/null || skip "there is no npm, so the server @copilotkit/aimock cannot be had"
+command -v npm >/dev/null || skip "there is no npm to install the server @copilotkit/aimock with"
 node -e 'process.exit(parseInt(process.versions.node) >= 20 ? 0 : 1)' ||
-    skip "@copilotkit/aimock needs Node 20, and this is $(node --version)"
+    skip "@copilotkit/aimock needs Node 20, but the installed version is $(node --version)"
 mkdir -p "$folder"
 npm install --prefix "$folder" --no-audit --no-fund --loglevel error "@copilotkit/aimock@$version" ||
     skip "npm could not install @copilotkit/aimock $version"
 
 log=$folder/log
-# Port 0 lets the system choose; the log tells which.
+# With port 0, the system chooses a free port, which the server writes to its log.
 node "$folder/node_modules/.bin/llmock" -p 0 -f tests/aimock/fixtures.json --strict \
     --validate-on-load --chunk-size 5 >"$log" 2>&1 &
 server=$!

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Opens the page of the examples `web` and `fleet` in Debian's Chromium, and uses it as a person does. Installs the
-# browser, its driver and axe-core (package-lock.json), and a Restate server for `fleet` (durable/tests/install.sh).
-# Where they cannot be had, it says so and is content; once they are there, every such test has to run. `run.sh NAME`
-# runs the tests of that name; with TURNSTREAM_PICTURES=FOLDER the pictures of the READMEs are written there. The
-# package in `durable` is built in TURNSTREAM_DURABLE_TARGET (default: durable/target).
+# Opens the page of the examples `web` and `fleet` in Debian's Chromium, and uses it like a user. Installs the browser,
+# its driver and axe-core (package-lock.json), and a Restate server for `fleet` (durable/tests/install.sh). If they
+# cannot be installed, the script prints the reason and succeeds; if they are installed, no test may be skipped.
+# `run.sh NAME` runs only the tests with that name. With TURNSTREAM_PICTURES=FOLDER, the pictures of the READMEs are
+# written to that folder. The package in `durable` is built in TURNSTREAM_DURABLE_TARGET (default: durable/target).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -13,19 +13,19 @@ folder=$target/browser
 
 skip() { echo "skipped: $*"; exit 0; }
 if ! command -v chromium >/dev/null || ! command -v chromedriver >/dev/null; then
-    [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || skip "there is no chromium, and nobody may install it"
+    [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || skip "chromium is not installed, and this user cannot install it"
     { apt-get update -qq && apt-get install -y -qq chromium chromium-driver fonts-dejavu-core; } >/dev/null ||
         skip "chromium could not be installed"
 fi
 if [ ! -e "$folder/node_modules/axe-core/axe.min.js" ]; then
-    command -v npm >/dev/null || skip "there is no npm, which axe-core comes with"
+    command -v npm >/dev/null || skip "there is no npm to install axe-core with"
     mkdir -p "$folder"
     cp $here/package.json $here/package-lock.json "$folder"
     npm ci --prefix "$folder" --ignore-scripts --no-audit --no-fund --loglevel error ||
         skip "npm could not install axe-core"
 fi
 
-# The functions that both install scripts call.
+# The functions that the two install scripts call.
 postgres_skip() { skip "$*"; }
 redis_skip() { skip "$*"; }
 source tests/postgres/install.sh
@@ -40,7 +40,7 @@ if TURNSTREAM_RESTATE_SERVER=$(durable/tests/install.sh | tail -1); then
     export TURNSTREAM_FLEET=$durable_target/debug/examples/fleet
 else
     unset TURNSTREAM_RESTATE_SERVER
-    echo "skipped: the tests of the example fleet, which needs a Restate server"
+    echo "skipped: the tests of the example fleet, which need a Restate server"
     skipped=(--skip fleet::)
 fi
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Mistakes that a compiler finds, and the words with which it says so: each program below does not
-# compile, and its error has these words. Needs no network once the crate itself is built.
+# Checks the compiler's messages for common mistakes: each program below must not compile, and its
+# error must contain the given texts. Needs no network once the crate itself is built.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -27,7 +27,8 @@ END
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$root/target}" CARGO_TERM_COLOR=never
 refused=0
 
-# check NAME [WORDS...]: the program on stdin has an error with all these words; without words it compiles.
+# check NAME [TEXT...]: compiling the program on stdin fails with an error that contains all these texts; without
+# texts, it succeeds.
 check() {
     local name=$1 said status=0
     shift
@@ -43,7 +44,7 @@ check() {
     local word
     for word in "$@"; do
         if ! grep -qF -- "$word" <<<"$said"; then
-            printf '%s: the error does not say: %s\n%s\n' "$name" "$word" "$said"
+            printf '%s: the error does not contain: %s\n%s\n' "$name" "$word" "$said"
             exit 1
         fi
     done
@@ -65,7 +66,7 @@ check "a bare struct in a result" '`Weather` cannot be the output of a tool' <<'
     Tool::new("t", "Says", |(), _cx| async { Ok::<_, std::io::Error>(Weather { degrees: 4 }) });
 END
 
-check "an error that is none" '`Weather` cannot be the error of a tool' '.map_err(' <<'END'
+check "an error type that is not an error" '`Weather` cannot be the error of a tool' '.map_err(' <<'END'
     Tool::new("t", "Says", |(), _cx| async { Err::<String, _>(Weather { degrees: 4 }) });
 END
 

@@ -122,11 +122,11 @@ async fn check_abandoned_runs(prepare: impl Fn(MemoryEngine, &Agent) -> MemoryEn
 }
 
 #[tokio::test(start_paused = true)]
-async fn approved_calls_of_a_run_abandoned_anywhere_do_not_begin_again() {
+async fn approved_calls_of_a_run_abandoned_at_any_operation_do_not_start_again() {
     check_abandoned_runs(|engine, _| engine).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn approved_calls_that_run_apart_do_not_begin_again() {
+async fn approved_calls_that_are_executed_separately_do_not_start_again() {
     check_abandoned_runs(MemoryEngine::with_worker).await;
 }

@@ -34,7 +34,7 @@ use crate::support::seeded_random::Dice;
 use crate::support::tools::spec;
 
 #[test]
-fn runs_lost_at_random_points_stay_valid_and_repeat_no_call() {
+fn runs_with_random_losses_stay_valid_and_repeat_no_call() {
     let from = env_number("DRAWN_FROM").unwrap_or(1);
     let seeds = env_number("DRAWN_SEEDS").unwrap_or(300);
     support::seeds::count_endings(from..from + seeds, |seed| {
@@ -52,7 +52,7 @@ fn env_number(name: &str) -> Option<u64> {
 struct Scenario {
     /// All choices are random, as in the tests of ordinary runs.
     is_mixed: bool,
-    calls_apart: bool,
+    separate_calls: bool,
     interactive: bool,
     structured: bool,
     evidence: bool,
@@ -102,7 +102,7 @@ impl Scenario {
         let losses = (0..3).map(|_| (0..=dice.roll(3)).map(|_| draw_loss(dice)).collect());
         Self {
             is_mixed: dice.one_in(3),
-            calls_apart: dice.one_in(2),
+            separate_calls: dice.one_in(2),
             interactive: dice.one_in(3),
             structured: dice.one_in(6),
             evidence: dice.one_in(6),
@@ -460,7 +460,7 @@ async fn check_scenario(scenario: &Scenario, dice: &Arc<Dice>) -> Vec<String> {
     let deeds = Arc::new(Deeds::default());
     let agent = drawn_agent(scenario, dice, &deeds);
     let mut engine = MemoryEngine::new();
-    if scenario.calls_apart {
+    if scenario.separate_calls {
         engine = engine.with_worker(&agent);
     }
     let mut ends = Vec::new();

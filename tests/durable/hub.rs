@@ -141,7 +141,7 @@ async fn read_to_end(hub: &Hub) -> Reading {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reader_over_lost_attempts_receives_each_delta_once() {
+async fn a_reader_receives_each_delta_once_despite_lost_attempts() {
     let agent = talking_agent();
     let plan = LossPlan::new();
     let hub = Hub::new();
@@ -165,7 +165,7 @@ async fn a_reader_over_lost_attempts_receives_each_delta_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reader_that_continues_in_the_next_attempt_gets_all_of_it() {
+async fn a_reader_that_continues_in_the_next_attempt_receives_a_snapshot_and_a_retraction() {
     let agent = talking_agent();
     let hub = Hub::new();
     let first = MemoryEngine::new();
@@ -255,7 +255,7 @@ async fn commands_stored_by_the_engine_are_rejected_by_the_hub() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hub_that_shuts_down_drops_its_attempts_and_does_not_interrupt_them() {
+async fn a_hub_shutdown_drops_attempts_without_interrupting_their_runs() {
     let agent = talking_agent();
     let first = MemoryEngine::new();
     for moment in 0..12 {
@@ -285,7 +285,7 @@ async fn a_hub_that_shuts_down_drops_its_attempts_and_does_not_interrupt_them() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_attempt_that_is_dropped_ends_its_readers() {
+async fn dropping_an_attempt_ends_its_readers() {
     let agent = talking_agent();
     let hub = Hub::new();
     let first = MemoryEngine::new();
@@ -305,7 +305,7 @@ async fn an_attempt_that_is_dropped_ends_its_readers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_second_attempt_fails_while_the_first_is_alive() {
+async fn a_second_attempt_fails_while_the_first_is_running() {
     let agent = talking_agent();
     let hub = Hub::new();
     let first = MemoryEngine::new();
@@ -394,7 +394,7 @@ async fn a_permanently_failed_run_ends_its_readers_with_the_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_result_that_was_not_stored_is_in_no_snapshot() {
+async fn a_result_is_published_only_after_it_is_recorded() {
     // The first call returns an output without running; the second one waits.
     let model = Scripted::from_fn(|request, _| match results(&request.history) {
         0 => Reply::new().call_raw("c1", "nobody", "{}").call_raw("c2", "nap", r#"{"ms":9}"#),
@@ -464,7 +464,7 @@ async fn a_queued_interrupt_ends_the_wait_for_a_verdict() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_interrupt_through_the_hub_ends_the_run_after_calls_that_run_apart() {
+async fn an_interrupt_through_the_hub_ends_the_run_after_separately_executed_calls() {
     let model = Scripted::from_fn(|request, _| match results(&request.history) {
         0 => Reply::new().call_raw("c1", "nap", r#"{"ms":7200000}"#).call_raw(
             "c2",

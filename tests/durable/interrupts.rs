@@ -82,7 +82,7 @@ fn busy_agent() -> Agent {
 }
 
 #[test]
-fn a_run_that_is_interrupted_by_a_command_ends_the_same_in_each_attempt() {
+fn a_run_interrupted_by_a_command_ends_identically_in_each_attempt() {
     paused_runtime().block_on(async {
         for operation in 0..14 {
             let make = || {
@@ -97,7 +97,7 @@ fn a_run_that_is_interrupted_by_a_command_ends_the_same_in_each_attempt() {
 }
 
 #[test]
-fn a_run_that_is_stopped_by_a_command_ends_the_same_in_each_attempt() {
+fn a_run_stopped_by_a_command_ends_identically_in_each_attempt() {
     paused_runtime().block_on(async {
         for operation in 0..14 {
             let make = || {
@@ -189,7 +189,7 @@ fn interrupting_agent(interrupter: &Interrupter) -> Agent {
 }
 
 #[test]
-fn a_run_interrupted_by_its_own_code_ends_the_same_in_each_attempt() {
+fn a_run_interrupted_by_its_own_code_ends_identically_in_each_attempt() {
     paused_runtime().block_on(async {
         for at in 0..24 {
             println!("interrupted at the {at}th place");
@@ -206,7 +206,7 @@ fn a_run_interrupted_by_its_own_code_ends_the_same_in_each_attempt() {
 }
 
 #[test]
-fn a_run_that_is_interrupted_at_any_event_ends_the_same_in_each_attempt() {
+fn a_run_interrupted_at_any_event_ends_identically_in_each_attempt() {
     paused_runtime().block_on(async {
         for at in (0..45).step_by(2) {
             println!("interrupted at event {at}");
@@ -224,7 +224,7 @@ fn a_run_that_is_interrupted_at_any_event_ends_the_same_in_each_attempt() {
 }
 
 #[test]
-fn a_time_limit_that_is_reached_anywhere_ends_the_run_the_same_in_each_attempt() {
+fn a_time_limit_reached_at_any_time_ends_the_run_identically_in_each_attempt() {
     paused_runtime().block_on(async {
         for limit in 1..28 {
             for wrap_up in [None, Some(6)] {

@@ -183,7 +183,7 @@ impl LossyRun {
             let given = kept(events);
             assert!(
                 all.starts_with(&given),
-                "attempt {number} has given out {given:#?}, and the last one {all:#?}"
+                "attempt {number} has published {given:#?}, and the last one {all:#?}"
             );
         }
         let mut results = HashMap::new();
@@ -194,7 +194,7 @@ impl LossyRun {
             let Event::Tool(ToolEvent::Output(given)) = event else { continue };
             if let Some(kept) = results.get(&given.call_id) {
                 let said = |it: &ToolResult| (it.kind, it.content.clone());
-                assert_eq!(said(kept), said(given), "a result that was given out stays");
+                assert_eq!(said(kept), said(given), "a published result never changes");
             } else {
                 assert!(was_rewritten, "a result is gone: {given:?}");
             }

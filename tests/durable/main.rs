@@ -5,18 +5,20 @@
 //! | `in_memory` | the suite for engines passes for the engine in memory |
 //! | `drawn_runs` | properties that hold for random agents, commands and losses |
 //! | `interrupts` | a run that is ended from outside at any operation ends in the same way in each attempt |
-//! | `calls_apart` | the events of calls that run apart, and when such a call is dropped |
+//! | `separate_calls` | the events of separately executed calls, and when such a call is dropped |
 //! | `hub` | the events that readers of a durable run receive, and the effects of the hub's commands |
-//! | `abandoned_runs` | approved calls of a run that was abandoned or failed do not begin again |
+//! | `early_ends` | the results of calls whose run is ended before it has taken them |
+//! | `abandoned_runs` | approved calls of a run that was abandoned or failed do not start again |
 //! | `misuse` | panics, drops, large values and unusual tools |
 
 mod abandoned_runs;
-mod calls_apart;
 mod drawn_runs;
+mod early_ends;
 mod hub;
 mod interrupts;
 mod lossy_run;
 mod misuse;
+mod separate_calls;
 #[path = "../support/mod.rs"]
 mod support;
 

@@ -142,7 +142,7 @@ async fn an_interactive_sub_agent_does_not_hang_its_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_is_stopped_before_it_waits_for_an_approval_does_not_wait() {
+async fn a_run_stopped_before_it_waits_for_an_approval_does_not_wait() {
     let agent = Agent::new(caller(&[("nap", "{}"), ("ask", "{}")]))
         .with_tools([nap_tool("nap").idempotent(), nap_tool("ask").requires_approval()])
         .interactive();
@@ -188,7 +188,7 @@ impl Compactor for PanickingCompactor {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_compactor_that_panics_ends_each_attempt_the_same() {
+async fn a_panicking_compactor_ends_each_attempt_identically() {
     for is_slow in [false, true] {
         let make = async || {
             let agent = Agent::new(caller(&[("nap", "{}")]))
@@ -202,7 +202,7 @@ async fn a_compactor_that_panics_ends_each_attempt_the_same() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hook_that_panics_ends_each_attempt_the_same() {
+async fn a_panicking_hook_ends_each_attempt_identically() {
     for is_slow in [false, true] {
         for point in 0..4 {
             println!("hook {point}, slow: {is_slow}");
@@ -262,7 +262,7 @@ impl Drop for Alive {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_attempt_that_is_dropped_at_any_poll_leaves_nothing_running() {
+async fn an_attempt_dropped_at_any_poll_leaves_nothing_running() {
     let (alive, begun) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let tool = {
         let (alive, begun) = (Arc::clone(&alive), Arc::clone(&begun));
@@ -340,7 +340,7 @@ async fn accepted_input_survives_a_failed_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn queued_input_is_kept_if_a_run_cannot_start() {
+async fn queued_input_remains_queued_if_a_run_cannot_start() {
     let agent = Agent::new(caller(&[("nap", "{}")])).with_tool(nap_tool("nap"));
     let mut engine = MemoryEngine::new();
     engine.send("w0", Command::Steer(vec![Item::user("Be quick.")])).unwrap();
@@ -355,7 +355,7 @@ async fn queued_input_is_kept_if_a_run_cannot_start() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn unusual_tools_survive_the_loss_of_any_attempt() {
+async fn runs_with_unusual_tools_survive_the_loss_of_any_attempt() {
     let make = async || {
         let model = caller(&[("out", "{}"), ("nobody", "{}"), ("nap", "{ no"), ("nap", "{}")]);
         let kit = Toolkit::new([
@@ -403,7 +403,7 @@ async fn an_observer_that_panics_does_not_break_the_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_ten_mebibyte_result_is_the_same_if_its_call_runs_apart() {
+async fn a_ten_mebibyte_result_is_the_same_if_its_call_is_executed_separately() {
     let big = Tool::raw(spec("big"), |_, _| async { "word ".repeat(2 << 20) }).unwrap();
     let agent = Agent::new(caller(&[("big", "{}"), ("big", "{}")])).with_tool(big.idempotent());
     let run = run_of(&agent);
@@ -411,10 +411,10 @@ async fn a_ten_mebibyte_result_is_the_same_if_its_call_runs_apart() {
     run.check(&in_place).await;
     let mut run = run_of(&agent);
     run.engine = run.engine.with_worker(&agent);
-    let apart = run.drive().await.unwrap();
-    run.check(&apart).await;
-    assert_eq!(kinds(&apart.history), kinds(&in_place.history));
-    assert!(apart.history == in_place.history, "the results differ");
+    let separate = run.drive().await.unwrap();
+    run.check(&separate).await;
+    assert_eq!(kinds(&separate.history), kinds(&in_place.history));
+    assert!(separate.history == in_place.history, "the results differ");
 }
 
 fn kinds(history: &History) -> Vec<ResultKind> {

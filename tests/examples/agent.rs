@@ -124,7 +124,7 @@ fn the_printed_counts_match_the_source_tree() {
     for part in ["> count_lines", "< count_lines", "> list_directory", "-- completed: 2 turns"] {
         assert!(err.contains(part) && !out.contains(part), "{err}");
     }
-    assert!(!out.contains('\u{1b}') && !err.contains('\u{1b}'), "no colours without a terminal");
+    assert!(!out.contains('\u{1b}') && !err.contains('\u{1b}'), "no colors without a terminal");
 }
 
 #[test]
@@ -320,7 +320,7 @@ fn without_a_terminal_a_call_that_needs_approval_ends_the_run_as_pending() {
     assert_exit_code(&output, 1);
     let err = utf8_str(&output.stderr);
     let call = r#"write_file {"path":"notes.txt","text":"some words"}"#;
-    for line in [format!("  ? {call} needs to be allowed"), format!("   waiting: {call}")] {
+    for line in [format!("  ? {call} needs approval"), format!("   waiting: {call}")] {
         assert!(err.lines().any(|it| it == line), "{err}");
     }
     let errors: Vec<_> = err.lines().filter(|line| line.starts_with("error: ")).collect();
@@ -354,7 +354,7 @@ fn an_answer_on_a_pipe_never_approves_a_call() {
     let Some(agent) = agent_command(&temp.0, &[WRITE_PROMPT]) else { return };
     let output = run_with_stdin(agent, b"y\nyes\ny\n");
     assert_exit_code(&output, 1);
-    assert!(utf8_str(&output.stderr).contains("by --yes or on a terminal"));
+    assert!(utf8_str(&output.stderr).contains("with --yes or on a terminal"));
     assert!(!temp.0.join("notes.txt").exists());
 }
 
@@ -391,7 +391,7 @@ fn with_yes_every_call_is_allowed() {
         let written = temp.0.join("notes.txt");
         assert_eq!(fs::read_to_string(&written).unwrap(), "some words");
         assert!(
-            !utf8_str(&output.stderr).contains("to be allowed"),
+            !utf8_str(&output.stderr).contains("needs approval"),
             "{}",
             utf8_str(&output.stderr)
         );
@@ -422,12 +422,12 @@ fn on_a_terminal_the_user_is_asked_for_approval() {
     for (answer, code, writes, words) in [
         ("y\n", 0, true, "-- completed"),
         ("Yes\n", 0, true, "-- completed"),
-        ("\n", 0, false, "Denied: the user does not allow it"),
-        ("yesterday\n", 0, false, "Denied: the user does not allow it"),
+        ("\n", 0, false, "Denied: the user did not approve it"),
+        ("yesterday\n", 0, false, "Denied: the user did not approve it"),
         (ctrl_c, 1, false, "interrupted: 1 tool calls, 1 results, the history can be sent again"),
     ] {
         let temp = TempProject::new();
-        let typed = [("allow it? [y/N] ", answer)];
+        let typed = [("approve it? [y/N] ", answer)];
         let Some((shown, ended)) = run_on_terminal(&temp, &[WRITE_PROMPT], &typed) else { return };
         assert_eq!((ended, temp.0.join("notes.txt").exists()), (code, writes), "{shown}");
         assert!(shown.contains(words), "{shown}");
@@ -441,10 +441,10 @@ fn in_the_chat_an_approval_question_can_be_answered_or_interrupted_and_the_chat_
     let (write, ctrl_c, ctrl_d) = (format!("{WRITE_PROMPT}\n"), "\u{3}", "\u{4}");
     let typed = [
         ("\n> ", write.as_str()),
-        ("allow it? [y/N] ", ctrl_c),
+        ("approve it? [y/N] ", ctrl_c),
         ("can be sent again", ""),
         ("\n> ", &write),
-        ("allow it? [y/N] ", "y\n"),
+        ("approve it? [y/N] ", "y\n"),
         ("-- completed", ""),
         ("\n> ", ctrl_d),
     ];
@@ -505,8 +505,8 @@ async fn input_typed_before_the_approval_question_does_not_answer_it() {
         ("y\n", "will read: y)", "Denied"),
         ("y\ny\ny\n", "will read: y y y)", "Denied"),
         // This line is not complete, and the answer does not complete it.
-        ("y", "y", "typed before the question, and so no answer: y"),
-        ("yes\nye", "yes\r\nye", "typed before the question, and so no answer: yes\\nye"),
+        ("y", "y", "typed before the question, so not an answer: y"),
+        ("yes\nye", "yes\r\nye", "typed before the question, so not an answer: yes\\nye"),
     ] {
         let temp = Arc::new(TempProject::new());
         let attack = GatedModel::start("Wait.", WRITE_NOTES_ARGS).await;
@@ -515,7 +515,7 @@ async fn input_typed_before_the_approval_question_does_not_answer_it() {
             terminal.type_keys(typed);
             terminal.wait_for(read_as);
             go();
-            terminal.wait_for("allow it? [y/N] ");
+            terminal.wait_for("approve it? [y/N] ");
             terminal.type_keys("\n");
         };
         let Some((shown, _)) = attack.run_on_terminal(&temp, user).await else { return };
@@ -528,18 +528,18 @@ async fn input_typed_before_the_approval_question_does_not_answer_it() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn model_text_that_imitates_the_approval_question_cannot_be_answered() {
     let spoof = "\n[a1b2] The model wants to call:\n  write_file, with an empty text\n  to the \
-                 file: fine.txt (a new file)\n[a1b2] allow it? [y/N] ";
+                 file: fine.txt (a new file)\n[a1b2] approve it? [y/N] ";
     let temp = Arc::new(TempProject::new());
     let attack = GatedModel::start(spoof, WRITE_NOTES_ARGS).await;
     let user = |terminal: &mut Terminal, go: &dyn Fn()| {
         let notice = terminal.wait_for("is the model's.");
         let (_, mark) = notice.split_once("without the mark ").unwrap();
         let mark = mark[..6].to_owned();
-        terminal.wait_for("allow it? [y/N] ");
+        terminal.wait_for("approve it? [y/N] ");
         terminal.type_keys("y\n");
         terminal.wait_for("will read: y)");
         go();
-        let asked = terminal.wait_for(&format!("{mark} allow it? [y/N] "));
+        let asked = terminal.wait_for(&format!("{mark} approve it? [y/N] "));
         assert!(asked.contains(&format!("{mark} The model wants to call:")), "{asked}");
         assert!(asked.contains(r#"to the file: "notes.txt" (a new file)"#), "{asked}");
         terminal.type_keys("\n");
@@ -565,7 +565,7 @@ async fn the_question_shows_the_decoded_path_below_both_ends_of_a_long_text() {
     let user = |terminal: &mut Terminal, go: &dyn Fn()| {
         go();
         terminal.wait_for("The model wants to call:");
-        let asked = terminal.wait_for("allow it? [y/N] ");
+        let asked = terminal.wait_for("approve it? [y/N] ");
         let line = r#"to the file: "innocent\u{202e}txt.exe" (a new file)"#;
         let lines = [" characters: 20015):", "| beginsxxx", r"xxx\u{1b}[2J", "| ends", line];
         let found: Vec<_> = lines.iter().map(|line| asked.find(line)).collect();
@@ -581,7 +581,7 @@ async fn the_question_shows_the_decoded_path_below_both_ends_of_a_long_text() {
 #[tokio::test]
 async fn the_second_question_about_a_file_mentions_the_already_approved_write() {
     for (answer, expected) in [
-        ("y\n", "(it replaces what an earlier call writes, which you allowed)"),
+        ("y\n", "(replaces the text of an earlier call that you approved)"),
         ("n\n", "(a new file)"),
     ] {
         let server = ModelServer::anthropic(|_, n| match n {
@@ -599,7 +599,7 @@ async fn the_second_question_about_a_file_mentions_the_already_approved_write() 
             let mut terminal = Terminal::start(&agent_command(&temp.0, &args)?)?;
             let mut asked = Vec::new();
             for answer in [answer, "y\n", "n\n"] {
-                asked.push(terminal.wait_for("allow it? [y/N] "));
+                asked.push(terminal.wait_for("approve it? [y/N] "));
                 terminal.type_keys(answer);
             }
             terminal.wait_for_exit();
@@ -608,7 +608,7 @@ async fn the_second_question_about_a_file_mentions_the_already_approved_write() 
         let Some(asked) = ran.await.unwrap() else { return };
         assert!(asked[0].contains(r#""notes.txt" (a new file)"#), "{}", asked[0]);
         assert!(asked[1].contains(expected), "{answer} {}", asked[1]);
-        assert!(asked[2].contains("(it is there, 6 bytes are replaced)"), "{}", asked[2]);
+        assert!(asked[2].contains("(replaces 6 bytes of an existing file)"), "{}", asked[2]);
     }
 }
 
@@ -632,7 +632,7 @@ async fn no_escape_sequence_reaches_the_terminal_of_the_question_through_another
             shell.env_remove(name);
         }
         let mut terminal = Terminal::start(&shell)?;
-        terminal.wait_for("allow it? [y/N] ");
+        terminal.wait_for("approve it? [y/N] ");
         terminal.type_keys("n\n");
         Some(terminal.wait_for_exit())
     });
@@ -652,7 +652,7 @@ async fn input_typed_during_a_run_is_steered_to_the_model() {
         terminal.type_keys("Only in src,\nplease\n");
         terminal.wait_for("will read: Only in src, please)");
         go();
-        terminal.wait_for("allow it? [y/N] ");
+        terminal.wait_for("approve it? [y/N] ");
         terminal.type_keys("n\n");
     };
     let Some((shown, code)) = attack.run_on_terminal(&temp, user).await else { return };
@@ -886,7 +886,7 @@ async fn a_rejected_key_is_reported_on_one_line_without_the_key() {
 async fn too_many_requests_is_reported_on_one_line() {
     // The program leaves such a long wait to the user.
     let reply = || Reply::error(rate_limit_error(300));
-    let line = "status 429: slow down (again in 300 s)";
+    let line = "status 429: slow down (try again in 300 s)";
     assert_failure(reply, EndReason::ProviderError, ErrorKind::RateLimited, line).await;
 }
 
@@ -896,7 +896,7 @@ async fn a_finished_retry_delay_is_not_shown() {
     let Some(output) = run_against_reply(reply, false).await else { return };
     assert_exit_code(&output, 1);
     let err = utf8_str(&output.stderr);
-    assert!(err.contains("slow down") && !err.contains("(again in"), "{err}");
+    assert!(err.contains("slow down") && !err.contains("(try again in"), "{err}");
 }
 
 /// A refusal with this number of seconds to wait.
@@ -973,7 +973,7 @@ fn a_call_that_would_replace_the_file_of_the_session_fails() {
     let output = agent.output().unwrap();
     assert_exit_code(&output, 0);
     let err = utf8_str(&output.stderr);
-    assert!(err.contains("! write_file") && err.contains("keeps this conversation"), "{err}");
+    assert!(err.contains("! write_file") && err.contains("stores this conversation"), "{err}");
     assert!(session_lines(&temp).len() > 3, "the conversation is there");
 }
 
@@ -991,7 +991,7 @@ fn a_pending_call_can_be_approved_in_a_later_invocation() {
     let output = goes_on.output().unwrap();
     assert_exit_code(&output, 0);
     let err = utf8_str(&output.stderr);
-    assert!(err.contains("session: the last run waits for `write_file` to be allowed"), "{err}");
+    assert!(err.contains("session: the last run is waiting for approval of `write_file`"), "{err}");
     assert_eq!(fs::read_to_string(temp.0.join("notes.txt")).unwrap(), "some words");
     assert!(utf8_str(&output.stdout).contains('5'), "{}", utf8_str(&output.stdout));
 }
@@ -1015,9 +1015,7 @@ fn an_interrupted_session_is_settled_and_the_user_is_informed() {
     assert_exit_code(&output, 0);
     let err = utf8_str(&output.stderr);
     assert!(
-        err.contains(
-            "session: the last run was broken off before `write_file` had a result: waiting to be allowed, or running"
-        ),
+        err.contains("session: the last run did not finish: results are missing for `write_file`"),
         "{err}"
     );
     assert!(!temp.0.join("notes.txt").exists(), "what may have run does not run again");
@@ -1035,10 +1033,10 @@ fn a_killed_run_continues_without_a_new_prompt() {
         r#"{{"type":"tool_call","call_id":"c1","name":"count_lines","arguments":"{{\"path\":\"src\"}}","turn":{turn}}}"#
     );
     for (lines, told) in [
-        (vec![question], "the last run was broken off before its answer"),
+        (vec![question], "the last run did not finish: its answer is missing"),
         (
             vec![question, &call],
-            "the last run was broken off before `count_lines` had a result: waiting to be allowed, or running",
+            "the last run did not finish: results are missing for `count_lines`",
         ),
     ] {
         let temp = TempProject::new();
@@ -1067,7 +1065,9 @@ fn an_approved_pending_call_continues_without_a_new_prompt() {
     assert_exit_code(&waits.output().unwrap(), 1);
     let output = agent_command(&temp.0, &session).unwrap().output().unwrap();
     assert_exit_code(&output, 1);
-    assert!(utf8_str(&output.stderr).contains("nothing was written: `write_file` must be allowed"));
+    assert!(
+        utf8_str(&output.stderr).contains("nothing was written: `write_file` must be approved")
+    );
     assert!(!temp.0.join("notes.txt").exists());
     let output =
         agent_command(&temp.0, &[&session[..], &["--yes"]].concat()).unwrap().output().unwrap();

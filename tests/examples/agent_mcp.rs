@@ -77,8 +77,8 @@ fn without_a_terminal_a_call_of_a_server_ends_the_run_as_pending() {
     let output = agent.output().unwrap();
     assert_exit_code(&output, 1);
     let err = utf8_str(&output.stderr);
-    assert!(err.contains(&format!("  ? {PENDING_ADD} needs to be allowed\n")), "{err}");
-    assert!(err.contains("error: nothing was called: `mcp_server__add` must be allowed"), "{err}");
+    assert!(err.contains(&format!("  ? {PENDING_ADD} needs approval\n")), "{err}");
+    assert!(err.contains("error: nothing was called: `mcp_server__add` must be approved"), "{err}");
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn flags_without_a_server_are_bad_usage() {
     for (args, words) in [
         (&["--mcp"][..], "`--mcp` needs a value"),
         (&["--mcp", " ", "Hi"], "`--mcp` is empty"),
-        (&["--mcp", "server 'a", "Hi"], "a quote or an escape that does not end"),
+        (&["--mcp", "server 'a", "Hi"], "has an unterminated quote or escape"),
         (&["--mcp", "ftp://server", "Hi"], "an http or https URL, or a command, not ftp"),
         (&["--mcp", "server", "--no-tools", "Hi"], "--mcp needs tools"),
         (&["--mcp-config", "missing.json", "Hi"], "`missing.json` cannot be read"),
@@ -160,7 +160,7 @@ fn no_child_process_of_a_server_outlives_the_program() {
     let Some(mut terminal) = Terminal::start(&agent) else { return };
     terminal.wait_for("\n> ");
     terminal.type_keys("count slowly to 1000\n");
-    terminal.wait_for("allow it? [y/N] ");
+    terminal.wait_for("approve it? [y/N] ");
     terminal.type_keys("y\n");
     terminal.wait_for("step 1 of 1000");
     assert!(is_child_running(&temp));
@@ -237,7 +237,11 @@ async fn a_pending_call_of_a_session_runs_when_it_is_allowed() {
         let (out, err) = (utf8_str(&output.stdout), utf8_str(&output.stderr));
         assert_eq!(calls(), ran, "{err}");
         assert_eq!(out.contains(r#"says: heard "x y""#), ran == 1, "{out}");
-        assert_eq!(err.contains("waits for `server__echo`"), more != ["echo \"x y\""], "{err}");
+        assert_eq!(
+            err.contains("waiting for approval of `server__echo`"),
+            more != ["echo \"x y\""],
+            "{err}"
+        );
     }
 }
 
@@ -245,12 +249,12 @@ async fn a_pending_call_of_a_session_runs_when_it_is_allowed() {
 #[test]
 fn the_question_shows_server_tool_and_arguments() {
     for (answer, words) in
-        [("y\n", "< mcp_server__add 5"), ("\n", "Denied: the user does not allow it")]
+        [("y\n", "< mcp_server__add 5"), ("\n", "Denied: the user did not approve it")]
     {
         let temp = TempProject::new();
         let Some(program) = example_program("mcp_server") else { return };
         let args = ["--mcp", program.to_str().unwrap(), ADD_PROMPT];
-        let typed = [("allow it? [y/N] ", answer)];
+        let typed = [("approve it? [y/N] ", answer)];
         let Some((shown, code)) = run_on_terminal(&temp, &args, &typed) else { return };
         assert_eq!(code, 0, "{shown}");
         let notice = "a file is written, and before a tool of a server is called. A question";

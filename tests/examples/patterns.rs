@@ -40,7 +40,7 @@ fn a_chat_steers_follows_up_interrupts_and_loses_no_message() {
             "You said: (interrupted)",
             "> Sorry, I had to go (Input)",
             "You said: Sorry, I had to go (completed)",
-            "12 items are kept, settled: true",
+            "12 items are in the history, settled: true",
         ],
     );
 }
@@ -119,8 +119,8 @@ fn objects_are_used_while_they_stream_and_discarded_when_the_turn_is_retracted()
         "streaming_structured_output",
         &[
             "Atlantis has 0 people",
-            "forget 1 city",
-            "passed over: line 1: the answer is not JSON: expected value at line 1 column 1",
+            "discarded: 1 city",
+            "skipped: line 1: the answer is not JSON: expected value at line 1 column 1",
             "Oslo has 717710 people",
             "Trondheim has 214565 people",
             "3 cities are left, in 1 item of the turn",

@@ -32,7 +32,8 @@ fn assert_lines_in_order(out: &str, expected: &[&str]) {
 fn approval_runs_approved_calls_in_both_forms() {
     let Some(out) = run_example("approval", &["--yes"]) else { return };
     let form = ["draft.txt\"}? [y/N] --yes", "thesis.txt\"}? [y/N] --yes", "completed: I did"];
-    let suspended = ["# suspended", "ends as pending, 2 calls wait"].iter().chain(&form);
+    let suspended =
+        ["# suspended", "ends as pending, 2 calls wait for a verdict"].iter().chain(&form);
     let interactive = ["# interactive"].iter().chain(&form);
     let lines: Vec<&str> = suspended.chain(interactive).copied().collect();
     assert_lines_in_order(&out, &lines);
@@ -79,7 +80,7 @@ fn on_a_terminal_the_chat_shows_a_prompt() {
     terminal.type_keys("\u{4}");
     let (shown, code) = terminal.wait_for_exit();
     assert_eq!(code, 0, "{shown}");
-    assert!(shown.contains("2 items are kept, settled: true"), "{shown}");
+    assert!(shown.contains("2 items are in the history, settled: true"), "{shown}");
 }
 
 #[cfg(target_os = "linux")]
@@ -106,7 +107,7 @@ fn auto_compaction_preserves_early_facts_in_the_summary() {
             "completed, ",
             "> What is my boat called?",
             "It is called Ondine: the summary says so.",
-            "items are kept, settled: true",
+            "items are in the history, settled: true",
         ],
     );
 }
@@ -126,10 +127,10 @@ fn budget_prints_the_usage_and_the_limit_that_ended_the_run() {
     assert_lines_in_order(
         &out,
         &[
-            "# tokens",
+            "# token limit",
             "budget after",
             "ended by TotalTokens",
-            "# money",
+            "# cost limit",
             "that I could afford",
             "tokens, $0.0",
             "ended by Money: $0.0",
@@ -146,14 +147,14 @@ fn budget_prints_the_usage_and_the_limit_that_ended_the_run() {
 #[test]
 fn fallback_discards_retracted_output_and_continues_with_the_other_model() {
     let Some(out) = run_example("fallback", &[]) else { return };
-    let taken_back = "taken back: \"The clock says that it \"";
-    let mut lines = vec!["# with_fallback", "shaky has spoken"];
-    lines.extend([taken_back, "steady is asked: fallback"]);
-    lines.extend(["steady has spoken", "steady is asked: next_turn"]);
+    let retracted = "retracted: \"The clock says that it \"";
+    let mut lines = vec!["# with_fallback", "shaky has answered"];
+    lines.extend([retracted, "request to steady: fallback"]);
+    lines.extend(["steady has answered", "request to steady: next_turn"]);
     lines.extend(["completed, 46 tokens", "# Fallback"]);
-    lines.extend([taken_back, "overloaded, trying again in ", taken_back]);
-    lines.extend(["steady has spoken", "shaky is asked: next_turn"]);
-    lines.extend([taken_back, "overloaded, trying again in ", taken_back]);
+    lines.extend([retracted, "overloaded, trying again in ", retracted]);
+    lines.extend(["steady has answered", "request to shaky: next_turn"]);
+    lines.extend([retracted, "overloaded, trying again in ", retracted]);
     lines.push("completed, 184 tokens");
     assert_lines_in_order(&out, &lines);
     let screens: Vec<_> = out.lines().filter(|line| line.starts_with("The screen: ")).collect();
@@ -172,7 +173,7 @@ fn model_escalation_stays_with_the_stronger_model() {
         "[escalate]",
         "turn 2, strong:",
         "turn 3, strong: The 10,001st prime is 104743.",
-        "The next run on this history asks strong.",
+        "The next run on this history uses strong.",
     ];
     for line in lines {
         assert!(out.contains(line), "{out}");
@@ -188,9 +189,9 @@ fn sub_agents_are_distinguished_and_leave_their_transcripts() {
             &[
                 "coordinator: I ask all three.",
                 &format!("coordinator/{name}: I count `{name}`."),
-                &format!("({name}: `count` gave "),
-                &format!("(coordinator: `{name}` gave "),
-                "coordinator: I was told: ",
+                &format!("({name}: `count` returned "),
+                &format!("(coordinator: `{name}` returned "),
+                "coordinator: The answers: ",
                 "coordinator is done: completed, 2 turns",
                 "The transcripts:",
             ],
@@ -198,7 +199,7 @@ fn sub_agents_are_distinguished_and_leave_their_transcripts() {
     }
     assert!(out.contains("[stopped early: the step limit was reached"), "{out}");
     assert!(out.contains("coordinator/tests is done: max_turns, 2 turns"), "{out}");
-    assert_eq!(out.lines().filter(|line| line.contains("items, the last words: ")).count(), 3);
+    assert_eq!(out.lines().filter(|line| line.contains("items, the last text: ")).count(), 3);
 }
 
 #[cfg(feature = "mcp")]

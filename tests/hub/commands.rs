@@ -30,7 +30,7 @@ async fn events_of(hub: &Hub, run: &str) -> Vec<Event> {
     events.map(Result::unwrap).collect().await
 }
 
-async fn input_is_appended_under_the_id_of_its_receipt_and_in_order() {
+async fn input_is_appended_in_order_with_the_id_of_its_receipt() {
     let slow = Reply::new().delay(Duration::from_millis(100)).say("One.");
     let (hub, run) = start(&agent([slow, Reply::text("Two."), Reply::text("Three.")])).await;
     let mut expected = Vec::new();
@@ -94,7 +94,7 @@ async fn an_interrupt_ends_the_run() {
     assert!(matches!(events.last().unwrap().outcome().unwrap().reason, EndReason::Interrupted(_)));
 }
 
-async fn a_stream_that_is_no_run_takes_no_commands() {
+async fn a_stream_that_is_not_a_run_accepts_no_commands() {
     let hub = backend::hub().await;
     let source = RunSource::new(History::from_id("h"), futures::stream::pending());
     let run = hub.start("key", source).await.unwrap().detach();
@@ -103,9 +103,9 @@ async fn a_stream_that_is_no_run_takes_no_commands() {
 }
 
 on_backend! {
-    input_is_appended_under_the_id_of_its_receipt_and_in_order,
+    input_is_appended_in_order_with_the_id_of_its_receipt,
     a_verdict_answers_the_call_and_a_second_one_is_refused,
     a_command_to_an_ended_or_unknown_run_is_an_error,
     an_interrupt_ends_the_run,
-    a_stream_that_is_no_run_takes_no_commands,
+    a_stream_that_is_not_a_run_accepts_no_commands,
 }

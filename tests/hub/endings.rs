@@ -84,7 +84,7 @@ async fn dropping_readers_cancels_nothing() {
     assert_eq!((alive.load(Ordering::SeqCst), hub.stats().readers), (1, 0));
 }
 
-async fn a_panic_in_a_run_is_its_error() {
+async fn a_panic_in_a_run_ends_it_with_a_panic_error() {
     let hub = backend::hub().await;
     let events = stream::poll_fn(|_| panic!("boom"));
     hub.start("key", RunSource::new(History::from_id("h"), events)).await.unwrap().detach();
@@ -110,7 +110,7 @@ fn runs_end_with_their_runtime() {
     assert!(futures::executor::block_on(last_of(reader)).is_err());
 }
 
-async fn a_key_admits_one_active_run() {
+async fn a_key_has_at_most_one_active_run() {
     let (hub, alive) = (backend::hub().await, Arc::new(AtomicUsize::new(0)));
     let place = hub.reserve("key").unwrap();
     let refused = hub.reserve("key").unwrap_err();
@@ -195,7 +195,7 @@ fn endless_agent_that_ends() -> Agent {
     Agent::new(Scripted::new(["Done."]))
 }
 
-async fn the_log_of_a_run_is_kept_for_those_who_have_its_number_and_then_removed() {
+async fn the_log_of_an_ended_run_can_be_read_from_a_number_until_it_is_removed() {
     let hub = backend::hub().await.with_ended_kept_for(backend::time(Duration::from_mins(1)));
     let owner = hub.start("s", endless_agent_that_ends().run("Go")).await.unwrap();
     let all: Vec<HubEvent> = owner.read().map(Result::unwrap).collect().await;
@@ -210,7 +210,7 @@ async fn the_log_of_a_run_is_kept_for_those_who_have_its_number_and_then_removed
     assert_eq!(hub.stats().entries, 0);
 }
 
-async fn a_runner_that_lost_its_run_drops_it_and_readers_follow_the_next_attempt() {
+async fn a_hub_that_loses_its_run_drops_it_and_readers_follow_the_next_attempt() {
     let (log, alive) = (backend::events().await, Arc::new(AtomicUsize::new(0)));
     let here = Hub::with_backend(log.clone(), log.clone());
     let there = Hub::with_backend(log.clone(), log.clone());
@@ -242,12 +242,12 @@ on_backend! {
     dropping_the_owner_synchronously_drops_the_run_and_ends_its_readers,
     dropping_the_hub_synchronously_drops_its_runs,
     dropping_readers_cancels_nothing,
-    a_panic_in_a_run_is_its_error,
-    a_key_admits_one_active_run,
+    a_panic_in_a_run_ends_it_with_a_panic_error,
+    a_key_has_at_most_one_active_run,
     paused a_run_without_readers_is_interrupted_after_the_configured_time,
     paused a_stream_without_commands_or_readers_is_dropped,
     paused shutdown_waits_then_interrupts_and_stores_partial_turns,
     paused shutting_down_a_hub_without_runs_returns_at_once,
-    paused the_log_of_a_run_is_kept_for_those_who_have_its_number_and_then_removed,
-    a_runner_that_lost_its_run_drops_it_and_readers_follow_the_next_attempt,
+    paused the_log_of_an_ended_run_can_be_read_from_a_number_until_it_is_removed,
+    a_hub_that_loses_its_run_drops_it_and_readers_follow_the_next_attempt,
 }

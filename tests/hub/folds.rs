@@ -91,7 +91,7 @@ async fn run_through_hub(
     (hub, read)
 }
 
-async fn a_reader_that_was_there_from_the_start_has_every_event() {
+async fn a_reader_attached_at_the_start_receives_every_event() {
     for (name, start, events) in all_runs().await {
         let (_hub, read) = run_through_hub(&start, &events, 16).await;
         let known: Vec<&Event> = events.iter().filter_map(|event| event.as_ref().ok()).collect();
@@ -176,7 +176,7 @@ async fn a_snapshot_equals_the_fold_of_all_earlier_events() {
     assert!(compared > 500 / backend::stride(), "{compared}");
 }
 
-async fn a_snapshot_has_no_more_events_than_it_needs() {
+async fn a_snapshot_contains_no_more_events_than_necessary() {
     let text = (0..1_000)
         .map(|n| Event::Turn(TurnEvent::TextDelta { index: 0, text: Text::from(n.to_string()) }));
     let started = Event::TurnStarted { turn: 1, model: "m".to_owned(), transition: None };
@@ -193,7 +193,7 @@ async fn a_snapshot_has_no_more_events_than_it_needs() {
     assert_eq!(snapshot.run(), hub.run_id("key").as_deref());
 }
 
-async fn a_snapshot_has_no_deltas_of_a_turn_that_is_complete() {
+async fn a_snapshot_contains_no_deltas_of_complete_turns() {
     let words = |reply: Reply| (0..200).fold(reply, |reply, n| reply.say(format!("{n} ")));
     let first = words(Reply::new()).call("read", json!({}));
     let spec = ToolSpec::new("read", "Reads", json!({ "type": "object" }));
@@ -211,9 +211,9 @@ async fn a_snapshot_has_no_deltas_of_a_turn_that_is_complete() {
 }
 
 on_backend! {
-    paused a_reader_that_was_there_from_the_start_has_every_event,
+    paused a_reader_attached_at_the_start_receives_every_event,
     paused a_reader_attached_at_any_number_ends_with_the_history_of_the_run,
     a_snapshot_equals_the_fold_of_all_earlier_events,
-    a_snapshot_has_no_more_events_than_it_needs,
-    a_snapshot_has_no_deltas_of_a_turn_that_is_complete,
+    a_snapshot_contains_no_more_events_than_necessary,
+    a_snapshot_contains_no_deltas_of_complete_turns,
 }

@@ -33,7 +33,7 @@ async fn read_now(log: &impl EventLog, after: Option<&EventNumber>) -> Vec<u64> 
     numbers
 }
 
-async fn an_older_attempt_may_not_append() {
+async fn an_earlier_attempt_cannot_append() {
     let log = backend::events().await;
     assert_eq!(log.begin("r").await.unwrap(), 1);
     log.append(entries(1, 0..2), None).await.unwrap();
@@ -54,7 +54,7 @@ async fn reading_an_unknown_run_is_an_error() {
     assert_eq!(NotRunning::from_error(&error).unwrap().run, "r");
 }
 
-async fn an_event_number_of_another_run_or_of_the_future_is_ignored() {
+async fn an_event_number_of_another_run_or_beyond_the_log_is_ignored() {
     let log = backend::events().await;
     log.begin("r").await.unwrap();
     log.append(entries(1, 0..4), None).await.unwrap();
@@ -79,8 +79,8 @@ async fn a_slow_reader_is_disconnected_with_its_last_number() {
 }
 
 on_backend! {
-    an_older_attempt_may_not_append,
+    an_earlier_attempt_cannot_append,
     reading_an_unknown_run_is_an_error,
-    an_event_number_of_another_run_or_of_the_future_is_ignored,
+    an_event_number_of_another_run_or_beyond_the_log_is_ignored,
     a_slow_reader_is_disconnected_with_its_last_number,
 }

@@ -36,7 +36,7 @@ fn text_of(journal: &Journal) -> String {
     journal.history().iter().filter_map(|item| item.as_text().map(str::to_owned)).collect()
 }
 
-async fn readers_that_detach_and_attach_at_random_lose_and_double_nothing() {
+async fn readers_that_detach_and_attach_at_random_lose_and_duplicate_nothing() {
     let words = backend::count(4_000);
     let random = Dice::new(20_261_123);
     let hub = backend::hub().await.with_capacity(64).with_ended_kept_for(Duration::MAX);
@@ -82,7 +82,7 @@ async fn readers_that_detach_and_attach_at_random_lose_and_double_nothing() {
     assert_eq!(hub.stats().readers, 0);
 }
 
-async fn a_slow_reader_is_cut_attaches_again_and_has_everything_and_the_log_stays_small() {
+async fn a_disconnected_slow_reader_can_reattach_without_loss_and_the_log_stays_small() {
     let words = backend::count(5_000);
     let hub = backend::hub().await.with_capacity(64).with_ended_kept_for(Duration::MAX);
     hub.start("key", source(words)).await.unwrap().detach();
@@ -133,7 +133,7 @@ async fn stats_count_runs_and_readers() {
 }
 
 on_backend! {
-    paused readers_that_detach_and_attach_at_random_lose_and_double_nothing,
-    paused a_slow_reader_is_cut_attaches_again_and_has_everything_and_the_log_stays_small,
+    paused readers_that_detach_and_attach_at_random_lose_and_duplicate_nothing,
+    paused a_disconnected_slow_reader_can_reattach_without_loss_and_the_log_stays_small,
     paused stats_count_runs_and_readers,
 }

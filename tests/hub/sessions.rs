@@ -91,7 +91,7 @@ async fn after_a_restart_history_and_pending_calls_come_from_the_store() {
     assert_eq!(snapshot.pending_calls()[0].name, "delete");
 }
 
-async fn a_number_of_a_former_run_gets_a_snapshot_of_the_new_one() {
+async fn reading_from_a_number_of_an_earlier_run_returns_a_snapshot_of_the_active_run() {
     let (hub, agent) = (backend::hub().await, agent());
     let session = Session::open(MemoryStore::new(), "s").await.unwrap();
     start(&hub, &session, &agent).await;
@@ -124,7 +124,7 @@ async fn a_reader_polled_after_a_failure_receives_the_error() {
     assert!(backend::soon(reader.next()).await.is_none(), "nothing is told twice");
 }
 
-async fn a_reader_that_was_not_polled_during_a_run_gets_the_session_with_it() {
+async fn a_reader_not_polled_during_a_run_receives_a_snapshot_of_the_session() {
     let (hub, agent) = (backend::hub().await.with_ended_kept_for(Duration::ZERO), agent());
     let session = Session::open(MemoryStore::new(), "s").await.unwrap();
     let mut reader = hub.read_session(&session, None);
@@ -166,7 +166,7 @@ async fn a_reader_that_was_not_polled_during_a_run_gets_the_session_with_it() {
     assert_eq!(snapshot.starts_at(), Some(12));
 }
 
-async fn a_number_of_a_run_after_which_another_has_ended_gets_the_session() {
+async fn reading_from_a_number_before_a_missed_run_returns_a_snapshot_of_the_session() {
     let (hub, agent) = (backend::hub().await, agent());
     let session = Session::open(MemoryStore::new(), "s").await.unwrap();
     start(&hub, &session, &agent).await;
@@ -238,7 +238,7 @@ impl View {
     }
 }
 
-async fn whenever_a_reader_is_polled_or_attached_again_it_ends_with_the_whole_session() {
+async fn a_reader_polled_or_reattached_at_any_time_ends_with_the_whole_session() {
     for seed in 0..backend::seeds() {
         let dice = Dice::new(seed);
         let kept = if dice.one_in(2) { Duration::ZERO } else { Duration::from_mins(1) };
@@ -265,9 +265,9 @@ async fn whenever_a_reader_is_polled_or_attached_again_it_ends_with_the_whole_se
 on_backend! {
     a_reader_of_a_session_follows_it_from_run_to_run,
     after_a_restart_history_and_pending_calls_come_from_the_store,
-    a_number_of_a_former_run_gets_a_snapshot_of_the_new_one,
+    reading_from_a_number_of_an_earlier_run_returns_a_snapshot_of_the_active_run,
     a_reader_polled_after_a_failure_receives_the_error,
-    a_reader_that_was_not_polled_during_a_run_gets_the_session_with_it,
-    a_number_of_a_run_after_which_another_has_ended_gets_the_session,
-    whenever_a_reader_is_polled_or_attached_again_it_ends_with_the_whole_session,
+    a_reader_not_polled_during_a_run_receives_a_snapshot_of_the_session,
+    reading_from_a_number_before_a_missed_run_returns_a_snapshot_of_the_session,
+    a_reader_polled_or_reattached_at_any_time_ends_with_the_whole_session,
 }

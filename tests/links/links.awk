@@ -1,4 +1,4 @@
-# Reads Markdown pages and checks their links, as `run.sh` describes. Faults are printed as
+# Reads Markdown pages and checks their links, as described in `run.sh`. Faults are printed as
 # `fault<TAB>FILE:LINE: text`; the files that links point to as `file<TAB>FILE:LINE<TAB>PATH`, whose existence
 # `run.sh` checks. POSIX awk, in the locale C.
 
@@ -41,7 +41,7 @@ match($0, /^[ \t>]*(```+|~~~+)/) {
 
 {
     if (block == "") block_line = FNR
-    # A row of a table and a heading end with their line.
+    # Rows of tables and headings end at the end of their line.
     if ($0 ~ /^[ \t]*(\||#)/) { end_block(); block_line = FNR; block = $0; end_block() }
     else block = (block == "") ? $0 : block "\n" $0
 }
@@ -146,7 +146,7 @@ function end_block(    text, at, close_at, label, rest, line, target, end) {
             label = rest; sub(/^\[/, "", label); sub(/\].*$/, "", label)
             use(line, unmask(label))
         } else if (rest ~ /^\[\]/ || label !~ /[][]/) {
-            # `- [ ]` is a box to tick, and `[!NOTE]` a kind of quotation.
+            # `- [ ]` is a checkbox, and `[!NOTE]` starts an alert.
             if (label ~ /^[ xX]?$/ || label ~ /^!/) continue
             # The second half of `[text][label]`.
             if (at > 1 && substr(text, at - 1, 1) == "]" && rest !~ /^\[\]/) continue
@@ -163,7 +163,7 @@ function use(line, label,    key) {
     used_key[used_count] = key; used_line[used_count] = line; used_label[used_count] = label
 }
 
-# The addresses in `src="…"` and `href="…"`.
+# Checks the addresses in `src="…"` and `href="…"`.
 function scan_html(text,    target) {
     while (match(text, /(src|href)="[^"]*"/)) {
         target = substr(text, RSTART, RLENGTH)
@@ -193,7 +193,7 @@ function check_target(line, target,    path, anchor, hash, folder) {
 
 function has_heading(path, anchor) {
     if (!(path in is_read)) is_read[path] = read_headings(path)
-    # A page that does not exist is one fault, not two.
+    # A page that does not exist is reported only once.
     return !is_read[path] || (path, anchor) in headings
 }
 
@@ -218,7 +218,7 @@ function read_headings(path,    line, in_fence, slug, count, status, lines) {
     return status == 0 && lines > 0
 }
 
-# As GitHub does it: the text of the heading in lower case, without punctuation, with hyphens for spaces.
+# Computes the anchor like GitHub: the text of the heading in lower case, without punctuation, with hyphens for spaces.
 function github_slug(line) {
     sub(/^ *#+[ \t]+/, "", line)
     sub(/[ \t]+#*[ \t]*$/, "", line)
@@ -241,7 +241,7 @@ function matching(text, at, open, close_char,    depth, i, char) {
     return 0
 }
 
-# Replaces brackets, parentheses and quotation marks in code spans and behind backslashes, so that no link is seen there.
+# Replaces brackets, parentheses and quotation marks in code spans and after backslashes, where they do not form links.
 function mask(text,    out, i, char, ticks, end, span) {
     for (i = 1; i <= length(text); i++) {
         char = substr(text, i, 1)
@@ -260,7 +260,7 @@ function mask(text,    out, i, char, ticks, end, span) {
     return out
 }
 
-# The position after a run of backticks of this length.
+# Returns the position after the next run of backticks of this length.
 function closing_ticks(text, at, ticks,    rest, from) {
     from = at
     while (match(rest = substr(text, from), /`+/)) {

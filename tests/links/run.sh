@@ -2,12 +2,12 @@
 # Checks the links of the README files, of the other pages at the root, and of the guide:
 #
 # - A relative link or image leads to a file of the repository, and its anchor to a heading of that page.
-# - A label that is used is defined, and a definition is used. A target is not a path of rustdoc.
-# - In the guide, links have labels. They are in `src/guide/links.md` as well, which has no others, except those of
-#   files that rustdoc cannot link: they begin with `example-`, `test-` or `file-`.
-# - A code block has a language, and a Rust block of the README and of the guide no line that rustdoc hides.
+# - Each label that is used is defined, and each definition is used. A target is not a rustdoc path.
+# - In the guide, links have labels. `src/guide/links.md` contains the same labels and no others, except labels of
+#   files that rustdoc cannot link, which begin with `example-`, `test-` or `file-`.
+# - A code block has a language, and a Rust block of the README or the guide has no line that rustdoc hides.
 #
-# `run.sh FOLDER` checks another copy of the repository; `self_test.sh` shows that each of these is noticed.
+# `run.sh FOLDER` checks another copy of the repository. `self_test.sh` checks that each kind of fault is detected.
 set -euo pipefail
 script=$(cd "$(dirname "$0")" && pwd)/links.awk
 cd "${1:-$(dirname "$0")/../..}"
@@ -35,7 +35,7 @@ while IFS=$'\t' read -r kind first second; do
     esac
 done < <(awk -f "$script" "${files[@]}")
 
-# Without a summary, awk has failed.
+# If there is no summary, awk has failed.
 [ -n "$summary" ]
 if [ "$faults" -gt 0 ]; then
     echo "links: $faults faults among $summary"

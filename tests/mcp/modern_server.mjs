@@ -1,7 +1,7 @@
-// A server of the revision 2026-07-28, made with the official SDK: `modern_server.mjs stdio`, or `… http`, which
-// listens on a free port of 127.0.0.1 and prints its address. Clients of the revisions before get the same tools.
-// With MCP_LOG=FILE it appends one line to that file, else to stderr, for each call of `slow` that starts, ends
-// or is cancelled.
+// A server of the revision 2026-07-28, based on the official SDK: `modern_server.mjs stdio`, or `… http`, which
+// listens on a free port of 127.0.0.1 and prints its address. Clients of earlier revisions get the same tools. When
+// a call of `slow` starts, ends or is canceled, the server writes a line to the file MCP_LOG, or to stderr if that
+// is not set.
 import { appendFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -18,7 +18,7 @@ const log = line =>
 const text = text => ({ content: [{ type: 'text', text }] });
 const state = createRequestStateCodec({ key: crypto.getRandomValues(new Uint8Array(32)) });
 
-// Tools that `change_tools` added. Over HTTP each request has a server of its own, which reads them here.
+// Tools that `change_tools` has added. Over HTTP, each request has its own server, which reads them here.
 const added = [];
 let httpHandler;
 const addTool = (server, name) => server.registerTool(name, { description: 'A tool added later' }, () => text(name));

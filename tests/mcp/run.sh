@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Runs the MCP client against servers that are not this crate's own, and against the official conformance suite.
-# Installs both below target/ (servers.txt, install.sh). Where they cannot be had, it says so and is content; once
-# they are there, every such test has to run, and every scenario has to pass or to be in expected_failures.yml.
-# `run.sh tests [NAME]` runs only the tests (of that name), `run.sh conformance [SCENARIO]` only the suite.
+# Runs the MCP client against third-party servers and against the official conformance suite. Installs both below
+# target/ (servers.txt, install.sh). If they cannot be installed, the script prints the reason and succeeds. If they
+# are installed, no test may be skipped, and each scenario has to pass or to be listed in expected_failures.yml.
+# `run.sh tests [NAME]` runs only the tests (with that name), `run.sh conformance [SCENARIO]` only the suite.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -21,18 +21,18 @@ run_tests() {
 }
 
 passed=0 expected=0 unexpected=0
-# conformance SUITE SCENARIO [REVISION]: runs one scenario. With --expected-failures the suite looks at the checks
-# only, so that a client that crashed or sent nothing at all passes: both are looked for here.
+# conformance SUITE SCENARIO [REVISION]: runs one scenario. With --expected-failures, the suite considers only the
+# checks, so a client that crashed or sent nothing would pass. Therefore, this function checks for both.
 conformance() {
     local suite=$1 scenario=$2 revision=${3:-} output code
     [ -z "$only" ] || [ "$only" = "$scenario" ] || return 0
-    # Without `exec` the suite's time limit ends a shell, and not the client.
+    # Without `exec`, the suite's time limit would end a shell instead of the client.
     for _ in 1 2; do
         code=0
         output=$(${suite} client --command "exec $target/debug/examples/mcp_conformance" --scenario "$scenario" \
             ${revision:+--spec-version "$revision"} --timeout 20000 \
             --expected-failures $mcp_here/expected_failures.yml 2>&1) || code=$?
-        # The older release warns of a reconnect that came 200 ms late, which a busy machine may need.
+        # The older release warns if a reconnect is 200 ms late, which happens on a busy machine.
         grep -q 'Client reconnected slightly late' <<<"$output" || break
     done
     local checks overall
@@ -50,14 +50,15 @@ conformance() {
         printf '%s\n%s, FAILED\n' "$output" "$line"
     fi
 }
-# scenarios SUITE [REVISION]: all for clients but those of OAuth. A caller of this crate sends a token of its own.
+# scenarios SUITE [REVISION]: lists the scenarios for clients, except those of OAuth: users of this crate provide
+# their own token.
 scenarios() {
     $1 list --client ${2:+--spec-version "$2"} | sed -n 's/^  - \([^ ]*\).*/\1/p' | grep -v '^auth/'
 }
 run_conformance() {
     cargo build --quiet -p turnstream --all-features --example mcp_conformance
     local revision scenario names known=()
-    # The suite has a scenario run again for each revision that it applies to, on that revision's wire.
+    # The suite runs a scenario once for each revision that it applies to, with that revision's wire.
     for revision in 2025-06-18 2025-11-25 2026-07-28; do
         names=$(scenarios "$TURNSTREAM_MCP_CONFORMANCE_2026" $revision)
         for scenario in $names; do
@@ -65,22 +66,22 @@ run_conformance() {
             conformance "$TURNSTREAM_MCP_CONFORMANCE_2026" "$scenario" $revision
         done
     done
-    # The release before does not know revisions of the wire, and lists extensions among the rest.
+    # The previous release has no revisions of the wire, and lists extensions together with other scenarios.
     names=$(scenarios "$TURNSTREAM_MCP_CONFORMANCE_2025")
     for scenario in $names; do
         known+=("$scenario")
         conformance "$TURNSTREAM_MCP_CONFORMANCE_2025" "$scenario"
     done
-    # The suite does not look at entries of scenarios that it does not run.
+    # The suite ignores entries of scenarios that it does not run.
     for scenario in $(sed -n 's/^ *- *\([^ :#]*\).*/\1/p' $mcp_here/expected_failures.yml); do
         printf '%s\n' "${known[@]}" | grep -qxF -- "$scenario" || {
             unexpected=$((unexpected + 1))
-            echo "  expected_failures.yml: $scenario is not a scenario that is run"
+            echo "  expected_failures.yml: the scenario $scenario is not run"
         }
     done
     conformance_line="mcp conformance: $passed scenarios passed, $expected failed as expected"
     [ "$unexpected" -eq 0 ] || { echo "$conformance_line, $unexpected did not"; exit 1; }
-    [ $((passed + expected)) -gt 0 ] || { echo "no scenario ran${only:+ that is called $only}"; exit 1; }
+    [ $((passed + expected)) -gt 0 ] || { echo "no scenario ran${only:+ with the name $only}"; exit 1; }
 }
 
 tests_line='' conformance_line=''

@@ -18,7 +18,7 @@ use crate::support::{
 
 #[tokio::test]
 #[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
-async fn of_two_stores_that_follow_one_version_the_second_gets_a_conflict() {
+async fn of_two_stores_that_append_at_one_version_the_second_gets_a_conflict() {
     let options = options();
     let (one, two) = (connect(&options).await, connect(&options).await);
     one.append("s", 0, numbered_entries(0..2)).await.unwrap();

@@ -142,7 +142,7 @@ async fn a_notification_contains_only_numbers() {
 
 #[tokio::test]
 #[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
-async fn a_follower_leaves_a_server_that_became_read_only() {
+async fn a_follower_disconnects_from_a_server_that_became_read_only() {
     let (servers, options) = two_servers().await;
     let store = connect(&options.with_notifications()).await;
     let mut versions = store.follow("s");

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Sees to a PostgreSQL server to test with: the one that TURNSTREAM_POSTGRES_BIN names, or is on the PATH or in
-# /usr/lib/postgresql; otherwise Debian's is installed. To be sourced, from the root of the repository. `postgres_skip`
-# is called with the reason where that is impossible.
+# Provides a PostgreSQL server for the tests: the one in TURNSTREAM_POSTGRES_BIN, on the PATH or in
+# /usr/lib/postgresql; otherwise Debian's server is installed. Source this script from the root of the repository. If
+# no server can be installed, it calls `postgres_skip` with the reason.
 set -euo pipefail
 
 declare -F postgres_skip >/dev/null || postgres_skip() { echo "skipped: $*"; exit 0; }
@@ -18,13 +18,13 @@ postgres_find() {
 if [ -z "$(postgres_find)" ]; then
     [ -z "${TURNSTREAM_POSTGRES_BIN:-}" ] || postgres_skip "there is no initdb in $TURNSTREAM_POSTGRES_BIN"
     command -v apt-get >/dev/null || postgres_skip "there is no PostgreSQL, and no apt-get to install it with"
-    # Without the cluster that Debian would make and start.
+    # Without the cluster that Debian would create and start.
     { apt-get update -qq && apt-get install -y -qq postgresql-common &&
         sed -i 's/^#*create_main_cluster.*/create_main_cluster = false/' /etc/postgresql-common/createcluster.conf &&
         apt-get install -y -qq postgresql; } >/dev/null 2>&1 ||
         postgres_skip "PostgreSQL cannot be installed"
 fi
 command -v openssl >/dev/null || apt-get install -y -qq openssl >/dev/null 2>&1 ||
-    postgres_skip "there is no openssl to make certificates with"
+    postgres_skip "there is no openssl to create certificates with"
 
 echo "$("$(dirname "$(postgres_find)")/postgres" --version)"

@@ -355,7 +355,7 @@ fn resume_elsewhere(options: &PostgresOptions) {
 /// Simulates a suspended and continued process: its tasks are polled in any order afterwards.
 #[tokio::test]
 #[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
-async fn a_run_not_polled_for_the_lease_time_starts_no_settled_tool() {
+async fn a_run_not_polled_for_the_lease_time_starts_no_call_settled_elsewhere() {
     let options = options().with_lease_time(Duration::from_secs(1));
     let begun = Arc::<AtomicBool>::default();
     let flag = Arc::clone(&begun);

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs the tests of `PostgresStore` that need a server, which they start themselves. Where PostgreSQL cannot be had
-# (install.sh), it says so and is content; once it is there, every such test has to run. `run.sh NAME` runs only the
-# tests of that name.
+# Runs the tests of `PostgresStore` that need a server; they start their own servers. If PostgreSQL cannot be installed
+# (install.sh), the script prints the reason and succeeds; if it is installed, no test may be skipped. `run.sh NAME`
+# runs only the tests with that name.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -14,7 +14,7 @@ trap 'rm -f "$log"' EXIT
 cargo test -p turnstream --all-features --test postgres -- --ignored --nocapture ${only:+"$only"} 2>&1 | tee "$log" |
     { grep -E '^(test |race: |kills |server kills |failures|---- |thread |error)' || true; }
 tail -5 "$log" | grep -q '^test result: ok' || { tail -100 "$log"; exit 1; }
-# Those that the shared suite has are not written here.
+# The list includes the tests of the shared suite, which are defined elsewhere.
 wanted=$(cargo test -q -p turnstream --all-features --test postgres -- --ignored --list 2>/dev/null |
     grep -c ': test$')
 ran=$(sed -n 's/^test result: ok. \([0-9]*\) passed.*/\1/p' "$log")

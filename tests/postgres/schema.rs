@@ -55,7 +55,7 @@ async fn a_database_with_another_encoding_is_refused() {
 /// The database may treat `\` in literals as an escape.
 #[tokio::test]
 #[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
-async fn a_schema_may_have_any_characters() {
+async fn a_schema_name_may_contain_any_characters() {
     let url = shared_server().url();
     let url = format!("{url}?options=-c%20standard_conforming_strings%3Doff");
     for name in [r"\' || (1/0)::text || E\'", r"\", r#"'"$1\n"#] {

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Compares the public API with the listing beside this script, so that each change of it is seen in a
-# commit. `run.sh --write` writes the listing again.
+# Compares the public API with the listing next to this script, so that each change of the API is visible
+# in a commit. `run.sh --write` updates the listing.
 #
-# The listing is made by `cargo public-api` from rustdoc's JSON. Its format belongs to one version of
+# `cargo public-api` creates the listing from rustdoc's JSON, whose format depends on the version of
 # Rust, so both versions are fixed here.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -27,7 +27,7 @@ cargo public-api --rustdoc-json "${CARGO_TARGET_DIR:-target}/doc/turnstream.json
 if [ "${1:-}" = --write ]; then
     cp "$found" "$listing"
 elif ! diff -u "$listing" "$found"; then
-    echo "public API: it is not that of $listing; after a change on purpose: tests/public_api/run.sh --write"
+    echo "public API: it differs from $listing; after an intended change, run tests/public_api/run.sh --write"
     exit 1
 fi
 items=$(grep -rhE '^\s*pub (async |const )?(fn|struct|enum|trait|type|const|static|mod|macro)\b' src | wc -l)

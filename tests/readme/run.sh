@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Does what a reader of the README does: makes a project with its lines for `Cargo.toml`, and compiles and
-# runs each of its programs there. Also looks for its links, and at its length.
+# Follows the instructions of the README: creates a project with its lines for `Cargo.toml`, and compiles and
+# runs each of its programs there. Also checks its links and its length.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 root=$PWD

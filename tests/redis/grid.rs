@@ -31,12 +31,12 @@ pub(crate) async fn connect() -> RedisEvents {
 
 /// A log that one machine writes and another one reads.
 #[derive(Clone)]
-pub(crate) struct Apart {
+pub(crate) struct TwoConnections {
     writes: RedisEvents,
     reads: RedisEvents,
 }
 
-impl Apart {
+impl TwoConnections {
     pub(crate) async fn connect() -> Self {
         let writes = connect().await;
         // Another connection with the same prefix acts as another process for Redis.
@@ -45,7 +45,7 @@ impl Apart {
     }
 }
 
-impl EventLog for Apart {
+impl EventLog for TwoConnections {
     fn begin<'a>(&'a self, run: &'a str) -> BoxFuture<'a, Result<u64, Error>> {
         self.writes.begin(run)
     }
@@ -81,7 +81,7 @@ impl EventLog for Apart {
     }
 }
 
-impl CommandInbox for Apart {
+impl CommandInbox for TwoConnections {
     fn open<'a>(
         &'a self,
         run: &'a str,

@@ -134,7 +134,7 @@ fn has_text(event: &HubEvent, text: &str) -> Option<()> {
     .then_some(())
 }
 
-async fn a_run_of_another_process_is_read_approved_steered_and_stopped() {
+async fn a_run_in_another_process_can_be_read_approved_steered_and_stopped() {
     if is_child() {
         return run_in_child().await;
     }
@@ -144,8 +144,8 @@ async fn a_run_of_another_process_is_read_approved_steered_and_stopped() {
     let HubEvent::Snapshot { number: None, .. } = reader.next().await.unwrap().unwrap() else {
         panic!("no run is there");
     };
-    let (mut child, mut lines) =
-        world.spawn("tests::a_run_of_another_process_is_read_approved_steered_and_stopped", "runs");
+    let (mut child, mut lines) = world
+        .spawn("tests::a_run_in_another_process_can_be_read_approved_steered_and_stopped", "runs");
     let run = run_of(&mut lines);
     assert_eq!(hub.find_run("s").await.unwrap().as_deref(), Some(&*run));
     assert_eq!((hub.run_id("s"), hub.find_run("t").await.unwrap()), (None, None));
@@ -195,7 +195,7 @@ async fn a_run_of_another_process_is_read_approved_steered_and_stopped() {
     assert!(hub.lost_runs().await.unwrap().is_empty());
 }
 
-async fn a_run_whose_process_is_killed_is_lost_once_and_read_on_when_it_is_resumed() {
+async fn a_run_of_a_killed_process_is_lost_once_and_can_be_read_after_it_is_resumed() {
     if is_child() {
         return run_in_child().await;
     }
@@ -203,7 +203,7 @@ async fn a_run_whose_process_is_killed_is_lost_once_and_read_on_when_it_is_resum
     let (hub, other) = (world.hub().await, world.hub().await);
     let session = world.session().await;
     let (mut child, mut lines) = world.spawn(
-        "tests::a_run_whose_process_is_killed_is_lost_once_and_read_on_when_it_is_resumed",
+        "tests::a_run_of_a_killed_process_is_lost_once_and_can_be_read_after_it_is_resumed",
         "runs",
     );
     let run = run_of(&mut lines);
@@ -290,7 +290,7 @@ async fn connecting_without_a_server_is_an_error() {
     assert_eq!(wrong.kind(), ErrorKind::InvalidRequest);
 }
 
-async fn a_server_that_does_not_answer_is_given_up_within_a_second() {
+async fn connecting_to_an_unresponsive_server_fails_within_three_seconds() {
     // It accepts connections and never answers.
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("redis://{}/", listener.local_addr().unwrap());
@@ -301,9 +301,9 @@ async fn a_server_that_does_not_answer_is_given_up_within_a_second() {
 }
 
 on_backend! {
-    a_run_of_another_process_is_read_approved_steered_and_stopped,
-    a_run_whose_process_is_killed_is_lost_once_and_read_on_when_it_is_resumed,
+    a_run_in_another_process_can_be_read_approved_steered_and_stopped,
+    a_run_of_a_killed_process_is_lost_once_and_can_be_read_after_it_is_resumed,
     a_silent_run_is_not_considered_lost,
     connecting_without_a_server_is_an_error,
-    a_server_that_does_not_answer_is_given_up_within_a_second,
+    connecting_to_an_unresponsive_server_fails_within_three_seconds,
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Exports TURNSTREAM_REDIS_SERVER, the program of a Redis or Valkey server: the one that is set, one in PATH, or
-# Debian's, which is installed where that is possible. To be sourced. `redis_skip` is called with the reason where no
-# server can be had.
+# Exports TURNSTREAM_REDIS_SERVER, the program of a Redis or Valkey server: the given one, one on the PATH, or
+# Debian's server, which is installed if possible. Source this script. If no server can be installed, it calls
+# `redis_skip` with the reason.
 set -euo pipefail
 
 declare -F redis_skip >/dev/null || redis_skip() { echo "skipped: $*"; exit 0; }
@@ -10,8 +10,8 @@ redis_find() { command -v redis-server || command -v valkey-server; }
 
 if [ -z "${TURNSTREAM_REDIS_SERVER:-}" ]; then
     if ! redis_find >/dev/null; then
-        command -v apt-get >/dev/null || redis_skip "there is no redis-server, and no apt-get to install it"
-        # Debian starts a server of its own after the install, unless a policy forbids it.
+        command -v apt-get >/dev/null || redis_skip "there is no redis-server, and no apt-get to install it with"
+        # Debian starts its own server after the installation, unless a policy forbids it.
         { apt-get update -qq && RUNLEVEL=1 apt-get install -y -qq --no-install-recommends redis-server; } \
             >/dev/null 2>&1 || redis_skip "apt-get could not install redis-server"
     fi

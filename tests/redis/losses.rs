@@ -71,7 +71,7 @@ async fn lost_log_entries_are_written_again() {
     assert_eq!(StaleEpoch::from_error(&refused).unwrap().found, 2);
 }
 
-async fn two_attempts_with_one_epoch_do_not_mix() {
+async fn two_attempts_with_the_same_epoch_do_not_mix() {
     let server = Server::start();
     let (here, there) = (connect(&server).await, connect(&server).await);
     let first = first_snapshot(&here).await;
@@ -122,7 +122,7 @@ async fn data_of_other_programs_is_ignored() {
     assert_eq!(log.last("k").await.unwrap(), None);
 }
 
-async fn a_call_that_is_not_polled_any_more_holds_up_no_other() {
+async fn a_call_that_is_no_longer_polled_does_not_block_others() {
     let mut server = Server::start();
     let log = connect(&server).await;
     for _ in 0..20 {
@@ -238,7 +238,7 @@ async fn read_until(mut reader: SessionReader, expected: String) -> Result<(), S
     }
 }
 
-async fn kills_of_the_server_lose_nothing_of_a_hundred_runs_for_their_readers() {
+async fn readers_of_a_hundred_runs_lose_nothing_when_the_server_is_killed_repeatedly() {
     const RUNS: usize = 100;
     const WORDS: usize = 120;
     let mut server = Server::start();
@@ -291,7 +291,7 @@ async fn kills_of_the_server_lose_nothing_of_a_hundred_runs_for_their_readers() 
     }
 }
 
-async fn while_the_server_is_down_readers_get_what_the_store_has() {
+async fn readers_receive_the_stored_session_while_the_server_is_down() {
     let mut server = Server::start();
     let (here, there) =
         (Hub::with_redis(connect(&server).await), Hub::with_redis(connect(&server).await));
@@ -322,7 +322,7 @@ async fn while_the_server_is_down_readers_get_what_the_store_has() {
     read_until(reader, "One. Two.".to_owned()).await.unwrap();
 }
 
-async fn a_run_begins_and_is_stopped_while_the_server_is_down_and_is_read_elsewhere_afterwards() {
+async fn a_run_started_while_the_server_is_down_can_be_read_later_and_stopped_locally() {
     let mut server = Server::start();
     let (here, there) =
         (Hub::with_redis(connect(&server).await), Hub::with_redis(connect(&server).await));
@@ -457,7 +457,7 @@ async fn an_inbox_accepts_commands_after_the_server_clock_moved_backwards() {
     tokio::time::timeout(Duration::from_secs(5), wait).await.unwrap();
 }
 
-async fn a_run_that_ended_while_the_server_was_down_is_not_lost() {
+async fn a_run_that_ended_while_the_server_was_down_is_not_reported_as_lost() {
     let mut server = Server::start_with(true);
     let (here, there) = (connect(&server).await, connect(&server).await);
     let hub = Hub::with_redis(here);
@@ -485,15 +485,15 @@ fn text_of(journal: &Journal) -> String {
 on_backend! {
     a_run_that_ended_during_an_outage_does_not_hide_the_next_run_of_its_session,
     heartbeats_do_not_rewrite_complete_logs,
-    a_run_that_ended_while_the_server_was_down_is_not_lost,
+    a_run_that_ended_while_the_server_was_down_is_not_reported_as_lost,
     an_inbox_accepts_commands_after_the_server_clock_moved_backwards,
-    a_run_begins_and_is_stopped_while_the_server_is_down_and_is_read_elsewhere_afterwards,
+    a_run_started_while_the_server_is_down_can_be_read_later_and_stopped_locally,
     lost_log_entries_are_written_again,
-    two_attempts_with_one_epoch_do_not_mix,
+    two_attempts_with_the_same_epoch_do_not_mix,
     data_of_other_programs_is_ignored,
-    a_call_that_is_not_polled_any_more_holds_up_no_other,
+    a_call_that_is_no_longer_polled_does_not_block_others,
     the_command_queue_is_bounded,
     keys_of_a_killed_run_expire,
-    kills_of_the_server_lose_nothing_of_a_hundred_runs_for_their_readers,
-    while_the_server_is_down_readers_get_what_the_store_has,
+    readers_of_a_hundred_runs_lose_nothing_when_the_server_is_killed_repeatedly,
+    readers_receive_the_stored_session_while_the_server_is_down,
 }

@@ -7,12 +7,12 @@ pub(crate) mod backend {
 
     pub(crate) use crate::grid::*;
 
-    pub(crate) async fn events() -> Apart {
-        Apart::connect().await
+    pub(crate) async fn events() -> TwoConnections {
+        TwoConnections::connect().await
     }
 
     pub(crate) async fn hub() -> Hub {
-        let events = Apart::connect().await;
+        let events = TwoConnections::connect().await;
         Hub::with_backend(events.clone(), events)
     }
 }

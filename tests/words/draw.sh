@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Draws sentences from the docs in `src`, for a reader who judges how they read: `draw.sh [SEED] [COUNT]`. The same seed
-# draws the same sentences of the same tree. Code, tables, headings and links alone are left out.
+# Prints random sentences from the docs in `src`, so that a reader can judge their style: `draw.sh [SEED] [COUNT]`. In
+# the same tree, the same seed prints the same sentences. Code, tables, headings and lines of links are skipped.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 seed=${1:-$RANDOM} count=${2:-40}

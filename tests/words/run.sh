@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Looks for words that readers stumbled over, in all prose of the repository: comments of Rust, of scripts and of the
-# page, and Markdown. `words.tsv` has a pattern for each, and better words. A line in which the word is right belongs
-# in `exceptions.txt`, as it is printed.
+# Searches all prose in the repository for words that readers stumbled over: comments in Rust, in scripts and in the
+# page, and Markdown. `words.tsv` has a pattern for each word, and better words. If the word is right in a line, add the
+# line to `exceptions.txt`, as this script prints it.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 here=tests/words
@@ -17,7 +17,7 @@ text() {
 found=$(mktemp) all=$(mktemp) prose=$(mktemp)
 trap 'rm -f "$found" "$all" "$prose"' EXIT
 text >"$all"
-# Line for line the same, without the file's name, code and what is plain English after all.
+# The same lines, without the name of the file, code, and phrases that are plain English.
 sed -E 's/^[^:]*: //; s/`[^`]*`/`/g; s/[Tt]here (is|are|was|were) no\b//g; s/no longer//g' "$all" >"$prose"
 cut -f1 "$here/words.tsv" | { grep -nEf - "$prose" || true; } | cut -d: -f1 |
     awk 'NR == FNR { wanted[$1]; next } FNR in wanted' - "$all" | sort -u >"$found"

@@ -21,8 +21,8 @@
 //! | `connection` | requests that are sent again until a server answers |
 //! | `session` | the client of one session |
 //! | `killer` | the kills and their times |
-//! | `steps` | the log by steps: which of them ran twice |
-//! | `report` | the checks, and their numbers |
+//! | `steps` | the log by steps, and which steps ran twice |
+//! | `report` | the checks and their counts |
 //! | `campaign` | a whole campaign |
 
 mod agents;
@@ -55,12 +55,13 @@ use worker::WorkerSettings;
 const HELP: &str = "\
 crash [--seed S] [--runs N] [--server-kills N] [--nodes N] [--keep]
 
-    --seed S          what is drawn (1)
+    --seed S          the seed of the random numbers (1)
     --runs N          the number of runs (200)
     --server-kills N  how many times the server is killed (0)
-    --nodes N         a cluster of so many nodes, each write stored on two of them. One node and one
-                      worker are killed when half of the runs have finished; nothing else is.
-    --keep            keep logs and entries; they are also kept if there is a violation
+    --nodes N         the number of nodes (1). With several nodes, each write is stored on two, and
+                      only one node and one worker are killed, when half of the runs have finished
+    --keep            keeps the logs and the entries; without it, they are kept only if there is a
+                      violation
 
 The server is the program that TURNSTREAM_RESTATE_SERVER names, or the one that
 durable/tests/install.sh installs. Exit code: 0 without violations, 1 with one, 2 for bad usage.
@@ -115,8 +116,8 @@ fn parse_options(mut words: impl Iterator<Item = String>) -> Result<Option<Optio
         }
     }
     match (options.nodes, options.server_kills) {
-        (0, _) => Err("a cluster has a node".to_owned()),
-        (2.., 1..) => Err("`--server-kills` is for one server".to_owned()),
+        (0, _) => Err("`--nodes` needs at least 1".to_owned()),
+        (2.., 1..) => Err("`--server-kills` needs a single node".to_owned()),
         _ => Ok(Some(options)),
     }
 }

@@ -19,7 +19,7 @@ pub(crate) struct Report {
     worker_kills: usize,
     server_kills: usize,
     sessions: usize,
-    lawful_histories: usize,
+    valid_histories: usize,
     calls_begun_twice: usize,
     /// Without steps of non-idempotent tools.
     repeated_steps: usize,
@@ -105,7 +105,7 @@ impl Report {
         for (name, count) in once.iter().filter(|(_, count)| **count > 1) {
             found.push(format!("{name} is in the history {count} times"));
         }
-        self.lawful_histories += usize::from(found.is_empty());
+        self.valid_histories += usize::from(found.is_empty());
         for what in found {
             self.violation(&session.id, what);
         }
@@ -133,7 +133,7 @@ impl Report {
                     self.receipts_without_delivery += 1;
                     self.violation(
                         &session.id,
-                        format!("`{}` was neither delivered nor is it queued", input.id),
+                        format!("`{}` is neither delivered nor queued", input.id),
                     );
                 }
                 _ => self.violation(
@@ -169,7 +169,10 @@ impl Report {
             let leaves_traces = matches!(name, "pay" | "look" | "alone" | "ask");
             match result.kind {
                 ResultKind::Ok if leaves_traces && !has_ended => {
-                    self.violation(&session.id, format!("`{call_id}` has a result without an end"));
+                    self.violation(
+                        &session.id,
+                        format!("`{call_id}` has a result, but did not end"),
+                    );
                 }
                 ResultKind::Interrupted => {
                     self.interrupted_results += 1;
@@ -179,7 +182,7 @@ impl Report {
                     }
                     self.results_lost_after_end += usize::from(has_ended);
                     if matches!(name, "look" | "research") {
-                        let what = format!("`{call_id}` is idempotent, and was interrupted");
+                        let what = format!("`{call_id}` is idempotent, but was interrupted");
                         self.violation(&session.id, what);
                     } else if losses == StepLosses::ByKills
                         && last.is_some_and(|attempt| !attempt.was_killed(u64::MAX, kills))
@@ -225,7 +228,7 @@ impl fmt::Display for Report {
         writeln!(f, "runs finished {} of {}", self.runs_finished, self.runs)?;
         writeln!(f, "worker kills {}", self.worker_kills)?;
         writeln!(f, "server kills {}", self.server_kills)?;
-        writeln!(f, "histories lawful {} of {}", self.lawful_histories, self.sessions)?;
+        writeln!(f, "histories valid {} of {}", self.valid_histories, self.sessions)?;
         writeln!(f, "non-idempotent tools that began twice {}", self.calls_begun_twice)?;
         let (repeated, unexplained) = (self.repeated_steps, self.unexplained_steps);
         writeln!(f, "steps that ran twice {repeated}, without a kill {unexplained}")?;

@@ -36,7 +36,7 @@ pub(crate) async fn run(flags: &Flags) -> Result<(), Error> {
     let address = listen_address()?;
     let listener = TcpListener::bind(address).await;
     let listener =
-        listener.map_err(|error| io_error(&format!("{address} cannot be listened on"), error))?;
+        listener.map_err(|error| io_error(&format!("cannot listen on {address}"), error))?;
     let mut client = Client::new(&required(RESTATE)?)?;
     let hub = open_hub().await?;
     if let Some(hub) = &hub {

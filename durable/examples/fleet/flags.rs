@@ -9,18 +9,18 @@ use crate::provider::ProviderName;
 
 pub(crate) const HELP: &str = "\
 A chat in the browser with an agent that runs on a fleet of processes: Restate, two workers and a front end, with
-Redis and PostgreSQL where they are installed. Any of them can be killed while a run is active.
+Redis and PostgreSQL if they are installed. You can kill any of them while a run is active.
 
     fleet [FLAGS]
 
-    --port N            the port of the page; without it 8600, or a free one if that is taken
-    --without SERVER    does not start redis or postgres; may be repeated
+    --port N            the port of the page; by default 8600, or a free port if 8600 is taken
+    --without SERVER    does not start this server, redis or postgres; may be repeated
     --provider, --base-url, --model, --max-turns
-                        as in the example `agent`, which finds keys in the same variables
-    --help              this text
+                        as in the example `agent`; keys are read from the same environment variables
+    --help              prints this text
 
-Restate is the program that TURNSTREAM_RESTATE_SERVER names, or is installed by durable/tests/install.sh.
-Ctrl-C ends everything that was started. Restate's files are removed then.
+The Restate server is the program that TURNSTREAM_RESTATE_SERVER names, or the one that
+durable/tests/install.sh installs. Ctrl-C stops all processes and removes Restate's files.
 ";
 
 /// A parsed command line.
@@ -75,7 +75,7 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Command
             "--without" => match value()?.as_str() {
                 "redis" => flags.without_redis = true,
                 "postgres" => flags.without_postgres = true,
-                other => return Err(format!("`--without` is redis or postgres, not `{other}`")),
+                other => return Err(format!("`--without` takes redis or postgres, not `{other}`")),
             },
             "--provider" => flags.agent.provider = Some(ProviderName::parse(&value()?)?),
             "--base-url" => flags.agent.base_url = Some(value()?),

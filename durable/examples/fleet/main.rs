@@ -10,11 +10,12 @@
 //!
 //! | module | process |
 //! |---|---|
-//! | `supervisor` | starts the others, and starts those again that have ended |
+//! | `supervisor` | starts the other processes, and restarts those that have ended |
 //! | `servers` | Restate, Redis and PostgreSQL |
 //! | `worker` | performs runs |
 //! | `app`, `routes`, `session_copy`, `store_events` | the front end |
-//! | `guard` | keeps a server for as long as the supervisor lives |
+//! | `events` | the hub of a worker or of the front end |
+//! | `guard` | runs a server for as long as the supervisor lives |
 
 mod app;
 mod args;

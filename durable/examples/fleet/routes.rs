@@ -13,7 +13,7 @@ use turnstream::Event;
 use turnstream::env::{Ids, SystemIds};
 use turnstream::hub::{Command, HubEvent};
 use turnstream::item::PendingCall;
-use turnstream::session::Session;
+use turnstream::session::{MemoryStore, Session, Store};
 use turnstream::tool::Verdict;
 use turnstream::ui::sse::Sse;
 use turnstream::ui::{ClientLimits, ErrorTexts};
@@ -189,11 +189,15 @@ async fn fork(
 ) -> Answer<(StatusCode, Json<Value>)> {
     check_session_id(&id)?;
     let Json(ForkBody { at }) = body?;
-    let mut entries = app.client.history(&id, 0).await?;
-    entries.truncate(at.map_or(usize::MAX, |at| usize::try_from(at).unwrap_or(usize::MAX)));
+    let entries = app.client.history(&id, 0).await?;
     let fork = SystemIds.next_id();
     if !entries.is_empty() {
-        app.client.import(&fork, entries).await?;
+        // `fork_at` settles the calls that the session may have started.
+        let at = at.map_or(entries.len() as u64, |at| at.min(entries.len() as u64));
+        let store = MemoryStore::new();
+        store.append(&id, 0, entries).await?;
+        let forked = Session::open(store, &*id).await?.fork_at(at, &*fork).await?;
+        app.client.import(&fork, forked.entries().await?).await?;
         app.copy.follow(&fork);
     }
     Ok((StatusCode::CREATED, Json(json!({ "session": fork }))))

@@ -93,7 +93,7 @@ async fn install_restate() -> Result<PathBuf, Error> {
     match text.lines().last().filter(|_| output.status.success()) {
         Some(path) => Ok(path.into()),
         None => {
-            let message = "there is no Restate server; TURNSTREAM_RESTATE_SERVER may name one";
+            let message = "no Restate server was found; TURNSTREAM_RESTATE_SERVER can name one";
             Err(Error::new(ErrorKind::Other, message))
         }
     }

@@ -24,7 +24,7 @@ pub(crate) fn variable(name: &str) -> Option<String> {
 pub(crate) fn listen_address() -> Result<SocketAddr, Error> {
     let address = required(LISTEN)?;
     address.parse().map_err(|_| {
-        let message = format!("{LISTEN} is an address and a port, not `{address}`");
+        let message = format!("{LISTEN} needs an address and a port, not `{address}`");
         Error::new(ErrorKind::InvalidRequest, message)
     })
 }

@@ -48,7 +48,7 @@ pub(crate) async fn run(flags: &Flags) -> Result<(), Error> {
         _ = interrupt.recv() => Ok(()),
         _ = terminate.recv() => Ok(()),
     };
-    println!("Everything is being ended.");
+    println!("Stopping all processes.");
     fleet.end().await;
     ended
 }
@@ -75,7 +75,7 @@ impl Fleet {
         let (_, about) = agent::choose_model(flags).await?;
         let page_port = choose_page_port(flags.port)?;
         let restate = Restate::prepare(self.folder.path()).await?;
-        println!("The servers have their files and logs in {}.", self.folder.path().display());
+        println!("The files and logs of the servers are in {}.", self.folder.path().display());
         self.keep_server("Restate", restate.words())?;
         let redis = match flags.without_redis {
             true => None,
@@ -89,7 +89,7 @@ impl Fleet {
             self.postgres = start_postgres().await;
         }
         if let Some(postgres) = &self.postgres {
-            println!("PostgreSQL has its files and its log in {}.", postgres.folder().display());
+            println!("The files and the log of PostgreSQL are in {}.", postgres.folder().display());
         }
         restate.wait_until_healthy().await;
 
@@ -176,7 +176,7 @@ async fn keep_running(
         if !has_ended {
             return end(child).await;
         }
-        println!("{name} (process {process}) has ended, and is started again.");
+        println!("{name} (process {process}) has ended, and will be restarted.");
         tokio::select! {
             () = tokio::time::sleep(RESTART_DELAY) => {}
             () = stopped(&mut stop) => return,
@@ -215,7 +215,7 @@ async fn end(mut child: Child) {
 }
 
 fn this_program() -> Result<std::path::PathBuf, Error> {
-    env::current_exe().map_err(|error| io_error("this program is not found", error))
+    env::current_exe().map_err(|error| io_error("the path of this program is unknown", error))
 }
 
 /// Returns the requested port, else the default one, else any free port.
@@ -226,7 +226,7 @@ fn choose_page_port(port: Option<u16>) -> Result<u16, Error> {
         None => bind(USUAL_PORT).or_else(|_| bind(0)),
     };
     let bound = bound.map_err(|error| {
-        let message = format!("the port of the page cannot be listened on: {error}");
+        let message = format!("cannot listen on the port of the page: {error}");
         Error::new(ErrorKind::InvalidRequest, message)
     });
     bound.map(|address| address.port())
@@ -244,28 +244,28 @@ fn reserve_port() -> io::Result<(TcpSocket, SocketAddr)> {
 
 /// Describes the fleet for the user, with commands to try.
 fn describe(model: &str, has_redis: bool, has_postgres: bool) -> String {
-    let mut lines = vec![String::new(), format!("The model is {model}.")];
+    let mut lines = vec![String::new(), format!("Model: {model}.")];
     if !has_redis {
         lines.push(
-            "There is no Redis: the page shows a turn when it is complete, not word by word, and Stop ends a run\n\
-             after the step that it is in."
+            "Redis is not running: the page shows each turn when it is complete, not word by word, and Stop ends a\n\
+             run after its current step."
                 .to_owned(),
         );
     }
     if !has_postgres {
         lines.push(
-            "There is no PostgreSQL: the list of sessions is in the memory of the front end. The sessions are in\n\
-             Restate in any case."
+            "PostgreSQL is not running: the list of sessions is in the memory of the front end. The sessions\n\
+             themselves are stored in Restate."
                 .to_owned(),
         );
     }
     lines.push(
-        "\nOn the page, ask how many lines of Rust are in src. A line here says which worker asks the model. Try\n\
-         \n    kill -9 …   with the process of that worker while words appear: the other one continues, and\
-         \n                each word is on the page once;\
-         \n    kill -9 …   with both workers, the front end, or Restate: all is started again after two\
-         \n                seconds, and the run continues. A call that waits for your approval still waits.\n\
-         \nCtrl-C ends everything."
+        "\nOn the page, ask how many lines of Rust are in src. A line here shows which worker asks the model. Try\n\
+         \n    kill -9 …   with the process id of that worker while it streams the answer: the other worker\
+         \n                continues, and each word appears on the page once;\
+         \n    kill -9 …   with both workers, the front end, or Restate: they are restarted after two seconds,\
+         \n                and the run continues. A call that waits for your approval remains pending.\n\
+         \nCtrl-C stops all processes."
             .to_owned(),
     );
     lines.join("\n")

@@ -39,8 +39,8 @@ pub(crate) async fn run(flags: &Flags) -> Result<(), Error> {
         }
     }
     let address = listen_address()?;
-    let listener = listen(address)
-        .map_err(|error| io_error(&format!("{address} cannot be listened on"), error))?;
+    let listener =
+        listen(address).map_err(|error| io_error(&format!("cannot listen on {address}"), error))?;
     worker.serve(listener, std::future::pending::<()>()).await;
     Ok(())
 }

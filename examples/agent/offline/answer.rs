@@ -90,10 +90,10 @@ fn describe_search(text: &str) -> Option<String> {
     let files = report["files"].as_u64()?;
     if lines == 0 {
         let searched = pluralize(report["searched"].as_u64()?, "file");
-        return Some(append_note(format!("`{query}` stands in none of {searched}."), &report));
+        return Some(append_note(format!("`{query}` was not found in {searched}."), &report));
     }
     let mut said =
-        format!("`{query}` stands in {} of {}", pluralize(lines, "line"), pluralize(files, "file"));
+        format!("`{query}` is in {} of {}", pluralize(lines, "line"), pluralize(files, "file"));
     let hits = report["hits"].as_array()?;
     said.push_str(if lines > MAX_REPORTED_HITS as u64 { ", for example:" } else { ":" });
     for hit in hits.iter().take(MAX_REPORTED_HITS) {

@@ -36,15 +36,13 @@ fn scripted_turn(body: &Value) -> ScriptedTurn {
         return ScriptedTurn::new("", &format!("{words}\n\n{OFFLINE_NOTICE}"));
     }
     if asked.tool_names.is_empty() {
-        let words = "Without tools I cannot look at anything, and I know nothing by myself. Ask me \
+        let words = "Without tools I cannot look at anything, and I know nothing on my own. Ask me \
                      again without `--no-tools`.";
         return ScriptedTurn::new("There are no tools.", &format!("{words}\n\n{OFFLINE_NOTICE}"));
     }
     let speech = match question::delegated_task(&asked.question, &asked.tool_names) {
-        Some(task) => {
-            ScriptedTurn::new("Somebody else can look, and tell me.", "I'll have it looked up.")
-                .with_call(question::RESEARCH_TOOL, json!({ "prompt": task }))
-        }
+        Some(task) => ScriptedTurn::new("A sub-agent can look this up.", "I'll have it looked up.")
+            .with_call(question::RESEARCH_TOOL, json!({ "prompt": task })),
         None => match Intent::parse(&asked.question) {
             intent @ (Intent::Search(_) | Intent::Unknown) => {
                 match outside::plan_call(&asked.question, &asked.outside_tools) {
@@ -96,23 +94,23 @@ fn plan_first_turn(question: Intent) -> ScriptedTurn {
             if append {
                 input["append"] = true.into();
             }
-            let think = format!("The user wants `{path}` written, and is asked before it is.");
+            let think = format!("The user wants to write `{path}`, and is asked for approval.");
             ScriptedTurn::new(&think, &format!("I'll write to `{path}`, if I may."))
                 .with_call("write_file", input)
         }
         Intent::Search(words) => {
             let list = words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ");
-            let think = format!("I do not know. The working directory may: {list}.");
+            let think = format!("I do not know. It may be in the working directory: {list}.");
             let speech = ScriptedTurn::new(&think, &format!("I'll search for {list}."));
             words.iter().fold(speech, |speech, word| {
                 speech.with_call("search_text", json!({ "query": word, "path": "." }))
             })
         }
         Intent::Unknown => {
-            let words = "There is nothing in that to search for. Ask me for example how many lines \
-                         of Rust are in `src`, where a word stands, what (2 + 3) * 4 is, or to write \
-                         hello to notes.txt.";
-            ScriptedTurn::new("No word to go by.", &format!("{words}\n\n{OFFLINE_NOTICE}"))
+            let words = "That contains nothing to search for. Ask me, for example, how many lines \
+                         of Rust are in `src`, where a word occurs, what (2 + 3) * 4 is, or to \
+                         write hello to notes.txt.";
+            ScriptedTurn::new("There is no keyword.", &format!("{words}\n\n{OFFLINE_NOTICE}"))
         }
     }
 }
@@ -121,14 +119,14 @@ fn plan_first_turn(question: Intent) -> ScriptedTurn {
 fn plan_outside_call(call: OutsideCall) -> ScriptedTurn {
     match call {
         OutsideCall::Ready { tool, input } => {
-            let think = format!("I do not know. The description of `{tool}` sounds like it.");
+            let think = format!("I do not know. The description of `{tool}` matches.");
             ScriptedTurn::new(&think, &format!("I'll call `{tool}`, if I may."))
                 .with_call(&tool, input)
         }
         OutsideCall::Incomplete { tool, missing } => {
             let words = format!(
                 "I would call `{tool}`, but I find no value for its `{missing}` in the question. \
-                 I take numbers, text in quotes and names with a capital letter."
+                 I recognize numbers, text in quotes and capitalized names."
             );
             ScriptedTurn::new("A value is missing.", &format!("{words}\n\n{OFFLINE_NOTICE}"))
         }

@@ -232,11 +232,11 @@ fn search_hits_are_reported_with_file_and_line() {
     let report = r#"{"query":"q","lines":1,"files":1,"searched":9,"hits":[{"file":"a.rs","line":7,"text":"let q;"}]}"#;
     let said =
         answer_to_result("search_text", &json!({ "query": "q" }), &json!({ "content": report }));
-    assert!(said.starts_with("`q` stands in 1 line of 1 file:\n- a.rs:7: let q;"), "{said}");
+    assert!(said.starts_with("`q` is in 1 line of 1 file:\n- a.rs:7: let q;"), "{said}");
     let report = r#"{"query":"q","lines":0,"files":0,"searched":9,"hits":[]}"#;
     let said =
         answer_to_result("search_text", &json!({ "query": "q" }), &json!({ "content": report }));
-    assert!(said.starts_with("`q` stands in none of 9 files."), "{said}");
+    assert!(said.starts_with("`q` was not found in 9 files."), "{said}");
     let said =
         answer_to_result("calculate", &json!({ "expression": "1+1" }), &json!({ "content": "2" }));
     assert!(said.starts_with("1+1 is 2."), "{said}");

@@ -32,7 +32,7 @@ pub(crate) fn evaluate(expression: &str) -> Result<String, String> {
     let value = parser.parse_sum(MAX_DEPTH)?;
     if let Some((at, c)) = parser.peek_char() {
         return Err(format!(
-            "`{}` at position {} does not belong there. Allowed are numbers, + - * / and ( ).",
+            "`{}` at position {} is not expected. Use only numbers, + - * / and ( ).",
             c.escape_debug(),
             at + 1
         ));
@@ -100,7 +100,7 @@ impl Parser<'_> {
 
     fn parse_factor(&mut self, depth: usize) -> Result<f64, String> {
         let Some(depth) = depth.checked_sub(1) else {
-            return Err(format!("brackets and signs are more than {MAX_DEPTH} deep"));
+            return Err(format!("brackets and signs are nested more than {MAX_DEPTH} levels deep"));
         };
         if self.consume_char('-') {
             return Ok(-self.parse_factor(depth)?);

@@ -11,7 +11,7 @@ use crate::tools::root::{Location, Root, is_binary, read_in_pieces};
 
 #[derive(Deserialize, schemars::JsonSchema)]
 struct Args {
-    /// A directory or a file, relative to the working directory; `.` unless given.
+    /// A directory or a file, relative to the working directory; `.` by default.
     #[serde(default)]
     path: Option<String>,
     /// Counts only files with this extension, for example `rs`.
@@ -20,9 +20,9 @@ struct Args {
 }
 
 pub(crate) fn count_lines(root: Root) -> Tool {
-    let about = "Counts the lines of the text files in a directory and all below it, or of one \
-                 file. Hidden directories and build output are left out. Gives the total, the \
-                 number of files, and the longest file with its lines.";
+    let about = "Counts the lines of the text files in a directory and its subdirectories, or of \
+                 one file. Hidden directories and build output are skipped. Returns the total, the \
+                 number of files, and the longest file with its number of lines.";
     Tool::streaming("count_lines", about, move |args: Args, cx| {
         let root = root.clone();
         let start = move || {

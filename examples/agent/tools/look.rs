@@ -18,14 +18,14 @@ const MAX_SHOWN_BYTES: usize = 32 * 1024;
 
 #[derive(Deserialize, schemars::JsonSchema)]
 struct ListDirectoryArgs {
-    /// A directory, relative to the working directory; `.` unless given.
+    /// A directory, relative to the working directory; `.` by default.
     #[serde(default)]
     path: Option<String>,
 }
 
 pub(crate) fn list_directory(root: Root) -> Tool {
-    let about = "Lists a directory: one entry a line, directories with a `/`, files with their \
-                 size.";
+    let about = "Lists a directory: one entry per line, directories with a `/`, files with \
+                 their size.";
     Tool::new("list_directory", about, move |args: ListDirectoryArgs, _cx| {
         let root = root.clone();
         run_blocking(move || list_entries(&root, &args))
@@ -59,10 +59,10 @@ fn list_entries(root: &Root, args: &ListDirectoryArgs) -> Result<String, String>
 struct ReadFileArgs {
     /// The file, relative to the working directory.
     path: String,
-    /// The first line to show, counted from 1; 1 unless given.
+    /// The first line to show, counted from 1; 1 by default.
     #[serde(default)]
     first_line: Option<usize>,
-    /// The last line to show; the end of the file unless given.
+    /// The last line to show; the end of the file by default.
     #[serde(default)]
     last_line: Option<usize>,
 }
@@ -95,7 +95,7 @@ fn numbered_lines(name: &str, text: &str, args: &ReadFileArgs) -> Result<String,
     }
     if first > last || first > lines {
         return Err(format!(
-            "`{name}` has {lines} lines. Give a first line up to that, and not after the last."
+            "`{name}` has {lines} lines. The first line must exceed neither that nor the last line."
         ));
     }
     let mut shown = String::new();

@@ -57,7 +57,7 @@ impl FileWalk {
             (false, 0) => None,
             (false, _) => Some(format!("{unreadable} directories could not be read")),
             (true, _) => Some(format!(
-                "stopped after {MAX_FILES} files: the figures are not complete; give a smaller directory"
+                "stopped after {MAX_FILES} files: the figures are incomplete; use a smaller directory"
             )),
         }
     }

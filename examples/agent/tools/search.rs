@@ -19,9 +19,9 @@ const MAX_FILE_BYTES: u64 = 2 * 1024 * 1024;
 
 #[derive(Deserialize, schemars::JsonSchema)]
 struct Args {
-    /// The text to look for. It is plain text, no pattern; upper and lower case are the same.
+    /// The text to search for: plain text, not a pattern. Case is ignored.
     query: String,
-    /// A directory or a file, relative to the working directory; `.` unless given.
+    /// A directory or a file, relative to the working directory; `.` by default.
     #[serde(default)]
     path: Option<String>,
     /// Searches only files with this extension, for example `rs`.
@@ -30,14 +30,14 @@ struct Args {
 }
 
 pub(crate) fn search_text(root: Root) -> Tool {
-    let about = "Searches the text files in a directory and all below it, or one file, for a \
-                 plain text. Hidden directories, build output and binary files are left out. \
-                 Gives files, line numbers and lines.";
+    let about = "Searches the text files in a directory and its subdirectories, or one file, for \
+                 a plain text. Hidden directories, build output and binary files are skipped. \
+                 Returns files, line numbers and lines.";
     Tool::streaming("search_text", about, move |args: Args, cx| {
         let root = root.clone();
         let start = move || {
             if args.query.trim().is_empty() {
-                return Err("the query is empty. Give a word or a phrase to look for.".to_owned());
+                return Err("the query is empty. Give a word or a phrase to search for.".to_owned());
             }
             let place = root.find(args.path.as_deref())?;
             let files = place.files(args.extension.as_deref())?;

@@ -38,7 +38,7 @@ pub(super) fn describe_server_call(call: &ToolCall) -> Option<Vec<String>> {
         ));
     }
     if let Some(more @ 1..) = arguments.len().checked_sub(MAX_ARGUMENTS) {
-        shown.push(format!("({more} arguments more, which are not shown)"));
+        shown.push(format!("({more} more arguments are not shown)"));
     }
     Some(shown)
 }
@@ -75,10 +75,10 @@ mod tests {
         many.extend((0..40).map(|number| (format!("n{number}\n"), json!(number))));
         let shown = describe("demo__a", &Value::Object(many).to_string()).unwrap();
         assert!(
-            shown[1].starts_with("| long: \"\\u{202e}") && shown[1].contains("characters more")
+            shown[1].starts_with("| long: \"\\u{202e}") && shown[1].contains("more characters")
         );
         assert_eq!(shown[2], r"| n0\n: 0");
-        assert_eq!(shown.last().unwrap(), "(11 arguments more, which are not shown)");
+        assert_eq!(shown.last().unwrap(), "(11 more arguments are not shown)");
         assert!(shown.iter().all(|line| !line.contains(['\u{202e}', '\n'])), "{shown:?}");
         let shown = describe("demo__a", "[1,\u{1b}").unwrap();
         assert_eq!(shown[0], "`a` of the MCP server `demo`, with arguments that cannot be read:");

@@ -285,31 +285,31 @@ async fn a_file_is_written_only_into_an_existing_directory() {
         temp.call_tool("write_file", json!({ "path": path, "text": text })).await
     };
     let made = write("src/new.txt", "one\ntwo\n").await;
-    assert_eq!(made.as_deref(), Ok("`src/new.txt` is created; its size in bytes: 8"));
+    assert_eq!(made.as_deref(), Ok("`src/new.txt` was created; its size in bytes: 8"));
     let replaced = write("./src/../src/old.txt", "").await;
-    assert_eq!(replaced.as_deref(), Ok("`src/old.txt` is replaced; its size in bytes: 0"));
+    assert_eq!(replaced.as_deref(), Ok("`src/old.txt` was replaced; its size in bytes: 0"));
     assert_eq!(fs::read_to_string(temp.work_dir().join("src/new.txt")).unwrap(), "one\ntwo\n");
     assert_eq!(fs::read_to_string(temp.work_dir().join("src/old.txt")).unwrap(), "");
     let deep = write("a/b/../c/new.txt", "x").await;
     assert!(deep.unwrap_err().contains("there is no `a/b/../c`"));
     let deep = write("a/b/new.txt", "x").await;
-    assert_eq!(deep.as_deref(), Ok("`a/b/new.txt` is created; its size in bytes: 1"));
+    assert_eq!(deep.as_deref(), Ok("`a/b/new.txt` was created; its size in bytes: 1"));
     let append = json!({ "path": "src/new.txt", "text": "three\n", "append": true });
     let longer = temp.call_tool("write_file", append).await;
-    assert_eq!(longer.as_deref(), Ok("`src/new.txt` is longer now; its size in bytes: 14"));
+    assert_eq!(longer.as_deref(), Ok("`src/new.txt` was extended; its size in bytes: 14"));
     let text = fs::read_to_string(temp.work_dir().join("src/new.txt")).unwrap();
     assert_eq!(text, "one\ntwo\nthree\n");
     for (path, words) in [
         ("src/old.txt/x", "`src/old.txt` is not a directory"),
-        ("src", "not a plain file"),
+        ("src", "not a regular file"),
         ("src/", "does not name a file"),
         ("", "does not name a file"),
         ("..", "does not name a file"),
         ("../x.txt", "outside the working directory"),
         ("src/../../x.txt", "outside the working directory"),
         ("nope/../../x.txt", "nope"),
-        ("~/x.txt", "no home directory"),
-        ("~", "no home directory"),
+        ("~/x.txt", "`~` is not expanded"),
+        ("~", "`~` is not expanded"),
     ] {
         let error = write(path, "x").await.unwrap_err();
         assert!(error.contains(words), "{path}: {error}");
@@ -367,8 +367,8 @@ async fn nothing_is_written_through_a_symbolic_link() {
         ("dir/new.txt", "through a link"),
         ("inside/new.txt", "through a link"),
         ("dir/new/new.txt", "through a link"),
-        ("dangling.txt", "not a plain file"),
-        ("inner.txt", "not a plain file"),
+        ("dangling.txt", "not a regular file"),
+        ("inner.txt", "not a regular file"),
     ] {
         let input = json!({ "path": path, "text": "x" });
         let error = temp.call_tool("write_file", input).await.unwrap_err();
@@ -527,7 +527,7 @@ fn the_session_file_is_never_overwritten_by_a_tool() {
         ["link.db", "sub/real.db", "sub/../sub/REAL.db", "sub/real.db-wal", "link.db-journal"]
     {
         let error = root.write_target(path).map(|entry| entry.path()).unwrap_err();
-        assert!(error.contains("keeps this conversation"), "{path}: {error}");
+        assert!(error.contains("stores this conversation"), "{path}: {error}");
     }
     for path in ["other/real.db", "sub/real.db.txt", "real.db"] {
         assert_eq!(root.write_target(path).map(|entry| entry.path()).as_deref(), Ok(path));
@@ -553,7 +553,7 @@ async fn a_pipe_is_neither_waited_for_nor_written_to() {
     }
     let error =
         temp.call_tool("write_file", json!({ "path": "pipe", "text": "x" })).await.unwrap_err();
-    assert!(error.contains("not a plain file"), "{error}");
+    assert!(error.contains("not a regular file"), "{error}");
     assert_eq!(temp.call_tool_json("search_text", json!({ "query": "secret" })).await["lines"], 1);
     let list = temp.call_tool("list_directory", json!({})).await.unwrap();
     assert!(list.contains("pipe (a special file)"), "{list}");

@@ -14,18 +14,18 @@ const MAX_TEXT_BYTES: usize = 1024 * 1024;
 
 #[derive(Deserialize, schemars::JsonSchema)]
 pub(super) struct WriteFileArgs {
-    /// The file, relative to the working directory. A directory that is not there is made.
+    /// The file, relative to the working directory. A missing directory is created.
     pub(super) path: String,
-    /// The whole new content, or what comes at the end.
+    /// The complete new content, or the text to append.
     pub(super) text: String,
-    /// Keeps what is there, and puts the text at its end.
+    /// Appends the text to the existing content.
     #[serde(default)]
     pub(super) append: bool,
 }
 
 pub(crate) fn write_file(root: Root) -> Tool {
-    let about = "Writes a text file: a new one, or the whole or the end of one that is there. \
-                 Links are not followed. The user is asked first.";
+    let about = "Writes a text file: creates it, replaces it or appends to it. Links are not \
+                 followed. The user is asked for approval first.";
     let tool = Tool::new(TOOL_NAME, about, move |file: WriteFileArgs, cx| {
         let root = root.clone();
         run_blocking(move || perform_write(&root, &file, &cx))
@@ -56,17 +56,15 @@ pub(super) fn describe_write(
     let (path, what) = match found {
         Ok((path, _)) if is_earlier(&path) => {
             let what = match file.append {
-                true => "at the end of what an earlier call writes, which you allowed",
-                false => "it replaces what an earlier call writes, which you allowed",
+                true => "appended to the text of an earlier call that you approved",
+                false => "replaces the text of an earlier call that you approved",
             };
             (path, what.to_owned())
         }
         Ok((path, None)) if makes_a_directory => (path, "in a new directory".to_owned()),
         Ok((path, None)) => (path, "a new file".to_owned()),
-        Ok((path, Some(bytes))) if file.append => {
-            (path, format!("at the end of its {bytes} bytes"))
-        }
-        Ok((path, Some(bytes))) => (path, format!("it is there, {bytes} bytes are replaced")),
+        Ok((path, Some(bytes))) if file.append => (path, format!("appended to its {bytes} bytes")),
+        Ok((path, Some(bytes))) => (path, format!("replaces {bytes} bytes of an existing file")),
         // A path that is too long is one of the reasons.
         Err(why) => {
             let path = file.path.chars().take(MAX_PATH_BYTES).collect();
@@ -100,8 +98,8 @@ pub(super) fn perform_write(
     }
     let word = match (was_there, file.append) {
         (false, _) => "created",
-        (true, true) => "longer now",
+        (true, true) => "extended",
         (true, false) => "replaced",
     };
-    Ok(format!("`{name}` is {word}; its size in bytes: {}", content.len()))
+    Ok(format!("`{name}` was {word}; its size in bytes: {}", content.len()))
 }

@@ -1,4 +1,4 @@
-// Asks whether a call may run. It shows exactly what would run.
+// Asks the user to approve a call. It shows exactly which call would run.
 
 import { element } from './elements.js';
 import { argumentList } from './tool_card.js';

@@ -1,7 +1,7 @@
-// Shows items of a history and events of runs, in the order in which they come.
+// Shows items of a history and events of runs, in the order in which they arrive.
 //
-// The same run looks the same whether its events were read one by one, began with a snapshot, or are read from the
-// store: a turn that is complete is shown from its items.
+// A run looks the same whether its events were received one by one, started with a snapshot, or are read from the
+// store: a complete turn is shown from its items.
 
 import { element } from './elements.js';
 import { MarkdownWriter } from './markdown.js';
@@ -9,7 +9,7 @@ import { ToolCard } from './tool_card.js';
 import { contentText, endWords, usageWords } from './words.js';
 
 const APPENDED = {
-  corrective: 'The model was told that its reply could not be used',
+  corrective: 'The reply could not be used, and the model was asked to correct it',
   continuation: 'The model was cut off and continues',
   nudge: 'The model was asked to do more',
   stop_hook: 'A hook asked the model to continue',
@@ -24,15 +24,15 @@ export class Conversation {
 
   /**
    * `options.cards` are the calls by their ids; several conversations of one session share it.
-   * `options.forkAt(number)` forks before an entry, `options.say(words)` tells those who do not look,
-   * `options.price` is what tokens cost. That of a sub-agent has `options.isNested` alone.
+   * `options.forkAt(number)` forks before an entry, `options.say(words)` informs users of screen
+   * readers, `options.price` is the price of tokens. The conversation of a sub-agent has only `options.isNested`.
    */
   constructor(root, options = {}) {
     this.#root = root;
     this.#options = { cards: new Map(), ...options };
   }
 
-  /** Before the events of the run are shown once more. */
+  /** Clears the conversation before the events of the run are shown again. */
   clear() {
     this.#root.replaceChildren();
     this.#turn = null;
@@ -48,7 +48,7 @@ export class Conversation {
     switch (entry.type) {
       case 'rewritten':
         this.#note(entry.why === 'tombstoned'
-          ? 'What stands above was withdrawn, and is not sent to the model any more'
+          ? 'The messages above were withdrawn, and are no longer sent to the model'
           : 'The conversation was shortened for the model');
         break;
       case 'pending':
@@ -126,7 +126,7 @@ export class Conversation {
         this.#finish(event.outcome);
         break;
       default:
-        // Events of later versions, and those that need no words.
+        // Events of later versions, and events that are not shown.
         break;
     }
   }
@@ -148,7 +148,7 @@ export class Conversation {
     return this.#turn?.node ?? this.#root;
   }
 
-  /** The piece of the turn that these deltas belong to. */
+  /** The block of the turn that these deltas belong to. */
   #block(key, make) {
     if (!this.#turn) this.apply({ type: 'turn_started' });
     let block = this.#turn.blocks.get(key);
@@ -193,7 +193,7 @@ export class Conversation {
         block.write(item.text);
         block.end();
         parent.append(block.node);
-        if (item.interrupted) parent.append(element('p', { className: 'note' }, 'It was stopped here'));
+        if (item.interrupted) parent.append(element('p', { className: 'note' }, 'Stopped here'));
         break;
       }
       case 'tool_call': {
@@ -226,7 +226,7 @@ export class Conversation {
     return message;
   }
 
-  /** The card of a call. One that is not there is made. */
+  /** The card of a call, which is created if it does not exist. */
   #card(id, name = 'tool') {
     let card = this.#options.cards.get(id);
     if (!card) {

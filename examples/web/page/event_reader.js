@@ -1,7 +1,7 @@
 // Reads the events of one session, for as long as the page is visible.
 //
-// A browser opens six connections to one server. So a hidden page gives its connection back, and reads on from its
-// last event when it is shown again.
+// A browser opens at most six connections to one server. So a hidden page closes its connection, and resumes after
+// its last event when it is visible again.
 
 import { sessionPath } from './server.js';
 
@@ -62,13 +62,13 @@ export class EventReader {
       } else if (event.type === 'ended') this.#listener.ended(event);
       else this.#listener.event(event);
     };
-    source.addEventListener('too_slow', () => this.#again('This page was too slow, and reads again.'));
-    source.addEventListener('shutting_down', () => this.#again('The server is being stopped.'));
+    source.addEventListener('too_slow', () => this.#again('This page was too slow. Reconnecting …'));
+    source.addEventListener('shutting_down', () => this.#again('The server is shutting down.'));
     source.addEventListener('end', () => this.#again('The session could not be read.'));
-    source.onerror = () => this.#again('The connection is lost. It is tried again.');
+    source.onerror = () => this.#again('The connection was lost. Reconnecting …');
   }
 
-  /** Connects again after a while, each time a longer one. */
+  /** Reconnects after a delay, which grows with each attempt. */
   #again(why) {
     this.#disconnect();
     this.#listener.disconnected(why);

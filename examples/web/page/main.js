@@ -14,7 +14,7 @@ const PAGE = 100;
 const about = { model: null, price: null };
 const list = new SessionList((id) => go(id));
 
-/** The session that is open. */
+/** The open session. */
 let open = null;
 
 class OpenSession {
@@ -25,13 +25,13 @@ class OpenSession {
   #first = 0;
   #startsAt = null;
   #run = null;
-  /** Whether this connection has read the run that is shown to its end. */
+  /** Whether this connection has read the shown run to its end. */
   #hasEnded = false;
-  /** Whether its last event has told how it ended. */
+  /** Whether its last event has reported how it ended. */
   #hasFinished = false;
   /** The state of the session when no run is active: `idle`, `pending` or `unfinished`. */
   #state = 'idle';
-  /** Messages that were handed in and not yet taken. */
+  /** Messages that were sent and have not reached the model yet. */
   #waiting = new Map();
   #todo = [];
   isRunning = false;
@@ -49,7 +49,7 @@ class OpenSession {
       ended: ({ error }) => this.#inOrder(() => this.#onEnded(error)),
       connected: () => {
         byId('connection').textContent = '';
-        // Runs may have begun and ended meanwhile.
+        // Runs may have started and ended meanwhile.
         this.#inOrder(() => { this.#hasEnded = false; });
       },
       disconnected: (why) => { byId('connection').textContent = why; },
@@ -61,7 +61,7 @@ class OpenSession {
     open = null;
   }
 
-  /** Does one thing after the other: a snapshot waits for the messages before it, and events wait for both. */
+  /** Performs actions one after the other: a snapshot waits for earlier messages, and events wait for both. */
   async #inOrder(action) {
     this.#todo.push(action);
     if (this.#todo.length > 1) return;
@@ -101,13 +101,13 @@ class OpenSession {
     this.#live.clear();
     this.#setRunning(Boolean(run));
     follow(() => events.forEach((event) => this.#apply(event)));
-    // A run that is active asks when it ends.
+    // An active run requests approval when it ends.
     if (run) byId('approvals').replaceChildren();
     else if (pending.length) this.#showApprovals(pending);
     welcome(startsAt === 0 && !run);
   }
 
-  /** Whether something that is shown was withdrawn just before this entry. */
+  /** Whether shown items were withdrawn just before this entry. */
   async #wasRewritten(before) {
     const { messages } = await get(sessionPath(this.id, `messages?before=${before}&limit=1`));
     return messages.at(-1)?.entry.type === 'rewritten';
@@ -127,7 +127,7 @@ class OpenSession {
   async #onEnded(error) {
     // The partial last turn of an aborted run is not stored: the next run shows the session again.
     this.#hasEnded = this.#hasFinished;
-    if (error && !this.#hasFinished) showProblem(`The run was broken off: ${error.message ?? error.kind}`);
+    if (error && !this.#hasFinished) showProblem(`The run ended unexpectedly: ${error.message ?? error.kind}`);
     refreshList();
     this.#state = (await get(sessionPath(this.id, 'messages?limit=1'))).state;
     this.#setRunning(false);
@@ -144,7 +144,7 @@ class OpenSession {
   }
 
   #showApprovals(pending) {
-    // Each request has the verdicts before it: of several servers any may get it.
+    // Each request contains the earlier verdicts, because any of several servers may receive it.
     const earlier = [];
     const cards = pending.map((call) => new ApprovalCard(call, async (isApproved, reason) => {
       const path = sessionPath(this.id, isApproved ? 'approve' : 'deny');
@@ -158,11 +158,11 @@ class OpenSession {
     }));
     follow(() => byId('approvals').replaceChildren(...cards.map((card) => card.node)));
     say(`${pending[0].name} waits for your approval.`);
-    // Keys that are being typed answer no question.
+    // The focus stays where the user types, so that no key press answers the question.
     if (document.activeElement === document.body) cards[0].focus();
   }
 
-  /** Shows the last page of what was said before an entry. */
+  /** Shows the last page of messages before an entry. */
   async #loadHistory(before) {
     byId('history').replaceChildren();
     this.#cards.clear();
@@ -193,7 +193,7 @@ class OpenSession {
 
   async send(text, isAfterwards) {
     if (this.isRunning && !isAfterwards && await this.#steer(text)) return;
-    // The same message sent again begins no second run.
+    // Sending the same message again does not start a second run.
     const { run, is_queued: isQueued } = await startOnce(this.id, { text });
     if (isQueued) this.#waits(run, text, 'Queued');
     else scrollToNewest();
@@ -203,7 +203,7 @@ class OpenSession {
   async #steer(text) {
     try {
       const { id } = await post(sessionPath(this.id, 'steer'), { text });
-      this.#waits(id, text, 'Steers with the next request');
+      this.#waits(id, text, 'Will be sent with the next request');
     } catch (error) {
       if (error.status === 409) return false;
       throw error;
@@ -259,7 +259,7 @@ class OpenSession {
 
 let unsent = null;
 
-/** Begins a run. After a lost connection the same message has the same key. */
+/** Starts a run. If the connection was lost, the same message is sent again with the same key. */
 async function startOnce(id, body) {
   const text = JSON.stringify([id, body]);
   if (unsent?.text !== text) unsent = { text, key: randomId() };
@@ -268,15 +268,15 @@ async function startOnce(id, body) {
   return started;
 }
 
-/** Whether the end of the conversation is in sight. It stays so while more comes. */
+/** Whether the end of the conversation is visible. Then it stays visible while more content arrives. */
 let isAtEnd = true;
 let willScroll = false;
 
-/** Changes the conversation, and keeps its end in sight if it was. */
+/** Changes the conversation, and keeps its end visible if it was visible. */
 function follow(change) {
   change();
   if (!isAtEnd || willScroll) return;
-  // Once for all that comes before the next picture: where the end is takes time to find out.
+  // Scrolls once per frame, because computing the position of the end is slow.
   willScroll = true;
   requestAnimationFrame(() => {
     willScroll = false;
@@ -301,13 +301,13 @@ function welcome(isNew) {
   byId('welcome').hidden = !isNew;
   if (!isNew || !about.model) return;
   byId('welcome').textContent = about.model.is_scripted
-    ? 'This model is scripted: its words are made up by rules, the results of its tools are real. Ask how many '
+    ? 'This model is scripted: its text follows rules, and the results of its tools are real. Ask it how many '
       + 'lines of Rust are in src, what (2 + 3) * 4 is, to write hello to notes.txt, or to research where a word '
-      + 'stands. With a key in the environment a real model answers.'
-    : `${about.model.model} answers. It can look at the working directory of the server.`;
+      + 'occurs. If an API key is set in the environment, a real model answers.'
+    : `${about.model.model} answers. It can read the working directory of the server.`;
 }
 
-/** Does something for the user, and shows why it could not be done. */
+/** Performs an action of the user, and shows the error if it fails. */
 async function attempt(action) {
   showProblem('');
   try {
@@ -365,7 +365,7 @@ async function submit(isAfterwards) {
   }
   byId('text').value = '';
   const isSent = await attempt(() => open.send(text, isAfterwards));
-  // Nothing that was typed is lost.
+  // The typed text is never lost.
   if (!isSent) byId('text').value = [text, byId('text').value].filter(Boolean).join('\n');
 }
 

@@ -1,5 +1,5 @@
-// Markdown as it streams in. The words are those of a model, which may repeat what an attacker has written: there is
-// no HTML, links lead to the web or to an address for mail, and no image is loaded.
+// Renders Markdown while it streams. The text comes from a model, which may repeat text of an attacker: no HTML is
+// rendered, links have only http, https and mailto addresses, and no image is loaded.
 
 import * as smd from './streaming-markdown/smd.js';
 import { element } from './elements.js';
@@ -29,7 +29,7 @@ const TAGS = {
   [smd.Token.Table]: 'table',
 };
 
-/** The address if a link may lead there. */
+/** The address if links to it are allowed. */
 function safeAddress(text) {
   try {
     const url = new URL(text);
@@ -76,7 +76,7 @@ class Renderer {
     switch (type) {
       case smd.Token.Code_Block:
       case smd.Token.Code_Fence:
-        // Code that is wider than the page can be scrolled, also by keys.
+        // Code that is wider than the page can be scrolled, also with the keyboard.
         return element('pre', { className: 'code', tabindex: '0' });
       case smd.Token.Checkbox:
         return element('input', { type: 'checkbox', disabled: true, 'aria-label': 'done' });
@@ -101,7 +101,7 @@ class Renderer {
     } else if (type === smd.Attr.Href) {
       node.className = 'no-link';
     } else if (type === smd.Attr.Src) {
-      node.textContent = `[image: ${node.textContent || 'no words'}, not loaded]`;
+      node.textContent = `[image: ${node.textContent || 'no description'}, not loaded]`;
     } else if (type === smd.Attr.Start && /^\d{1,9}$/.test(value)) {
       node.start = value;
     } else if (type === smd.Attr.Checked) {
@@ -110,7 +110,7 @@ class Renderer {
   }
 }
 
-// Text without Markdown syntax can be shown at once.
+// Text without Markdown syntax can be shown immediately.
 const PLAIN = /^[\p{L}\p{N}\s.,;:?]*$/u;
 
 /** Writes Markdown into an element, piece by piece. */

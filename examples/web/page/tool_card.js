@@ -1,9 +1,9 @@
-// One call of a tool: its arguments, how far it is, its result, and what a sub-agent does that runs as this call.
+// One call of a tool: its arguments, its progress, its result, and the conversation of a sub-agent that it runs.
 
 import { element, showInvisible } from './elements.js';
 import { contentText, resultWords } from './words.js';
 
-// More of a result is shown when it is asked for.
+// A longer result is shown in full only on request.
 const SHOWN_CHARACTERS = 10_000;
 
 export class ToolCard {
@@ -17,7 +17,7 @@ export class ToolCard {
   #conversation = null;
   #text = '';
 
-  /** `makeConversation(root)` makes what shows the events of a sub-agent. */
+  /** `makeConversation(root)` creates a view of the events of a sub-agent. */
   constructor(name, makeConversation) {
     this.#makeConversation = makeConversation;
     this.#name.textContent = name;
@@ -40,7 +40,7 @@ export class ToolCard {
 
   addArguments(text) {
     this.#text += text;
-    this.#say('is being written', 'open');
+    this.#say('is being called', 'open');
   }
 
   setArguments(text) {
@@ -70,7 +70,7 @@ export class ToolCard {
     this.#say('runs', 'runs');
   }
 
-  /** The sub-agent that runs as this call. */
+  /** The conversation of the sub-agent that this call runs. */
   conversation() {
     if (!this.#conversation) {
       this.#nested.hidden = false;
@@ -96,7 +96,7 @@ export class ToolCard {
     if (this.node.dataset.state !== 'ok') this.#say('was not run', 'failed');
   }
 
-  /** Before the events of its run are shown once more. */
+  /** Resets the card before the events of its run are shown again. */
   reset() {
     this.#conversation = null;
     this.#nested.replaceChildren();

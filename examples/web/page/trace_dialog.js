@@ -6,7 +6,7 @@ import { get, sessionPath } from './server.js';
 export async function showTrace(session) {
   const runs = await get(sessionPath(session, 'trace'));
   const root = byId('trace-runs');
-  const nothing = 'The server has seen no run of this session since it was started.';
+  const nothing = 'The server has performed no runs of this session since it was started.';
   root.replaceChildren(...(runs.length ? runs.map(runSection) : [element('p', {}, nothing)]));
   byId('trace').showModal();
 }

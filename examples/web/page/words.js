@@ -7,24 +7,24 @@ const ENDS = {
   stopped: 'Stopped after the turn',
   stop_hook_prevented: 'Ended by a hook',
   context_window: 'Ended: the conversation is too long for the model',
-  truncated: 'Ended: the answer was longer than the model may write',
+  truncated: 'Ended: the answer exceeded the output limit of the model',
   refused: 'The model refused',
   filtered: 'Ended by a content filter',
-  malformed: 'Ended: the replies of the model could not be used',
+  malformed: 'Ended: the responses of the model were malformed',
   repeating: 'Ended: the model repeated itself',
   budget: 'Ended: the budget was spent',
-  incomplete: 'Ended: the answer broke off',
+  incomplete: 'Ended: the answer was cut off',
   pending: 'Waits for your approval',
-  blocked: 'Ended: the work cannot be finished as things are',
+  blocked: 'Ended: the model cannot continue, because something is missing',
   unproven: 'Ended: no check shows that the work is done',
-  provider_error: 'The model could not be asked',
+  provider_error: 'The request to the model failed',
   hook_error: 'Ended: a hook failed',
 };
 
 const RESULTS = {
   ok: 'done',
   error: 'failed',
-  timeout: 'took too long',
+  timeout: 'timed out',
   panic: 'crashed',
   invalid_arguments: 'had wrong arguments',
   unknown_tool: 'does not exist',
@@ -49,7 +49,7 @@ export const resultWords = (kind) => RESULTS[kind] ?? kind;
 
 const number = new Intl.NumberFormat('en');
 
-/** How many requests and tokens a run took, and what they cost. */
+/** How many requests and tokens a run used, and their cost. */
 export function usageWords({ turns, usage, nested_usage: nested, cost }, price) {
   const input = usage.input_tokens + (nested?.input_tokens ?? 0);
   const output = usage.output_tokens + (nested?.output_tokens ?? 0);
@@ -71,7 +71,7 @@ export function contentText(content) {
   return content.map(part).join('\n');
 }
 
-/** When something was, as short as it can be. */
+/** A time in a short form: the time of day, or the date if it is not today. */
 export function timeWords(milliseconds) {
   const time = new Date(milliseconds);
   const isToday = time.toDateString() === new Date().toDateString();

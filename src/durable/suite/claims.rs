@@ -35,7 +35,7 @@ fn busy_agent(probe: &Probe) -> Agent {
     Agent::new(model).with_tools(tools)
 }
 
-pub(super) async fn a_run_that_is_lost_anywhere_has_the_same_history_and_outcome(
+pub(super) async fn an_attempt_lost_at_any_operation_changes_neither_history_nor_outcome(
     host: &dyn EngineHost,
 ) {
     for_each_loss(host, "same", async |stage, reference| {
@@ -53,7 +53,7 @@ pub(super) async fn a_run_that_is_lost_anywhere_has_the_same_history_and_outcome
     .await;
 }
 
-pub(super) async fn a_turn_that_was_kept_is_not_asked_for_again(host: &dyn EngineHost) {
+pub(super) async fn a_recorded_turn_is_not_requested_again(host: &dyn EngineHost) {
     for_each_loss(host, "turns", async |stage, reference| {
         let outcome = stage.run(&busy_agent(&stage.probe), "Do it.").await.unwrap();
         let most = if reference.is_some() { 5 } else { 4 };
@@ -65,7 +65,7 @@ pub(super) async fn a_turn_that_was_kept_is_not_asked_for_again(host: &dyn Engin
 
 /// Checks that each call starts at most once, and that its result is consistent with how often it
 /// has started and ended.
-async fn check_calls_begin_once(
+async fn check_calls_start_at_most_once(
     host: &dyn EngineHost,
     name: &str,
     agent: impl Fn(&Probe) -> Agent,
@@ -89,7 +89,7 @@ async fn check_calls_begin_once(
     .await;
 }
 
-pub(super) async fn a_call_in_place_that_is_not_idempotent_begins_once(host: &dyn EngineHost) {
+pub(super) async fn a_non_idempotent_call_starts_at_most_once(host: &dyn EngineHost) {
     let agent = |probe: &Probe| {
         let model = probe.model(|history| match results(history) {
             0 => call("c1", "pay"),
@@ -98,10 +98,12 @@ pub(super) async fn a_call_in_place_that_is_not_idempotent_begins_once(host: &dy
         });
         Agent::new(model).with_tool(probe.tool("pay"))
     };
-    check_calls_begin_once(host, "in-place", agent, &["c1", "c2"]).await;
+    check_calls_start_at_most_once(host, "in-place", agent, &["c1", "c2"]).await;
 }
 
-pub(super) async fn calls_apart_that_are_not_idempotent_begin_once(host: &dyn EngineHost) {
+pub(super) async fn separately_executed_non_idempotent_calls_start_at_most_once(
+    host: &dyn EngineHost,
+) {
     let agent = |probe: &Probe| {
         let model = probe.model(|history| match results(history) {
             0 => call("c1", "pay").call_raw("c2", "pay", "{}").call_raw("c3", "pay", "{}"),
@@ -109,10 +111,10 @@ pub(super) async fn calls_apart_that_are_not_idempotent_begin_once(host: &dyn En
         });
         Agent::new(model).with_tool(probe.tool("pay"))
     };
-    check_calls_begin_once(host, "apart", agent, &["c1", "c2", "c3"]).await;
+    check_calls_start_at_most_once(host, "separate", agent, &["c1", "c2", "c3"]).await;
 }
 
-pub(super) async fn an_exclusive_call_that_is_not_idempotent_begins_once(host: &dyn EngineHost) {
+pub(super) async fn an_exclusive_non_idempotent_call_starts_at_most_once(host: &dyn EngineHost) {
     let agent = |probe: &Probe| {
         let model = probe.model(|history| match results(history) {
             0 => call("c1", "alone").call_raw("c2", "pay", "{}").call_raw("c3", "alone", "{}"),
@@ -120,10 +122,10 @@ pub(super) async fn an_exclusive_call_that_is_not_idempotent_begins_once(host: &
         });
         Agent::new(model).with_tools([probe.tool("pay"), probe.tool("alone").exclusive()])
     };
-    check_calls_begin_once(host, "alone", agent, &["c1", "c2", "c3"]).await;
+    check_calls_start_at_most_once(host, "alone", agent, &["c1", "c2", "c3"]).await;
 }
 
-pub(super) async fn an_idempotent_call_that_was_lost_runs_again_under_its_key(
+pub(super) async fn a_lost_idempotent_call_runs_again_with_its_idempotency_key(
     host: &dyn EngineHost,
 ) {
     for_each_loss(host, "again", async |stage, _| {
@@ -140,7 +142,7 @@ pub(super) async fn an_idempotent_call_that_was_lost_runs_again_under_its_key(
 }
 
 /// Returns the results published by all attempts, grouped by call id.
-fn results_given_out(stage: &Stage<'_>) -> HashMap<String, Vec<String>> {
+fn published_results(stage: &Stage<'_>) -> HashMap<String, Vec<String>> {
     let mut given: HashMap<String, Vec<String>> = HashMap::new();
     for event in lock_ignoring_poison(&stage.events).iter().flatten() {
         if let Event::Tool(ToolEvent::Output(result)) = event {
@@ -151,7 +153,7 @@ fn results_given_out(stage: &Stage<'_>) -> HashMap<String, Vec<String>> {
     given
 }
 
-pub(super) async fn results_that_were_given_out_stay(host: &dyn EngineHost) {
+pub(super) async fn a_published_result_never_changes(host: &dyn EngineHost) {
     for_each_loss(host, "results", async |stage, _| {
         let model = stage.probe.model(|history| match results(history) {
             0 => call("c1", "pay"),
@@ -160,7 +162,7 @@ pub(super) async fn results_that_were_given_out_stay(host: &dyn EngineHost) {
         });
         let agent = Agent::new(model).with_tool(stage.probe.tool("pay"));
         let outcome = stage.run(&agent, "Pay.").await.unwrap();
-        for (call_id, given) in results_given_out(stage) {
+        for (call_id, given) in published_results(stage) {
             let first = given.first().unwrap();
             assert!(given.iter().all(|text| text == first), "`{call_id}`: {given:?}");
         }
@@ -169,7 +171,7 @@ pub(super) async fn results_that_were_given_out_stay(host: &dyn EngineHost) {
     .await;
 }
 
-pub(super) async fn the_end_is_kept_before_it_is_given_out(host: &dyn EngineHost) {
+pub(super) async fn the_outcome_is_recorded_before_it_is_published(host: &dyn EngineHost) {
     for_each_loss(host, "end", async |stage, _| {
         let outcome = stage.run(&busy_agent(&stage.probe), "Do it.").await.unwrap();
         let traces = stage.traces(outcome).await;
@@ -183,7 +185,7 @@ pub(super) async fn the_end_is_kept_before_it_is_given_out(host: &dyn EngineHost
     .await;
 }
 
-pub(super) async fn input_that_waits_before_the_run_is_delivered_once(host: &dyn EngineHost) {
+pub(super) async fn input_queued_before_the_run_is_delivered_once(host: &dyn EngineHost) {
     for_each_loss(host, "before", async |stage, _| {
         stage.send("w1", Command::Steer(vec![Item::user("And be quick.")])).await.unwrap();
         let outcome = stage.run(&busy_agent(&stage.probe), "Do it.").await.unwrap();
@@ -253,7 +255,9 @@ pub(super) async fn follow_ups_are_delivered_once_each(host: &dyn EngineHost) {
     .await;
 }
 
-pub(super) async fn input_that_comes_too_late_is_delivered_by_the_next_run(host: &dyn EngineHost) {
+pub(super) async fn input_that_arrives_too_late_is_delivered_by_the_next_run(
+    host: &dyn EngineHost,
+) {
     for_each_loss(host, "late", async |stage, _| {
         let steer = Command::Steer(vec![Item::user("First this.")]);
         let commands = vec![("w1", Command::StopAfterTurn), ("w2", steer)];
@@ -334,7 +338,7 @@ pub(super) async fn a_run_that_waits_for_an_approval_ends_and_is_resumed(host: &
     .await;
 }
 
-pub(super) async fn an_approved_call_of_a_failed_run_does_not_begin_again(host: &dyn EngineHost) {
+pub(super) async fn an_approved_call_of_a_failed_run_does_not_start_again(host: &dyn EngineHost) {
     let stage = Stage::new(host, "failed", LossPlan::new());
     let model = stage.probe.model(|history| match results(history) {
         0 => call("c1", "pay"),
@@ -434,7 +438,7 @@ fn agent_with_sub_agent(probe: &Probe, needs_approval: bool) -> Agent {
     Agent::new(model).with_tool(child.as_tool("child", "Pays").expect("a name for a tool"))
 }
 
-pub(super) async fn a_sub_agent_runs_once_and_its_result_stays(host: &dyn EngineHost) {
+pub(super) async fn a_sub_agent_runs_at_most_once(host: &dyn EngineHost) {
     for_each_loss(host, "child", async |stage, reference| {
         let agent = agent_with_sub_agent(&stage.probe, false);
         let outcome = stage.run(&agent, "Pay.").await.unwrap();
@@ -477,7 +481,7 @@ impl Hook for SlowHook {
     }
 }
 
-pub(super) async fn a_hook_that_takes_time_is_asked_once_for_each_request(host: &dyn EngineHost) {
+pub(super) async fn a_slow_hook_is_called_once_for_each_request(host: &dyn EngineHost) {
     for_each_loss(host, "hook", async |stage, reference| {
         let agent = busy_agent(&stage.probe).with_hook(SlowHook(stage.probe.clone()));
         let outcome = stage.run(&agent, "Do it.").await.unwrap();
@@ -500,7 +504,7 @@ impl Hook for Rewriting {
     }
 }
 
-pub(super) async fn a_hook_that_rewrites_arguments_is_kept_with_the_call(host: &dyn EngineHost) {
+pub(super) async fn rewritten_arguments_are_recorded_with_the_call(host: &dyn EngineHost) {
     for_each_loss(host, "rewrite", async |stage, _| {
         let seen = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
         let model = stage.probe.model(|history| match results(history) {
@@ -578,7 +582,7 @@ pub(super) async fn a_failing_model_ends_the_run_with_its_error(host: &dyn Engin
     .await;
 }
 
-pub(super) async fn a_model_that_breaks_off_is_asked_again(host: &dyn EngineHost) {
+pub(super) async fn a_reply_that_is_cut_off_is_requested_again(host: &dyn EngineHost) {
     for_each_loss(host, "breaks", async |stage, reference| {
         let probe = stage.probe.clone();
         let model = stage.probe.model(move |_| match probe.count() {
@@ -596,7 +600,7 @@ pub(super) async fn a_model_that_breaks_off_is_asked_again(host: &dyn EngineHost
     .await;
 }
 
-pub(super) async fn a_limit_of_tool_calls_holds(host: &dyn EngineHost) {
+pub(super) async fn the_tool_call_limit_is_enforced(host: &dyn EngineHost) {
     for_each_loss(host, "calls", async |stage, _| {
         let agent = busy_agent(&stage.probe).with_budget(Budget::new().with_tool_calls(3));
         let outcome = stage.run(&agent, "Do it.").await.unwrap();
@@ -622,7 +626,7 @@ pub(super) async fn the_next_run_of_a_session_continues_its_history(host: &dyn E
     .await;
 }
 
-pub(super) async fn a_run_that_was_broken_off_is_settled_by_the_next(host: &dyn EngineHost) {
+pub(super) async fn a_failed_run_is_settled_by_the_next_run(host: &dyn EngineHost) {
     // Only a few losses are injected, because the turn that ends the first run is large.
     for operation in [1, 2, 4] {
         let losses = LossPlan::with_losses([Loss { operation, moment: LossMoment::After(2) }]);
@@ -644,19 +648,19 @@ pub(super) async fn a_run_that_was_broken_off_is_settled_by_the_next(host: &dyn 
     }
 }
 
-pub(super) async fn a_turn_above_eight_mebibytes_ends_the_run(host: &dyn EngineHost) {
+pub(super) async fn a_turn_larger_than_eight_mebibytes_ends_the_run(host: &dyn EngineHost) {
     let stage = Stage::new(host, "large", LossPlan::new());
     let model = stage.probe.model(|_| Reply::text("x".repeat(9 << 20)));
     let error = stage.run(&Agent::new(model), "Write a novel.").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TooLarge);
-    assert_eq!((stage.probe.requests(), stage.losses.attempts()), (1, 1), "it was asked for once");
+    assert_eq!((stage.probe.requests(), stage.losses.attempts()), (1, 1), "it was requested once");
     // The session can still start new runs.
     let next = stage.run_safely(&busy_agent(&stage.probe), "Then do it.").await;
     assert_eq!(next.reason, EndReason::Completed);
     assert!(stage.history().await.is_settled());
 }
 
-pub(super) async fn two_losses_of_one_run_are_survived(host: &dyn EngineHost) {
+pub(super) async fn a_run_survives_the_loss_of_two_attempts(host: &dyn EngineHost) {
     let stage = Stage::new(host, "reference", LossPlan::new());
     let outcome = stage.run(&busy_agent(&stage.probe), "Do it.").await.unwrap();
     let (reference, operations) = (stage.traces(outcome).await, stage.losses.operations());

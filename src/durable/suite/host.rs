@@ -20,9 +20,19 @@ use crate::tool::Verdict;
 pub trait EngineHost: Send + Sync {
     /// Drives a run to completion, making as many attempts as it needs. Implementations must create each attempt with
     /// [`SuiteRun::attempt`] and wrap the engine that drives the attempt with [`SuiteRun::losses`].
+    ///
+    /// # Errors
+    ///
+    /// Returns the error with which [`Attempt::drive`] ended the run. If [`is_attempt_lost`] returns `true` for an
+    /// error, the host must make another attempt rather than return the error.
     fn run(&self, run: SuiteRun) -> BoxFuture<'_, Result<Outcome, Error>>;
 
     /// Sends a command to a session.
+    ///
+    /// # Errors
+    ///
+    /// Returns the engine's error if the command cannot be stored. If no run is active and the command is not input,
+    /// the error must have [`NotRunning`](crate::hub::NotRunning) as its source.
     fn send(&self, session: &str, command: StoredCommand) -> BoxFuture<'static, Result<(), Error>>;
 
     /// Returns whether the suite injects a loss at every moment within each operation. Injecting all of these losses
@@ -33,6 +43,10 @@ pub trait EngineHost: Send + Sync {
     }
 
     /// Returns a session's entries.
+    ///
+    /// # Errors
+    ///
+    /// Returns the engine's error if the session cannot be read.
     fn entries<'a>(&'a self, session: &'a str) -> BoxFuture<'a, Result<Vec<Entry>, Error>>;
 }
 

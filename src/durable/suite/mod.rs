@@ -45,38 +45,38 @@ macro_rules! durable_suite {
     };
     (@claims $rule:ident $($with:tt)*) => {
         durable_suite! { @$rule [
-            a_run_that_is_lost_anywhere_has_the_same_history_and_outcome
-            a_turn_that_was_kept_is_not_asked_for_again
-            a_call_in_place_that_is_not_idempotent_begins_once
-            calls_apart_that_are_not_idempotent_begin_once
-            an_exclusive_call_that_is_not_idempotent_begins_once
-            an_idempotent_call_that_was_lost_runs_again_under_its_key
-            results_that_were_given_out_stay
-            the_end_is_kept_before_it_is_given_out
-            input_that_waits_before_the_run_is_delivered_once
+            an_attempt_lost_at_any_operation_changes_neither_history_nor_outcome
+            a_recorded_turn_is_not_requested_again
+            a_non_idempotent_call_starts_at_most_once
+            separately_executed_non_idempotent_calls_start_at_most_once
+            an_exclusive_non_idempotent_call_starts_at_most_once
+            a_lost_idempotent_call_runs_again_with_its_idempotency_key
+            a_published_result_never_changes
+            the_outcome_is_recorded_before_it_is_published
+            input_queued_before_the_run_is_delivered_once
             input_sent_while_a_tool_runs_is_delivered_once
             follow_ups_are_delivered_once_each
-            input_that_comes_too_late_is_delivered_by_the_next_run
+            input_that_arrives_too_late_is_delivered_by_the_next_run
             an_interrupt_sent_while_a_tool_runs_ends_the_run
             a_stop_sent_while_a_tool_runs_ends_the_run_after_the_turn
             an_interrupt_of_a_run_that_has_ended_is_refused
             a_run_that_waits_for_an_approval_ends_and_is_resumed
-            an_approved_call_of_a_failed_run_does_not_begin_again
+            an_approved_call_of_a_failed_run_does_not_start_again
             a_denied_call_does_not_run
             an_interactive_run_waits_for_verdicts
             an_interactive_run_ends_pending_after_its_limit
-            a_sub_agent_runs_once_and_its_result_stays
+            a_sub_agent_runs_at_most_once
             a_sub_agent_that_waits_for_an_approval_is_resumed
-            a_hook_that_takes_time_is_asked_once_for_each_request
-            a_hook_that_rewrites_arguments_is_kept_with_the_call
+            a_slow_hook_is_called_once_for_each_request
+            rewritten_arguments_are_recorded_with_the_call
             a_compaction_is_performed_once
             a_failing_model_ends_the_run_with_its_error
-            a_model_that_breaks_off_is_asked_again
-            a_limit_of_tool_calls_holds
+            a_reply_that_is_cut_off_is_requested_again
+            the_tool_call_limit_is_enforced
             the_next_run_of_a_session_continues_its_history
-            a_run_that_was_broken_off_is_settled_by_the_next
-            a_turn_above_eight_mebibytes_ends_the_run
-            two_losses_of_one_run_are_survived
+            a_failed_run_is_settled_by_the_next_run
+            a_turn_larger_than_eight_mebibytes_ends_the_run
+            a_run_survives_the_loss_of_two_attempts
         ] $($with)* }
     };
     (@tests [$($claim:ident)*] $name:ident, $make:expr) => {

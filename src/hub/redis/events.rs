@@ -45,6 +45,10 @@ use crate::task::OwnedTask;
 /// Until the connection is re-established, all operations fail within about a second, with an error
 /// that has [`LogUnavailable`](crate::hub::LogUnavailable) as its source.
 ///
+/// Dropping the future of [`connect`](Self::connect) closes the connections. Dropping the future of
+/// any other operation does not cancel a request that was already sent: entries may still be
+/// appended, and a command may still reach its run.
+///
 /// Appending any number of entries takes one round trip. The readers in a process share a single
 /// copy of each log, so the server sends each entry only once per process. A reader that does not
 /// keep up is cut off, as with [`SlowReaders::Cut`](crate::hub::SlowReaders::Cut).

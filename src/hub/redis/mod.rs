@@ -2,7 +2,7 @@
 //!
 //! [`RedisEvents`] provides logs, inboxes and a directory of runs. If the hubs in several processes use the same server
 //! and keep their sessions in the same store, they act as [one hub](crate::hub#on-many-machines). Valkey is a free
-//! server with the same protocol; Redis itself is no longer released under a BSD licence as of version 7.4. The server
+//! server with the same protocol; Redis itself is no longer released under a BSD license as of version 7.4. The server
 //! must be version 6.2 or later, without cluster mode. Addresses that start with `rediss://` require this crate's
 //! `rustls` feature.
 //!

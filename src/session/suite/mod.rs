@@ -91,14 +91,14 @@ macro_rules! session_suite {
             deleting_the_origin_of_a_fork_is_an_error
             prune_removes_sessions_last_written_before_the_cutoff
             prune_keeps_the_origins_of_remaining_forks
-            pages_of_the_list_have_every_session_once
+            pages_of_the_list_contain_every_session_once
             a_lease_excludes_others_until_its_last_clone_is_dropped
-            the_holder_of_a_lease_appends_and_the_epoch_rises
+            appends_under_a_lease_succeed_and_each_lease_has_a_higher_epoch
             an_append_with_an_earlier_lease_is_refused
             an_append_with_the_lease_of_another_session_is_refused
-            a_lease_makes_no_session
+            a_lease_does_not_create_a_session
             a_leased_session_can_be_read_forked_and_deleted
-            of_many_that_take_a_lease_at_once_one_gets_it
+            of_concurrent_lease_requests_exactly_one_succeeds
         ] $($with)* }
     };
     (@tests [$($claim:ident)*] $name:ident, $make:expr) => {
@@ -632,7 +632,7 @@ async fn prune_keeps_the_origins_of_remaining_forks<S: Store>(make: impl Fn() ->
 }
 
 /// Checks that all pages together contain every session in the list once.
-async fn pages_of_the_list_have_every_session_once<S: Store>(make: impl Fn() -> S) {
+async fn pages_of_the_list_contain_every_session_once<S: Store>(make: impl Fn() -> S) {
     let store = make();
     assert_eq!(store.list_page(None, 3).await.unwrap(), []);
     for n in 0..7 {
@@ -690,7 +690,9 @@ async fn a_lease_excludes_others_until_its_last_clone_is_dropped<S: Store>(make:
 
 /// Checks that appends under a lease verify the version like all other appends, and that each lease
 /// has a higher epoch than the previous lease.
-async fn the_holder_of_a_lease_appends_and_the_epoch_rises<S: Store>(make: impl Fn() -> S) {
+async fn appends_under_a_lease_succeed_and_each_lease_has_a_higher_epoch<S: Store>(
+    make: impl Fn() -> S,
+) {
     let store = make();
     let mut last = 0;
     for n in 0..4 {
@@ -739,7 +741,7 @@ async fn an_append_with_the_lease_of_another_session_is_refused<S: Store>(make: 
 }
 
 /// Checks that taking a lease on a session that does not exist does not create the session.
-async fn a_lease_makes_no_session<S: Store>(make: impl Fn() -> S) {
+async fn a_lease_does_not_create_a_session<S: Store>(make: impl Fn() -> S) {
     let store = make();
     let Some(lease) = take_lease(&store, "s").await else { return };
     for _ in 0..2 {
@@ -786,7 +788,9 @@ async fn a_leased_session_can_be_read_forked_and_deleted<S: Store>(make: impl Fn
 
 /// Checks repeatedly that if many callers try to take a lease at the same time, exactly one of the
 /// callers gets the lease.
-async fn of_many_that_take_a_lease_at_once_one_gets_it<S: Store + 'static>(make: impl Fn() -> S) {
+async fn of_concurrent_lease_requests_exactly_one_succeeds<S: Store + 'static>(
+    make: impl Fn() -> S,
+) {
     let store = make();
     if take_lease(&store, "s").await.is_none() {
         return;

@@ -3,7 +3,7 @@
 use futures::StreamExt;
 use serde_json::json;
 use turnstream::context::{Compaction, compactor_fn};
-use turnstream::item::Mark;
+use turnstream::item::{Mark, ResultKind, ToolCall, ToolResult};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::session::{Entry, MemoryStore, Session, SessionState, Store};
 use turnstream::tool::Verdict;
@@ -178,7 +178,7 @@ async fn a_fork_starts_no_pending_call_that_another_process_has_started() {
 }
 
 #[tokio::test]
-async fn a_fork_keeps_pending_calls_that_were_given_up_since() {
+async fn a_fork_keeps_pending_calls_that_its_origin_has_abandoned_since() {
     let (store, keys) = (MemoryStore::new(), IdempotencyKeys::default());
     let agent = paying_agent(&keys);
     let session = open_session(&store).await;
@@ -189,6 +189,61 @@ async fn a_fork_keeps_pending_calls_that_were_given_up_since() {
     session.resume(&agent, verdicts).await.unwrap().outcome().await.unwrap();
     assert_eq!(keys.lock().unwrap().len(), 1);
     assert_eq!(session.fork_at(at, "f").await.unwrap().state(), state);
+}
+
+/// A session with these entries, forked where its calls were pending.
+async fn fork_of(at: u64, entries: Vec<Entry>) -> Session {
+    let store = MemoryStore::new();
+    store.append("s", 0, entries).await.unwrap();
+    open_session(&store).await.fork_at(at, "f").await.unwrap()
+}
+
+#[tokio::test]
+async fn a_fork_gives_up_its_pending_calls_if_one_of_them_may_have_started_since() {
+    let call = |id: &str| -> Entry { Item::tool_call(id, "pay", "{}").into() };
+    let result = |id: &str, kind| -> Entry {
+        Item::tool_result(ToolResult::for_call(&call_of(id), kind, "text")).into()
+    };
+    let pending =
+        |ids: &[&str]| Entry::Pending { calls: ids.iter().map(|id| call_of(id).into()).collect() };
+    let done = || Entry::from(Item::text("Done."));
+    let begin = || vec![Item::user("go").into(), call("c1"), call("c2"), pending(&["c1", "c2"])];
+    let later: [(Vec<Entry>, bool); 5] = [
+        // A hand-written loop appended the first result. The second call was then resumed.
+        (vec![result("c1", ResultKind::Ok), pending(&["c2"]), Entry::Resumed], true),
+        // An earlier resumption may have started the call that was denied.
+        (
+            vec![
+                Entry::Resumed,
+                result("c2", ResultKind::Denied),
+                pending(&["c1"]),
+                Entry::Resumed,
+                result("c1", ResultKind::Denied),
+            ],
+            true,
+        ),
+        (vec![Entry::Resumed, result("c1", ResultKind::Denied)], true),
+        (
+            vec![
+                Entry::Resumed,
+                result("c1", ResultKind::Denied),
+                result("c2", ResultKind::Denied),
+            ],
+            false,
+        ),
+        (vec![result("c1", ResultKind::Ok), result("c2", ResultKind::Ok), done()], false),
+    ];
+    for (later, is_given_up) in later {
+        let place = format!("{later:?}");
+        let fork = fork_of(4, [begin(), later].concat()).await;
+        let is_pending = matches!(fork.state(), SessionState::Pending { .. });
+        assert_eq!(is_pending, !is_given_up, "{place}");
+        assert_eq!(fork.history().is_settled(), is_given_up, "{place}");
+    }
+}
+
+fn call_of(id: &str) -> ToolCall {
+    ToolCall { call_id: id.into(), name: "pay".into(), arguments: "{}".into() }
 }
 
 #[tokio::test]

@@ -222,7 +222,7 @@ async fn pending_calls_are_resumed_once_and_interrupted_by_new_input() {
 }
 
 #[tokio::test]
-async fn new_input_says_of_a_pending_call_whether_it_can_have_started() {
+async fn new_input_reports_whether_a_pending_call_may_have_started() {
     let store = MemoryStore::new();
     let keys = IdempotencyKeys::default();
     let tool = |name| key_recording_tool(name, &keys, false).requires_approval();
@@ -298,7 +298,7 @@ async fn new_input_does_not_change_an_older_result_with_the_id_of_a_pending_call
 }
 
 #[tokio::test]
-async fn a_rerun_interrupted_before_it_begins_may_have_begun_before_the_crash() {
+async fn a_rerun_interrupted_before_it_starts_may_have_started_before_the_crash() {
     let (store, agent) = crashed_in_a_call().await;
     let kept = Arc::new(Mutex::new(None));
     let keep = Arc::clone(&kept);
@@ -317,7 +317,7 @@ async fn a_rerun_interrupted_before_it_begins_may_have_begun_before_the_crash() 
 }
 
 #[tokio::test]
-async fn a_pending_call_that_a_crash_left_open_may_have_begun() {
+async fn a_pending_call_that_a_crash_left_open_may_have_started() {
     let (store, agent) = crashed_in_a_call().await;
     let session = open_session(&store).await;
     let pending = session.resume(&agent, []).await.unwrap().outcome().await.unwrap().pending;

@@ -264,7 +264,7 @@ fn a_full_disk_loses_nothing_of_a_sqlite_session() {
 
 /// A process takes a lease and is killed. Before that, no other process gets the lease, and
 /// afterwards one gets it immediately.
-fn assert_lease_dies_with_its_process(test: &str, open: OpenStore) {
+fn assert_lease_ends_with_its_process(test: &str, open: OpenStore) {
     if let (Ok(_), Ok(folder)) = (env::var(ROLE_ENV), env::var(FOLDER_ENV)) {
         let store = open(Path::new(&folder)).unwrap();
         let _lease = block_on(store.lease("s")).unwrap();
@@ -297,18 +297,18 @@ fn assert_lease_dies_with_its_process(test: &str, open: OpenStore) {
 }
 
 #[test]
-fn the_lease_of_a_json_lines_session_dies_with_its_process() {
-    assert_lease_dies_with_its_process(
-        "the_lease_of_a_json_lines_session_dies_with_its_process",
+fn the_lease_of_a_json_lines_session_ends_with_its_process() {
+    assert_lease_ends_with_its_process(
+        "the_lease_of_a_json_lines_session_ends_with_its_process",
         open_json_lines,
     );
 }
 
 #[cfg(feature = "sqlite")]
 #[test]
-fn the_lease_of_a_sqlite_session_dies_with_its_process() {
-    assert_lease_dies_with_its_process(
-        "the_lease_of_a_sqlite_session_dies_with_its_process",
+fn the_lease_of_a_sqlite_session_ends_with_its_process() {
+    assert_lease_ends_with_its_process(
+        "the_lease_of_a_sqlite_session_ends_with_its_process",
         open_sqlite,
     );
 }
@@ -339,7 +339,7 @@ fn a_lease_whose_lock_file_was_removed_is_lost_to_the_next_owner() {
 }
 
 #[test]
-fn a_lock_file_with_other_content_is_an_error_and_is_kept() {
+fn a_lock_file_with_other_content_is_an_error_and_is_not_removed() {
     let folder = TempFolder::new();
     let store = open_json_lines(folder.path()).unwrap();
     let path = folder.join("s.jsonl.lock");

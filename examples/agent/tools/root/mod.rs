@@ -97,8 +97,8 @@ impl Root {
         check_path_limits(given)?;
         if given == "~" || given.starts_with("~/") {
             return Err(format!(
-                "`{}` would be below a directory called `~`: no home directory is put in its \
-                 place. Give a path relative to the working directory.",
+                "`{}` is not in the home directory: `~` is not expanded. Give a path relative to \
+                 the working directory.",
                 one_line(given, 100)
             ));
         }
@@ -114,7 +114,7 @@ impl Root {
         let path = display_path(&parent.path.join(missing.iter().collect::<PathBuf>()).join(file));
         let name = one_line(&path, 200);
         if missing.is_empty() && self.is_session_file(&dir, file) {
-            return Err(format!("`{name}` keeps this conversation, and so is not written"));
+            return Err(format!("`{name}` stores this conversation, so it is not written"));
         }
         Ok(WriteTarget {
             dir,
@@ -196,7 +196,7 @@ impl Root {
             };
             match kind {
                 EntryKind::Link if links == LinkPolicy::Refuse => {
-                    return Err(format!("`{named}` leads through a link, and so is not written"));
+                    return Err(format!("`{named}` leads through a link, so it is not written"));
                 }
                 EntryKind::Link => {
                     followed += 1;
@@ -215,7 +215,7 @@ impl Root {
                     last = Some((here, name, kind));
                 }
                 EntryKind::File(_) | EntryKind::Other => {
-                    return Err(format!("`{named}` cannot be read: a part of it is a file"));
+                    return Err(format!("`{named}` cannot be read: a parent of it is a file"));
                 }
             }
         }
@@ -273,7 +273,7 @@ fn check_path_limits(given: &str) -> Result<(), String> {
 
 fn missing_error(path: &Path) -> String {
     format!(
-        "there is no `{}` in the working directory. Call `list_directory` to see what there is.",
+        "there is no `{}` in the working directory. Call `list_directory` to see its files.",
         one_line(&path.to_string_lossy(), 100)
     )
 }
@@ -310,7 +310,7 @@ impl Location {
                 dir.open_file(file).map_err(|error| format!("`{name}` cannot be read: {error}"))
             }
             LocationTarget::Entry(..) | LocationTarget::Directory(_) => {
-                let what = "Call `list_directory` to see what there is.";
+                let what = "Call `list_directory` to see the existing files.";
                 Err(format!("`{name}` is not a file. {what}"))
             }
         }
@@ -387,7 +387,7 @@ impl WriteTarget {
                 Err(error) => Err(format!("`{}` cannot be written: {error}", self.display_name)),
             },
             Ok(EntryKind::Directory | EntryKind::Link | EntryKind::Other) => {
-                Err(format!("`{}` is there already, and not a plain file", self.display_name))
+                Err(format!("`{}` already exists and is not a regular file", self.display_name))
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(format!("`{}` cannot be written: {error}", self.display_name)),
@@ -411,7 +411,7 @@ impl WriteTarget {
             }
             made.as_ref().unwrap_or(&*self.dir).replace_file(&self.file_name, text)
         };
-        write().map_err(|error| format!("`{}` is not written: {error}", self.display_name))
+        write().map_err(|error| format!("`{}` could not be written: {error}", self.display_name))
     }
 }
 
@@ -534,7 +534,7 @@ impl ReadError {
     pub(crate) fn into_message(self, name: &str, limit: u64) -> String {
         match self {
             Self::TooLarge(bytes) => {
-                format!("`{name}` has {bytes} bytes, and a file of more than {limit} is not read.")
+                format!("`{name}` has {bytes} bytes, which exceeds the limit of {limit} bytes.")
             }
             Self::Io(error) => format!("`{name}` cannot be read: {error}"),
         }

@@ -99,5 +99,5 @@ fn kind_from_metadata(kind: FileType, bytes: u64) -> EntryKind {
 }
 
 fn not_a_file_error() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, "it is not a plain file")
+    io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")
 }

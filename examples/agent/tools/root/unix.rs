@@ -151,5 +151,5 @@ fn kind_from_stat(meta: &Stat) -> EntryKind {
 }
 
 fn not_a_file_error() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, "it is not a plain file")
+    io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")
 }

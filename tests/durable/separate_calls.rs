@@ -1,4 +1,4 @@
-//! The events of calls that run apart from their run, and when such a call is dropped.
+//! The events of calls that are executed separately from their run, and when such a call is dropped.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -54,7 +54,8 @@ fn copying_agent(counter: &Counter) -> Agent {
     Agent::new(model).with_tool(copying_tool(counter))
 }
 
-/// Drives a run whose calls run apart to its end, and returns what a reader of the hub got after the first snapshot.
+/// Drives a run with separately executed calls to its end. Returns what a reader of the hub received after the first
+/// snapshot.
 async fn drive(agent: &Agent, plan: &LossPlan) -> (Result<Outcome, Error>, Vec<Event>) {
     let hub = Hub::new();
     let engine = MemoryEngine::new().with_worker(agent).with_worker_hub(&hub);
@@ -111,7 +112,7 @@ fn summary_of(events: &[Event], id: &str) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn progress_of_calls_that_run_apart_is_shown_while_they_run() {
+async fn progress_of_separately_executed_calls_is_shown_while_they_run() {
     let agent = copying_agent(&Counter::default());
     let (outcome, events) = drive(&agent, &LossPlan::new()).await;
     assert_eq!(outcome.unwrap().reason, EndReason::Completed);
@@ -151,7 +152,7 @@ async fn calls_rerun_by_a_later_attempt_are_shown_from_their_start() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn hooks_redact_the_progress_of_calls_that_run_apart() {
+async fn hooks_redact_the_progress_of_separately_executed_calls() {
     let agent =
         copying_agent(&Counter::default()).with_hook(hook::redact_progress(|_, call, data| {
             *data = json!({ "call": call.call_id, "arguments": call.arguments }).into();
@@ -162,7 +163,7 @@ async fn hooks_redact_the_progress_of_calls_that_run_apart() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hook_that_panics_at_progress_ends_the_run_and_shows_null() {
+async fn a_panic_in_a_progress_hook_ends_the_run_and_shows_null() {
     let counter = Counter::default();
     let agent = copying_agent(&counter)
         .with_hook(hook::redact_progress(|_, _, _| panic!("no progress, please")));
@@ -184,7 +185,7 @@ async fn perform(agent: &Agent, hub: Option<&Hub>, run: &str) -> ResultKind {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_runs_apart_is_dropped_when_its_run_ends() {
+async fn a_separately_executed_call_is_dropped_when_its_run_ends() {
     let counter = Counter::default();
     let agent = copying_agent(&counter);
     let hub = Hub::new();
@@ -210,7 +211,7 @@ async fn a_call_whose_run_is_unknown_to_the_hub_runs_to_completion() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_runs_whose_calls_run_apart_accept_progress_commands() {
+async fn only_runs_with_separately_executed_calls_accept_progress_commands() {
     let hub = Hub::new();
     let agent = copying_agent(&Counter::default());
     let run = hub.start("s", agent.run("Go.")).await.unwrap();
