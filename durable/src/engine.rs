@@ -166,15 +166,37 @@ impl<'a, 'ctx> RestateEngine<'a, 'ctx> {
 pub(crate) async fn read_session(
     ctx: &impl ReadState,
 ) -> Result<(SessionSegments, Vec<Entry>), Error> {
-    let head = ctx.read(SessionSegments::head_key()).await?;
-    let lost = |error: Error| unreadable("the session", error);
-    let mut segments = SessionSegments::open(head.as_deref()).map_err(lost)?;
+    let mut segments = open_segments(ctx).await?;
     let mut values = Vec::new();
     for key in segments.keys() {
         values.extend(ctx.read(&key).await?);
     }
-    let entries = segments.read(values).map_err(lost)?;
+    let entries = segments.read(values).map_err(|error| unreadable("the session", error))?;
     Ok((segments, entries))
+}
+
+/// Reads the entries of a session that a run may be changing.
+pub(crate) async fn read_changing_session(ctx: &impl ReadState) -> Result<Vec<Entry>, Error> {
+    'read: loop {
+        let mut segments = open_segments(ctx).await?;
+        let mut values = Vec::new();
+        for key in segments.keys() {
+            // Each value is written only once. A value that is missing now has been merged with others.
+            let Some(value) = ctx.read(&key).await? else { continue 'read };
+            values.push(value);
+        }
+        return segments.read(values).map_err(|error| unreadable("the session", error));
+    }
+}
+
+/// Returns the number of values that contain a session's entries.
+pub(crate) async fn count_values(ctx: &impl ReadState) -> Result<usize, Error> {
+    Ok(open_segments(ctx).await?.keys().len())
+}
+
+async fn open_segments(ctx: &impl ReadState) -> Result<SessionSegments, Error> {
+    let head = ctx.read(SessionSegments::head_key()).await?;
+    SessionSegments::open(head.as_deref()).map_err(|error| unreadable("the session", error))
 }
 
 impl StepRunner for RestateEngine<'_, '_> {

@@ -12,7 +12,7 @@ use turnstream::{Error, ErrorKind, Item, Outcome};
 
 use crate::context::ReadState;
 use crate::copies::send_update;
-use crate::engine::{RestateEngine, read_session};
+use crate::engine::{RestateEngine, count_values, read_changing_session, read_session};
 use crate::errors::{to_handler_error, to_terminal, unreadable};
 use crate::inbox::InboxClient;
 use crate::messages::{message, take_page};
@@ -44,12 +44,25 @@ pub(crate) struct HistoryPage {
     pub(crate) is_last: bool,
 }
 
+impl HistoryPage {
+    fn new(mut entries: Vec<Entry>, from: u64) -> Self {
+        let from = usize::try_from(from).unwrap_or(usize::MAX).min(entries.len());
+        let mut rest = entries.split_off(from);
+        let entries = take_page(&mut rest);
+        Self { entries, is_last: rest.is_empty() }
+    }
+}
+
 /// A request to append entries from elsewhere to the `at` entries that were imported before.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct ImportRequest {
     pub(crate) at: u64,
     pub(crate) entries: Vec<Entry>,
 }
+
+/// The maximum number of values of at most 64 KiB that are read together. Restate passes them to a handler in one
+/// message.
+const MAX_VALUES_AT_ONCE: usize = 256;
 
 const STATUS: &str = "status";
 const VERDICTS: &str = "verdicts";
@@ -130,8 +143,6 @@ impl Session {
 
     /// Returns the session's entries, starting with the entry at the given index, up to the size of a page.
     #[handler(
-        // All values are read at the same point in time, because a run may write in the meantime.
-        lazy_state = false,
         journal_retention = "0s",
         invocation_retry_policy(max_attempts = 8, on_max_attempts = "kill")
     )]
@@ -140,17 +151,32 @@ impl Session {
         ctx: SharedObjectContext<'_>,
         Json(from): Json<u64>,
     ) -> HandlerResult<Json<HistoryPage>> {
-        let (_, mut entries) = read_session(&ctx).await.map_err(to_handler_error)?;
-        let from = usize::try_from(from).unwrap_or(usize::MAX).min(entries.len());
-        let mut rest = entries.split_off(from);
-        let entries = take_page(&mut rest);
-        Ok(Json(HistoryPage { entries, is_last: rest.is_empty() }))
+        if count_values(&ctx).await.map_err(to_handler_error)? <= MAX_VALUES_AT_ONCE {
+            let session = ctx.object_client::<SessionClient>(ctx.key());
+            return Ok(session.history_at_once(Json(from)).call().await?);
+        }
+        let entries = read_changing_session(&ctx).await.map_err(to_handler_error)?;
+        Ok(Json(HistoryPage::new(entries, from)))
+    }
+
+    /// Like `history`, for a session that fits into one message. The values are read together, which is faster.
+    #[handler(
+        ingress_private,
+        lazy_state = false,
+        journal_retention = "0s",
+        invocation_retry_policy(max_attempts = 8, on_max_attempts = "kill")
+    )]
+    async fn history_at_once(
+        &self,
+        ctx: SharedObjectContext<'_>,
+        Json(from): Json<u64>,
+    ) -> HandlerResult<Json<HistoryPage>> {
+        let (_, entries) = read_session(&ctx).await.map_err(to_handler_error)?;
+        Ok(Json(HistoryPage::new(entries, from)))
     }
 
     /// Returns the session's status.
     #[handler(
-        // All values are read at the same point in time, because a run may write in the meantime.
-        lazy_state = false,
         journal_retention = "0s",
         invocation_retry_policy(max_attempts = 8, on_max_attempts = "kill")
     )]
@@ -191,10 +217,10 @@ impl Session {
     }
 
     /// Copies the session to the worker's store. Only [`Copies`](crate::copies::Copies) calls this handler.
-    #[handler(ingress_private, lazy_state = false, journal_retention = "0s")]
+    #[handler(ingress_private, journal_retention = "0s")]
     async fn copy(&self, ctx: SharedObjectContext<'_>) -> HandlerResult<()> {
         let Some(store) = self.0.copy.clone() else { return Ok(()) };
-        let (_, entries) = read_session(&ctx).await.map_err(to_handler_error)?;
+        let entries = read_changing_session(&ctx).await.map_err(to_handler_error)?;
         let id = ctx.key().to_owned();
         let step = async move || {
             let copied = copy_session(&*store, &id, &entries).await;
