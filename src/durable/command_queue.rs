@@ -74,26 +74,30 @@ impl CommandQueue {
         if self.run.is_none() && !is_input(&command) {
             return Err(NotRunning { run: session.to_owned() }.into());
         }
-        let is_new = self.commands.iter().all(|waiting| waiting.id != command.id);
-        if is_new {
-            self.commands.push_back(command.clone());
-            let bytes = serde_json::to_vec(&self.commands).map_or(0, |json| json.len());
-            // A run can be ended even if its queue is full.
-            let ends_run = matches!(command.command, Command::Interrupt | Command::StopAfterTurn);
-            if bytes > MAX_STEP_BYTES && !ends_run {
-                self.commands.pop_back();
-                let message = format!(
-                    "the waiting commands have {bytes} bytes, at most {MAX_STEP_BYTES} are stored"
-                );
-                return Err(Error::new(ErrorKind::TooLarge, message));
-            }
+        let is_interrupt = is_interrupt(&command);
+        if self.commands.iter().all(|waiting| waiting.id != command.id) {
+            self.add(command)?;
         }
         let mut woken: Vec<String> =
             self.waiter.take().map(|waiter| waiter.id).into_iter().collect();
-        if is_interrupt(&command) {
+        if is_interrupt {
             woken.append(&mut self.stop_waiters);
         }
         Ok(woken)
+    }
+
+    /// Adds a command at the end of the queue, unless the queue is full. A command that ends the run is always added.
+    fn add(&mut self, command: StoredCommand) -> Result<(), Error> {
+        let ends_run = matches!(command.command, Command::Interrupt | Command::StopAfterTurn);
+        self.commands.push_back(command);
+        let bytes = serde_json::to_vec(&self.commands).map_or(0, |json| json.len());
+        if ends_run || bytes <= MAX_STEP_BYTES {
+            return Ok(());
+        }
+        self.commands.pop_back();
+        let message =
+            format!("the waiting commands have {bytes} bytes, at most {MAX_STEP_BYTES} are stored");
+        Err(Error::new(ErrorKind::TooLarge, message))
     }
 
     /// Takes all commands from the queue for `run`, and makes `run` the active run.

@@ -45,7 +45,7 @@ fn results(history: &History) -> Vec<(ResultKind, String)> {
 #[tokio::test(start_paused = true)]
 async fn results_of_separately_executed_calls_that_exceed_the_runs_time_limit_are_not_lost() {
     let begun = Arc::default();
-    let agent = agent(Duration::from_secs(60), Duration::from_secs(70), &begun);
+    let agent = agent(Duration::from_mins(1), Duration::from_secs(70), &begun);
     let mut engine = MemoryEngine::new().with_worker(&agent);
     let attempt = || Attempt::run(&agent, "s", Vec::new(), "Work.");
     let outcome = attempt().drive(&mut engine).await.unwrap();
@@ -91,7 +91,7 @@ impl Engine for SlowToSave {
 
     fn save(&mut self, from: u64, entries: Vec<Entry>) -> BoxFuture<'_, Result<(), Error>> {
         async move {
-            tokio::time::sleep(Duration::from_secs(120)).await;
+            tokio::time::sleep(Duration::from_mins(2)).await;
             self.0.save(from, entries).await
         }
         .boxed()
@@ -108,7 +108,7 @@ async fn calls_that_a_lost_attempt_started_are_never_reported_as_not_started() {
     for moment in [LossMoment::After(1), LossMoment::After(4), LossMoment::Kept] {
         for operation in 0.. {
             let begun = Arc::default();
-            let agent = agent(Duration::from_secs(60), Duration::from_secs(1), &begun);
+            let agent = agent(Duration::from_mins(1), Duration::from_secs(1), &begun);
             let attempt = || Attempt::run(&agent, "s", Vec::new(), "Work.");
             let first = MemoryEngine::new();
             let plan = LossPlan::with_losses([Loss { operation, moment }]);
