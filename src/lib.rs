@@ -142,7 +142,7 @@
 //! | `ui` | | runs as responses of a web server, for front ends |
 //! | `mcp` | | rmcp, and with it the tools of MCP servers |
 //! | `tool-search` | | `Toolkit::searchable`: a model [searches](guide::tools) for tools instead of reading the whole list |
-//! | `testing` | | a loopback server for tests (based on `tokio::net`), a scripted MCP server, and test suites for providers and session stores |
+//! | `testing` | | a loopback server for tests (based on `tokio::net`), a scripted MCP server, and test suites for providers, session stores and durable engines |
 //!
 //! Without the default features, the crate contains the loop, the turn, the tools, the agent, the scripted model, and
 //! all encoders and decoders, but no HTTP stack.

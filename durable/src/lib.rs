@@ -1,3 +1,5 @@
+//! [guide-many-machines]: turnstream
+//! [turnstream]: turnstream
 #![doc = include_str!("../README.md")]
 
 mod client;

@@ -1,5 +1,7 @@
 //! Sessions. Each session is an object that executes one run at a time.
 
+use std::ops::RangeInclusive;
+
 use restate_sdk::prelude::*;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -60,9 +62,9 @@ pub(crate) struct ImportRequest {
     pub(crate) entries: Vec<Entry>,
 }
 
-/// The maximum number of values of at most 64 KiB that are read together. Restate passes them to a handler in one
-/// message.
-const MAX_VALUES_AT_ONCE: usize = 256;
+/// The numbers of values, of at most 64 KiB each, that are read together. Reading fewer values one at a time is faster
+/// than calling another handler. More values would exceed the message in which Restate passes them to a handler.
+const READ_AT_ONCE: RangeInclusive<usize> = 5..=256;
 
 const STATUS: &str = "status";
 const VERDICTS: &str = "verdicts";
@@ -151,7 +153,7 @@ impl Session {
         ctx: SharedObjectContext<'_>,
         Json(from): Json<u64>,
     ) -> HandlerResult<Json<HistoryPage>> {
-        if count_values(&ctx).await.map_err(to_handler_error)? <= MAX_VALUES_AT_ONCE {
+        if READ_AT_ONCE.contains(&count_values(&ctx).await.map_err(to_handler_error)?) {
             let session = ctx.object_client::<SessionClient>(ctx.key());
             return Ok(session.history_at_once(Json(from)).call().await?);
         }

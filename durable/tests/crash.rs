@@ -51,15 +51,14 @@ async fn check(seed: u64, runs: usize, kills: KillPlan, servers: &mut Servers) {
 /// The command of a worker process: this program, which runs [`a_worker_process`].
 fn worker_command(settings: &WorkerSettings) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("this program has a path"));
-    command.args(["--exact", "a_worker_process", "--ignored", "--nocapture"]);
+    command.args(["--exact", "a_worker_process", "--nocapture"]);
     command.env(WORKER_VARIABLE, settings.to_words().join("\n"));
     command
 }
 
+/// The process that [`worker_command`] starts. Without its variable, it does nothing.
 #[test]
-#[ignore = "is a process that the other tests start"]
 fn a_worker_process() {
-    // Without the variable, this is an ordinary test that does nothing.
     let Ok(words) = std::env::var(WORKER_VARIABLE) else { return };
     let settings = WorkerSettings::from_words(words.lines().map(str::to_owned));
     settings.expect("the arguments of a worker").serve();

@@ -6,17 +6,15 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 only=${1:-}
-# A test that is only a worker process of other tests.
-skip=(--skip a_worker_process)
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
 count() { # Counts the tests with this name and these options of the test runner.
-    cargo test -q --all-features --tests -- ${only:+"$only"} "${skip[@]}" --list "$@" 2>/dev/null | grep -c ': test$' || true
+    cargo test -q --all-features --tests -- ${only:+"$only"} --list "$@" 2>/dev/null | grep -c ': test$' || true
 }
 
 run() { # Runs the tests with this name and these options of the test runner, and prints its closing lines.
-    cargo test --no-fail-fast --all-features --tests -- ${only:+"$only"} "${skip[@]}" "$@" 2>&1 | tee "$log" |
+    cargo test --no-fail-fast --all-features --tests -- ${only:+"$only"} "$@" 2>&1 | tee "$log" |
         { grep --line-buffered -E '^( +Running |test |failures:|---- |thread |error)' || true; } ||
         { tail -150 "$log"; exit 1; }
 }

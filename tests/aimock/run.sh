@@ -37,4 +37,8 @@ if [ -z "$url" ]; then
 fi
 echo "@copilotkit/aimock $version listens on $url"
 cargo build --example agent
-TURNSTREAM_OTHER_SERVER=$url cargo test --test providers other_servers -- --nocapture
+TURNSTREAM_OTHER_SERVER=$url cargo test --test providers other_servers -- --ignored --nocapture | tee "$folder/tests"
+ran=$(sed -n 's/^test result: ok. \([0-9]*\) passed.*/\1/p' "$folder/tests")
+wanted=$(grep -c '#\[ignore = "needs npm' tests/providers/other_servers.rs)
+echo "aimock: ${ran:-0} tests with the server ran, $((wanted - ${ran:-0})) were skipped"
+[ "${ran:-0}" -eq "$wanted" ]
