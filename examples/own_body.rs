@@ -53,6 +53,19 @@ async fn main() -> Result<(), Error> {
 /// the model's turn.
 ///
 /// Dropping the returned stream also drops the open request and any running hooks and tools.
+///
+/// # Errors
+///
+/// The stream ends with an error, which ends the run, in the following cases:
+///
+/// - A turn fails, and [`on_error`] returns `None`.
+/// - [`refresh_tools`](RunContext::refresh_tools), [`next_request`](RunContext::next_request),
+///   [`run_tools`](RunContext::run_tools),
+///   [`resume_pending_calls`](RunContext::resume_pending_calls),
+///   [`check_should_stop`](RunContext::check_should_stop) or
+///   [`review_stop`](RunContext::review_stop) returns an error.
+/// - A hook fails while the turn's calls are run; see
+///   [`ToolRun::finish`](turnstream::tool::ToolRun::finish).
 #[expect(clippy::too_many_lines, reason = "an iteration reads from top to bottom")]
 fn loop_body(
     cx: RunContext,

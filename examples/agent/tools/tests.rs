@@ -565,7 +565,7 @@ async fn a_too_large_file_is_rejected_with_its_size_and_the_limit() {
     let file = fs::File::create(temp.work_dir().join("large")).unwrap();
     file.set_len(16 * 1024 * 1024 + 1).unwrap();
     let error = temp.call_tool("read_file", json!({ "path": "large" })).await.unwrap_err();
-    assert!(error.contains("16777217 bytes") && error.contains("more than 16777216"), "{error}");
+    assert!(error.contains("16777217 bytes") && error.contains("limit of 16777216"), "{error}");
 }
 
 #[tokio::test]
