@@ -30,8 +30,8 @@ use crate::session::{ImportRequest, ResumeRequest, RunRequest, SessionIngressCli
 /// All methods that send a request return a [`Connect`](ErrorKind::Connect) error if Restate cannot be reached. After
 /// such an error, a request that starts a run or changes a session may or may not have taken effect. All methods return
 /// an [`InvalidRequest`](ErrorKind::InvalidRequest) error if the given id of a session or run is empty, and a
-/// [`TooLarge`](ErrorKind::TooLarge) error, without sending anything, if their input exceeds 24 MiB. The docs of the
-/// methods list further errors.
+/// [`TooLarge`](ErrorKind::TooLarge) error, without sending anything, if a run's input, a
+/// command, a verdict or an entry exceeds 24 MiB. The docs of the methods list further errors.
 ///
 /// Dropping the future of a method does not cancel a request that was already sent: Restate executes the request, and a
 /// run that has started continues. Whether the request was sent is then unknown, as after a `Connect` error, and an

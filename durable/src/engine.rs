@@ -175,17 +175,27 @@ pub(crate) async fn read_session(
     Ok((segments, entries))
 }
 
-/// Reads the entries of a session that a run may be changing.
+/// Reads the entries of a session that another handler may be changing. Unlike [`read_session`], it also reads sessions
+/// that are larger than a message.
 pub(crate) async fn read_changing_session(ctx: &impl ReadState) -> Result<Vec<Entry>, Error> {
-    'read: loop {
+    loop {
         let mut segments = open_segments(ctx).await?;
+        let keys = segments.keys();
         let mut values = Vec::new();
-        for key in segments.keys() {
-            // Each value is written only once. A value that is missing now has been merged with others.
-            let Some(value) = ctx.read(&key).await? else { continue 'read };
-            values.push(value);
+        for key in &keys {
+            values.extend(ctx.read(key).await?);
         }
-        return segments.read(values).map_err(|error| unreadable("the session", error));
+        let read = segments.read(values);
+        let current = open_segments(ctx).await?;
+        match read {
+            // Each value is written only once, so entries that have been appended since then change nothing.
+            Ok(entries) if current.keys().starts_with(&keys) => return Ok(entries),
+            Err(error) if current.keys() == keys && current.version() == segments.version() => {
+                return Err(unreadable("the session", error));
+            }
+            // Values were merged, or the session was removed, while it was read.
+            _ => {}
+        }
     }
 }
 

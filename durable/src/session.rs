@@ -132,6 +132,7 @@ impl Session {
         let mut given: GivenVerdicts = given.unwrap_or_default();
         for (call, verdict) in verdicts {
             let added = given.add(status.pending_calls(), call, verdict);
+            message("all verdicts together", &given).map_err(|error| to_terminal(&error))?;
             if added.map_err(|error| to_terminal(&error))? == AddedVerdict::AllGiven {
                 let request = ResumeRequest { agent: agent.clone(), verdicts: given.clone() };
                 let resume = ctx.object_client::<SessionClient>(ctx.key()).resume(Json(request));

@@ -178,6 +178,7 @@ impl Attempt {
             early_verdicts: Vec::new(),
             is_stopping: false,
             delivered: HashSet::new(),
+            delivered_in_step: Vec::new(),
         };
         match driver.drive(engine).await {
             Err(error) if !is_attempt_lost(&error) => {
@@ -249,8 +250,10 @@ struct Driver {
     early_verdicts: Vec<StoredCommand>,
     /// Whether a command is ending the run, so that the run no longer waits for verdicts.
     is_stopping: bool,
-    /// The receipt ids of the input that is already in the history.
+    /// The receipt ids of the input that is already in the saved entries.
     delivered: HashSet<String>,
+    /// The receipt ids of the input that the current step has delivered.
+    delivered_in_step: Vec<String>,
 }
 
 impl Driver {
@@ -295,6 +298,7 @@ impl Driver {
             self.publisher.release();
         }
         self.save(engine, version).await?;
+        self.delivered.extend(self.delivered_in_step.drain(..));
         Ok(result)
     }
 
@@ -372,7 +376,7 @@ impl Driver {
                     Some(Ok(event)) => {
                         match &event {
                             Event::Finished(outcome) => self.outcome = Some(outcome.clone()),
-                            Event::Appended { id, .. } => drop(self.delivered.insert(id.clone())),
+                            Event::Appended { id, .. } => self.delivered_in_step.push(id.clone()),
                             _ => {}
                         }
                         self.begin_publishing();

@@ -12,7 +12,7 @@ use crate::durable::step_record::{
     BegunCall, BegunCalls, DrawnValue, EndedEarly, StepRecord, StepResult,
 };
 use crate::error::{Error, ErrorKind};
-use crate::event::Event;
+use crate::event::{Event, ToolEvent};
 use crate::item::{PendingCall, RawJson, ToolCall, ToolResult};
 use crate::lock::lock_ignoring_poison;
 use crate::session::Session;
@@ -447,6 +447,10 @@ impl Bridge {
             state.is_repeating = false;
         }
         state.event_count += 1;
+        if let Event::Tool(ToolEvent::Output(result)) = event {
+            // The run may have answered the call in another way, for example because its tool no longer exists.
+            state.calls.results.remove(&result.call_id);
+        }
         let is_of_effect = state.has_effect
             && !state.is_complete
             && matches!(event, Event::Turn(_) | Event::Tool(_) | Event::Nested { .. });
@@ -551,11 +555,6 @@ impl Bridge {
     /// to do.
     pub(super) fn on_calls_idle(&self) {
         let mut state = self.lock();
-        if matches!(state.phase, Phase::Performed) {
-            // All calls that are running have taken their results. The remaining results are for calls that the run has
-            // answered in another way, for example because their tools no longer exist.
-            state.calls.results.clear();
-        }
         let is_due = matches!(state.phase, Phase::Performed)
             && !state.is_complete
             && state.calls.begun.is_none()
@@ -565,6 +564,11 @@ impl Bridge {
             let attempt = self.attempt.clone();
             state.complete(StepResult::CallsBegin(BegunCalls { attempt, calls }));
         }
+    }
+
+    /// Returns whether the call was executed separately from the run, and its result is available.
+    pub(super) fn has_call_result(&self, call_id: &str) -> bool {
+        self.lock().calls.results.contains_key(call_id)
     }
 
     /// Waits until an announced call may start.

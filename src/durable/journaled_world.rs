@@ -308,6 +308,10 @@ impl CallJournal for JournaledCalls {
         self.bridge.on_calls_idle();
     }
 
+    fn has_result(&self, call_id: &str) -> bool {
+        self.bridge.has_call_result(call_id)
+    }
+
     fn poll_start(&self, call_id: &str, cx: &mut Context<'_>) -> Poll<CallStart> {
         self.bridge.poll_call_start(call_id, cx)
     }

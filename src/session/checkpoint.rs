@@ -166,11 +166,14 @@ impl Session {
     /// The fork has its own id, so the idempotency keys for its tool calls differ from those in
     /// this session. Calls that are open at the fork point belong to this session, and get an
     /// interrupted result in the fork. Calls that are [pending](SessionState::Pending) at the fork
-    /// point are also pending in the fork, unless this session has since resumed them with a verdict
-    /// other than a denial. If both sessions later resume the pending calls, each session starts
-    /// them.
+    /// point are also pending in the fork, unless this session has since resumed them. Calls whose
+    /// results have the kind [`Denied`](crate::item::ResultKind::Denied) count as not started. If
+    /// both sessions later resume the pending calls, each session starts them.
     ///
     /// # Errors
+    ///
+    /// If the store fails after it has created the fork, the fork remains, and its calls are still
+    /// pending; delete it.
     ///
     /// [`Conflict`](crate::ErrorKind::Conflict) if a session with this id already exists.
     /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if this session contains fewer than
@@ -178,7 +181,7 @@ impl Session {
     /// cannot be written.
     pub async fn fork_at(&self, at: u64, id: impl Into<String>) -> Result<Self, Error> {
         let id = id.into();
-        // The fork's calls are examined first, so that an error leaves no fork whose calls can start again.
+        // The calls are examined first, so that the fork can be settled immediately.
         let gives_up_calls = self.has_started_calls_of(at).await?;
         catch_store_panic(async { self.store().fork(self.id(), at, &id).await }).await?;
         let (version, restored) = self.cached_fold();

@@ -4,19 +4,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use futures::FutureExt;
-use futures::future::BoxFuture;
-use turnstream::agent::Budget;
+use futures::future::{BoxFuture, join};
+use futures::{FutureExt, TryStreamExt};
+use turnstream::agent::{Budget, Pool};
 use turnstream::durable::{
     Attempt, Engine, Loss, LossMoment, LossPlan, MemoryEngine, StepFuture, StepRunner,
     StoredCommand, ToolCallRequest,
 };
-use turnstream::event::EndReason;
+use turnstream::event::{EndReason, ToolEvent};
+use turnstream::hub::Command;
 use turnstream::item::{RawJson, ResultKind, ToolResult};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::session::Entry;
 use turnstream::tool::Tool;
-use turnstream::{Agent, Error, History, Item};
+use turnstream::{Agent, Error, ErrorKind, Event, History, Item};
 
 use crate::support::tools::spec;
 
@@ -129,4 +130,71 @@ async fn calls_that_a_lost_attempt_started_are_never_reported_as_not_started() {
         }
     }
     assert!(ended_early > 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn recorded_results_of_calls_are_not_lost_while_all_slots_of_a_pool_are_in_use() {
+    let pool = Pool::unlimited().with_max_concurrency(std::num::NonZeroUsize::MIN);
+    let budget = || Budget::new().with_pool(&pool);
+    let begun: Arc<AtomicUsize> = Arc::default();
+    let agent = agent(Duration::MAX, Duration::from_secs(1), &begun).with_budget(budget());
+    let attempt = || Attempt::run(&agent, "s", Vec::new(), "Work.");
+    // Another run can hold the only slot.
+    let wait = Tool::raw(spec("wait"), |_, _| std::future::pending::<&str>()).unwrap();
+    let holder = Agent::new(Scripted::from_fn(|_, _| Reply::new().call_raw("w1", "wait", "{}")));
+    let holder = holder.with_tool(wait).with_budget(budget());
+    let mut were_recorded = 0;
+    for operation in 0.. {
+        let before = begun.load(Ordering::Relaxed);
+        let first = MemoryEngine::new().with_worker(&agent);
+        let plan = LossPlan::with_losses([Loss { operation, moment: LossMoment::Kept }]);
+        if attempt().drive(&mut plan.wrap(first.next_attempt())).await.is_ok() {
+            break;
+        }
+        if begun.load(Ordering::Relaxed) == before {
+            continue;
+        }
+        let mut held = holder.run("Wait.");
+        while !matches!(held.try_next().await, Ok(Some(Event::Tool(ToolEvent::Started { .. })))) {}
+        let mut engine = first.next_attempt();
+        // The run can send its next request once the slot is free.
+        let release = async move {
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            drop(held);
+        };
+        let (outcome, ()) = join(attempt().drive(&mut engine), release).await;
+        let outcome = outcome.unwrap();
+        let done = (ResultKind::Ok, "done".to_owned());
+        assert_eq!(results(&outcome.history), [done.clone(), done], "{operation}");
+        assert_eq!(begun.load(Ordering::Relaxed), before + 2, "{operation}");
+        were_recorded += 1;
+    }
+    assert!(were_recorded > 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn input_of_a_step_that_is_too_large_is_returned_to_the_queue() {
+    let engine = MemoryEngine::new();
+    let (in_turn, in_call) = (engine.next_attempt(), engine.next_attempt());
+    let steer = |queue: &MemoryEngine, id: &str| {
+        let items = vec![Item::user(id.repeat(5 << 20))];
+        queue.send(id, Command::Steer(items)).unwrap();
+    };
+    let model = Scripted::from_fn(move |request, _| match results(&request.history).len() {
+        0 => {
+            steer(&in_turn, "a");
+            Reply::new().call_raw("c1", "work", "{}")
+        }
+        _ => Reply::text("Done."),
+    });
+    let work = Tool::raw(spec("work"), move |_, _| {
+        steer(&in_call, "b");
+        std::future::ready("done")
+    });
+    let agent = Agent::new(model).with_tool(work.unwrap());
+    let mut first = engine.next_attempt();
+    let attempt = Attempt::run(&agent, "s", Vec::new(), "Work.").drive(&mut first);
+    assert_eq!(attempt.await.unwrap_err().kind(), ErrorKind::TooLarge);
+    let ids: Vec<String> = engine.queued().into_iter().map(|stored| stored.id).collect();
+    assert_eq!(ids, ["a", "b"]);
 }

@@ -38,7 +38,7 @@ impl McpServer {
         Self::default()
     }
 
-    /// Sets the eras that the server supports.
+    /// Sets which forms of the protocol the server supports.
     pub fn with_era(self, era: McpEra) -> Self {
         self.with(|settings| settings.era = era)
     }

@@ -79,7 +79,10 @@ impl CallExecutor {
         if self.pending_slot.as_ref().is_some_and(|(whose, _)| *whose != first.index) {
             cancel_slot_wait(&mut self.pending_slot)?;
         }
-        if self.pending_slot.is_none() && !first.tool.runs_sub_agents() {
+        let has_result =
+            (calls.journal.as_ref()).is_some_and(|journal| journal.has_result(&first.call.call_id));
+        let needs_slot = !first.tool.runs_sub_agents() && !has_result;
+        if self.pending_slot.is_none() && needs_slot {
             let slot = calls.policy.call_policy(|gate| gate.acquire_slot(&first.call))?;
             self.pending_slot = slot.map(|slot| (first.index, PolicyFuture::new(slot)));
         }

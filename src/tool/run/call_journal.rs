@@ -25,6 +25,9 @@ pub(crate) trait CallJournal: Send + Sync {
     /// Notifies the journal that the run cannot make progress until announced calls start.
     fn on_idle(&self);
 
+    /// Returns whether the call was executed elsewhere, so that it does not need a slot.
+    fn has_result(&self, call_id: &str) -> bool;
+
     /// Waits until an announced call may start.
     fn poll_start(&self, call_id: &str, cx: &mut Context<'_>) -> Poll<CallStart>;
 

@@ -34,7 +34,7 @@ use crate::request::{Request, ToolSpec};
 ///
 /// # Errors
 ///
-/// Returns an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error if every content is empty.
+/// Returns an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error if all content of the request is empty.
 /// Returns an [`Unsupported`](crate::ErrorKind::Unsupported) error for `user`, `metadata`,
 /// `parallel_tool_calls: Some(false)` and a `seed` outside the range of `i32`.
 pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
