@@ -1,5 +1,6 @@
 //! The results of calls whose run is ended from outside before it has taken these results.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -134,14 +135,16 @@ async fn calls_that_a_lost_attempt_started_are_never_reported_as_not_started() {
 
 #[tokio::test(start_paused = true)]
 async fn recorded_results_of_calls_are_not_lost_while_all_slots_of_a_pool_are_in_use() {
-    let pool = Pool::unlimited().with_max_concurrency(std::num::NonZeroUsize::MIN);
+    let pool = Pool::unlimited().with_max_concurrency(NonZeroUsize::new(2).unwrap());
     let budget = || Budget::new().with_pool(&pool);
     let begun: Arc<AtomicUsize> = Arc::default();
     let agent = agent(Duration::MAX, Duration::from_secs(1), &begun).with_budget(budget());
     let attempt = || Attempt::run(&agent, "s", Vec::new(), "Work.");
-    // Another run can hold the only slot.
+    // Another run can hold both slots.
     let wait = Tool::raw(spec("wait"), |_, _| std::future::pending::<&str>()).unwrap();
-    let holder = Agent::new(Scripted::from_fn(|_, _| Reply::new().call_raw("w1", "wait", "{}")));
+    let holder = Agent::new(Scripted::from_fn(|_, _| {
+        Reply::new().call_raw("w1", "wait", "{}").call_raw("w2", "wait", "{}")
+    }));
     let holder = holder.with_tool(wait).with_budget(budget());
     let mut were_recorded = 0;
     for operation in 0.. {
@@ -155,7 +158,11 @@ async fn recorded_results_of_calls_are_not_lost_while_all_slots_of_a_pool_are_in
             continue;
         }
         let mut held = holder.run("Wait.");
-        while !matches!(held.try_next().await, Ok(Some(Event::Tool(ToolEvent::Started { .. })))) {}
+        for _ in 0..2 {
+            let is_started =
+                |event: &Event| matches!(event, Event::Tool(ToolEvent::Started { .. }));
+            while !is_started(&held.try_next().await.unwrap().unwrap()) {}
+        }
         let mut engine = first.next_attempt();
         // The run can send its next request once the slot is free.
         let release = async move {
