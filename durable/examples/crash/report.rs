@@ -70,7 +70,7 @@ impl Report {
             report.check_inputs(session);
             report.check_results(session, steps, kills, losses);
         }
-        report.check_repeats(steps, kills, losses);
+        report.check_repeats(sessions, steps, kills, losses);
         if report.runs_finished < runs {
             report.violations.push(format!("seed {seed}: not all runs have finished"));
         }
@@ -198,7 +198,13 @@ impl Report {
         }
     }
 
-    fn check_repeats(&mut self, steps: &StepLog, kills: &[Kill], losses: StepLosses) {
+    fn check_repeats(
+        &mut self,
+        sessions: &[SessionTraces],
+        steps: &StepLog,
+        kills: &[Kill],
+        losses: StepLosses,
+    ) {
         for (name, attempt, next) in steps.repeats() {
             let (session, key, step) = (name.session(), &name.key, &name.step);
             if !name.is_idempotent() {
@@ -207,7 +213,11 @@ impl Report {
                 continue;
             }
             self.repeated_steps += 1;
-            if let Some(later) = steps.successor(name, next.begin) {
+            // A separately executed call of an interrupted run runs to completion, while the next run may have started.
+            let call_id = key.rsplit('/').next().unwrap_or(key);
+            let is_abandoned = |it: &SessionTraces| it.id == session && it.was_interrupted(call_id);
+            let later = steps.successor(name, next.begin);
+            if let Some(later) = later.filter(|_| !sessions.iter().any(is_abandoned)) {
                 let what = format!("{step} {key} ran again after {} {}", later.step, later.key);
                 self.violation(session, what);
             }
