@@ -1177,6 +1177,13 @@ async fn a_verdict_for_a_call_of_a_killed_run_is_refused_and_the_next_run_works(
     // The call may have started, so it waits for no verdict.
     let error = judge().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidRequest, "{error}");
+    support::wait_for("the inbox has no active run", LIMIT, async || {
+        match fixture.client.interrupt("s").await {
+            Err(error) if NotRunning::from_error(&error).is_some() => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    })
+    .await;
     fixture.ensure_next_run_works("s").await;
     assert_eq!(results(&fixture.history("s").await)[0].0, ResultKind::Interrupted);
     assert_eq!(*gate.reached.borrow(), 1, "the call has begun once");
@@ -1228,28 +1235,6 @@ async fn a_pending_call_stays_approvable_if_a_run_with_new_input_is_killed() {
     // No run is active, also as far as the inbox knows.
     let error = fixture.client.interrupt("s").await.unwrap_err();
     assert!(NotRunning::from_error(&error).is_some(), "{error}");
-}
-
-#[tokio::test]
-#[ignore = "needs a Restate server: durable/tests/run.sh"]
-async fn an_interrupt_after_a_kill_and_a_verdict_is_refused() {
-    let gate = Gate::closed();
-    let pay = gate.tool("pay").requires_approval();
-    let fixture = Fixture::with_agent(Agent::new(calling(&[("c1", "pay")])).with_tool(pay)).await;
-    fixture.run("s", "Pay.").await.unwrap();
-    let judge = || fixture.client.judge("s", "agent", pending("c1", "pay"), Verdict::Approve);
-    let run = judge().await.unwrap().unwrap();
-    gate.wait_for(1).await;
-    support::kill(&fixture.server.admin_url(), &run).await;
-    fixture.outcome(&run).await.unwrap_err();
-    judge().await.unwrap_err();
-    support::wait_for("the inbox has no active run", LIMIT, async || {
-        match fixture.client.interrupt("s").await {
-            Err(error) if NotRunning::from_error(&error).is_some() => Ok(()),
-            other => Err(format!("{other:?}")),
-        }
-    })
-    .await;
 }
 
 /// Entries of 35 MiB. Restate's messages are smaller.
