@@ -89,7 +89,7 @@ async fn run_interactive(agent: Agent) -> Result<Outcome> {
     let mut run = agent.interactive().run("Tidy up, please");
     while let Some(event) = run.try_next().await? {
         if let Some(call) = event.as_approval_request() {
-            match is_allowed(call) {
+            match is_allowed(&call.to_tool_call()) {
                 true => run.approve(call)?,
                 false => run.deny(call, "the user wants to keep it")?,
             }

@@ -116,10 +116,12 @@ async fn run_agent(client: &Client, says_yes: bool) -> Result<()> {
     let mut out = stdout();
     while let Some(event) = run.try_next().await? {
         match &event {
-            Event::Tool(ToolEvent::ApprovalRequested(call)) => match is_allowed(call, says_yes)? {
-                true => run.approve(call)?,
-                false => run.deny(call, "the user does not want it")?,
-            },
+            Event::Tool(ToolEvent::ApprovalRequested(call)) => {
+                match is_allowed(&call.to_tool_call(), says_yes)? {
+                    true => run.approve(&**call)?,
+                    false => run.deny(&**call, "the user does not want it")?,
+                }
+            }
             Event::Tool(ToolEvent::Progress { name, data, .. }) => {
                 writeln!(out, "  {name}: {}", data.as_str())?;
             }

@@ -219,13 +219,6 @@ async fn resume_session(
     if let Some(left) = session::resume_notice(&state) {
         render::print_session_notice(&left);
     }
-    match &state {
-        SessionState::Idle => {}
-        SessionState::Pending { calls } => {
-            user.printer.expect_calls(calls.iter().map(PendingCall::to_tool_call).collect());
-        }
-        SessionState::Unfinished { open_calls: open } => user.printer.expect_calls(open.clone()),
-    }
     let verdicts = match state {
         SessionState::Idle => return Ok(None),
         SessionState::Unfinished { .. } => match prompt {
@@ -417,7 +410,7 @@ async fn drive_run(mut run: SessionRun, user: &mut UserInterface) -> Result<Exit
             allowed.retain(|call| call.call_id != result.call_id);
         }
         if let Some(call) = event.as_approval_request() {
-            let shown = tools::describe_call(root, call, &allowed);
+            let shown = tools::describe_call(root, &call.to_tool_call(), &allowed);
             let decided = tokio::select! {
                 biased;
                 () = ctrl_c.pressed() => {
@@ -430,7 +423,7 @@ async fn drive_run(mut run: SessionRun, user: &mut UserInterface) -> Result<Exit
                 verdict = approval.verdict(&shown, lines) => match verdict {
                     Some(verdict) => {
                         if verdict == Verdict::Approve {
-                            allowed.push(call.clone());
+                            allowed.push(call.to_tool_call());
                         }
                         handle.submit_verdict(call, verdict)
                     }

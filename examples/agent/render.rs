@@ -30,14 +30,6 @@ pub(crate) enum EventPrinter {
 }
 
 impl EventPrinter {
-    /// Announces calls that run again without a new turn of the model.
-    pub(crate) fn expect_calls(&mut self, calls: Vec<ToolCall>) {
-        match self {
-            Self::Json => {}
-            Self::Text(human) => human.calls = calls,
-        }
-    }
-
     /// Reports how long the model has taken to begin its answer.
     pub(crate) fn report_wait(&mut self, waited: Duration) -> io::Result<()> {
         match self {
@@ -105,9 +97,6 @@ pub(crate) struct TextPrinter {
     is_usage_estimated: bool,
     /// Shows a call that needs approval in the question, or when it runs.
     approval: ApprovalMode,
-    /// The calls of the last turn, or those that a session left unfinished: a `Started` event has
-    /// only the call's id and name.
-    calls: Vec<ToolCall>,
     open_line: OpenLine,
 }
 
@@ -130,7 +119,6 @@ impl TextPrinter {
             has_colors: colors,
             is_usage_estimated: estimated,
             approval,
-            calls: Vec::new(),
             open_line: OpenLine::Neither,
         }
     }
@@ -148,10 +136,7 @@ impl TextPrinter {
                 "  (retracted, the model starts over: {})",
                 one_line(why, 200)
             )),
-            Event::Turn(TurnEvent::TurnComplete { turn }) => {
-                self.calls = turn.tool_calls().cloned().collect();
-                self.end_line()
-            }
+            Event::Turn(TurnEvent::TurnComplete { .. }) => self.end_line(),
             Event::Tool(event) => self.print_tool_event(event),
             Event::Finished(outcome) => self.print_note(&self.summary(outcome)),
             _ => Ok(()),
@@ -191,10 +176,11 @@ impl TextPrinter {
 
     fn print_tool_event(&mut self, event: &ToolEvent) -> io::Result<()> {
         match event {
-            ToolEvent::Started { call_id, name } => {
-                let call = self.calls.iter().find(|call| call.call_id == *call_id);
-                let arguments = call
-                    .map_or(String::new(), |call| format_arguments(call, MAX_RUNNING_CALL_CHARS));
+            ToolEvent::Started { call_id, name, arguments } => {
+                let (call_id, name) = (call_id.clone(), name.clone());
+                let call = ToolCall { call_id, name, arguments: arguments.clone() };
+                let arguments = format_arguments(&call, MAX_RUNNING_CALL_CHARS);
+                let name = &call.name;
                 self.print_note(&format!("  > {} {arguments}", one_line(name, 64)))
             }
             ToolEvent::Progress { name, data, .. } => {
@@ -208,9 +194,10 @@ impl TextPrinter {
             }
             ToolEvent::ApprovalRequested(call) => match self.approval {
                 ApprovalMode::AskUser { .. } | ApprovalMode::ApproveAll => self.end_line(),
-                ApprovalMode::Suspend => {
-                    self.print_note(&format!("  ? {} needs approval", describe_call(call)))
-                }
+                ApprovalMode::Suspend => self.print_note(&format!(
+                    "  ? {} needs approval",
+                    describe_call(&call.to_tool_call())
+                )),
             },
             _ => Ok(()),
         }

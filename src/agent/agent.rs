@@ -17,7 +17,7 @@ use crate::agent::{
 };
 use crate::context::{Ageing, Compactor, Window};
 use crate::env::{Ids, TimeLimit};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::event::Event;
 use crate::item::{History, PendingCall};
 use crate::provider::Provider;
@@ -172,11 +172,14 @@ impl Agent {
     /// according to their verdicts, and then sends the next request to the model.
     ///
     /// For each call without a result, `verdicts` must contain a pair: the call, as returned in
-    /// [`Outcome::pending`](crate::Outcome::pending), and the verdict on it. A verdict applies only
-    /// if the call that is about to run is identical to the call that is paired with the verdict,
-    /// including the call's arguments. If a hook rewrites or repairs the arguments of a call so
-    /// that they differ from those in `verdicts`, the call is denied. Hooks are called again, since
-    /// their decisions may have changed. If a hook denies a call, the call's verdict is ignored.
+    /// [`Outcome::pending`](crate::Outcome::pending), and the verdict on it. The call names the
+    /// request that the verdict answers by its [approval id](PendingCall::approval_id). A verdict
+    /// applies only if the call that is about to run is identical to the call that is paired with
+    /// the verdict, including the call's arguments and the definition of its tool. If a hook
+    /// rewrites or repairs the arguments of a call so that they differ, or if a
+    /// [source](Self::with_tool_source) lists another definition of its tool, the call does not
+    /// run, and another verdict is requested. Hooks are called again, since their decisions may have
+    /// changed. If a hook denies a call, the call's verdict is ignored.
     /// For a call to an external tool, the verdict must be either a denial or a [`Verdict::Output`]
     /// that contains the result. The result of an external tool is accepted even if the agent no
     /// longer has the tool.
@@ -230,11 +233,17 @@ impl Agent {
     ///
     /// # Errors
     ///
+    /// Returns a [`Conflict`](crate::ErrorKind::Conflict) error, without running anything, if a
+    /// verdict does not answer an open request: the call has been answered, is unknown, has another
+    /// approval id or other arguments, or belongs to another history. Also returns a `Conflict`
+    /// error if a call is approved whose tool has changed since the request. Such a call can still
+    /// be denied.
+    ///
     /// Returns an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error, without running
     /// anything, in any of these cases:
     ///
-    /// - No call is open.
-    /// - A verdict is missing or duplicated, or refers to a call that is not open.
+    /// - No call is open, and no verdict was given.
+    /// - A verdict is missing or duplicated.
     /// - A call to an external tool is approved, although the tool cannot run in this process.
     /// - The tool of an approved call, or the sub-agent of a suspended call, is missing.
     pub fn resume(
@@ -262,6 +271,11 @@ impl Agent {
         St: Stream<Item = Result<Step<Event, State>, Error>> + Send + 'static,
     {
         let history = history.into();
+        let verdicts: Vec<(PendingCall, Verdict)> = verdicts.into_iter().collect();
+        if let (Some((call, _)), true) = (verdicts.first(), history.is_settled()) {
+            let error = Error::new(ErrorKind::Conflict, "no call is waiting for a verdict");
+            return Err(error.with_parameter(call.call_id.as_str()));
+        }
         // This call fails if the history contains nothing to resume.
         drop(self.toolkit().resume(&history)?);
         let resuming = Some(check_verdicts(&self.0, self.toolkit(), &history, verdicts)?);

@@ -17,7 +17,7 @@ use crate::agent::tombstone_queue::TombstoneQueue;
 use crate::env::Ids;
 use crate::error::Error;
 use crate::event::{Event, UndeliveredInput};
-use crate::item::ToolCall;
+use crate::item::PendingCall;
 use crate::journal::Journal;
 use crate::lock::lock_ignoring_poison;
 use crate::tool::{RunData, ToolContext, Verdict};
@@ -34,6 +34,7 @@ pub(super) struct Control {
     started_at: OnceLock<Instant>,
     inbox: Mutex<Inbox>,
     tombstone_queue: TombstoneQueue,
+    /// The calls that are waiting for a verdict, by call id.
     awaited_verdicts: Mutex<HashMap<String, AwaitedVerdict>>,
     /// The contexts of the calls that have started in this turn, in the order in which they
     /// started.
@@ -79,10 +80,20 @@ struct Inbox {
 
 /// A call that is waiting for a verdict.
 struct AwaitedVerdict {
-    call: ToolCall,
+    request: PendingCall,
     /// Whether the call's tool is external, in which case the call cannot be approved.
     is_external: bool,
     verdict: Option<Verdict>,
+}
+
+/// The reason why a verdict was not accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum VerdictRejection {
+    /// No call waits for this verdict: the request is unknown, belongs to another call, or has a
+    /// verdict already.
+    NotAwaited,
+    /// The call's tool is external, so the call cannot be approved.
+    ExternalTool,
 }
 
 /// The usage charged to budgets so far.
@@ -183,32 +194,39 @@ impl Control {
         lock_ignoring_poison(&self.inbox).delivery_turns.get(id).copied()
     }
 
-    pub(super) fn register_awaited_verdict(&self, call: &ToolCall, external: bool) {
-        let asked = AwaitedVerdict { call: call.clone(), is_external: external, verdict: None };
-        lock_ignoring_poison(&self.awaited_verdicts).insert(call.call_id.clone(), asked);
+    pub(super) fn register_awaited_verdict(&self, request: &PendingCall, external: bool) {
+        let (call_id, request) = (request.call_id.clone(), request.clone());
+        let awaited = AwaitedVerdict { request, is_external: external, verdict: None };
+        lock_ignoring_poison(&self.awaited_verdicts).insert(call_id, awaited);
     }
 
-    /// Submits a verdict, and returns whether it was accepted. A verdict is accepted only if a call
-    /// identical to `call` is waiting for a verdict.
-    pub(super) fn submit_verdict(&self, call: &ToolCall, verdict: Verdict) -> bool {
-        let mut asked = lock_ignoring_poison(&self.awaited_verdicts);
-        let waiting = asked.get_mut(&call.call_id);
-        let Some(waiting) = waiting.filter(|it| it.call == *call && it.verdict.is_none()) else {
-            return false;
-        };
+    /// Submits a verdict on a call, from the view of the agent that made the call. The verdict is
+    /// accepted only if it [answers](Verdict::answers) a request that has no verdict yet.
+    pub(super) fn submit_verdict(
+        &self,
+        call: &PendingCall,
+        verdict: Verdict,
+    ) -> Result<(), VerdictRejection> {
+        let mut awaited = lock_ignoring_poison(&self.awaited_verdicts);
+        let waiting = awaited.get_mut(&call.call_id);
+        let waiting = waiting
+            .filter(|it| it.verdict.is_none() && verdict.answers(&it.request, call))
+            .ok_or(VerdictRejection::NotAwaited)?;
         if waiting.is_external && verdict == Verdict::Approve {
-            return false;
+            return Err(VerdictRejection::ExternalTool);
         }
         waiting.verdict = Some(verdict);
-        drop(asked);
+        drop(awaited);
         self.waker.wake();
-        true
+        Ok(())
     }
 
-    pub(super) fn take_verdict(&self, call: &ToolCall) -> Option<Verdict> {
-        let mut asked = lock_ignoring_poison(&self.awaited_verdicts);
-        let verdict = asked.get(&call.call_id)?.verdict.clone()?;
-        asked.remove(&call.call_id);
+    /// Takes the verdict that answers this request. The request then no longer accepts a verdict.
+    pub(super) fn take_verdict(&self, request: &PendingCall) -> Option<Verdict> {
+        let mut awaited = lock_ignoring_poison(&self.awaited_verdicts);
+        let waiting = awaited.get(&request.call_id).filter(|it| it.request == *request)?;
+        let verdict = waiting.verdict.clone()?;
+        awaited.remove(&request.call_id);
         Some(verdict)
     }
 
@@ -469,16 +487,18 @@ mod tests {
 
     #[test]
     fn every_accepted_verdict_is_used_and_late_ones_are_rejected() {
-        let call = ToolCall { call_id: "c".into(), name: "t".into(), arguments: "{}".into() };
+        let json = r#"{"approval_id":"a","call_id":"c","name":"t","arguments":"{}"}"#;
+        let call: PendingCall = serde_json::from_str(json).unwrap();
+        let approve = |control: &Control| control.submit_verdict(&call, Verdict::Approve);
         for in_time in [true, false] {
             let control = Control::default();
             control.register_awaited_verdict(&call, false);
             // A check found no verdict; then, in one case, another thread submits one.
             assert_eq!(control.take_verdict(&call), None);
-            assert!(!in_time || control.submit_verdict(&call, Verdict::Approve));
+            assert!(!in_time || approve(&control).is_ok());
             assert_eq!(control.has_verdict_or_stop_accepting(), in_time);
             assert_eq!(control.take_verdict(&call), in_time.then_some(Verdict::Approve));
-            assert!(!control.submit_verdict(&call, Verdict::Approve));
+            assert_eq!(approve(&control), Err(VerdictRejection::NotAwaited));
         }
     }
 }

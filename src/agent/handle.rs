@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::agent::Input;
-use crate::agent::control::{Control, DeliveryPoint, SubAgentRun};
+use crate::agent::control::{Control, DeliveryPoint, SubAgentRun, VerdictRejection};
 use crate::env::Ids;
 use crate::error::{Error, ErrorKind};
 use crate::event::UndeliveredInput;
@@ -221,17 +221,18 @@ impl RunHandle {
     /// Approves a call that is waiting for a verdict, so that the call runs.
     ///
     /// `call` is the call from the `approval_requested` event. The approval applies only if `call`
-    /// is identical to the waiting call, including its arguments. For a call made by a sub-agent,
-    /// `call` must contain the path to the call;
+    /// is identical to the waiting call, including its approval id and its arguments. For a call
+    /// made by a sub-agent, `call` must contain the path to the call;
     /// [`Event::approval_request`](crate::Event::approval_request) returns the call together with
     /// its path.
     ///
     /// # Errors
     ///
-    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if `call` is not waiting for
-    /// a verdict, for example because the call already has a verdict, the other calls in its turn
-    /// have ended, or the run is over. Also returns an `InvalidRequest` error if the call's tool is
-    /// [external](crate::Tool::external), since an external tool cannot run in this process.
+    /// Returns a [`Conflict`](ErrorKind::Conflict) error if `call` is not waiting for a verdict,
+    /// for example because the call already has a verdict, the other calls in its turn have ended,
+    /// or the run is over. Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if the
+    /// call's tool is [external](crate::Tool::external), since an external tool cannot run in this
+    /// process. After an error, the call still waits if it waited before.
     pub fn approve(&self, call: impl Into<PendingCall>) -> Result<(), Error> {
         self.submit_verdict(call, Verdict::Approve)
     }
@@ -246,7 +247,10 @@ impl RunHandle {
     }
 
     /// Submits a verdict of any kind on a call that is waiting for a verdict. Use
-    /// [`Verdict::Output`] to provide the call's result.
+    /// [`Verdict::Output`] to provide the call's result. Unlike an approval, a denial or a result
+    /// may name a call without its [approval id](PendingCall::approval_id), as
+    /// `PendingCall::from(call)` does: no event contains the request for the result of an
+    /// [external](crate::Tool::external) call.
     ///
     /// # Errors
     ///
@@ -257,22 +261,25 @@ impl RunHandle {
         verdict: Verdict,
     ) -> Result<(), Error> {
         let call = call.into();
-        let decided = match call.split_root() {
-            None => self.control.submit_verdict(&call.to_tool_call(), verdict),
-            Some((parent, inner)) => {
-                let child = self.control.sub_agent(parent);
-                child.is_some_and(|child| {
-                    Self::for_sub_agent(child).submit_verdict(inner, verdict).is_ok()
-                })
-            }
+        let accepted = match call.split_root() {
+            None => self.control.submit_verdict(&call, verdict),
+            Some((parent, inner)) => match self.control.sub_agent(parent) {
+                Some(child) => return Self::for_sub_agent(child).submit_verdict(inner, verdict),
+                None => Err(VerdictRejection::NotAwaited),
+            },
         };
-        match decided {
-            true => Ok(()),
-            false => {
-                let message = "no such call is waiting for a verdict";
-                Err(Error::new(ErrorKind::InvalidRequest, message).with_parameter(call.call_id))
-            }
-        }
+        accepted.map_err(|rejection| {
+            let (kind, message) = match rejection {
+                VerdictRejection::NotAwaited => {
+                    (ErrorKind::Conflict, "no such call is waiting for a verdict")
+                }
+                VerdictRejection::ExternalTool => (
+                    ErrorKind::InvalidRequest,
+                    "an external tool cannot run here: its result is needed",
+                ),
+            };
+            Error::new(kind, message).with_parameter(call.call_id)
+        })
     }
 
     /// Returns a handle to the sub-agent that the call with the id `call_id` started, even if the

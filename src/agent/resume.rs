@@ -1,6 +1,6 @@
 //! Checks the verdicts that are passed to a run that resumes pending calls.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::agent::ResumeVerdicts;
 use crate::agent::settings::AgentSettings;
@@ -18,97 +18,110 @@ pub(super) fn check_verdicts(
     history: &History,
     verdicts: impl IntoIterator<Item = (PendingCall, Verdict)>,
 ) -> Result<ResumeVerdicts, Error> {
-    let agent = JudgedAgent {
-        toolkit,
-        has_sources: !settings.tools.sources.is_empty(),
-        rewrites_arguments: !settings.hooks.is_empty(),
-    };
-    agent.check_verdicts(history, verdicts)
+    let has_sources = !settings.tools.sources.is_empty();
+    ResumedAgent { toolkit, has_sources }.check_verdicts(history, verdicts)
 }
 
 /// The parts of an agent that are needed to check the verdicts on its calls.
-struct JudgedAgent<'a> {
+struct ResumedAgent<'a> {
     toolkit: &'a Toolkit,
     /// Whether the agent has tool sources, which may provide more tools.
     has_sources: bool,
-    /// Whether a hook may have changed a call's arguments.
-    rewrites_arguments: bool,
 }
 
-impl JudgedAgent<'_> {
+impl ResumedAgent<'_> {
     fn check_verdicts(
         &self,
         history: &History,
         verdicts: impl IntoIterator<Item = (PendingCall, Verdict)>,
     ) -> Result<ResumeVerdicts, Error> {
-        let kit = self.toolkit;
-        let mut own: HashMap<String, (ToolCall, Verdict)> = HashMap::new();
-        let mut inner: HashMap<String, Vec<(PendingCall, Verdict)>> = HashMap::new();
+        let mut own: BTreeMap<String, (PendingCall, Verdict)> = BTreeMap::new();
+        let mut inner: BTreeMap<String, Vec<(PendingCall, Verdict)>> = BTreeMap::new();
         for (call, verdict) in verdicts {
             if let Some((parent, call)) = call.split_root() {
                 inner.entry(parent.to_owned()).or_default().push((call, verdict));
-                continue;
-            }
-            // The history may contain a call to a wrapper tool, with the actual call nested inside
-            // it.
-            let call = kit.unwrapped_call(&call.to_tool_call()).into_owned();
-            let is_external = kit.get(&call.name).is_some_and(Tool::is_external);
-            if is_external && verdict == Verdict::Approve {
-                return invalid_verdict(
-                    "an external tool cannot run here: its result is needed",
-                    &call,
-                );
-            }
-            if let Some((call, _)) = own.insert(call.call_id.clone(), (call, verdict)) {
-                return invalid_verdict("a call has two verdicts", &call);
+            } else if let Some((call, _)) = own.insert(call.call_id.clone(), (call, verdict)) {
+                return invalid_verdict("a call has two verdicts", &call.call_id);
             }
         }
         let open = history.unanswered_calls();
-        let open: Vec<ToolCall> =
-            open.iter().map(|call| kit.unwrapped_call(call).into_owned()).collect();
-        let mut nested = HashMap::new();
-        for call in &open {
-            if let Some(child) = history.nested_history(&call.call_id) {
-                if own.contains_key(&call.call_id) {
-                    let why = "this call runs a sub-agent: give the verdicts for the sub-agent's \
-                    calls";
-                    return invalid_verdict(why, call);
-                }
-                let given = inner.remove(&call.call_id).unwrap_or_default();
-                let judged = self.check_sub_agent(call, child, given)?;
-                let judged = judged.map_err(|error| {
-                    let call_id = &call.call_id;
-                    let message = format!("in the sub-agent of `{call_id}`: {}", error.message());
-                    Error::new(error.kind(), message).with_parameter(call_id.clone())
-                })?;
-                nested.insert(call.call_id.clone(), judged);
+        let is_open = |call_id: &str| open.iter().any(|call| call.call_id == call_id);
+        let is_suspended =
+            |call_id: &str| is_open(call_id) && history.nested_history(call_id).is_some();
+        // A verdict on another call is a conflict, even if it leaves an open call without a verdict.
+        let of_own = own.keys().find(|call_id| !is_open(call_id));
+        let of_inner = || inner.keys().find(|call_id| !is_suspended(call_id));
+        if let Some(call_id) = of_own.or_else(of_inner) {
+            return conflicting_verdict("a verdict is for a call that is not open", call_id);
+        }
+        let (mut checked, mut nested) = (HashMap::new(), HashMap::new());
+        for call in open {
+            let call_id = call.call_id.clone();
+            let Some(child) = history.nested_history(&call_id) else {
+                let given = own.remove(&call_id);
+                checked.insert(call_id, self.check_verdict(history, call, given)?);
                 continue;
-            }
-            let Some((judged, verdict)) = own.get(&call.call_id) else {
-                return invalid_verdict("a call has no verdict", call);
             };
-            if *verdict == Verdict::Approve && self.is_unknown(&call.name) {
-                return invalid_verdict(&format!("there is no tool `{}`", call.name), call);
+            if own.contains_key(&call_id) {
+                let why = "this call runs a sub-agent: give the verdicts for the sub-agent's calls";
+                return invalid_verdict(why, &call_id);
             }
-            // Only a hook can have changed the arguments. A hook may also have repaired a wrapper
-            // tool's call from which no inner call could be read.
-            let is_repaired = kit.wraps_calls(&call.name) && self.rewrites_arguments;
-            if (judged.name != call.name && !is_repaired)
-                || (!self.rewrites_arguments && judged != call)
-            {
-                return invalid_verdict("a verdict was given for another call", call);
+            let given = inner.remove(&call_id).unwrap_or_default();
+            let call = self.toolkit.unwrapped_call(&call);
+            let checked = self.check_sub_agent(&call, child, given)?.map_err(|error| {
+                let message = format!("in the sub-agent of `{call_id}`: {}", error.message());
+                Error::new(error.kind(), message).with_parameter(call_id.clone())
+            })?;
+            nested.insert(call_id, checked);
+        }
+        Ok(ResumeVerdicts::new(checked, nested))
+    }
+
+    /// Checks the verdict on an open call, and returns the verdict with the call that it answers.
+    fn check_verdict(
+        &self,
+        history: &History,
+        call: ToolCall,
+        given: Option<(PendingCall, Verdict)>,
+    ) -> Result<(PendingCall, Verdict), Error> {
+        let call_id = call.call_id.clone();
+        let Some((given, verdict)) = given else {
+            return invalid_verdict("a call has no verdict", &call_id);
+        };
+        // The history contains a call as the model wrote it, which may be a call to a wrapper tool.
+        // The verdict may name the wrapped call, which is the call that runs.
+        let unwrapped = |call: PendingCall| -> PendingCall {
+            let inner = self.toolkit.unwrapped_call(&call.to_tool_call()).into_owned();
+            PendingCall { name: inner.name, arguments: inner.arguments, ..call }
+        };
+        let requested = history.pending_call(call);
+        let (given, requested) = match requested.approval_id.is_empty() {
+            true => (unwrapped(given), unwrapped(requested)),
+            false => (given, requested),
+        };
+        if !verdict.answers(&requested, &given) {
+            return conflicting_verdict("a verdict does not answer the open request", &call_id);
+        }
+        let tool = self.toolkit.get(&requested.name);
+        if verdict == Verdict::Approve {
+            if tool.is_some_and(Tool::is_external) {
+                return invalid_verdict(
+                    "an external tool cannot run here: its result is needed",
+                    &call_id,
+                );
+            }
+            if self.is_unknown(&requested.name) {
+                return invalid_verdict(
+                    &format!("there is no tool `{}`", requested.name),
+                    &call_id,
+                );
+            }
+            if tool.is_some_and(|tool| !requested.has_definition(&tool.definition())) {
+                let why = format!("the tool `{}` has changed since the request", requested.name);
+                return conflicting_verdict(&why, &call_id);
             }
         }
-        // The reported call is chosen by its id, so that the error does not depend on the map's
-        // iteration order.
-        let is_closed = |call: &&ToolCall| open.iter().all(|it| it.call_id != call.call_id);
-        let of_own = own.values().map(|(call, _)| call).filter(is_closed);
-        let first = of_own.min_by(|a, b| a.call_id.cmp(&b.call_id)).cloned();
-        let of_inner = inner.into_values().flatten().map(|(call, _)| call.to_tool_call());
-        if let Some(call) = first.or(of_inner.min_by(|a, b| a.call_id.cmp(&b.call_id))) {
-            return invalid_verdict("a verdict is for a call that is not open", &call);
-        }
-        Ok(ResumeVerdicts::new(own, nested))
+        Ok((requested, verdict))
     }
 
     /// Checks the verdicts on the calls made by a suspended sub-agent. An error in the outer
@@ -128,19 +141,17 @@ impl JudgedAgent<'_> {
         };
         let Some(tool) = self.toolkit.get(&call.name) else {
             if self.is_unknown(&call.name) {
-                return invalid_verdict(
-                    &format!("there is no tool `{}` to resume", call.name),
-                    call,
-                );
+                let why = format!("there is no tool `{}` to resume", call.name);
+                return invalid_verdict(&why, &call.call_id);
             }
             // The sub-agent is not known until the tools from the sources have been listed.
-            let (toolkit, has_sources) = (&Toolkit::default(), true);
-            let agent = JudgedAgent { toolkit, has_sources, rewrites_arguments: true };
+            let toolkit = &Toolkit::default();
+            let agent = ResumedAgent { toolkit, has_sources: true };
             return Ok(can_resume(toolkit).and_then(|()| agent.check_verdicts(child, given)));
         };
         let Some(agent) = tool.agent::<AgentSettings>() else {
             let why = format!("the tool `{}` is not an agent that can resume", call.name);
-            return invalid_verdict(&why, call);
+            return invalid_verdict(&why, &call.call_id);
         };
         let toolkit = &agent.tools.toolkit;
         Ok(can_resume(toolkit).and_then(|()| check_verdicts(&agent, toolkit, child, given)))
@@ -152,7 +163,15 @@ impl JudgedAgent<'_> {
     }
 }
 
-fn invalid_verdict<T>(why: &str, call: &ToolCall) -> Result<T, Error> {
-    let message = format!("{why} (`{}`)", call.call_id);
-    Err(Error::new(ErrorKind::InvalidRequest, message).with_parameter(call.call_id.clone()))
+fn invalid_verdict<T>(why: &str, call_id: &str) -> Result<T, Error> {
+    verdict_error(ErrorKind::InvalidRequest, why, call_id)
+}
+
+/// Returns the error for a verdict that does not answer a request that is still open.
+fn conflicting_verdict<T>(why: &str, call_id: &str) -> Result<T, Error> {
+    verdict_error(ErrorKind::Conflict, why, call_id)
+}
+
+fn verdict_error<T>(kind: ErrorKind, why: &str, call_id: &str) -> Result<T, Error> {
+    Err(Error::new(kind, format!("{why} (`{call_id}`)")).with_parameter(call_id))
 }

@@ -20,7 +20,7 @@ use crate::agent::stop_review::completion_evidence;
 use crate::agent::{Input, ResumeVerdicts, RunContext, RunHandle, RunStart, State};
 use crate::error::{Error, ErrorKind, catch_panic};
 use crate::event::{AppendReason, BudgetExceeded, BudgetKind, EndReason, Event, Outcome};
-use crate::item::{History, PendingCall, ToolResult};
+use crate::item::{History, ToolResult};
 use crate::journal::{Interruption, Journal};
 use crate::stream::{LoopWithState, StateCell, Step, loop_with_state};
 use crate::tool::{RunData, ToolContext};
@@ -282,11 +282,11 @@ impl Run {
         time_up: Option<BudgetExceeded>,
     ) {
         if reason == EndReason::Pending {
-            // No event contains the arguments that are to be passed to an external tool.
+            // No event contains the request for the result of an external tool.
             let state = self.state.get();
             let pending = &state.approvals.pending;
             let own = pending.iter().filter(|call| call.path.is_empty());
-            self.shared.handle.journal.set_effective_calls(own.map(PendingCall::to_tool_call));
+            self.shared.handle.journal.set_pending_calls(own.cloned());
         }
         if error.is_some() || time_up.is_some() || matches!(reason, EndReason::Interrupted(_)) {
             self.notify_world_ended(error.clone(), time_up.map(TimeLimitReached::End));

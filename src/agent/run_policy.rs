@@ -10,7 +10,7 @@ use crate::agent::hook::CombinedDecision;
 use crate::agent::run_shared::RunShared;
 use crate::agent::{RunHandle, State};
 use crate::error::Error;
-use crate::item::{EffectReport, RawJson, ToolCall, ToolResult};
+use crate::item::{EffectReport, PendingCall, RawJson, ToolCall, ToolResult};
 use crate::tool::{
     Permission, PermissionDecision, Tool, ToolContext, ToolPolicy, Verdict, redact_each,
 };
@@ -26,15 +26,10 @@ impl RunPolicy {
         Self { run, state }
     }
 
-    /// Returns the verdict, if any, that was passed for `call` when the run was resumed. A verdict
-    /// applies only to the exact call for which the verdict was given.
-    fn resumed_verdict(&self, call: &ToolCall) -> Option<Verdict> {
-        let (judged, verdict) =
-            self.state.approvals.resume_verdicts.as_ref()?.get(&call.call_id)?;
-        Some(match judged == call {
-            true => verdict.clone(),
-            false => Verdict::Deny("the verdict was given for other arguments".to_owned()),
-        })
+    /// Returns the verdict, if any, that was passed for a call when the run was resumed, with the
+    /// request that the verdict answers.
+    fn resumed_verdict(&self, call_id: &str) -> Option<&(PendingCall, Verdict)> {
+        self.state.approvals.resume_verdicts.as_ref()?.get(call_id)
     }
 }
 
@@ -46,9 +41,10 @@ impl ToolPolicy for RunPolicy {
     fn before_call(&mut self, call: &ToolCall) -> BoxFuture<'static, Result<Permission, Error>> {
         // A verdict that was passed when the run was resumed applies even if the call does not need
         // approval.
-        let judged = self.resumed_verdict(call).is_some();
-        let otherwise =
-            if judged { PermissionDecision::RequireApproval } else { PermissionDecision::Allow };
+        let otherwise = match self.resumed_verdict(&call.call_id) {
+            Some(_) => PermissionDecision::RequireApproval,
+            None => PermissionDecision::Allow,
+        };
         let hooks = self.run.hooks();
         if hooks.is_empty() {
             return future::ready(Ok(Permission { decision: otherwise, arguments: None })).boxed();
@@ -70,14 +66,31 @@ impl ToolPolicy for RunPolicy {
         .boxed()
     }
 
-    fn on_verdict_requested(&mut self, call: &ToolCall) {
+    fn next_approval_id(&mut self) -> String {
+        self.run.settings.ids.next_id()
+    }
+
+    fn on_verdict_requested(&mut self, call: &PendingCall) {
         let toolkit = self.run.toolkit();
         let is_external = toolkit.get(&call.name).is_some_and(Tool::is_external);
         self.run.control().register_awaited_verdict(call, is_external);
     }
 
-    fn verdict(&mut self, call: &ToolCall) -> Option<Verdict> {
-        self.resumed_verdict(call).or_else(|| self.run.control().take_verdict(call))
+    fn verdict(&mut self, call: &PendingCall) -> Option<Verdict> {
+        if let Some((answered, verdict)) = self.resumed_verdict(&call.call_id) {
+            let is_valid = match verdict {
+                Verdict::Approve => answered.covers(call),
+                // The tool does not run, so its definition is irrelevant.
+                Verdict::Output(_) => answered.has_same_arguments(call),
+                Verdict::Deny(_) => true,
+            };
+            if is_valid {
+                return Some(verdict.clone());
+            }
+            // A hook has rewritten the arguments since the verdict was given, or the tool has
+            // changed. Another verdict is requested.
+        }
+        self.run.control().take_verdict(call)
     }
 
     fn waits_for_verdicts(&self) -> bool {

@@ -569,7 +569,7 @@ fn ends_run(command: &Command) -> bool {
 /// Returns the command's verdict on this call, if any.
 fn verdict_on<'a>(stored: &'a StoredCommand, call: &PendingCall) -> Option<&'a Verdict> {
     match &stored.command {
-        Command::Verdict { call: judged, verdict } if judged == call => Some(verdict),
+        Command::Verdict { call: given, verdict } if verdict.answers(call, given) => Some(verdict),
         _ => None,
     }
 }

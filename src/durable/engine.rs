@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::error::{Error, ErrorKind};
 use crate::hub::{Command, command_json};
-use crate::item::{RawJson, ResultKind, ToolCall, ToolResult};
+use crate::item::{RawJson, ResultKind, ToolCall, ToolResult, join_call_id};
 use crate::session::Entry;
 
 /// The future that performs a step. The engine polls it only if the step's value has not been recorded yet.
@@ -142,7 +142,7 @@ impl ToolCallRequest {
     /// Returns a key that is the same each time the call is performed: `{session id}/{call id}`, as in
     /// [`ToolContext::idempotency_key`](crate::tool::ToolContext::idempotency_key).
     pub fn key(&self) -> String {
-        format!("{}/{}", self.session, self.call.call_id)
+        join_call_id(&self.session, &self.call.call_id)
     }
 }
 

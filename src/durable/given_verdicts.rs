@@ -59,9 +59,8 @@ impl GivenVerdicts {
     ///
     /// # Errors
     ///
-    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if no pending call equals `call`, including its
-    /// arguments, and a [`Conflict`](ErrorKind::Conflict) error if the call already has a different verdict. If an
-    /// error is returned, no verdict is added.
+    /// Returns a [`Conflict`](ErrorKind::Conflict) error if no pending call equals `call`, including its approval id
+    /// and its arguments, or if the call already has a different verdict. If an error is returned, no verdict is added.
     pub fn add(
         &mut self,
         pending: &[PendingCall],
@@ -72,7 +71,7 @@ impl GivenVerdicts {
         match known {
             Some((_, known)) if *known == verdict => return Ok(AddedVerdict::Repeated),
             _ if !pending.contains(&call) => {
-                return Err(Error::new(ErrorKind::InvalidRequest, "no such call is pending"));
+                return Err(Error::new(ErrorKind::Conflict, "no such call is pending"));
             }
             Some(_) => {
                 let message = "the call has another verdict already";
@@ -185,7 +184,7 @@ mod tests {
         assert_eq!(add(&mut given, &["c1"], "c1", Verdict::Approve), Ok(AddedVerdict::AllGiven));
         assert_eq!(add(&mut given, &[], "c1", Verdict::Approve), Ok(AddedVerdict::Repeated));
         // A different verdict is too late.
-        assert_eq!(add(&mut given, &[], "c1", deny()), Err(ErrorKind::InvalidRequest));
+        assert_eq!(add(&mut given, &[], "c1", deny()), Err(ErrorKind::Conflict));
     }
 
     #[test]
@@ -202,7 +201,7 @@ mod tests {
         let mut given = GivenVerdicts::default();
         let other = PendingCall { arguments: r#"{"amount":1}"#.to_owned(), ..call("c1") };
         let error = given.add(&[call("c1")], other, Verdict::Approve).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::InvalidRequest);
+        assert_eq!(error.kind(), ErrorKind::Conflict);
         assert_eq!(given, GivenVerdicts::default());
     }
 

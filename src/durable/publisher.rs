@@ -95,9 +95,9 @@ impl Publisher {
     /// the request for these calls, the run itself yields the start events only when it is polled again, after the
     /// calls have ended.
     pub(super) fn push_started(&mut self, calls: &[ToolCallRequest]) {
-        for ToolCallRequest { call: ToolCall { call_id, name, .. }, .. } in calls {
-            let (call_id, name) = (call_id.clone(), name.clone());
-            self.push(Event::Tool(ToolEvent::Started { call_id, name }));
+        for ToolCallRequest { call, .. } in calls {
+            let ToolCall { call_id, name, arguments } = call.clone();
+            self.push(Event::Tool(ToolEvent::Started { call_id, name, arguments }));
         }
     }
 

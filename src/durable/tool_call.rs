@@ -15,7 +15,9 @@ use crate::env::Ids;
 use crate::error::{Error, ErrorKind};
 use crate::event::ToolEvent;
 use crate::hub::Hub;
-use crate::item::{History, INTERRUPTED_MID_EXECUTION, RawJson, ResultKind, ToolCall, ToolResult};
+use crate::item::{
+    History, INTERRUPTED_MID_EXECUTION, PendingCall, RawJson, ResultKind, ToolCall, ToolResult,
+};
 #[cfg(doc)]
 use crate::tool::Tool;
 use crate::tool::{RunData, ToolPolicy, Toolkit, Verdict};
@@ -130,7 +132,7 @@ impl ToolCallRequest {
 struct AllowedByRun;
 
 impl ToolPolicy for AllowedByRun {
-    fn verdict(&mut self, _call: &ToolCall) -> Option<Verdict> {
+    fn verdict(&mut self, _call: &PendingCall) -> Option<Verdict> {
         Some(Verdict::Approve)
     }
 }

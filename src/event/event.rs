@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::event::{AppendReason, Outcome, RewriteReason, Transition};
-use crate::item::{History, Item, PendingCall, RawJson, ToolCall, ToolResult};
+use crate::item::{History, Item, PendingCall, RawJson, ToolResult};
 use crate::turn::{Text, Turn, TurnEvent};
 use crate::usage::Usage;
 
@@ -88,9 +88,11 @@ pub enum Event {
 #[serde(tag = "type")]
 #[non_exhaustive]
 pub enum ToolEvent {
-    /// The tool call must be approved before it runs.
+    /// The tool call must be approved before it runs. The call's
+    /// [path](crate::item::PendingCall::path) is empty: it is the path within the agent that made
+    /// the call.
     #[serde(rename = "approval_requested")]
-    ApprovalRequested(ToolCall),
+    ApprovalRequested(Box<PendingCall>),
     /// The tool starts running.
     #[serde(rename = "tool_started")]
     Started {
@@ -98,6 +100,11 @@ pub enum ToolEvent {
         call_id: String,
         /// The name of the tool.
         name: String,
+        /// The arguments that the tool receives, as a JSON string. They differ from those that the
+        /// model wrote if a hook has repaired or rewritten them, and are the arguments that an
+        /// approver has seen.
+        #[serde(default)]
+        arguments: String,
     },
     /// The tool reports its progress.
     #[serde(rename = "tool_progress")]
@@ -169,7 +176,7 @@ impl Event {
     /// Returns the tool call awaiting approval, if this event is an approval request. For the
     /// approval request of a sub-agent's call, which is wrapped in `Nested`, this method returns
     /// `None`; see [`approval_request`](Self::approval_request).
-    pub fn as_approval_request(&self) -> Option<&ToolCall> {
+    pub fn as_approval_request(&self) -> Option<&PendingCall> {
         match self {
             Self::Tool(ToolEvent::ApprovalRequested(call)) => Some(call),
             _ => None,
@@ -182,13 +189,13 @@ impl Event {
     ///
     /// ```
     /// use turnstream::event::{Event, ToolEvent};
-    /// use turnstream::item::ToolCall;
     ///
-    /// let call = ToolCall { call_id: "c2".into(), name: "delete".into(), arguments: "{}".into() };
-    /// let asks = Event::from(ToolEvent::ApprovalRequested(call));
+    /// let json = r#"{"approval_id":"a1","call_id":"c2","name":"delete","arguments":"{}"}"#;
+    /// let asks = Event::from(ToolEvent::ApprovalRequested(serde_json::from_str(json)?));
     /// let (call_id, name) = ("c1".to_owned(), "cleaner".to_owned());
     /// let nested = Event::Nested { call_id, name, event: Box::new(asks) };
     /// assert_eq!(nested.approval_request().unwrap().path, ["c1"]);
+    /// # Ok::<(), serde_json::Error>(())
     /// ```
     pub fn approval_request(&self) -> Option<PendingCall> {
         let mut path = Vec::new();
@@ -198,7 +205,7 @@ impl Event {
             event = inner;
         }
         let call = event.as_approval_request()?;
-        Some(PendingCall { path, ..call.into() })
+        Some(PendingCall { path, ..call.clone() })
     }
 
     /// Returns the innermost event, without the `Nested` wrappers of sub-agents.

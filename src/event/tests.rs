@@ -1,7 +1,8 @@
 use super::*;
 use crate::error::{Error, ErrorKind};
 use crate::item::{
-    EffectReport, History, Item, Part, RawJson, ResultKind, SideEffect, ToolCall, ToolResult,
+    EffectReport, History, Item, Part, PendingCall, RawJson, ResultKind, SideEffect, ToolCall,
+    ToolResult,
 };
 use crate::turn::{ReasoningKind, StopReason, TurnBuilder, TurnEvent};
 use crate::usage::Usage;
@@ -88,12 +89,18 @@ fn a_complete_turn_round_trips() {
 fn the_events_of_tools_are_flat_objects() {
     let call = ToolCall { call_id: "c".into(), name: "n".into(), arguments: "{}".into() };
     round_trip(
-        &ToolEvent::ApprovalRequested(call.clone()).into(),
-        r#"{"type":"approval_requested","call_id":"c","name":"n","arguments":"{}"}"#,
+        &ToolEvent::ApprovalRequested(Box::new(PendingCall {
+            approval_id: "a".into(),
+            definition: "d".into(),
+            ..call.clone().into()
+        }))
+        .into(),
+        r#"{"type":"approval_requested","approval_id":"a","call_id":"c","name":"n","arguments":"{}","definition":"d"}"#,
     );
     round_trip(
-        &ToolEvent::Started { call_id: "c".into(), name: "n".into() }.into(),
-        r#"{"type":"tool_started","call_id":"c","name":"n"}"#,
+        &ToolEvent::Started { call_id: "c".into(), name: "n".into(), arguments: "{}".into() }
+            .into(),
+        r#"{"type":"tool_started","call_id":"c","name":"n","arguments":"{}"}"#,
     );
     let data = RawJson::parse(r#"{"a":2,"z":1}"#).unwrap();
     round_trip(

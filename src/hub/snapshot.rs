@@ -120,6 +120,8 @@ impl Snapshot {
                 Event::Finished(outcome) => pending.clone_from(&outcome.pending),
                 event => {
                     if let Some(call) = event.approval_request() {
+                        // A request replaces the earlier request for the same call.
+                        pending.retain(|earlier| !earlier.is_same_call(&call));
                         pending.push(call);
                     }
                     pending.retain(|call| !is_settled_by(call, event));

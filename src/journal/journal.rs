@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::event::{
     BudgetExceeded, EndReason, Event, InterruptedPhase, Outcome, ToolEvent, UndeliveredInput,
 };
-use crate::item::{EffectReport, History, Item, ToolCall};
+use crate::item::{EffectReport, History, Item, PendingCall, join_call_id};
 use crate::journal::open_call::Interruption;
 use crate::journal::run_fold::RunFold;
 use crate::lock::lock_ignoring_poison;
@@ -146,9 +146,9 @@ impl Journal {
     }
 
     /// Records the pending calls with the arguments that their tools would receive.
-    pub(crate) fn set_effective_calls(&self, calls: impl IntoIterator<Item = ToolCall>) {
+    pub(crate) fn set_pending_calls(&self, calls: impl IntoIterator<Item = PendingCall>) {
         self.with_state(|book| {
-            calls.into_iter().for_each(|call| book.fold.set_effective_call(call));
+            calls.into_iter().for_each(|call| book.fold.set_verdict_request(call));
         });
     }
 
@@ -233,7 +233,7 @@ impl JournalState {
             return child.observe(event);
         }
         let parent = self.fold.final_history();
-        let begins = || History::from_id(format!("{}/{call_id}", parent.id()));
+        let begins = || History::from_id(join_call_id(parent.id(), call_id));
         let child = Journal::new(parent.nested_history(call_id).cloned().unwrap_or_else(begins));
         child.observe(event);
         self.nested_journals.push((call_id.to_owned(), child));

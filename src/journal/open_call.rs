@@ -20,8 +20,8 @@ pub(crate) enum Interruption {
 pub(super) struct OpenCall {
     /// The call as written by the model.
     call: ToolCall,
-    /// The call as it was shown for approval. A hook may have rewritten the original call.
-    pub(super) effective_call: Option<ToolCall>,
+    /// The request for a verdict on the call. A hook may have rewritten the original call.
+    pub(super) verdict_request: Option<PendingCall>,
     /// The name of the running tool. `Some` once the tool has started in this run.
     started_tool: Option<String>,
     /// Whether the call's tool may have started in an earlier run.
@@ -62,18 +62,23 @@ impl OpenCall {
         };
         let mut result = ToolResult::for_call(&self.call, kind, text);
         // The result has the same tool name as the other events for this call.
-        let shown_call = self.effective_call.as_ref().map(|call| &call.name);
+        let shown_call = self.verdict_request.as_ref().map(|call| &call.name);
         if let Some(name) = self.started_tool.as_ref().or(shown_call) {
             result.name.clone_from(name);
         }
         ToolEvent::Output(result.with_report(self.report.clone()))
     }
 
+    fn pending_call(&self) -> PendingCall {
+        let request = self.verdict_request.clone();
+        request.unwrap_or_else(|| PendingCall::from(self.call.clone()))
+    }
+
     /// Returns the call with the arguments that its tool would receive or, if the call runs a
     /// sub-agent that is suspended, the sub-agent's pending calls.
     pub(super) fn pending_calls(&self) -> Vec<PendingCall> {
         match self.nested_pending_calls.is_empty() {
-            true => vec![self.effective_call.as_ref().unwrap_or(&self.call).into()],
+            true => vec![self.pending_call()],
             false => {
                 let calls = self.nested_pending_calls.iter().cloned();
                 calls.map(|call| call.with_parent_call(self.id())).collect()
@@ -87,7 +92,7 @@ impl From<ToolCall> for OpenCall {
         let (suspended, report) = (Vec::new(), EffectReport::default());
         Self {
             call,
-            effective_call: None,
+            verdict_request: None,
             started_tool: None,
             may_have_started: false,
             nested_pending_calls: suspended,

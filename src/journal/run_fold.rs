@@ -8,7 +8,7 @@ use crate::event::{
     ToolEvent, Transition, UndeliveredInput,
 };
 use crate::item::{
-    EffectReport, History, Item, OpenCalls, RawJson, ResultKind, ToolCall, ToolResult,
+    EffectReport, History, Item, OpenCalls, PendingCall, RawJson, ResultKind, ToolResult,
 };
 use crate::journal::open_call::{Interruption, OpenCall};
 use crate::turn::{PartialTurn, TurnEvent};
@@ -28,6 +28,8 @@ pub(super) struct RunFold {
     partial_turn: PartialTurn,
     /// The open calls from completed turns, along with any results that are still buffered.
     open_calls: OpenCalls<OpenCall, ToolResult>,
+    /// Whether the requests for verdicts with which an earlier run ended are still open.
+    has_earlier_requests: bool,
     phase: InterruptedPhase,
     /// The evidence from tool results in the history, including results that have since been
     /// rewritten.
@@ -58,6 +60,7 @@ impl RunFold {
         Self {
             earlier_new_items: Vec::new(),
             new_items_start: history.len(),
+            has_earlier_requests: history.has_verdict_requests(),
             history,
             partial_turn: PartialTurn::default(),
             phase: if calls.all_answered() {
@@ -80,12 +83,16 @@ impl RunFold {
         self.phase = phase_started_by(event).unwrap_or(self.phase);
         match event {
             Event::Turn(event) => self.observe_turn_event(event),
-            Event::Tool(ToolEvent::Output(result)) => self.buffer_result(result),
-            Event::Tool(ToolEvent::Started { call_id, name }) => {
+            Event::Tool(ToolEvent::Output(result)) => {
+                self.void_earlier_requests(&result.call_id);
+                self.buffer_result(result);
+            }
+            Event::Tool(ToolEvent::Started { call_id, name, .. }) => {
+                self.void_earlier_requests(call_id);
                 self.update_call(call_id, |call| call.mark_started(name));
             }
             Event::Tool(ToolEvent::ApprovalRequested(call)) => {
-                self.set_effective_call(call.clone());
+                self.set_verdict_request((**call).clone());
             }
             Event::Tool(ToolEvent::Suspended { call_id, name: _, pending, nested }) => {
                 self.update_call(call_id, |call| call.nested_pending_calls.clone_from(pending));
@@ -125,7 +132,10 @@ impl RunFold {
                 let last = std::mem::take(&mut self.last_text);
                 self.continued_text = if continues { last } else { String::new() };
             }
-            Event::Finished(_) => self.flush_open_turn(),
+            Event::Finished(outcome) => {
+                self.flush_open_turn();
+                self.history.set_pending_calls(&outcome.pending);
+            }
             // The events of a sub-agent are recorded in its own journal and do not change this
             // journal.
             Event::Tool(ToolEvent::Nested { .. } | ToolEvent::Progress { .. })
@@ -193,10 +203,21 @@ impl RunFold {
         }
     }
 
-    /// Records a call as it was shown for approval.
-    pub(super) fn set_effective_call(&mut self, asked: ToolCall) {
-        let call_id = asked.call_id.clone();
-        self.update_call(&call_id, |call| call.effective_call = Some(asked));
+    /// Records a request for a verdict.
+    pub(super) fn set_verdict_request(&mut self, request: PendingCall) {
+        let call_id = request.call_id.clone();
+        self.update_call(&call_id, |call| call.verdict_request = Some(request));
+    }
+
+    /// Voids the requests with which an earlier run ended, once this run starts or answers an open
+    /// call. A session stores [`Resumed`](crate::session::Entry::Resumed) at the same point.
+    fn void_earlier_requests(&mut self, call_id: &str) {
+        if self.has_earlier_requests
+            && self.open_calls.position(|call| call.id() == call_id).is_some()
+        {
+            self.has_earlier_requests = false;
+            self.history.void_verdict_requests();
+        }
     }
 
     /// Records whether a call's tool may have started in an earlier run.
@@ -299,6 +320,12 @@ impl RunFold {
             false => format!("{}{}", self.continued_text, self.partial_turn.text()),
         };
         let held = self.open_calls.buffered_results().flat_map(result_evidence);
+        let pending: Vec<PendingCall> = match reason == EndReason::Pending {
+            true => self.open_calls.unanswered().flat_map(OpenCall::pending_calls).collect(),
+            false => Vec::new(),
+        };
+        let mut history = history;
+        history.set_pending_calls(&pending);
         Outcome {
             reason,
             why: None,
@@ -311,10 +338,7 @@ impl RunFold {
             history,
             new_items: self.new_items(),
             error,
-            pending: match reason == EndReason::Pending {
-                true => self.open_calls.unanswered().flat_map(OpenCall::pending_calls).collect(),
-                false => Vec::new(),
-            },
+            pending,
             undelivered,
             evidence: self.evidence.iter().cloned().chain(held).collect(),
             proof: None,

@@ -467,6 +467,7 @@ impl Client {
         // The closure must not capture the view, because the view owns the tools.
         let (shared, listed) = (Arc::clone(&self.shared), Arc::new(listed.clone()));
         let (media, is_read_only) = (self.media(), listed.is_read_only);
+        let fingerprint = listed.fingerprint;
         let (recording, recorded) = (Arc::clone(&shared), Arc::clone(&listed));
         let tool = Tool::raw_streaming(listed.spec.clone(), move |arguments, cx| {
             call_tool(Arc::clone(&shared), Arc::clone(&listed), arguments, media, Some(cx))
@@ -475,6 +476,7 @@ impl Client {
             recording.remember_prepared(&recorded, arguments);
         });
         let settings = &self.shared.settings;
+        let tool = tool.with_fingerprint(&format!("{fingerprint:032x}"));
         let mut tool = tool.with_timeout(settings.limits.call_total);
         if !is_read_only {
             tool = tool.exclusive();

@@ -166,8 +166,9 @@ impl Session {
     /// The fork has its own id, so the idempotency keys for its tool calls differ from those in
     /// this session. Calls that are open at the fork point belong to this session, and get an
     /// interrupted result in the fork. Calls that are [pending](SessionState::Pending) at the fork
-    /// point are also pending in the fork, unless this session has since resumed them. Calls whose
-    /// results have the kind [`Denied`](crate::item::ResultKind::Denied) count as not started. If
+    /// point are also pending in the fork, unless this session has since resumed them. They have
+    /// other [approval ids](PendingCall::approval_id) there, so each session needs verdicts of its
+    /// own. Calls whose results have the kind [`Denied`](crate::item::ResultKind::Denied) count as not started. If
     /// both sessions later resume the pending calls, each session starts them.
     ///
     /// # Errors
@@ -189,10 +190,15 @@ impl Session {
             true => Self::from_parts(self.store().clone(), restored.fork(&id), version),
             false => Self::open(self.store().clone(), id).await?,
         };
-        if gives_up_calls {
-            let (version, restored) = fork.cached_fold();
-            let SettleEntries { entries, .. } =
-                SettleEntries::for_history(&restored.history(), &HashSet::new());
+        let (version, restored) = fork.cached_fold();
+        let entries = match (gives_up_calls, restored.session_state()) {
+            (true, _) => SettleEntries::for_history(&restored.history(), &HashSet::new()).entries,
+            (false, SessionState::Pending { calls }) => {
+                vec![Entry::Pending { calls: requests_of_fork(calls, fork.id()) }]
+            }
+            (false, SessionState::Idle | SessionState::Unfinished { .. }) => Vec::new(),
+        };
+        if !entries.is_empty() {
             fork.append_and_fold(None, version, restored, entries).await?;
         }
         Ok(fork)
@@ -285,6 +291,16 @@ impl Session {
             SessionState::Idle | SessionState::Pending { .. } => Vec::new(),
         })
     }
+}
+
+/// Gives each pending call of a fork an approval id of its own, so that a verdict on a call of the
+/// original session does not hold for the fork.
+fn requests_of_fork(calls: Vec<PendingCall>, fork: &str) -> Vec<PendingCall> {
+    let request = |call: PendingCall| PendingCall {
+        approval_id: format!("{}@{fork}", call.approval_id),
+        ..call
+    };
+    calls.into_iter().map(request).collect()
 }
 
 /// Returns whether a call that was pending before the entries `later` may have started in the

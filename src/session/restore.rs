@@ -126,6 +126,7 @@ impl EntryFold {
             }
             Entry::Pending { calls } => {
                 self.start_result_batch();
+                self.history.set_pending_calls(&calls);
                 self.pending_calls = calls.into();
             }
             Entry::Nested { call_id, history } => {
@@ -133,6 +134,7 @@ impl EntryFold {
             }
             Entry::Resumed => {
                 self.start_result_batch();
+                self.history.void_verdict_requests();
                 self.pending_calls = Arc::default();
             }
         }

@@ -116,10 +116,10 @@ impl Session {
         let lease = self.lease().await?;
         let (version, restored) = self.current_fold().await?;
         match restored.session_state() {
-            SessionState::Idle => {
-                let message = "there is nothing to resume";
-                Err(Error::new(ErrorKind::InvalidRequest, message))
-            }
+            SessionState::Idle => Err(match verdicts.is_empty() {
+                true => Error::new(ErrorKind::InvalidRequest, "there is nothing to resume"),
+                false => Error::new(ErrorKind::Conflict, "no call is waiting for a verdict"),
+            }),
             SessionState::Pending { calls } => {
                 let run = agent.resume(restored.history(), verdicts)?;
                 // An earlier crash may have left open a call to an idempotent tool.
@@ -185,7 +185,7 @@ impl Session {
         agent: &Agent,
         history: &History,
         open: Vec<ToolCall>,
-        mut given: HashMap<String, (ToolCall, Verdict)>,
+        mut given: HashMap<String, (PendingCall, Verdict)>,
     ) -> OpenCallPlan {
         // If the open calls are not at the end of the history, all of them are settled.
         if agent.toolkit().resume(history).is_err() {
@@ -206,7 +206,7 @@ impl Session {
             let (judged, verdict) = given.remove(&call.call_id).unzip();
             let has_result = matches!(verdict, Some(Verdict::Output(_)));
             (has_result || is_idempotent(&call) && is_own(&call))
-                .then(|| (call.call_id.clone(), (judged.unwrap_or(call), verdict)))
+                .then(|| (call.call_id.clone(), (judged.unwrap_or_else(|| call.into()), verdict)))
         };
         let reruns = open.into_iter().filter_map(rerun).collect();
         OpenCallPlan { reruns, ..OpenCallPlan::default() }
@@ -218,7 +218,7 @@ impl Session {
 #[derive(Default)]
 struct OpenCallPlan {
     /// The calls to execute again, by call id, with the verdicts that were given on them.
-    reruns: HashMap<String, (ToolCall, Option<Verdict>)>,
+    reruns: HashMap<String, (PendingCall, Option<Verdict>)>,
     /// The ids of calls whose tools have certainly not started.
     not_started: HashSet<String>,
 }
@@ -252,12 +252,13 @@ fn verdicts_by_call_id(
     agent: &Agent,
     open: &[ToolCall],
     verdicts: Vec<(PendingCall, Verdict)>,
-) -> Result<HashMap<String, (ToolCall, Verdict)>, Error> {
+) -> Result<HashMap<String, (PendingCall, Verdict)>, Error> {
     let mut given = HashMap::new();
     let unwrapped = |call: &ToolCall| agent.toolkit().unwrapped_call(call).into_owned();
-    for (PendingCall { path, call_id, name, arguments }, verdict) in verdicts {
-        let call = unwrapped(&ToolCall { call_id: call_id.clone(), name, arguments });
-        let is_it = |it: &ToolCall| it.call_id == call_id && unwrapped(it).name == call.name;
+    for (call, verdict) in verdicts {
+        let inner = unwrapped(&call.to_tool_call());
+        let PendingCall { approval_id, path, call_id, .. } = call;
+        let is_it = |it: &ToolCall| it.call_id == call_id && unwrapped(it).name == inner.name;
         if let Some(parent) = path.first()
             && open.iter().any(|it| it.call_id == *parent)
         {
@@ -265,11 +266,20 @@ fn verdicts_by_call_id(
             // again.
             continue;
         }
-        let is_open = path.is_empty() && open.iter().any(is_it);
-        if !is_open || given.insert(call_id.clone(), (call, verdict)).is_some() {
-            let message =
-                format!("a verdict is duplicated or for a call that is not open (`{call_id}`)");
-            return Err(Error::new(ErrorKind::InvalidRequest, message).with_parameter(call_id));
+        let error = |kind: ErrorKind, why: &str| {
+            Error::new(kind, format!("{why} (`{call_id}`)")).with_parameter(call_id.as_str())
+        };
+        if !path.is_empty() || !open.iter().any(is_it) {
+            return Err(error(ErrorKind::Conflict, "a verdict is for a call that is not open"));
+        }
+        // After a crash, the earlier requests for verdicts are void. A result is accepted, because
+        // nothing runs.
+        if !approval_id.is_empty() && !matches!(verdict, Verdict::Output(_)) {
+            let why = "a verdict answers a request from before a crash";
+            return Err(error(ErrorKind::Conflict, why));
+        }
+        if given.insert(call_id.clone(), (inner.into(), verdict)).is_some() {
+            return Err(error(ErrorKind::InvalidRequest, "a call has two verdicts"));
         }
     }
     Ok(given)

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use serde::Serialize;
 
-use crate::item::{EffectReport, RawJson, SideEffect};
+use crate::item::{EffectReport, RawJson, SideEffect, join_call_id};
 use crate::lock::lock_ignoring_poison;
 use crate::tool::RunData;
 use crate::turn::Turn;
@@ -34,7 +34,7 @@ impl ToolContext {
         Self {
             call_id: call_id.to_owned(),
             turn,
-            idempotency_key: format!("{history_id}/{call_id}"),
+            idempotency_key: join_call_id(history_id, call_id),
             is_dry_run: false,
             policy_extension: None,
             data: RunData::new(),

@@ -21,13 +21,14 @@ impl ToolRecord {
     pub(crate) fn into_late_bound_tool(self, list: Arc<ListTools>) -> Tool {
         let (spec, settings, runs_agents) =
             (self.spec.clone(), self.settings(), self.runs_sub_agents);
+        let fingerprint = self.fingerprint.clone();
         let late = LateBound { record: Arc::new(self), list };
         let resumed = late.clone();
         let tool = Tool::from_prepare_fn(spec, move |_, arguments| {
             let (late, arguments) = (late.clone(), arguments.to_owned());
             Ok(PreparedCall::new(move |cx| late.run(arguments, CallStart::Fresh, cx)))
         });
-        let tool = Tool { settings, ..tool };
+        let tool = Tool { settings, fingerprint, ..tool };
         match runs_agents {
             // Only after the lookup is it known whether the tool is an agent whose run was
             // suspended.

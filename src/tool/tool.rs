@@ -38,6 +38,8 @@ use crate::tool::{PreparedCall, ToolContext, ToolHandler, UpdateStream};
 pub struct Tool {
     pub(super) handler: Arc<dyn ToolHandler>,
     pub(super) settings: ToolSettings,
+    /// The fingerprint of the tool's definition, if the tool's source supplies one.
+    pub(super) fingerprint: Option<Arc<str>>,
     /// The agent that the tool runs, or `None` for a tool that does not run an agent.
     pub(super) agent: Option<AgentBacking>,
 }
@@ -56,7 +58,8 @@ pub(super) struct AgentBacking {
 impl Tool {
     /// Creates a tool from a handler, without checking the handler's name and schema.
     pub fn from_handler(handler: impl ToolHandler + 'static) -> Self {
-        Self { handler: Arc::new(handler), settings: ToolSettings::default(), agent: None }
+        let settings = ToolSettings::default();
+        Self { handler: Arc::new(handler), settings, fingerprint: None, agent: None }
     }
 
     /// Returns the tool's name, description and schema, as shown to the model.
@@ -262,14 +265,14 @@ impl Tool {
         self,
         observe: impl Fn(&str) + Send + Sync + 'static,
     ) -> Self {
-        let Self { handler, settings, agent } = self;
+        let Self { handler, settings, fingerprint, agent } = self;
         let spec = handler.spec().clone();
         let prepare = move |_: &ToolSpec, arguments: &str| {
             let prepared = handler.prepare(arguments)?;
             observe(arguments);
             Ok(prepared)
         };
-        Self { settings, agent, ..Self::from_prepare_fn(spec, prepare) }
+        Self { settings, fingerprint, agent, ..Self::from_prepare_fn(spec, prepare) }
     }
 
     /// Starts a call to this tool from within a call to another tool, using the context of the
@@ -290,6 +293,22 @@ impl Tool {
         let resume = Arc::clone(&self.agent.as_ref()?.resume_fn);
         let arguments = arguments.to_owned();
         Some(PreparedCall::new(move |cx| resume(cx, &arguments)))
+    }
+
+    /// Sets a fingerprint that changes whenever the tool's definition changes.
+    #[cfg_attr(not(feature = "mcp"), expect(dead_code, reason = "only MCP servers supply one"))]
+    pub(crate) fn with_fingerprint(mut self, fingerprint: &str) -> Self {
+        self.fingerprint = Some(fingerprint.into());
+        self
+    }
+
+    /// Returns the tool's definition, with which a request for a verdict is stored.
+    pub(crate) fn definition(&self) -> String {
+        match &self.fingerprint {
+            Some(fingerprint) => fingerprint.to_string(),
+            // Invariant: a spec consists of strings, a bool and serialized JSON.
+            None => serde_json::to_string(self.spec()).unwrap_or_default(),
+        }
     }
 
     pub(super) fn with_flag(mut self, mark: ToolFlag) -> Self {

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
+use crate::env::{Ids, SystemIds};
 use crate::error::Error;
-use crate::item::{RawJson, ToolCall, ToolResult};
+use crate::item::{PendingCall, RawJson, ToolCall, ToolResult};
 use crate::tool::{IntoToolOutput, ToolContext, ToolOutput};
 
 /// A policy that decides which of a turn's calls run, handles approvals, and can inspect and change
@@ -112,22 +113,30 @@ pub trait ToolPolicy: Send {
         ready(Ok(Permission::allow())).boxed()
     }
 
+    /// Generates the id of a request for a verdict. No two requests may have the same id. By
+    /// default, the ids come from [`SystemIds`](crate::env::SystemIds).
+    fn next_approval_id(&mut self) -> String {
+        SystemIds.next_id()
+    }
+
     /// Notifies the policy that a call is now waiting for a verdict, which is either an approval or
     /// the result of an [external](crate::Tool::external) tool. `call` contains the arguments that
-    /// the tool receives if the call runs.
+    /// the tool receives if the call runs, and the id of this request. A verdict on a request with
+    /// another id does not hold for the call.
     ///
     /// If the call needs an approval,
     /// [`ApprovalRequested`](crate::event::ToolEvent::ApprovalRequested) is the next event emitted.
-    fn on_verdict_requested(&mut self, call: &ToolCall) {
+    fn on_verdict_requested(&mut self, call: &PendingCall) {
         let _ = call;
     }
 
     /// Returns the verdict on a waiting call, or `None` if there is no verdict yet. This method is
-    /// called once before the verdict is requested, and then in every later poll.
+    /// called once before the verdict is requested, with a new approval id, and then in every later
+    /// poll.
     ///
     /// If a verdict arrives between two polls, the implementation must wake the task that polls the
     /// run.
-    fn verdict(&mut self, call: &ToolCall) -> Option<Verdict> {
+    fn verdict(&mut self, call: &PendingCall) -> Option<Verdict> {
         let _ = call;
         None
     }
@@ -261,6 +270,18 @@ impl Permission {
 }
 
 impl Verdict {
+    /// Returns whether this verdict, which was given on the call `given`, answers `request`. An
+    /// approval must name the request. A verdict with which nothing runs may also name only the
+    /// call, since a call is answered once.
+    pub(crate) fn answers(&self, request: &PendingCall, given: &PendingCall) -> bool {
+        let names_call = || {
+            *self != Self::Approve
+                && request.is_same_call(given)
+                && request.has_same_arguments(given)
+        };
+        request == given || given.approval_id.is_empty() && names_call()
+    }
+
     /// Creates a verdict that denies the call. The model receives `why` as the reason.
     pub fn deny(why: impl Into<String>) -> Self {
         Self::Deny(why.into())

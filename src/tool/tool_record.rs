@@ -1,5 +1,6 @@
 //! A serializable record of a tool.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -29,6 +30,8 @@ pub(crate) struct ToolRecord {
     pollable: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     timeout: Option<Duration>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) fingerprint: Option<Arc<str>>,
 }
 
 impl From<&Tool> for ToolRecord {
@@ -43,6 +46,7 @@ impl From<&Tool> for ToolRecord {
             idempotent: tool.is_idempotent(),
             pollable: tool.is_pollable(),
             timeout: tool.timeout(),
+            fingerprint: tool.fingerprint.clone(),
         }
     }
 }

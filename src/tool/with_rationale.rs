@@ -35,11 +35,11 @@ impl Tool {
     /// ```
     pub fn with_rationale(self) -> Self {
         let Some(spec) = spec_with_rationale(self.spec()) else { return self };
-        let Self { handler, settings, agent } = self;
+        let Self { handler, settings, fingerprint, agent } = self;
         let prepare = move |_: &ToolSpec, written: &str| {
             handler.prepare(&Rationale::split_arguments(written).1)
         };
-        Self { settings, agent, ..Self::from_prepare_fn(spec, prepare) }
+        Self { settings, fingerprint, agent, ..Self::from_prepare_fn(spec, prepare) }
     }
 }
 

@@ -116,7 +116,9 @@ impl TraceFold {
                 let step = self.result_step(result, elapsed);
                 steps.push(step);
             }
-            Event::Tool(ToolEvent::ApprovalRequested(call)) => self.add_open_call(call),
+            Event::Tool(ToolEvent::ApprovalRequested(call)) => {
+                self.add_open_call(&call.to_tool_call())
+            }
             Event::Tool(ToolEvent::Nested { call_id, event, .. })
             | Event::Nested { call_id, event, .. } => self.observe_nested(call_id, event, steps),
             Event::Appended { why, items, .. } => {

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::event::{Event, ToolEvent};
+use crate::item::escape_call_id;
 use crate::turn::TurnEvent;
 
 /// The state of a sub-agent's run, as serialized for the client.
@@ -70,13 +71,10 @@ impl NestedRun {
     }
 }
 
-/// Returns the id of a sub-agent's call, prefixed with the ids of the calls that lead to the
-/// sub-agent.
+/// Returns an id for a call that is unique across all sub-agents: the ids of the calls that lead to
+/// the sub-agent, followed by the call's own id, separated by slashes. A slash within an id is
+/// escaped, so no two calls share an id.
 pub(super) fn call_path<S: AsRef<str>>(parents: &[S], call_id: &str) -> String {
-    let mut path = String::new();
-    for parent in parents {
-        path.push_str(parent.as_ref());
-        path.push('/');
-    }
-    path + call_id
+    let ids = parents.iter().map(AsRef::as_ref).chain([call_id]);
+    ids.map(escape_call_id).collect::<Vec<_>>().join("/")
 }

@@ -8,7 +8,7 @@ use futures::{FutureExt, StreamExt};
 use serde_json::json;
 use turnstream::agent::{Budget, hook};
 use turnstream::event::{EndReason, ToolEvent};
-use turnstream::item::{PendingCall, ResultKind};
+use turnstream::item::{PendingCall, ResultKind, ToolCall};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::tool::{Tool, ToolPolicy, Toolkit, Verdict};
 use turnstream::{Agent, ErrorKind, Event, History, Item, Journal, Outcome, Request, Run};
@@ -108,7 +108,18 @@ fn approve_all(pending: &[PendingCall]) -> Vec<(PendingCall, Verdict)> {
 fn pending_call(path: &[&str], call_id: &str, name: &str) -> PendingCall {
     let path = path.iter().map(|id| (*id).to_owned()).collect();
     let arguments = r#"{"prompt":"go"}"#.to_owned();
-    PendingCall { path, call_id: call_id.into(), name: name.into(), arguments }
+    let call = ToolCall { call_id: call_id.into(), name: name.into(), arguments };
+    PendingCall { path, ..call.into() }
+}
+
+/// Returns the calls without their requests for verdicts.
+fn without_requests(calls: &[PendingCall]) -> Vec<PendingCall> {
+    let call = |call: &PendingCall| PendingCall {
+        approval_id: String::new(),
+        definition: String::new(),
+        ..call.clone()
+    };
+    calls.iter().map(call).collect()
 }
 
 #[tokio::test]
@@ -116,10 +127,10 @@ async fn a_pending_call_of_a_sub_agent_suspends_the_run_and_has_its_path() {
     let ran = ExecutedKeys::default();
     let outcome = run_until_suspended(&parent_agent(&ran)).await;
     let waits = pending_call(&["sub_1"], "delete_1", "delete");
-    assert_eq!(outcome.pending, std::slice::from_ref(&waits));
+    assert_eq!(without_requests(&outcome.pending), [waits]);
     let json = serde_json::to_value(&outcome.pending).unwrap();
     assert_eq!(json[0]["path"], json!(["sub_1"]));
-    assert_eq!(outcome.history.pending_calls(), [waits]);
+    assert_eq!(outcome.history.pending_calls(), outcome.pending);
     assert_eq!(ran.keys(), ["h/sub_1/look_1"], "its sibling ran");
     let nested = outcome.history.nested_history("sub_1").expect("what the sub-agent did");
     assert_eq!(nested.id(), "h/sub_1");
@@ -157,7 +168,7 @@ async fn a_suspended_sub_agent_under_a_custom_policy_restarts_with_its_prompt() 
 #[tokio::test]
 async fn pending_calls_of_the_run_itself_have_no_path_in_json() {
     let outcome = run_until_suspended(&agent_with_one_delete(&ExecutedKeys::default())).await;
-    let json = serde_json::to_string(&outcome.pending).unwrap();
+    let json = serde_json::to_string(&without_requests(&outcome.pending)).unwrap();
     let expected = r#"[{"call_id":"delete_1","name":"delete","arguments":"{\"prompt\":\"go\"}"}]"#;
     assert_eq!(json, expected);
     let json = serde_json::to_value(&outcome.history).unwrap();
@@ -198,7 +209,8 @@ async fn an_approved_call_of_a_sub_agent_runs_once_in_another_process() {
 async fn a_denied_call_of_a_sub_agent_is_answered_and_the_sub_agent_continues() {
     let ran = ExecutedKeys::default();
     let outcome = run_until_suspended(&grandparent_agent(&ran)).await;
-    assert_eq!(outcome.pending, [pending_call(&["boss_1", "sub_1"], "delete_1", "delete")]);
+    let expected = pending_call(&["boss_1", "sub_1"], "delete_1", "delete");
+    assert_eq!(without_requests(&outcome.pending), [expected]);
     let verdicts = [(outcome.pending[0].clone(), Verdict::deny("keep it"))];
     let resumed =
         grandparent_agent(&ran).resume(round_trip_history(&outcome.history), verdicts).unwrap();
@@ -232,10 +244,10 @@ async fn siblings_of_a_suspended_sub_agent_end_first_and_all_continue_on_resume(
         pending_call(&[], "own", "delete"),
         pending_call(&["b"], "delete_1", "delete"),
     ];
-    assert_eq!(outcome.pending, waits, "in the order of the calls");
+    assert_eq!(without_requests(&outcome.pending), waits, "in the order of the calls");
     assert_eq!(result_summaries(&outcome.history), [("c", ResultKind::Ok, "slow ran".to_owned())]);
     let ran = ExecutedKeys::default();
-    let mut verdicts = approve_all(&waits);
+    let mut verdicts = approve_all(&outcome.pending);
     verdicts[2].1 = Verdict::deny("one is enough");
     let resumed =
         agent_with_many_calls(&ran).resume(round_trip_history(&outcome.history), verdicts).unwrap();
@@ -295,19 +307,26 @@ async fn an_invalid_resume_is_rejected_before_anything_runs() {
     let (yes, no) = (Verdict::Approve, Verdict::deny("no"));
     let other = |path: &[&str], call_id| pending_call(path, call_id, "delete");
     let agent = grandparent_agent(&ran);
+    let twice = vec![(call.clone(), yes.clone()), (call.clone(), no.clone())];
+    let of_the_boss =
+        vec![(call.clone(), yes.clone()), (pending_call(&[], "boss_1", "boss"), no.clone())];
+    for verdicts in [vec![], twice, of_the_boss] {
+        let error = agent.resume(history.clone(), verdicts.clone()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidRequest, "{verdicts:?}");
+    }
     for verdicts in [
-        vec![],
-        vec![(call.clone(), yes.clone()), (call.clone(), no.clone())],
         vec![(call.clone(), yes.clone()), (other(&["boss_1", "sub_1"], "x"), no.clone())],
         vec![(call.clone(), yes.clone()), (other(&["boss_1", "sub_2"], "delete_1"), no.clone())],
         vec![(call.clone(), yes.clone()), (other(&["x"], "delete_1"), no.clone())],
-        vec![(call.clone(), yes.clone()), (pending_call(&[], "boss_1", "boss"), no.clone())],
+        vec![(other(&["boss_1", "sub_1"], "delete_1"), yes.clone())],
         vec![(other(&["boss_1"], "delete_1"), yes.clone())],
         vec![(other(&[], "delete_1"), yes.clone())],
         vec![(PendingCall { arguments: "{}".into(), ..call.clone() }, yes.clone())],
+        vec![(PendingCall { approval_id: "a".into(), ..call.clone() }, yes.clone())],
+        vec![(PendingCall { definition: "d".into(), ..call.clone() }, yes.clone())],
     ] {
         let error = agent.resume(history.clone(), verdicts.clone()).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::InvalidRequest, "{verdicts:?}");
+        assert_eq!(error.kind(), ErrorKind::Conflict, "{verdicts:?}");
     }
     let answers = || Scripted::new(["never asked"]);
     let bare =
@@ -335,10 +354,13 @@ async fn a_sub_agents_call_can_be_approved_between_two_polls_by_its_path() {
         let event = event.unwrap();
         if let Some(call) = event.approval_request() {
             asked += 1;
-            assert_eq!(call, pending_call(&["boss_1", "sub_1"], "delete_1", "delete"));
+            let expected = pending_call(&["boss_1", "sub_1"], "delete_1", "delete");
+            assert_eq!(without_requests(std::slice::from_ref(&call)), [expected]);
             let short = PendingCall { path: vec!["boss_1".into()], ..call.clone() };
             assert!(run.approve(short).is_err(), "the boss has no such call");
-            assert!(run.approve(call.to_tool_call()).is_err(), "nor has the chief");
+            let without_path = PendingCall { path: Vec::new(), ..call.clone() };
+            assert!(run.approve(without_path).is_err(), "nor has the chief");
+            assert!(run.approve(call.to_tool_call()).is_err(), "it names no request");
             run.approve(call.clone()).unwrap();
             assert!(run.deny(call, "too late").is_err(), "it has its verdict");
         }
@@ -416,7 +438,8 @@ async fn serialized_events_of_a_suspended_run_fold_to_its_history() {
             assert!(line.starts_with(r#"{"type":"tool_suspended","call_id":"boss_1","#));
         }
     }
-    assert_eq!(told, [pending_call(&["sub_1"], "delete_1", "delete")]);
+    let expected = pending_call(&["sub_1"], "delete_1", "delete");
+    assert_eq!(without_requests(&told), [expected]);
 }
 
 #[tokio::test]

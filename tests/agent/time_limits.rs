@@ -575,7 +575,7 @@ async fn sub_agents_and_approvals_have_no_timeout_of_their_own() {
     let Event::Tool(ToolEvent::ApprovalRequested(call)) = request else { unreachable!() };
     assert!(run.next().now_or_never().is_none());
     advance(Duration::from_hours(24)).await;
-    run.approve(&call).unwrap();
+    run.approve(*call).unwrap();
     let outcome = run.outcome().await;
     assert_eq!(result_kinds(outcome.new_items()), [ResultKind::Ok]);
 }

@@ -335,7 +335,8 @@ enum Feature {
 /// The effects of tools.
 type EffectLog = Arc<Mutex<Vec<String>>>;
 
-/// A generator of one constant id, so that a sub-agent's items have the same ids in each attempt.
+/// A generator of one constant id, so that a sub-agent's items and the requests for verdicts have
+/// the same ids in each attempt.
 struct ConstantIds;
 
 impl Ids for ConstantIds {
@@ -415,7 +416,7 @@ impl Scenario {
             Feature::ToolSource => {
                 agent = agent.with_tool_source(LookSource(Arc::clone(log)));
             }
-            Feature::Approval => agent = agent.interactive(),
+            Feature::Approval => agent = agent.interactive().with_id_generator(ConstantIds),
             Feature::Fallback => agent = agent.with_fallback(model(false)),
             Feature::Pool => {
                 agent = agent.with_budget(Budget::new().with_pool(&Pool::new(100_000)));

@@ -539,9 +539,8 @@ fn asked_calls(events: &[Event]) -> Vec<turnstream::item::PendingCall> {
     ) {
         match event {
             Event::Tool(ToolEvent::ApprovalRequested(call)) => {
-                let mut call = turnstream::item::PendingCall::from(call.clone());
-                call.path.clone_from(path);
-                calls.push(call);
+                let (call, path) = ((**call).clone(), path.clone());
+                calls.push(turnstream::item::PendingCall { path, ..call });
             }
             Event::Nested { call_id, event, .. } => {
                 path.push(call_id.clone());

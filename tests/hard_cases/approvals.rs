@@ -58,8 +58,13 @@ mod denied_call {
 }
 
 #[track_caller]
-fn assert_refused<T: std::fmt::Debug>(given: Result<T, Error>) {
+fn assert_invalid<T: std::fmt::Debug>(given: Result<T, Error>) {
     assert_eq!(given.unwrap_err().kind(), ErrorKind::InvalidRequest);
+}
+
+/// Checks that a verdict was rejected because it does not answer an open request.
+fn assert_conflict<T: std::fmt::Debug>(given: Result<T, Error>) {
+    assert_eq!(given.unwrap_err().kind(), ErrorKind::Conflict);
 }
 
 mod scope_of_an_approval {
@@ -76,19 +81,30 @@ mod scope_of_an_approval {
         let reply = Reply::new().call_raw("c1", "echo", r#"{"n":1}"#);
         let (agent, _) = scripted_agent([reply, "done".into()], tools);
         let mut run = agent.interactive().run("go");
-        let real =
+        let call =
             ToolCall { call_id: "c1".into(), name: "echo".into(), arguments: r#"{"n":1}"#.into() };
-        assert_refused(run.approve(&real));
+        assert_conflict(run.approve(call.clone()));
         let events = pull_ready(&mut run);
-        assert_eq!(events.iter().find_map(Event::as_approval_request), Some(&real));
-        assert_refused(run.approve(&ToolCall { arguments: r#"{"n":2}"#.into(), ..real.clone() }));
-        assert_refused(run.approve(&ToolCall { arguments: r#"{"n": 1}"#.into(), ..real.clone() }));
-        assert_refused(run.approve(&ToolCall { name: "rm".into(), ..real.clone() }));
-        assert_refused(run.approve(&ToolCall { call_id: "c2".into(), ..real.clone() }));
+        let real = events.iter().find_map(Event::as_approval_request).unwrap().clone();
+        assert_eq!(real.to_tool_call(), call);
+        assert_conflict(run.approve(call));
+        let changes: [fn(&mut PendingCall); 6] = [
+            |call| call.approval_id.push('x'),
+            |call| call.arguments = r#"{"n":2}"#.into(),
+            |call| call.arguments = r#"{"n": 1}"#.into(),
+            |call| call.name = "rm".into(),
+            |call| call.call_id = "c2".into(),
+            |call| call.definition.clear(),
+        ];
+        for change in changes {
+            let mut other = real.clone();
+            change(&mut other);
+            assert_conflict(run.approve(other));
+        }
         assert!(pull_ready(&mut run).is_empty() && counter.started_count() == 0);
         run.approve(&real).unwrap();
-        assert_refused(run.approve(&real));
-        assert_refused(run.deny(&real, "changed my mind"));
+        assert_conflict(run.approve(&real));
+        assert_conflict(run.deny(&real, "changed my mind"));
         let outcome = run.outcome().await;
         assert_eq!(
             result_summaries(outcome.new_items()),
@@ -109,13 +125,13 @@ mod scope_of_an_approval {
         run.approve(asked.as_approval_request().unwrap()).unwrap();
         let again = pull_until(&mut run, |event| event.as_approval_request().is_some()).await;
         assert_eq!(again.as_approval_request().unwrap().call_id, "c1_dup1");
-        assert_refused(run.approve(asked.as_approval_request().unwrap()));
+        assert_conflict(run.approve(asked.as_approval_request().unwrap()));
         assert!(pull_ready(&mut run).is_empty());
         assert_eq!(counter.started_count(), 1);
     }
 
     #[tokio::test]
-    async fn a_resumed_call_is_checked_again_by_schema_and_policy() {
+    async fn a_resumed_call_is_checked_again_by_definition_and_policy() {
         let counter = Counter::default();
         let reply = Reply::new().call_raw("c1", "strict", r#"{"n":1}"#);
         let (first, _) = scripted_agent([reply], vec![strict_tool(&counter).requires_approval()]);
@@ -127,7 +143,7 @@ mod scope_of_an_approval {
             [(call, Verdict::Approve)]
         };
         // Other arguments than those that were shown.
-        assert_refused(first.resume(history.clone(), approved(r#"{"n":2}"#)));
+        assert_conflict(first.resume(history.clone(), approved(r#"{"n":2}"#)));
         // The tool's schema has changed since.
         let parameters = json!({ "type": "object", "required": ["m"] });
         let changed =
@@ -137,10 +153,7 @@ mod scope_of_an_approval {
             .unwrap();
         let kit = Toolkit::new([changed.requires_approval()]);
         let (next, _) = scripted_agent(["done".into()], vec![]);
-        let resumed =
-            next.clone().with_toolkit(kit).resume(history.clone(), approved(r#"{"n":1}"#));
-        let kinds_ = result_kinds(resumed.unwrap().outcome().await.new_items());
-        assert_eq!(kinds_, [ResultKind::InvalidArguments]);
+        assert_conflict(next.with_toolkit(kit).resume(history.clone(), approved(r#"{"n":1}"#)));
         // A policy that denies the call.
         let (next, _) =
             scripted_agent(["done".into()], vec![strict_tool(&counter).requires_approval()]);
@@ -157,10 +170,11 @@ mod scope_of_an_approval {
             ready(CallDecision::RewriteArguments(r#"{"n":9}"#.to_owned()))
         });
         let resumed = next.with_hook(other).resume(history, approved(r#"{"n":1}"#));
-        assert_eq!(
-            result_kinds(resumed.unwrap().outcome().await.new_items()),
-            [ResultKind::Denied]
-        );
+        let resumed = resumed.unwrap().outcome().await;
+        assert_eq!(resumed.reason, EndReason::Pending, "approval is requested again");
+        let [again] = &resumed.pending[..] else { panic!("{resumed:?}") };
+        assert_eq!(again.arguments, r#"{"n":9}"#);
+        assert_ne!(again.approval_id, outcome.pending[0].approval_id);
         assert_eq!(counter.started_count(), 0);
     }
 
@@ -186,12 +200,15 @@ mod scope_of_an_approval {
             Event::Nested { event, .. } => event.as_approval_request(),
             _ => None,
         });
-        assert_eq!(childs_ask, Some(&asked), "the same call to look at");
+        let childs_ask = childs_ask.unwrap();
+        assert_eq!(childs_ask.to_tool_call(), asked.to_tool_call(), "the same call to look at");
         run.approve(&asked).unwrap();
         pull_ready(&mut run);
         assert_eq!((own.started_count(), childs.started_count()), (1, 0));
-        assert_refused(run.approve(&asked));
-        nested.approve(&asked).unwrap();
+        assert_conflict(run.approve(&asked));
+        assert_conflict(nested.approve(&asked));
+        assert_conflict(run.approve(childs_ask));
+        nested.approve(childs_ask).unwrap();
         check_outcome(&run.outcome().await, EndReason::Completed, 2);
         assert_eq!((own.started_count(), childs.started_count()), (1, 1));
     }
@@ -243,16 +260,21 @@ mod external_calls {
         let waits = outcome.pending[0].clone();
         let answered = |call: &PendingCall| (call.clone(), Verdict::Output(ToolOutput::ok("Oslo")));
         let extra = PendingCall { call_id: "c9".into(), ..waits.clone() };
-        let done = PendingCall::from(tool_calls(&history)[1]);
+        let done = PendingCall::from(tool_calls(&history)[1].clone());
         for verdicts in [
             vec![],
-            vec![answered(&extra)],
-            vec![answered(&waits), answered(&extra)],
-            vec![answered(&waits), answered(&done)],
             vec![answered(&waits), answered(&waits)],
             vec![(waits.clone(), Verdict::Approve)],
         ] {
-            assert_refused(agent.resume(history.clone(), verdicts));
+            assert_invalid(agent.resume(history.clone(), verdicts));
+        }
+        for verdicts in [
+            vec![answered(&extra)],
+            vec![answered(&waits), answered(&extra)],
+            vec![answered(&waits), answered(&done)],
+            vec![answered(&PendingCall { approval_id: "x".into(), ..waits.clone() })],
+        ] {
+            assert_conflict(agent.resume(history.clone(), verdicts));
         }
         assert_eq!(model.requests().len(), 1, "nothing was sent");
         let resumed = agent.resume(history.clone(), [answered(&waits)]).unwrap().outcome().await;
@@ -263,7 +285,7 @@ mod external_calls {
         assert_eq!(texts.len(), 2);
         assert!(texts.contains(&"Oslo".to_owned()) && texts.contains(&"fine".to_owned()));
         // After its result, the call is not open any more.
-        assert_refused(agent.resume(sent.clone(), [answered(&waits)]));
+        assert_conflict(agent.resume(sent.clone(), [answered(&waits)]));
     }
 
     #[tokio::test]

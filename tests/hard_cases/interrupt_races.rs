@@ -9,7 +9,7 @@ use tokio::time::sleep;
 use turnstream::agent::Budget;
 use turnstream::agent::hook::{self, CallDecision, Hook, StopDecision};
 use turnstream::event::{EndReason, InterruptedPhase};
-use turnstream::item::{ResultKind, ToolCall};
+use turnstream::item::{PendingCall, ResultKind};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::tool::Tool;
 use turnstream::{Agent, Error, ErrorKind, Event, History, Request, Run, RunHandle};
@@ -295,7 +295,7 @@ mod interrupt_and_sub_agents {
     }
 }
 
-fn run_asking_for_approval(counter: &Counter) -> (Run, ToolCall) {
+fn run_asking_for_approval(counter: &Counter) -> (Run, PendingCall) {
     let (agent, _) = scripted_agent(
         [reply_calling("c1", "t"), "never".into()],
         vec![ok_tool("t", counter).requires_approval()],
@@ -308,7 +308,7 @@ fn run_asking_for_approval(counter: &Counter) -> (Run, ToolCall) {
 
 #[track_caller]
 fn assert_refused(verdict: Result<(), Error>) {
-    assert_eq!(verdict.unwrap_err().kind(), ErrorKind::InvalidRequest);
+    assert_eq!(verdict.unwrap_err().kind(), ErrorKind::Conflict);
 }
 
 mod interrupt_and_approvals {
@@ -403,12 +403,16 @@ mod interrupt_and_approvals {
         let asks = Reply::new().call("child", json!({ "prompt": "look" }));
         let tools = vec![child.as_tool("child", "Looks").unwrap()];
         let mut run = scripted_agent([asks], tools).0.run("go");
-        pull_ready(&mut run);
+        let events = pull_ready(&mut run);
         let nested = run.handle().sub_agent_handle("call_1_1").unwrap();
-        let asked = tool_calls(&nested.history())[0].clone();
+        let asked = events.iter().find_map(|event| match event {
+            Event::Nested { event, .. } => event.as_approval_request(),
+            _ => None,
+        });
+        let asked = asked.unwrap();
         run.interrupt();
         collect_rest(&mut run).await;
-        assert_refused(nested.approve(&asked));
+        assert_refused(nested.approve(asked));
         assert_eq!(counter.started_count(), 0);
     }
 }

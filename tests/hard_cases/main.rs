@@ -9,6 +9,7 @@
 //! | `failing_tools` | tools that fail, do not exist, or return too much |
 //! | `arguments` | unusable arguments, ids that are not unique |
 //! | `approvals` | approvals, and tools that run elsewhere |
+//! | `approval_attacks` | approvals that are replayed, raced, stale, foreign or forged |
 //! | `hooks` | hooks that fail |
 //! | `end_of_turn` | the end of a turn, and turns without an end marker |
 //! | `stop_reasons` | other stop reasons |
@@ -22,6 +23,7 @@
 //! `stop_after_turn`, `refusal` and `crash_of_a_stored_run` are also checked with each store, in
 //! the binary `sessions`, and `hooks_at_the_end` at every ending of a run, in the binary `agent`.
 
+mod approval_attacks;
 mod approvals;
 mod arguments;
 mod end_of_turn;

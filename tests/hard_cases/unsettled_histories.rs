@@ -706,7 +706,7 @@ mod unsettled_histories {
         // The history that was passed in is unchanged.
         let open = pending.unanswered_calls();
         assert_eq!((open.len(), ran.started_count()), (1, 0));
-        let verdicts = open.into_iter().map(|call| (call.into(), Verdict::Approve));
+        let verdicts = pending.pending_calls().into_iter().map(|call| (call, Verdict::Approve));
         let resumed = finish_run(agent.resume(pending, verdicts).unwrap()).await;
         assert_eq!((resumed.result_kinds(), ran.started_count()), (vec![ResultKind::Ok], 1));
     }

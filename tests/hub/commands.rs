@@ -69,7 +69,7 @@ async fn a_verdict_answers_the_call_and_a_second_one_is_refused() {
     let forged = PendingCall { arguments, ..call.clone() };
     let verdict = |call| Command::Verdict { call, verdict: Verdict::Approve };
     let refused = hub.send(&run, verdict(forged)).await.unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::InvalidRequest);
+    assert_eq!(refused.kind(), ErrorKind::Conflict);
     assert!(NotRunning::from_error(&refused).is_none());
     hub.send(&run, verdict(call.clone())).await.unwrap();
     hub.send(&run, verdict(call)).await.unwrap_err();

@@ -48,7 +48,10 @@ fn any_event() -> impl Strategy<Value = Event> {
             Event::Turn(TurnEvent::TurnComplete { turn: turn_with_calls(&ids) })
         }),
         6 => result.prop_map(|result| Event::Tool(ToolEvent::Output(result))),
-        1 => id().prop_map(|id| Event::Tool(ToolEvent::Started { call_id: format!("c{id}"), name: "t".into() })),
+        1 => id().prop_map(|id| {
+            let (call_id, arguments) = (format!("c{id}"), "{}".into());
+            Event::Tool(ToolEvent::Started { call_id, name: "t".into(), arguments })
+        }),
         2 => items.clone().prop_map(move |items| Event::Appended { why, id: "i".into(), items }),
         1 => (0_usize..9, 0_usize..9, items).prop_map(|(from, to, items)| {
             Event::Rewritten {

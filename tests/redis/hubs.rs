@@ -163,7 +163,7 @@ async fn a_run_in_another_process_can_be_read_approved_steered_and_stopped() {
     let forged = PendingCall { arguments, ..call.clone() };
     let verdict = |call| Command::Verdict { call, verdict: Verdict::Approve };
     let refused = hub.send(&run, verdict(forged)).await.unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::InvalidRequest);
+    assert_eq!(refused.kind(), ErrorKind::Conflict);
     // ---- Steer: the input is in the history under the id of its receipt.
     let steer = Command::FollowUp(vec![Item::user("Count.")]);
     let receipt = hub.send(&run, steer).await.unwrap();

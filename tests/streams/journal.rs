@@ -45,11 +45,12 @@ fn output_event(call_id: &str, proof: &str) -> Event {
 }
 
 fn started_event(call_id: &str) -> Event {
-    ToolEvent::Started { call_id: call_id.into(), name: "t".into() }.into()
+    let (call_id, name, arguments) = (call_id.into(), "t".into(), "{}".into());
+    ToolEvent::Started { call_id, name, arguments }.into()
 }
 
 fn approval_requested_event(call_id: &str, arguments: &str) -> Event {
-    ToolEvent::ApprovalRequested(tool_call(call_id, arguments)).into()
+    ToolEvent::ApprovalRequested(Box::new(tool_call(call_id, arguments).into())).into()
 }
 
 fn input_event(text: &str) -> Event {

@@ -84,7 +84,9 @@ async fn events_show_the_inner_call_and_the_history_keeps_the_outer_one() {
     let (events, outcome) =
         run_folded(&agent_with(kit, reply_calling_inner("c1", "count", json!({ "n": 7 })))).await;
     let shown = events.iter().filter_map(|event| match event {
-        Event::Tool(ToolEvent::Started { call_id, name }) => Some((call_id.clone(), name.clone())),
+        Event::Tool(ToolEvent::Started { call_id, name, .. }) => {
+            Some((call_id.clone(), name.clone()))
+        }
         Event::Tool(ToolEvent::Output(result)) => {
             Some((result.call_id.clone(), result.name.clone()))
         }
@@ -154,7 +156,7 @@ async fn hooks_see_the_inner_call_and_can_rewrite_or_deny_it() {
 
 #[tokio::test]
 async fn an_approval_of_an_inner_call_survives_a_round_trip() {
-    for by_wire_form in [false, true] {
+    for from_history in [false, true] {
         let kit = Toolkit::new([number_tool("pay").requires_approval()]).searchable();
         let agent = agent_with(kit, reply_calling_inner("c1", "pay", json!({ "n": 7 })));
         let (events, outcome) = run_folded(&agent).await;
@@ -165,11 +167,10 @@ async fn an_approval_of_an_inner_call_survives_a_round_trip() {
 
         let json = serde_json::to_string(&outcome.history).unwrap();
         let history: History = serde_json::from_str(&json).unwrap();
-        // The pending call in a history has the form in which the model wrote it.
-        let pending = if by_wire_form { history.pending_calls() } else { outcome.pending };
+        let pending = if from_history { history.pending_calls() } else { outcome.pending };
         let other = PendingCall { arguments: r#"{"n":9}"#.into(), ..PendingCall::from(asked) };
         let refused = agent.resume(history.clone(), [(other, Verdict::Approve)]).unwrap_err();
-        assert_eq!(refused.kind(), ErrorKind::InvalidRequest);
+        assert_eq!(refused.kind(), ErrorKind::Conflict);
         let verdicts = pending.into_iter().map(|call| (call, Verdict::Approve));
         let outcome = agent.resume(history, verdicts).unwrap().outcome().await;
         assert_eq!(outcome.reason, EndReason::Completed);

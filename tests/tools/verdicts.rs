@@ -53,9 +53,9 @@ async fn approving_an_external_call_is_an_error_and_its_output_is_still_accepted
     let mut run = agent.run("go");
     pull_ready(&mut run);
     let call = ToolCall { call_id: "c1".into(), name: "ask".into(), arguments: "{}".into() };
-    assert_eq!(run.approve(&call).unwrap_err().kind(), ErrorKind::InvalidRequest);
+    assert_eq!(run.approve(call.clone()).unwrap_err().kind(), ErrorKind::Conflict);
     pull_ready(&mut run);
-    run.handle().submit_verdict(&call, Verdict::Output(ToolOutput::ok("42"))).unwrap();
+    run.handle().submit_verdict(call, Verdict::Output(ToolOutput::ok("42"))).unwrap();
     assert_eq!(run.outcome().await.reason, EndReason::Completed);
 }
 
@@ -69,7 +69,7 @@ async fn no_verdict_is_accepted_while_a_run_ends() {
     run.interrupt();
     let ending = run.next().await.unwrap().unwrap();
     assert!(matches!(&ending, Event::Tool(ToolEvent::Output(result)) if result.call_id == "c1"));
-    assert_eq!(run.approve(asked[1]).unwrap_err().kind(), ErrorKind::InvalidRequest);
+    assert_eq!(run.approve(asked[1]).unwrap_err().kind(), ErrorKind::Conflict);
 }
 
 #[tokio::test]

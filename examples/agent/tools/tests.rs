@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use futures::StreamExt;
 use serde_json::{Value, json};
 use turnstream::event::ToolEvent;
-use turnstream::item::ToolCall;
+use turnstream::item::{PendingCall, ToolCall};
 use turnstream::provider::{Provider, Reply, Scripted};
 use turnstream::stream::TurnStreamExt;
 use turnstream::tool::{Tool, ToolContext, ToolPolicy, Verdict};
@@ -81,7 +81,7 @@ async fn run_tool_call(
 struct ApproveAll;
 
 impl ToolPolicy for ApproveAll {
-    fn verdict(&mut self, _call: &ToolCall) -> Option<Verdict> {
+    fn verdict(&mut self, _call: &PendingCall) -> Option<Verdict> {
         Some(Verdict::Approve)
     }
 }

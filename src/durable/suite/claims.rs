@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use futures::future::{BoxFuture, join};
+use futures::future::{BoxFuture, Either, join, select};
 
 use crate::agent::hook::{CallDecision, Hook, HookFuture};
 use crate::agent::{Agent, Budget, Limits, State};
@@ -144,7 +144,7 @@ pub(super) async fn a_lost_idempotent_call_runs_again_with_its_idempotency_key(
 /// Returns the results published by all attempts, grouped by call id.
 fn published_results(stage: &Stage<'_>) -> HashMap<String, Vec<String>> {
     let mut given: HashMap<String, Vec<String>> = HashMap::new();
-    for event in lock_ignoring_poison(&stage.events).iter().flatten() {
+    for event in lock_ignoring_poison(&stage.events.attempts).iter().flatten() {
         if let Event::Tool(ToolEvent::Output(result)) = event {
             let text = format!("{} {}", result.kind, result.content.text());
             given.entry(result.call_id.clone()).or_default().push(text);
@@ -175,7 +175,7 @@ pub(super) async fn the_outcome_is_recorded_before_it_is_published(host: &dyn En
     for_each_loss(host, "end", async |stage, _| {
         let outcome = stage.run(&busy_agent(&stage.probe), "Do it.").await.unwrap();
         let traces = stage.traces(outcome).await;
-        for event in lock_ignoring_poison(&stage.events).iter().flatten() {
+        for event in lock_ignoring_poison(&stage.events.attempts).iter().flatten() {
             if let Event::Finished(given) = event {
                 assert_eq!(**given, traces.outcome);
             }
@@ -190,7 +190,8 @@ pub(super) async fn input_queued_before_the_run_is_delivered_once(host: &dyn Eng
         stage.send("w1", Command::Steer(vec![Item::user("And be quick.")])).await.unwrap();
         let outcome = stage.run(&busy_agent(&stage.probe), "Do it.").await.unwrap();
         assert_eq!(said(&outcome.history, "And be quick."), 1);
-        let events = lock_ignoring_poison(&stage.events).last().cloned().unwrap_or_default();
+        let events =
+            lock_ignoring_poison(&stage.events.attempts).last().cloned().unwrap_or_default();
         let is_it = |event: &&Event| matches!(event, Event::Appended { id, .. } if id == "w1");
         assert_eq!(events.iter().filter(is_it).count(), 1, "its receipt is in one event");
         stage.traces(outcome).await
@@ -378,24 +379,16 @@ pub(super) async fn a_denied_call_does_not_run(host: &dyn EngineHost) {
 pub(super) async fn an_interactive_run_waits_for_verdicts(host: &dyn EngineHost) {
     for_each_loss(host, "interactive", async |stage, _| {
         let model = stage.probe.model(|history| match results(history) {
-            0 => call("c0", "wait"),
-            1 => call("c1", "pay").call_raw("c2", "pay", r#"{"n":2}"#),
+            0 => call("c1", "pay").call_raw("c2", "pay", r#"{"n":2}"#),
             _ => Reply::text("Paid."),
         });
         let pay = stage.probe.tool("pay").requires_approval();
-        let agent = Agent::new(model).with_tools([stage.probe.gated_tool("wait"), pay]);
-        let approve = async {
-            stage.probe.gate_reached().await;
-            for (call_id, arguments) in [("c1", "{}"), ("c2", r#"{"n":2}"#)] {
-                let (name, arguments) = ("pay".to_owned(), arguments.to_owned());
-                let call = ToolCall { call_id: call_id.to_owned(), name, arguments };
-                let verdict = Verdict::Approve;
-                let command = Command::Verdict { call: call.into(), verdict };
-                stage.send(call_id, command).await.unwrap();
-            }
-            stage.probe.open_gate();
+        let agent = Agent::new(model).with_tools([pay]).interactive();
+        let run = std::pin::pin!(stage.run(&agent, "Pay."));
+        let outcome = match select(run, std::pin::pin!(stage.approve_requests())).await {
+            Either::Left((outcome, _)) => outcome,
+            Either::Right((never, _)) => match never {},
         };
-        let (outcome, ()) = join(stage.run(&agent.interactive(), "Pay."), approve).await;
         let outcome = outcome.unwrap();
         assert_eq!(outcome.reason, EndReason::Completed, "{:?}", outcome.pending);
         assert!(stage.probe.begun("c1") <= 1 && stage.probe.begun("c2") <= 1);

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, ready};
+use tokio::sync::Notify;
 
 use crate::agent::{Agent, Input};
 use crate::durable::{Attempt, LossPlan, MemoryEngine, StoredCommand, is_attempt_lost};
@@ -60,8 +61,16 @@ pub struct SuiteRun {
     /// The plan that determines which attempts are lost.
     pub losses: LossPlan,
     pub(super) start: SuiteStart,
+    pub(super) events: Arc<RunEvents>,
+}
+
+/// The events of a session's runs.
+#[derive(Default)]
+pub(super) struct RunEvents {
     /// The events of each attempt, in the order of the attempts.
-    pub(super) events: Arc<Mutex<Vec<Vec<Event>>>>,
+    pub(super) attempts: Mutex<Vec<Vec<Event>>>,
+    /// Notified of each new event.
+    pub(super) changed: Notify,
 }
 
 /// Specifies how a run starts.
@@ -82,12 +91,15 @@ impl SuiteRun {
             }
         };
         let number = {
-            let mut events = lock_ignoring_poison(&self.events);
-            events.push(Vec::new());
-            events.len() - 1
+            let mut attempts = lock_ignoring_poison(&self.events.attempts);
+            attempts.push(Vec::new());
+            attempts.len() - 1
         };
         let events = Arc::clone(&self.events);
-        attempt.inspect(move |event| lock_ignoring_poison(&events)[number].push(event.clone()))
+        attempt.inspect(move |event| {
+            lock_ignoring_poison(&events.attempts)[number].push(event.clone());
+            events.changed.notify_one();
+        })
     }
 }
 

@@ -1,5 +1,7 @@
 //! The parts that all checks share: a session, its agents, and a record of the agents' work.
 
+use std::collections::HashSet;
+use std::convert::Infallible;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -7,7 +9,7 @@ use serde_json::json;
 use tokio::sync::Notify;
 
 use crate::agent::{Agent, Input};
-use crate::durable::suite::host::{EngineHost, SuiteRun, SuiteStart};
+use crate::durable::suite::host::{EngineHost, RunEvents, SuiteRun, SuiteStart};
 use crate::durable::{Loss, LossMoment, LossPlan, StoredCommand};
 use crate::env::{Ids, SystemIds};
 use crate::error::Error;
@@ -28,7 +30,7 @@ pub(super) struct Stage<'a> {
     pub(super) losses: LossPlan,
     pub(super) probe: Probe,
     /// The events of each attempt at each run.
-    pub(super) events: Arc<Mutex<Vec<Vec<Event>>>>,
+    pub(super) events: Arc<RunEvents>,
 }
 
 /// Records the work of a scenario's agents across all attempts. Clones share the same record.
@@ -150,6 +152,26 @@ impl<'a> Stage<'a> {
 
     pub(super) async fn send(&self, id: &str, command: Command) -> Result<(), Error> {
         self.host.send(&self.session, StoredCommand { id: id.to_owned(), command }).await
+    }
+
+    /// Approves each call for which the session's runs request an approval. The returned future never completes.
+    pub(super) async fn approve_requests(&self) -> Infallible {
+        let mut answered = HashSet::new();
+        loop {
+            let calls: Vec<PendingCall> = {
+                let attempts = lock_ignoring_poison(&self.events.attempts);
+                attempts.iter().flatten().filter_map(Event::approval_request).collect()
+            };
+            for call in calls {
+                let id = call.approval_id.clone();
+                if answered.insert(id.clone()) {
+                    let command = Command::Verdict { call, verdict: Verdict::Approve };
+                    // The run may have ended in the meantime.
+                    let _ = self.send(&id, command).await;
+                }
+            }
+            self.events.changed.notified().await;
+        }
     }
 
     pub(super) async fn traces(&self, outcome: Outcome) -> Traces {

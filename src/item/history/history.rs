@@ -11,7 +11,7 @@ use crate::item::history::call_ids::{CallIds, SeenCallIds};
 use crate::item::history::encode_cache::{EncodeCache, EncodedChunk};
 use crate::item::history::items::Items;
 use crate::item::history::node::{Node, iter_chain};
-use crate::item::{Item, ItemKind, ToolCall, settle};
+use crate::item::{Item, ItemKind, PendingCall, ToolCall, settle};
 
 /// The items of a conversation, oldest first.
 ///
@@ -45,6 +45,8 @@ pub(super) struct HistoryIndex {
     pub(super) call_ids: CallIds,
     /// The histories of suspended sub-agents, keyed by the ids of the calls that run them.
     pub(super) nested_histories: BTreeMap<String, History>,
+    /// The open calls for which a verdict was requested, keyed by their ids.
+    pub(super) verdict_requests: BTreeMap<String, PendingCall>,
 }
 
 impl History {
@@ -74,9 +76,12 @@ impl History {
     }
 
     /// Returns a history with the same items and a new id, so that items appended to the fork are
-    /// distinct from items appended to the original.
+    /// distinct from items appended to the original. The fork's pending calls get new approval ids,
+    /// so a verdict on a call of the original does not hold for the fork.
     pub fn fork(&self, ids: &(impl Ids + ?Sized)) -> Self {
-        self.fork_with_id(ids.next_id())
+        let mut fork = self.fork_with_id(ids.next_id());
+        fork.update_verdict_requests(&|call| call.approval_id = ids.next_id());
+        fork
     }
 
     /// Returns a history with the same items and the given id.
@@ -120,7 +125,7 @@ impl History {
         match &item.kind {
             ItemKind::ToolCall(call) => self.index_mut().call_ids.used_ids.insert(&call.call_id),
             ItemKind::ToolResult(result) if !item.tombstone => {
-                self.remove_nested_history(&result.call_id);
+                self.close_call(&result.call_id);
             }
             _ => {}
         }
@@ -236,6 +241,7 @@ impl History {
         }
         self.clear_open_call_ids();
         let nested = self.index.nested_histories.clone();
+        let requests = self.index.verdict_requests.clone();
         let items: Vec<Item> = items.into_iter().collect();
         let mut back: HashMap<&str, usize> = HashMap::new();
         for call in items.iter().filter_map(Item::as_tool_call) {
@@ -254,7 +260,7 @@ impl History {
         drop(back);
         self.extend(items);
         self.extend(behind);
-        self.restore_nested_histories(nested);
+        self.restore_open_call_data(nested, requests);
     }
 
     /// Returns whether the history contains, or ever contained, a call with this id.
@@ -355,7 +361,7 @@ impl History {
         let Some(node) = self.tip.take() else { return };
         if let ItemKind::ToolCall(call) = &node.item.kind {
             self.retire_call_id(call.call_id.clone());
-            self.remove_nested_history(&call.call_id);
+            self.close_call(&call.call_id);
         }
         self.tip.clone_from(&node.parent);
         self.clear_open_call_ids();
@@ -385,14 +391,15 @@ impl Extend<Item> for History {
     }
 }
 
-/// Compares the ids, the items, and the histories of suspended sub-agents. Items that have been
-/// replaced by rewrites are not compared.
+/// Compares the ids, the items, the requests for verdicts, and the histories of suspended
+/// sub-agents. Items that have been replaced by rewrites are not compared.
 impl PartialEq for History {
     fn eq(&self, other: &Self) -> bool {
         self.id == other.id
             && self.len() == other.len()
             && self.common_prefix_len(other) == self.len()
             && self.index.nested_histories == other.index.nested_histories
+            && self.index.verdict_requests == other.index.verdict_requests
     }
 }
 
@@ -402,6 +409,9 @@ impl fmt::Debug for History {
         shown.field("id", &self.id).field("items", &self.iter().collect::<Vec<_>>());
         if !self.index.nested_histories.is_empty() {
             shown.field("nested", &self.index.nested_histories);
+        }
+        if !self.index.verdict_requests.is_empty() {
+            shown.field("pending", &self.index.verdict_requests);
         }
         shown.finish_non_exhaustive()
     }

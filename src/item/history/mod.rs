@@ -7,6 +7,7 @@ mod history;
 mod items;
 mod nested_histories;
 mod node;
+mod pending_calls;
 mod serialization;
 mod settle_state;
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::item::Item;
 use crate::item::history::History;
+use crate::item::{Item, PendingCall};
 
 #[derive(Serialize)]
 struct SerializedHistory<'a> {
@@ -16,6 +16,8 @@ struct SerializedHistory<'a> {
     retired_call_ids: Vec<&'a str>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     nested: &'a BTreeMap<String, History>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pending: Vec<&'a PendingCall>,
 }
 
 #[derive(Deserialize)]
@@ -27,6 +29,8 @@ struct DeserializedHistory {
     retired_call_ids: Vec<String>,
     #[serde(default)]
     nested: BTreeMap<String, History>,
+    #[serde(default)]
+    pending: Vec<PendingCall>,
 }
 
 impl Serialize for History {
@@ -36,6 +40,7 @@ impl Serialize for History {
             items: self.iter().collect(),
             retired_call_ids: self.index.call_ids.retired_ids().collect(),
             nested: &self.index.nested_histories,
+            pending: self.index.verdict_requests.values().collect(),
         }
         .serialize(serializer)
     }
@@ -51,6 +56,7 @@ impl<'de> Deserialize<'de> for History {
         for (call_id, nested) in read.nested {
             history.set_nested_history(&call_id, nested);
         }
+        history.set_pending_calls(&read.pending);
         Ok(history)
     }
 }

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use crate::error::Error;
 use crate::event::ToolEvent;
-use crate::item::{INTERRUPTED_MID_EXECUTION, ResultKind, ToolCall};
+use crate::item::{INTERRUPTED_MID_EXECUTION, PendingCall, ResultKind, ToolCall};
 use crate::tool::run::concurrency_slots::ConcurrencySlots;
 use crate::tool::run::policy_handle::PolicyFuture;
 use crate::tool::run::turn_calls::{
@@ -24,7 +24,14 @@ pub(super) struct Admission {
     /// because it is rarely needed: most policies decide without waiting.
     permission_request: Option<Box<PermissionRequest>>,
     /// The calls that are waiting for a verdict, in call order.
-    awaiting_verdict: Vec<ReadyCall>,
+    awaiting_verdict: Vec<AwaitingCall>,
+}
+
+/// A call that is waiting for a verdict.
+struct AwaitingCall {
+    ready_call: ReadyCall,
+    /// The request for the verdict.
+    request: PendingCall,
 }
 
 /// The result of a single admission step.
@@ -110,8 +117,9 @@ impl Admission {
             Ok((tool, prepared)) if !is_beyond_limit(&tool) => (tool, prepared),
             refused => {
                 if calls.is_resumed
+                    && let request = PendingCall::from(call.clone())
                     && let Some(Verdict::Output(output)) =
-                        calls.policy.call_policy(|gate| gate.verdict(&call))?
+                        calls.policy.call_policy(|policy| policy.verdict(&request))?
                 {
                     // The verdict is applied even if the call can no longer run.
                     let result = output.into_result_for(&call);
@@ -192,16 +200,20 @@ impl Admission {
                 deny_call(candidate, "it needs an approval, and no approver is available")
             });
         }
-        if let Some(verdict) = calls.policy.call_policy(|gate| gate.verdict(&candidate.call))?
+        let request = PendingCall {
+            approval_id: calls.policy.call_policy(|policy| policy.next_approval_id())?,
+            definition: candidate.tool.definition(),
+            ..PendingCall::from(candidate.call.clone())
+        };
+        if let Some(verdict) = calls.policy.call_policy(|policy| policy.verdict(&request))?
             && is_decisive_for(&candidate, &verdict)
         {
             return Ok(apply_verdict(candidate, verdict));
         }
-        calls.policy.call_policy(|gate| gate.on_verdict_requested(&candidate.call))?;
-        let call = (!external).then(|| candidate.call.clone());
-        self.awaiting_verdict.push(candidate);
-        let asked = |call| AdmissionStep::VerdictRequested(ToolEvent::ApprovalRequested(call));
-        Ok(call.map_or(AdmissionStep::Progressed, asked))
+        calls.policy.call_policy(|policy| policy.on_verdict_requested(&request))?;
+        let event = (!external).then(|| ToolEvent::ApprovalRequested(Box::new(request.clone())));
+        self.awaiting_verdict.push(AwaitingCall { ready_call: candidate, request });
+        Ok(event.map_or(AdmissionStep::Progressed, AdmissionStep::VerdictRequested))
     }
 
     /// Applies verdicts to the calls that are waiting for them. The returned steps contain any
@@ -212,10 +224,11 @@ impl Admission {
     ) -> Result<Vec<AdmissionStep>, Error> {
         let mut at = 0;
         let mut judged = Vec::new();
-        while let Some(candidate) = self.awaiting_verdict.get(at) {
-            match calls.policy.call_policy(|gate| gate.verdict(&candidate.call))? {
-                Some(verdict) if is_decisive_for(candidate, &verdict) => {
-                    let settled = apply_verdict(self.awaiting_verdict.remove(at), verdict);
+        while let Some(AwaitingCall { ready_call, request }) = self.awaiting_verdict.get(at) {
+            match calls.policy.call_policy(|policy| policy.verdict(request))? {
+                Some(verdict) if is_decisive_for(ready_call, &verdict) => {
+                    let AwaitingCall { ready_call, .. } = self.awaiting_verdict.remove(at);
+                    let settled = apply_verdict(ready_call, verdict);
                     // The answered call's event must be emitted before further verdicts are
                     // applied.
                     let has_to_tell = !matches!(settled, AdmissionStep::Allowed(_));
@@ -237,15 +250,15 @@ impl Admission {
 
     /// Returns whether the run is waiting for the policy's decision or for an approval.
     pub(super) fn must_wait(&self, calls: &mut TurnCalls) -> Result<bool, Error> {
-        let asked = self.awaiting_verdict.iter().any(|candidate| !candidate.tool.is_external());
+        let asked = self.awaiting_verdict.iter().any(|it| !it.ready_call.tool.is_external());
         Ok(self.permission_request.is_some()
             || (asked && calls.policy.call_policy(|gate| gate.waits_for_verdicts())?))
     }
 
     /// Returns the calls that are waiting for a verdict, in call order, each with its index in the
     /// turn.
-    pub(super) fn awaiting_verdict(&self) -> impl Iterator<Item = (usize, &ToolCall)> {
-        self.awaiting_verdict.iter().map(|candidate| (candidate.index, &candidate.call))
+    pub(super) fn awaiting_verdict(&self) -> impl Iterator<Item = (usize, &PendingCall)> {
+        self.awaiting_verdict.iter().map(|it| (it.ready_call.index, &it.request))
     }
 
     /// Returns whether no further calls may start.
@@ -277,8 +290,7 @@ impl Admission {
         else {
             return false;
         };
-        let undecided =
-            self.awaiting_verdict.iter().filter(|candidate| !candidate.tool.is_external());
+        let undecided = self.awaiting_verdict.iter().filter(|it| !it.ready_call.tool.is_external());
         !tool.is_external() && usize::try_from(left).unwrap_or(usize::MAX) <= undecided.count()
     }
 

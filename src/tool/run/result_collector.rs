@@ -124,9 +124,9 @@ impl ResultCollector {
     /// verdict, in call order.
     pub(super) fn pending<'a>(
         &self,
-        waiting: impl Iterator<Item = (usize, &'a ToolCall)>,
+        waiting: impl Iterator<Item = (usize, &'a PendingCall)>,
     ) -> Vec<PendingCall> {
-        let waiting = waiting.map(|(at, call)| (at, vec![PendingCall::from(call)]));
+        let waiting = waiting.map(|(at, call)| (at, vec![call.clone()]));
         let suspended = self.suspended_calls.iter().map(|(at, call_id, suspension)| {
             let calls = suspension.pending_calls.iter().cloned();
             (*at, calls.map(|call| call.with_parent_call(call_id)).collect())
@@ -168,6 +168,7 @@ impl ResultCollector {
                 history.set_nested_history(&call_id, suspension.sub_agent_history);
             }
         }
+        history.set_pending_calls(&pending);
         let results: Vec<_> = self.results.into_iter().map(|(_, result)| result).collect();
         let is_poll = |name: &str| kit.get(name).is_some_and(Tool::is_pollable);
         let polls = results.iter().filter(|result| is_poll(&result.name));

@@ -94,8 +94,8 @@ impl RunningCall {
     }
 
     pub(super) fn started_event(&self) -> ToolEvent {
-        let (call_id, name) = call_id_and_name(&self.call);
-        ToolEvent::Started { call_id, name }
+        let ToolCall { call_id, name, arguments } = self.call.clone();
+        ToolEvent::Started { call_id, name, arguments }
     }
 
     /// Extends the deadline by the time for which the consumer paused.

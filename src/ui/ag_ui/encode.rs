@@ -9,7 +9,10 @@ use super::lane::Lane;
 use super::request::RunRequest;
 use crate::error::{Error, ErrorKind};
 use crate::event::{AppendReason, EndReason, Event, RewriteReason, ToolEvent};
-use crate::item::{Content, Item, ItemKind, Media, MediaSource, Part, PendingCall, ToolResult};
+use crate::item::{
+    Content, Item, ItemKind, Media, MediaSource, Part, PendingCall, ToolResult, escape_call_id,
+    join_call_id,
+};
 use crate::session::Session;
 use crate::turn::{Turn, TurnEvent};
 use crate::ui::error_texts::ErrorTexts;
@@ -37,8 +40,8 @@ pub(super) struct AgUiEncoder {
     withdrawn_count: u64,
     step: Option<String>,
     turn: u32,
-    /// The ids of the calls for which approval was requested.
-    asked: HashSet<String>,
+    /// The ids of the requests for approval.
+    approval_ids: HashSet<String>,
     /// The requested models, without duplicates.
     models: Vec<String>,
 }
@@ -225,10 +228,11 @@ impl AgUiEncoder {
             ToolEvent::ApprovalRequested(call) => {
                 let id = lane.call_id(&call.call_id);
                 let value = json!({
-                    "toolCallId": id, "toolCallName": call.name, "arguments": call.arguments,
+                    "approvalId": call.approval_id, "toolCallId": id,
+                    "toolCallName": call.name, "arguments": call.arguments,
                 });
                 write_data(out, &AgUiEvent::Custom { name: "approval_requested", value });
-                self.asked.insert(id);
+                self.approval_ids.insert(call.approval_id.clone());
             }
             ToolEvent::Progress { call_id, name, data } => {
                 let id = lane.call_id(call_id);
@@ -254,11 +258,7 @@ impl AgUiEncoder {
             }
             ToolEvent::Suspended { call_id, pending, .. } => {
                 let path = lane.call_id(call_id);
-                let ids = pending
-                    .iter()
-                    .map(|call| format!("{path}/{}", call_path(&call.path, &call.call_id)));
-                let ids = ids.collect();
-                self.suspend_nested(&path, ids, out);
+                self.suspend_nested(&path, approval_ids(pending), out);
             }
             ToolEvent::Started { .. } => {}
         }
@@ -320,8 +320,8 @@ impl AgUiEncoder {
         out: &mut Vec<u8>,
     ) {
         let path = match parent.is_empty() {
-            true => call_id.to_owned(),
-            false => format!("{parent}/{call_id}"),
+            true => escape_call_id(call_id).into_owned(),
+            false => join_call_id(parent, call_id),
         };
         let at = self.nested_lane(parent, &path, name, out);
         if self.nested[at].has_ended {
@@ -335,11 +335,7 @@ impl AgUiEncoder {
                 let error = outcome.error.as_ref().map(ToString::to_string);
                 return match outcome.reason {
                     EndReason::Pending => {
-                        let id = |call: &PendingCall| {
-                            format!("{path}/{}", call_path(&call.path, &call.call_id))
-                        };
-                        let ids = outcome.pending.iter().map(id).collect();
-                        self.suspend_nested(&path, ids, out);
+                        self.suspend_nested(&path, approval_ids(&outcome.pending), out);
                     }
                     _ => self.end_nested(&path, error.as_deref(), out),
                 };
@@ -536,12 +532,12 @@ impl AgUiEncoder {
     /// calls.
     fn waiting(&self, pending: &[PendingCall]) -> Outcome {
         let id = |call: &PendingCall| call_path(&call.path, &call.call_id);
-        if pending.iter().all(|call| call.path.is_empty() && !self.asked.contains(&id(call))) {
+        let is_approval = |call: &PendingCall| self.approval_ids.contains(&call.approval_id);
+        if pending.iter().all(|call| call.path.is_empty() && !is_approval(call)) {
             return Outcome::Success { pending_tool_call_ids: pending.iter().map(id).collect() };
         }
         let interrupt = |call: &PendingCall| {
-            let id = id(call);
-            let is_approval = self.asked.contains(&id);
+            let is_approval = is_approval(call);
             let approval = || {
                 json!({
                     "type": "object",
@@ -553,8 +549,8 @@ impl AgUiEncoder {
                 reason: if is_approval { "tool_approval" } else { "tool_output" },
                 response_schema: if is_approval { approval() } else { json!({}) },
                 metadata: json!({ "toolCallName": call.name, "arguments": call.arguments }),
-                tool_call_id: id.clone(),
-                id,
+                tool_call_id: id(call),
+                id: call.approval_id.clone(),
             }
         };
         Outcome::Interrupt { interrupts: pending.iter().map(interrupt).collect() }
@@ -570,6 +566,10 @@ impl AgUiEncoder {
         self.root = root;
         self.finish_step(out);
     }
+}
+
+fn approval_ids(pending: &[PendingCall]) -> Vec<String> {
+    pending.iter().map(|call| call.approval_id.clone()).collect()
 }
 
 fn write_error(error: &Error, usage: Vec<TokenUsage<'_>>, out: &mut Vec<u8>) {

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::event::AgUiEvent;
+use crate::item::{escape_call_id, join_call_id};
 use crate::ui::frame::write_data;
 
 /// Tracks the current turn of the run or of one of its sub-agents. Each sub-agent has its own
@@ -51,8 +52,8 @@ impl Lane {
     /// Returns a call id that is unique across all sub-agents.
     pub(super) fn call_id(&self, call_id: &str) -> String {
         match self.path.is_empty() {
-            true => call_id.to_owned(),
-            false => format!("{}/{call_id}", self.path),
+            true => escape_call_id(call_id).into_owned(),
+            false => join_call_id(&self.path, call_id),
         }
     }
 

@@ -312,8 +312,7 @@ impl RunRequest {
         pending: Vec<PendingCall>,
         agent: &Agent,
     ) -> Result<Vec<(PendingCall, Verdict)>, RequestError> {
-        let is_open =
-            |id: &str| pending.iter().any(|call| call_path(&call.path, &call.call_id) == id);
+        let is_open = |id: &str| pending.iter().any(|call| call.approval_id == id);
         if let Some(stale) = self.input.resume.iter().find(|entry| !is_open(&entry.interrupt_id)) {
             let id = &stale.interrupt_id;
             return Err(RequestError::new(
@@ -329,7 +328,8 @@ impl RunRequest {
             let id = call_path(&call.path, &call.call_id);
             let tool = agent.toolkit().get(&call.name).filter(|_| call.path.is_empty());
             let is_external = tool.is_some_and(Tool::is_external);
-            let entry = self.input.resume.iter().find(|entry| entry.interrupt_id == id);
+            let entry =
+                self.input.resume.iter().find(|entry| entry.interrupt_id == call.approval_id);
             let verdict = match entry {
                 Some(entry) => Some(entry.to_verdict(is_external)?),
                 None if is_external => self.results.get(&id).cloned().map(Verdict::Output),

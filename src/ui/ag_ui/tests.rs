@@ -128,7 +128,11 @@ async fn all_open_interrupts_must_be_answered_and_arguments_come_from_the_sessio
     let agent = agent(&["delete", "delete"]);
     let session = session_after(&agent).await;
     let entry = |id: &str, approved: bool| json!({ "interruptId": id, "status": "resolved", "payload": { "approved": approved } });
-    let both = resume(&json!([entry("call_1_1", true), entry("call_1_2", false)]));
+    let ids: Vec<String> = {
+        let pending = session.history().pending_calls();
+        pending.into_iter().map(|call| call.approval_id).collect()
+    };
+    let both = resume(&json!([entry(&ids[0], true), entry(&ids[1], false)]));
     let Action::Resume(verdicts) = both.action(&session, &agent).unwrap() else {
         panic!("it continues")
     };
@@ -136,14 +140,16 @@ async fn all_open_interrupts_must_be_answered_and_arguments_come_from_the_sessio
     assert_eq!(verdicts[0].0.arguments, r#"{"file":"ours"}"#);
     assert!(matches!(verdicts[1].1, Verdict::Deny(_)));
 
-    let one = resume(&json!([entry("call_1_1", true)])).action(&session, &agent).unwrap_err();
+    let by_call_id = resume(&json!([entry("call_1_1", true), entry("call_1_2", true)]));
+    assert_eq!(status(by_call_id.action(&session, &agent)), 409);
+    let one = resume(&json!([entry(&ids[0], true)])).action(&session, &agent).unwrap_err();
     assert_eq!(one.status(), 409);
     assert!(one.to_string().contains("call_1_2"), "{one}");
-    let stale = json!([entry("call_1_1", true), entry("call_1_2", true), entry("x", true)]);
+    let stale = json!([entry(&ids[0], true), entry(&ids[1], true), entry("x", true)]);
     assert_eq!(status(resume(&stale).action(&session, &agent)), 409);
     let unclear = json!([
-        { "interruptId": "call_1_1", "status": "resolved", "payload": "yes" },
-        { "interruptId": "call_1_2", "status": "cancelled" },
+        { "interruptId": ids[0], "status": "resolved", "payload": "yes" },
+        { "interruptId": ids[1], "status": "cancelled" },
     ]);
     assert_eq!(status(resume(&unclear).action(&session, &agent)), 422);
 

@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use super::approval_group::approval_group_id;
 use super::chunk::{Chunk, DataChunk, EndMetadata, MessagePart, StartMetadata};
 use super::version::Version;
 use crate::error::Error;
@@ -318,7 +319,7 @@ impl AiSdkEncoder {
 impl AiSdkEncoder {
     fn tool_event(&mut self, event: &ToolEvent, out: &mut Vec<u8>) {
         match event {
-            ToolEvent::ApprovalRequested(call) => self.ask(&PendingCall::from(call), out),
+            ToolEvent::ApprovalRequested(call) => self.ask(call, out),
             ToolEvent::Started { call_id, .. } => self.verdict(&[], call_id, true, out),
             ToolEvent::Progress { call_id, name, data } => {
                 let data = json!({ "toolName": name, "progress": data });
@@ -340,8 +341,8 @@ impl AiSdkEncoder {
     }
 
     /// Requests approval of a call. Because the client does not know the calls of sub-agents,
-    /// approval of all of a sub-agent's calls is requested only once, on the tool call that started
-    /// the sub-agent. A data part describes each of the sub-agent's calls.
+    /// approval of all of a sub-agent's calls is requested on the tool call that started the
+    /// sub-agent. A data part describes each of the sub-agent's calls.
     fn ask(&mut self, call: &PendingCall, out: &mut Vec<u8>) {
         let root = call.root_call_id();
         if !self.is_known(root) {
@@ -349,37 +350,45 @@ impl AiSdkEncoder {
         }
         if self.version == Version::V5 || !call.path.is_empty() {
             let input = call_input(&call.to_tool_call());
-            let id = call_path(&call.path, &call.call_id);
+            let id = call.approval_id.as_str();
             let data = json!({
                 "approvalId": id, "toolCallId": root, "toolName": call.name, "input": input,
             });
-            self.part("data-approval", &id, data, out);
+            self.part("data-approval", id, data, out);
         }
-        let requests = &mut self.state.requests;
-        let is_asked = requests.iter().any(|request| request.root_call_id() == root);
-        requests.push(call.clone());
+        self.state.requests.push(call.clone());
         if let Some(known) = self.state.calls.get_mut(root) {
             known.was_asked = true;
         }
-        if self.version > Version::V5 && !is_asked {
+        self.request_approval(root, out);
+    }
+
+    /// Requests approval of all calls with this root call that are awaiting approval. The client
+    /// replaces an earlier request for the same root call.
+    fn request_approval(&mut self, root: &str, out: &mut Vec<u8>) {
+        if self.version > Version::V5 {
             self.start(None, out);
-            write_data(out, &Chunk::ToolApprovalRequest { approval_id: root, tool_call_id: root });
+            let approval_id = &approval_group_id(root, &self.state.requests);
+            write_data(out, &Chunk::ToolApprovalRequest { approval_id, tool_call_id: root });
         }
     }
 
-    /// Records the verdict on a call. If several of a sub-agent's calls are awaiting approval, a
-    /// single answer is sent after the last verdict.
+    /// Records the verdict on a call. If other calls of the same sub-agent are still awaiting
+    /// approval, their approval is requested anew, and a single answer is sent after the last
+    /// verdict.
     fn verdict(&mut self, path: &[&str], call_id: &str, approved: bool, out: &mut Vec<u8>) {
         let is_it = |request: &PendingCall| {
             request.call_id == call_id && request.path.iter().eq(path.iter().copied())
         };
         let requests = &mut self.state.requests;
         let Some(at) = requests.iter().position(is_it) else { return };
-        requests.remove(at);
         let root = path.first().copied().unwrap_or(call_id);
-        let is_last = requests.iter().all(|request| request.root_call_id() != root);
-        if is_last && self.version >= Version::V7 {
-            write_data(out, &Chunk::ToolApprovalResponse { approval_id: root, approved });
+        let approval_id = &approval_group_id(root, &*requests);
+        requests.remove(at);
+        if requests.iter().any(|request| request.root_call_id() == root) {
+            self.request_approval(root, out);
+        } else if self.version >= Version::V7 {
+            write_data(out, &Chunk::ToolApprovalResponse { approval_id, approved });
         }
     }
 
@@ -426,7 +435,7 @@ impl AiSdkEncoder {
             }
             Event::Tool(ToolEvent::ApprovalRequested(call)) => {
                 let path = path.iter().map(|&id| id.to_owned()).collect();
-                self.ask(&PendingCall { path, ..call.into() }, out);
+                self.ask(&PendingCall { path, ..(**call).clone() }, out);
             }
             Event::Tool(ToolEvent::Started { call_id, .. }) => {
                 self.verdict(&path, call_id, true, out);
@@ -436,7 +445,9 @@ impl AiSdkEncoder {
             }
             _ => {}
         }
-        let id = path.join("/");
+        // Invariant: the path contains at least the call that runs the outermost sub-agent.
+        let Some((call_id, parents)) = path.split_last() else { return };
+        let id = call_path(parents, call_id);
         if self.state.nested_runs.get(id.as_str()).is_none() {
             self.state.nested_runs.insert(id.clone(), NestedRun::new(name));
         }

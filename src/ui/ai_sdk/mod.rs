@@ -30,6 +30,7 @@
 //! When a user reopens a page, load the session's messages with [`AiSdk::load_messages`]. If the client sends a `GET`
 //! request to resume a stream, respond with [`AiSdk::respond_to_resume`].
 
+mod approval_group;
 mod chunk;
 mod encode;
 mod request;

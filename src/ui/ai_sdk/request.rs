@@ -3,6 +3,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::approval_group::approval_group_id;
 use crate::agent::Agent;
 use crate::item::{Content, Part, PendingCall};
 use crate::session::{Session, SessionState};
@@ -241,7 +242,8 @@ impl ChatRequest {
     /// Checks the request against this session and returns the action that the client requests.
     ///
     /// A call's name and arguments are taken from the session, not from the client. An approval
-    /// must name a pending call. A result must name a pending call to an [external](Tool::external)
+    /// must name the approval id of a pending call or, on the tool call that runs a sub-agent, the
+    /// approval ids of all of the sub-agent's pending calls. A result must name a pending call to an [external](Tool::external)
     /// tool. Other answers are ignored, because clients also resend the answers to earlier calls.
     ///
     /// # Errors
@@ -293,14 +295,14 @@ impl ChatRequest {
             SessionState::Idle => Vec::new(),
         };
         let verdict = |call: &PendingCall| {
-            let id = call_path(&call.path, &call.call_id);
             let is_external = || {
                 let tool = agent.toolkit().get(&call.name);
                 call.path.is_empty() && tool.is_some_and(Tool::is_external)
             };
             // A verdict on the tool call that started a sub-agent applies to each of the
-            // sub-agent's calls that has no verdict of its own.
-            let root = call.root_call_id();
+            // sub-agent's calls that has no verdict of its own, if it answers exactly the requests
+            // that are open.
+            let group = approval_group_id(call.root_call_id(), &pending);
             let approval_of = |id: &str| {
                 let own = self.approvals.iter();
                 let mut all = own.chain(answers.iter().filter_map(Answer::as_approval));
@@ -308,16 +310,17 @@ impl ChatRequest {
             };
             let output = || {
                 let mut outputs = answers.iter().filter_map(Answer::as_output);
-                let (_, output) = outputs.find(|(tool_call_id, _)| *tool_call_id == id)?;
+                let (_, output) =
+                    outputs.find(|(tool_call_id, _)| *tool_call_id == call.call_id)?;
                 is_external().then(|| Verdict::Output(output.clone()))
             };
-            approval_of(&id).or_else(|| approval_of(root)).or_else(output)
+            approval_of(&call.approval_id).or_else(|| approval_of(&group)).or_else(output)
         };
         let mut verdicts = Vec::new();
         let mut unanswered = Vec::new();
-        for call in pending {
-            match verdict(&call) {
-                Some(verdict) => verdicts.push((call, verdict)),
+        for call in &pending {
+            match verdict(call) {
+                Some(verdict) => verdicts.push((call.clone(), verdict)),
                 None => unanswered.push(call_path(&call.path, &call.call_id)),
             }
         }

@@ -3,6 +3,7 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::approval_group::approval_group_id;
 use super::encode::{AiSdkEncoder, call_input, content_to_json, content_to_parts};
 use super::version::Version;
 use crate::agent::Agent;
@@ -11,7 +12,6 @@ use crate::session::{Entry, SessionState};
 use crate::tool::Tool;
 use crate::ui::error_texts::ErrorTexts;
 use crate::ui::message_name::message_id;
-use crate::ui::nested_run::call_path;
 use crate::ui::stored_items::StoredItems;
 
 /// Builds messages from a session's entries.
@@ -76,7 +76,7 @@ impl<'a> StoredMessages<'a> {
         }
         if let SessionState::Pending { calls } = state {
             for call in calls {
-                self.pending(call, agent);
+                self.pending(call, calls, agent);
             }
         }
         self.messages.iter().map(|message| json!(message)).collect()
@@ -146,7 +146,8 @@ impl<'a> StoredMessages<'a> {
         }
     }
 
-    fn pending(&mut self, call: &PendingCall, agent: &Agent) {
+    /// Adds the request for approval of a call, which is one of the `pending` calls.
+    fn pending(&mut self, call: &PendingCall, pending: &[PendingCall], agent: &Agent) {
         let tool = agent.toolkit().get(&call.name).filter(|_| call.path.is_empty());
         if tool.is_some_and(Tool::is_external) {
             return;
@@ -156,10 +157,10 @@ impl<'a> StoredMessages<'a> {
             && let Some(part) = self.call(root)
         {
             part["state"] = "approval-requested".into();
-            part["approval"] = json!({ "id": root });
+            part["approval"] = json!({ "id": approval_group_id(root, pending) });
         }
         if version == Version::V5 || !call.path.is_empty() {
-            let id = call_path(&call.path, &call.call_id);
+            let id = &call.approval_id;
             let data = json!({
                 "approvalId": id, "toolCallId": root, "toolName": call.name,
                 "input": call_input(&call.to_tool_call()).to_value(),

@@ -11,7 +11,7 @@ use std::time::Duration;
 use futures::{Stream, StreamExt};
 use turnstream::agent::{Pool, RunContext, RunHandle, State, loop_body};
 use turnstream::event::AppendReason;
-use turnstream::item::{PendingCall, ToolCall};
+use turnstream::item::PendingCall;
 use turnstream::replay::Recorder;
 use turnstream::stream::Step;
 use turnstream::task::InTaskExt;
@@ -38,7 +38,7 @@ pub(crate) struct SeedRun {
     pub(crate) answer_counts: HashMap<String, usize>,
     pub(crate) verdicts: HashMap<String, (PendingCall, Verdict)>,
     /// The calls that wait for a verdict, with the ids of the calls that lead to their sub-agent.
-    pub(crate) approval_requests: Vec<(Vec<String>, String, ToolCall)>,
+    pub(crate) approval_requests: Vec<(Vec<String>, String, PendingCall)>,
 }
 
 #[derive(Default)]
@@ -358,7 +358,11 @@ impl SeedRun {
             1 => Verdict::Output(random_agent::tool_output(&self.dice)),
             2 => {
                 let mut other = call.clone();
-                other.arguments.push(' ');
+                match self.dice.roll(3) {
+                    0 => other.arguments.push(' '),
+                    1 => other.approval_id.push('x'),
+                    _ => other.definition.push(' '),
+                }
                 let taken = self::handle_at(handle, &path).map(|it| it.approve(&other).is_ok());
                 assert!(taken != Some(true), "a verdict on another call");
                 return;
@@ -374,7 +378,7 @@ impl SeedRun {
         handle: &RunHandle,
         path: &[String],
         key: &str,
-        call: &ToolCall,
+        call: &PendingCall,
         verdict: Verdict,
     ) {
         let Some(run) = handle_at(handle, path) else { panic!("no child at {path:?}") };

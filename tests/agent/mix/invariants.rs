@@ -35,7 +35,8 @@ impl SeedRun {
                 assert_eq!(self.answer_counts[&key(&result.call_id)], 1, "{result:?} came twice");
             }
             Event::Tool(ToolEvent::ApprovalRequested(call)) => {
-                self.approval_requests.push((path.clone(), key(&call.call_id), call.clone()));
+                let request = (path.clone(), key(&call.call_id), (**call).clone());
+                self.approval_requests.push(request);
             }
             Event::Nested { call_id, event, .. } => {
                 path.push(call_id.clone());

@@ -35,7 +35,8 @@ async fn requests_of_real_clients_are_parsed() {
     let mut clients = Clients::start();
     let agent = agent();
     let session = Session::open(MemoryStore::new(), "c").await.unwrap();
-    session.run(&agent, "Go").await.unwrap().outcome().await.unwrap();
+    let outcome = session.run(&agent, "Go").await.unwrap().outcome().await.unwrap();
+    let approval_id = &outcome.pending[0].approval_id;
     let user = json!({ "id": "u", "role": "user", "parts": [
         { "type": "text", "text": "Look" },
         { "type": "file", "mediaType": "image/png", "url": "data:image/png;base64,AAAA" },
@@ -43,7 +44,7 @@ async fn requests_of_real_clients_are_parsed() {
     let assistant = json!({ "id": "c:1", "role": "assistant", "parts": [
         { "type": "step-start" },
         { "type": "dynamic-tool", "toolName": "delete", "toolCallId": "call_1_1", "input": {},
-          "state": "approval-responded", "approval": { "id": "call_1_1", "approved": true } },
+          "state": "approval-responded", "approval": { "id": approval_id, "approved": true } },
     ] });
     for client in CLIENTS {
         let mut post =

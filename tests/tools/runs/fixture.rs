@@ -8,7 +8,7 @@ use futures::future::{BoxFuture, FutureExt};
 use futures::stream::StreamExt;
 use serde_json::json;
 use turnstream::event::ToolEvent;
-use turnstream::item::{ToolCall, ToolResult};
+use turnstream::item::{PendingCall, ToolCall, ToolResult};
 use turnstream::provider::{Provider, Reply, Scripted};
 use turnstream::stream::TurnStreamExt;
 use turnstream::tool::{Permission, Tool, ToolPolicy, ToolRun, ToolSpec, Verdict};
@@ -144,11 +144,11 @@ impl ToolPolicy for ScriptedPolicy {
         .boxed()
     }
 
-    fn on_verdict_requested(&mut self, call: &ToolCall) {
-        self.record_step("asked", call).unwrap();
+    fn on_verdict_requested(&mut self, call: &PendingCall) {
+        self.record_step("asked", &call.to_tool_call()).unwrap();
     }
 
-    fn verdict(&mut self, call: &ToolCall) -> Option<Verdict> {
+    fn verdict(&mut self, call: &PendingCall) -> Option<Verdict> {
         assert!(!self.script().panicking_steps.contains("verdict"));
         self.script().verdicts.get(&*call.call_id).cloned()
     }

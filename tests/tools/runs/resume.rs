@@ -64,7 +64,13 @@ async fn a_call_without_a_verdict_stays_open_and_can_be_resumed_again() {
         approval_toolkit().resume(&before.history).unwrap().with_policy(ScriptedPolicy::default());
     assert_eq!(summarize_remaining(&mut tools).await, ["ask ask {}"]);
     let after = tools.finish().unwrap();
-    assert_eq!((&after.history, after.pending), (&before.history, before.pending));
+    assert!(after.history.iter().eq(before.history.iter()));
+    // The verdict is requested again, under another id.
+    for (after, before) in after.pending.iter().zip(&before.pending) {
+        assert_ne!(after.approval_id, before.approval_id);
+        assert_eq!(after.to_tool_call(), before.to_tool_call());
+    }
+    assert_eq!(after.pending.len(), before.pending.len());
 }
 
 #[tokio::test]
