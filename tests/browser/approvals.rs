@@ -21,7 +21,7 @@ async fn a_call_that_is_approved_runs_with_the_arguments_that_were_shown() {
     page.wait_until_idle().await;
     assert_eq!(page.texts(".approval dt").await, ["path", "text"]);
     let shown = page.texts(".approval .value").await;
-    assert_eq!(shown, ["a.txt", "line 1\n\"line\" 2 \\u{202e}txt"]);
+    assert_eq!(shown, ["a.txt", "line 1\n\"line\" 2 U+202Etxt"]);
     let file = server.folder.join("a.txt");
     assert!(!file.exists());
     page.click(".approve").await;

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `streams` | text streams in; disconnecting does not stop a run; a page that reconnects has lost nothing |
 //! | `approvals` | a call that needs approval is shown exactly, and does not run before it is approved |
+//! | `exact_text` | an approver sees every token and every character of a call |
 //! | `hostile_words` | a model's text cannot affect the page |
 //! | `many` | many messages, many tabs, a tab that reads too slowly |
 //! | `cluster` | two servers that share their sessions and events act as one |
@@ -21,6 +22,7 @@ mod access;
 mod approvals;
 mod cluster;
 mod driver;
+mod exact_text;
 mod fleet;
 mod fleet_process;
 mod hostile_words;

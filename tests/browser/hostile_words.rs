@@ -123,3 +123,57 @@ async fn the_title_of_a_session_is_not_interpreted_as_html() {
     assert_eq!(page.texts("#sessions b, #title b, .user b").await, [""; 0]);
     page.close().await;
 }
+
+#[tokio::test]
+#[ignore = "needs a browser: tests/browser/run.sh"]
+async fn hidden_characters_have_marks_wherever_text_of_a_model_is_shown() {
+    let model = Model::start().await;
+    let server = Server::start(&model).await;
+    let page = Page::open(&server, "s", WIDE).await;
+    let marks = async |selector: &str| page.texts(&format!("{selector} .mark")).await;
+    page.ask("Say it").await;
+    let asked = model.asked().await;
+    // An answer, one character at a time. Its emoji and spaces are text like any other.
+    for letter in "**a\u{202e}b** `c\u{3164}` d\u{200b} ❤\u{fe0f} 1\u{a0}000\n".chars() {
+        asked.say(&letter.to_string());
+    }
+    // A tool that does not exist, and one that starts a sub-agent.
+    asked.call("c1", "no\u{2800}tool", &json!({ "k\u{115f}": "v\u{1160}" }));
+    asked.end_with_calls();
+    let answer = [["U+202E", "U+3164", "U+200B"].as_slice()].concat();
+    page.wait("document.querySelector('.card[data-state=failed]')").await;
+    assert_eq!(marks(".answer").await, answer);
+    assert_eq!(marks(".card > summary").await, ["U+2800"]);
+    assert_eq!(marks(".card .arguments").await, ["U+115F", "U+1160"]);
+    assert!(marks(".card .output").await.contains(&"U+2800".to_owned()));
+    let research = json!({ "prompt": "x\u{202e}y" });
+    model.asked().await.end_with_call("c2", "research", &research);
+    // The sub-agent's own call.
+    let own = json!({ "query": "q\u{ffa0}", "path": "." });
+    model.asked().await.end_with_call("c3", "search_text", &own);
+    model.answer("found\u{2060}").await;
+    // A call that is denied.
+    let write = json!({ "path": "a.txt", "text": "t\u{e0041}" });
+    model.asked().await.end_with_call("c4", "write_file", &write);
+    page.click(".deny").await;
+    model.answer("Done\u{feff}.").await;
+    page.wait_until_idle().await;
+    page.wait("document.querySelector('#live .end:not(.bad)')").await;
+    assert_eq!(marks(".nested .user").await, ["U+202E"]);
+    assert_eq!(marks(".nested .card .arguments").await, ["U+FFA0"]);
+    assert_eq!(marks(".nested > .turn > .answer").await, ["U+2060"]);
+    let denied = "return [...document.querySelectorAll('.card')].find((it) => \
+         it.querySelector('.tool').textContent === 'write_file').querySelector('.arguments .mark').textContent";
+    assert_eq!(page.run(denied).await, "U+E0041");
+    assert_eq!(marks("#spoken").await, ["U+FEFF"]);
+    // The same, loaded from the store.
+    page.client.refresh().await.unwrap();
+    page.wait_for_words("Done").await;
+    page.wait("document.querySelectorAll('#history .answer').length >= 2").await;
+    assert_eq!(marks("#history > div > .answer").await[..3], answer);
+    assert_eq!(page.run(denied).await, "U+E0041");
+    page.click("#show-trace").await;
+    page.wait("document.getElementById('trace').open").await;
+    assert!(marks("#trace-runs summary").await.contains(&"U+2800".to_owned()));
+    page.close().await;
+}

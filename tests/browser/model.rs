@@ -111,7 +111,12 @@ impl Asked {
     }
 
     pub(crate) fn call(&self, id: &str, name: &str, arguments: &Value) {
-        let function = json!({ "name": name, "arguments": arguments.to_string() });
+        self.call_as_written(id, name, &arguments.to_string());
+    }
+
+    /// A call with arguments that need not be JSON.
+    pub(crate) fn call_as_written(&self, id: &str, name: &str, arguments: &str) {
+        let function = json!({ "name": name, "arguments": arguments });
         let call = json!({ "index": 0, "id": id, "type": "function", "function": function });
         self.chunk(&json!({ "tool_calls": [call] }), None);
     }
@@ -131,6 +136,11 @@ impl Asked {
 
     pub(crate) fn end_with_call(self, id: &str, name: &str, arguments: &Value) {
         self.call(id, name, arguments);
+        self.end_with_calls();
+    }
+
+    /// Ends the turn after its calls.
+    pub(crate) fn end_with_calls(self) {
         self.finish("tool_calls");
     }
 

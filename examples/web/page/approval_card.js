@@ -1,7 +1,11 @@
 // Asks the user to approve a call. It shows exactly which call would run.
 
+import { argumentList } from './argument_list.js';
 import { element } from './elements.js';
-import { argumentList } from './tool_card.js';
+import { isCut } from './text_box.js';
+import { exactText, prose } from './visible_text.js';
+
+let count = 0;
 
 /** `decide(isApproved, reason)` sends the verdict. */
 export class ApprovalCard {
@@ -11,15 +15,16 @@ export class ApprovalCard {
 
   constructor(call, decide) {
     const whose = call.path?.length ? 'A sub-agent wants to run' : 'The agent wants to run';
-    const title = element('h2', {}, `${whose} `, element('code', {}, call.name));
+    const id = `approval-${count += 1}`;
+    const title = element('h2', { id }, `${whose} `, element('code', { className: 'exact' }, exactText(call.name)));
     const approve = element('button', { type: 'button', className: 'approve' }, 'Approve');
     const deny = element('button', { type: 'button', className: 'deny' }, 'Deny');
     this.#buttons = [approve, deny, this.#reason];
-    approve.addEventListener('click', () => this.#send(true, decide));
+    approve.addEventListener('click', () => this.#approve(decide));
     deny.addEventListener('click', () => this.#send(false, decide));
     this.node = element(
       'section',
-      { className: 'approval', 'aria-label': `Approval of ${call.name}` },
+      { className: 'approval', 'aria-labelledby': id },
       title,
       argumentList(call.arguments),
       element('div', { className: 'row' }, approve, deny, this.#reason),
@@ -31,6 +36,11 @@ export class ApprovalCard {
     this.#buttons[1].focus({ preventScroll: true });
   }
 
+  #approve(decide) {
+    if (isCut(this.node)) this.#status.textContent = 'Show all of the arguments before you approve them.';
+    else this.#send(true, decide);
+  }
+
   async #send(isApproved, decide) {
     this.#enable(false);
     this.#status.textContent = isApproved ? 'Approved.' : 'Denied.';
@@ -38,7 +48,7 @@ export class ApprovalCard {
       const { missing } = await decide(isApproved, this.#reason.value);
       if (missing) this.#status.textContent += ` ${missing} more to answer.`;
     } catch (error) {
-      this.#status.textContent = error.message;
+      this.#status.replaceChildren(prose(error.message));
       this.#enable(true);
     }
   }

@@ -6,6 +6,7 @@
 import { element } from './elements.js';
 import { MarkdownWriter } from './markdown.js';
 import { ToolCard } from './tool_card.js';
+import { exactText, prose } from './visible_text.js';
 import { contentText, endWords, usageWords } from './words.js';
 
 const APPENDED = {
@@ -24,7 +25,7 @@ export class Conversation {
 
   /**
    * `options.cards` are the calls by their ids; several conversations of one session share it.
-   * `options.forkAt(number)` forks before an entry, `options.say(words)` informs users of screen
+   * `options.forkAt(number)` forks before an entry, `options.say(...content)` informs users of screen
    * readers, `options.price` is the price of tokens. The conversation of a sub-agent has only `options.isNested`.
    */
   constructor(root, options = {}) {
@@ -105,7 +106,7 @@ export class Conversation {
         break;
       case 'tool_started':
         this.#card(event.call_id, event.name).start();
-        this.#options.say?.(`${event.name} runs.`);
+        this.#options.say?.(exactText(event.name), ' runs.');
         break;
       case 'tool_progress':
         this.#card(event.call_id, event.name).progress(event.data);
@@ -140,8 +141,8 @@ export class Conversation {
     const words = endWords(outcome);
     const usage = usageWords(outcome, this.#options.price);
     const isGood = ['Done', 'Stopped'].includes(words) || outcome.reason === 'pending';
-    this.#root.append(element('p', { className: isGood ? 'end' : 'end bad' }, `${words} · ${usage}`));
-    this.#options.say?.(words === 'Done' ? `Answer: ${outcome.text}` : words);
+    this.#root.append(element('p', { className: isGood ? 'end' : 'end bad' }, prose(words), ` · ${usage}`));
+    this.#options.say?.(prose(words === 'Done' ? `Answer: ${outcome.text}` : words));
   }
 
   #turnNode() {
@@ -216,8 +217,7 @@ export class Conversation {
   }
 
   #userMessage(text, number) {
-    const words = element('div', { className: 'words' });
-    words.textContent = text;
+    const words = element('div', { className: 'words' }, prose(text));
     const message = element('article', { className: 'user', 'aria-label': this.#options.isNested ? 'Task' : 'You' }, words);
     if (number !== undefined && this.#options.forkAt) {
       const forkAt = () => this.#options.forkAt(number, text);
@@ -240,7 +240,7 @@ export class Conversation {
   }
 
   #note(words) {
-    this.#root.append(element('p', { className: 'note' }, words));
+    this.#root.append(element('p', { className: 'note' }, prose(words)));
   }
 
   #showRetry({ attempt, delay_ms: delay, error }) {
@@ -250,12 +250,12 @@ export class Conversation {
     const tick = () => {
       const seconds = Math.max(0, Math.ceil((end - Date.now()) / 1000));
       const why = error?.message ?? 'no answer';
-      node.textContent = `Attempt ${attempt} failed (${why}). Next one in ${seconds} s.`;
+      node.replaceChildren(prose(`Attempt ${attempt} failed (${why}). Next one in ${seconds} s.`));
     };
     tick();
     this.#retry = { node, timer: setInterval(tick, 1000) };
     this.#turnNode().append(node);
-    this.#options.say?.(node.textContent);
+    this.#options.say?.(...node.cloneNode(true).childNodes);
   }
 
   #endRetry() {
@@ -278,7 +278,7 @@ function reasoningBlock() {
   let text = '';
   const write = (more) => {
     text += more;
-    words.append(more);
+    words.append(prose(more));
   };
   return { node, write, end: () => {}, text: () => text };
 }

@@ -7,6 +7,7 @@ import { EventReader } from './event_reader.js';
 import { get, post, randomId, sessionPath } from './server.js';
 import { SessionList } from './session_list.js';
 import { showTrace } from './trace_dialog.js';
+import { exactText, prose } from './visible_text.js';
 import { contentText } from './words.js';
 
 const PAGE = 100;
@@ -157,7 +158,7 @@ class OpenSession {
       });
     }));
     follow(() => byId('approvals').replaceChildren(...cards.map((card) => card.node)));
-    say(`${pending[0].name} waits for your approval.`);
+    say(exactText(pending[0].name), ' waits for your approval.');
     // The focus stays where the user types, so that no key press answers the question.
     if (document.activeElement === document.body) cards[0].focus();
   }
@@ -231,7 +232,7 @@ class OpenSession {
   }
 
   #waits(id, text, how) {
-    const node = element('li', {}, `${how}: ${text}`);
+    const node = element('li', {}, `${how}: `, prose(text));
     this.#waiting.set(id, { node, text });
     byId('waiting').append(node);
   }
@@ -289,12 +290,12 @@ function scrollToNewest() {
   byId('scroll').scrollTop = byId('scroll').scrollHeight;
 }
 
-function say(words) {
-  byId('spoken').textContent = words;
+function say(...content) {
+  byId('spoken').replaceChildren(...content);
 }
 
 function showProblem(words) {
-  byId('problem').textContent = words;
+  byId('problem').replaceChildren(prose(words));
 }
 
 function welcome(isNew) {
@@ -345,7 +346,7 @@ async function refreshList() {
   } catch (error) {
     showProblem(error.message);
   }
-  byId('title').textContent = list.title() ?? 'New session';
+  byId('title').replaceChildren(list.title() ?? 'New session');
 }
 
 function toggleList(isOpen) {

@@ -3,6 +3,7 @@
 
 import * as smd from './streaming-markdown/smd.js';
 import { element } from './elements.js';
+import { prose } from './visible_text.js';
 
 const TAGS = {
   [smd.Token.Blockquote]: 'blockquote',
@@ -48,7 +49,7 @@ class Renderer {
     this.data = this;
     this.add_token = (_, type) => this.#begin(type);
     this.end_token = () => this.#nodes.pop();
-    this.add_text = (_, text) => this.#node().append(text);
+    this.add_text = (_, text) => this.#node().append(prose(text));
     this.set_attr = (_, type, value) => this.#set(type, value);
   }
 
@@ -101,7 +102,8 @@ class Renderer {
     } else if (type === smd.Attr.Href) {
       node.className = 'no-link';
     } else if (type === smd.Attr.Src) {
-      node.textContent = `[image: ${node.textContent || 'no description'}, not loaded]`;
+      node.prepend('[image: ');
+      node.append(node.childNodes.length > 1 ? ', not loaded]' : 'no description, not loaded]');
     } else if (type === smd.Attr.Start && /^\d{1,9}$/.test(value)) {
       node.start = value;
     } else if (type === smd.Attr.Checked) {
@@ -129,7 +131,7 @@ export class MarkdownWriter {
     this.#renderer.hideTail();
     smd.parser_write(this.#parser, text);
     const { pending } = this.#parser;
-    if (PLAIN.test(pending)) this.#renderer.showTail(pending);
+    if (PLAIN.test(pending) && prose(pending) === pending) this.#renderer.showTail(pending);
   }
 
   end() {

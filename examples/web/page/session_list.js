@@ -2,6 +2,7 @@
 
 import { byId, element } from './elements.js';
 import { get } from './server.js';
+import { prose } from './visible_text.js';
 import { timeWords } from './words.js';
 
 export class SessionList {
@@ -35,9 +36,9 @@ export class SessionList {
     this.#more.hidden = !next;
   }
 
-  /** The title of the session that is open, once it is listed. */
+  /** A copy of the title of the session that is open, once it is listed. */
   title() {
-    return this.#list.querySelector('[aria-current] .title')?.textContent;
+    return this.#list.querySelector('[aria-current] .title')?.cloneNode(true);
   }
 
   #item({ id, title, updated_at: time, forked_from: origin, is_running: isRunning }) {
@@ -47,7 +48,7 @@ export class SessionList {
     const link = element(
       'a',
       { href: `#${id}`, 'data-id': id, 'aria-current': id === this.#current ? 'page' : false },
-      element('span', { className: 'title' }, title || 'Untitled'),
+      element('span', { className: 'title' }, prose(title || 'Untitled')),
       element('span', { className: 'details' }, details.join(' · ')),
     );
     return element('li', {}, link);

@@ -1,18 +1,18 @@
 // One call of a tool: its arguments, its progress, its result, and the conversation of a sub-agent that it runs.
 
-import { element, showInvisible } from './elements.js';
+import { argumentList } from './argument_list.js';
+import { element } from './elements.js';
+import { textBox } from './text_box.js';
+import { exactText, prose } from './visible_text.js';
 import { contentText, resultWords } from './words.js';
-
-// A longer result is shown in full only on request.
-const SHOWN_CHARACTERS = 10_000;
 
 export class ToolCard {
   #status = element('span', { className: 'status' });
   #arguments = element('div', { className: 'arguments' });
-  #progress = element('p', { className: 'progress', hidden: true });
+  #progress = element('p', { className: 'progress exact', hidden: true });
   #output = element('div', { className: 'output' });
   #nested = element('div', { className: 'nested', hidden: true });
-  #name = element('span', { className: 'tool' });
+  #name = element('span', { className: 'tool exact' });
   #makeConversation;
   #conversation = null;
   #text = '';
@@ -20,7 +20,7 @@ export class ToolCard {
   /** `makeConversation(root)` creates a view of the events of a sub-agent. */
   constructor(name, makeConversation) {
     this.#makeConversation = makeConversation;
-    this.#name.textContent = name;
+    this.#name.append(exactText(name));
     const summary = element('summary', {}, this.#name, ' ', this.#status);
     this.node = element(
       'details',
@@ -66,7 +66,7 @@ export class ToolCard {
       .map(([key, value]) => `${key.replaceAll('_', ' ')}: ${typeof value === 'object' ? JSON.stringify(value) : value}`)
       .join(', ');
     this.#progress.hidden = false;
-    this.#progress.textContent = text;
+    this.#progress.replaceChildren(exactText(text));
     this.#say('runs', 'runs');
   }
 
@@ -89,7 +89,7 @@ export class ToolCard {
     this.#say(resultWords(kindOrOk), kindOrOk === 'ok' ? 'ok' : 'failed');
     this.#progress.hidden = true;
     if (this.#conversation) this.node.open = false;
-    this.#output.replaceChildren(longText(contentText(content)));
+    this.#output.replaceChildren(textBox(contentText(content), prose));
   }
 
   interrupted() {
@@ -105,35 +105,4 @@ export class ToolCard {
     this.#progress.hidden = true;
     this.#say('', 'waits');
   }
-}
-
-/** The arguments of a call, decoded and exact. A value that is not a JSON object is shown as it is. */
-export function argumentList(text) {
-  let decoded;
-  try {
-    decoded = JSON.parse(text || '{}');
-  } catch {
-    decoded = null;
-  }
-  if (decoded === null || typeof decoded !== 'object' || Array.isArray(decoded)) {
-    return element('pre', { className: 'value' }, showInvisible(text));
-  }
-  const list = element('dl');
-  for (const [key, value] of Object.entries(decoded)) {
-    const shown = typeof value === 'string' ? value : JSON.stringify(value, null, 2);
-    const pre = element('pre', { className: 'value', tabindex: '0' }, showInvisible(shown));
-    list.append(element('dt', {}, showInvisible(key)), element('dd', {}, pre));
-  }
-  return list;
-}
-
-function longText(text) {
-  const pre = element('pre', { className: 'value', tabindex: '0' }, text.slice(0, SHOWN_CHARACTERS));
-  if (text.length <= SHOWN_CHARACTERS) return pre;
-  const button = element('button', { type: 'button' }, `Show all ${text.length} characters`);
-  button.addEventListener('click', () => {
-    pre.textContent = text;
-    button.remove();
-  });
-  return element('div', {}, pre, button);
 }

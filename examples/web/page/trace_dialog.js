@@ -2,6 +2,8 @@
 
 import { byId, element } from './elements.js';
 import { get, sessionPath } from './server.js';
+import { textBox } from './text_box.js';
+import { exactText, markedText } from './visible_text.js';
 
 export async function showTrace(session) {
   const runs = await get(sessionPath(session, 'trace'));
@@ -16,8 +18,8 @@ function runSection({ run, steps }) {
     const what = step.action.tool ?? step.action.type;
     const how = step.action.stop_reason ?? step.action.text ?? '';
     const within = step.within?.length ? `in ${step.within.join(' / ')}: ` : '';
-    const summary = element('summary', {}, `${step.step}. ${within}${what} ${how}`);
-    return element('details', {}, summary, element('pre', { className: 'value', tabindex: '0' }, step.text));
+    const summary = element('summary', {}, `${step.step}. `, exactText(`${within}${what}`), ' ', exactText(how));
+    return element('details', {}, summary, textBox(step.text, markedText));
   });
   return element('section', {}, element('h3', {}, `Run ${run.slice(0, 8)}`), ...items);
 }
