@@ -1,6 +1,6 @@
 //! Checks the verdicts that are passed to a run that resumes pending calls.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::agent::ResumeVerdicts;
 use crate::agent::settings::AgentSettings;
@@ -45,14 +45,18 @@ impl ResumedAgent<'_> {
             }
         }
         let open = history.unanswered_calls();
-        let is_open = |call_id: &str| open.iter().any(|call| call.call_id == call_id);
-        let is_suspended =
-            |call_id: &str| is_open(call_id) && history.nested_history(call_id).is_some();
-        // A verdict on another call is a conflict, even if it leaves an open call without a verdict.
-        let of_own = own.keys().find(|call_id| !is_open(call_id));
-        let of_inner = || inner.keys().find(|call_id| !is_suspended(call_id));
-        if let Some(call_id) = of_own.or_else(of_inner) {
-            return conflicting_verdict("a verdict is for a call that is not open", call_id);
+        {
+            // A verdict on another call is a conflict, even if it leaves an open call without a
+            // verdict.
+            let open_ids: HashSet<&str> = open.iter().map(|call| call.call_id.as_str()).collect();
+            let is_open = |call_id: &String| open_ids.contains(call_id.as_str());
+            let is_suspended =
+                |call_id: &String| is_open(call_id) && history.nested_history(call_id).is_some();
+            let of_own = own.keys().find(|call_id| !is_open(call_id));
+            let of_inner = || inner.keys().find(|call_id| !is_suspended(call_id));
+            if let Some(call_id) = of_own.or_else(of_inner) {
+                return conflicting_verdict("a verdict is for a call that is not open", call_id);
+            }
         }
         let (mut checked, mut nested) = (HashMap::new(), HashMap::new());
         for call in open {

@@ -4,6 +4,7 @@ use serde::de::DeserializeOwned;
 
 use crate::error::{Error, ErrorKind};
 use crate::item::{Media, MediaSource, Part};
+use crate::session::AlreadyLeased;
 
 /// Limits on requests from clients.
 ///
@@ -58,8 +59,9 @@ impl Default for ClientLimits {
 /// | 422 | the request is JSON, but does not match the expected structure |
 ///
 /// A session's [`Error`] converts into a `RequestError`. A [conflict](ErrorKind::Conflict) becomes
-/// an error with status 409. Any other error becomes an error with status 500, whose message
-/// contains only the error's kind.
+/// an error with status 409, whose message says whether another run is active, the conversation has
+/// changed, or a verdict does not answer an open request. Any other error becomes an error with
+/// status 500, whose message contains only the error's kind.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct RequestError {
@@ -82,7 +84,10 @@ impl RequestError {
 impl From<Error> for RequestError {
     fn from(error: Error) -> Self {
         match error.kind() {
-            ErrorKind::Conflict => Self::new(409, "another run of this conversation is active"),
+            ErrorKind::Conflict if AlreadyLeased::from_error(&error).is_some() => {
+                Self::new(409, "another run of this conversation is active")
+            }
+            ErrorKind::Conflict => Self::new(409, error.message()),
             kind => Self::new(500, format!("the run could not start: {kind}")),
         }
     }

@@ -96,10 +96,10 @@ async fn check_abandoned_runs(prepare: impl Fn(MemoryEngine, &Agent) -> MemoryEn
                 // The abandoned run has saved its answer.
                 SessionState::Idle => restore_history("s", entries),
                 state => {
-                    was_approvable += usize::from(matches!(state, SessionState::Pending { .. }));
-                    // Calls whose results have been saved accept no verdicts.
-                    let is_answered = state == SessionState::Unfinished { open_calls: Vec::new() };
-                    let verdicts = if is_answered { Vec::new() } else { approve(&calls) };
+                    let is_pending = matches!(state, SessionState::Pending { .. });
+                    was_approvable += usize::from(is_pending);
+                    // Calls that may have started accept no further approvals.
+                    let verdicts = if is_pending { approve(&calls) } else { Vec::new() };
                     let attempt = match with_verdicts {
                         true => Attempt::resume(&agent, "s", entries, verdicts),
                         false => Attempt::run(&agent, "s", entries, "Never mind."),

@@ -1,6 +1,6 @@
 //! The open calls that are waiting for a verdict.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use crate::item::history::History;
 use crate::item::history::history::HistoryIndex;
@@ -53,11 +53,12 @@ impl History {
             return;
         }
         let open = self.unanswered_calls();
+        let open: HashSet<&str> = open.iter().map(|call| call.call_id.as_str()).collect();
         let mut inner: BTreeMap<String, Vec<PendingCall>> = BTreeMap::new();
         for call in calls {
             if let Some((parent, call)) = call.split_root() {
                 inner.entry(parent.to_owned()).or_default().push(call);
-            } else if open.iter().any(|open| open.call_id == call.call_id) {
+            } else if open.contains(call.call_id.as_str()) {
                 let requests = &mut self.index_mut().verdict_requests;
                 requests.insert(call.call_id.clone(), call.clone());
             }
@@ -119,7 +120,8 @@ impl History {
             return;
         }
         let open = self.unanswered_calls();
-        let is_open = |call_id: &String| open.iter().any(|call| call.call_id == *call_id);
+        let open: HashSet<&str> = open.iter().map(|call| call.call_id.as_str()).collect();
+        let is_open = |call_id: &String| open.contains(call_id.as_str());
         nested.retain(|call_id, _| is_open(call_id));
         requests.retain(|call_id, _| is_open(call_id));
         let index = self.index_mut();

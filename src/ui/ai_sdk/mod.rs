@@ -20,7 +20,8 @@
 //! the model are not sent.
 //!
 //! If a sub-agent's call needs approval, it is sent as `data-approval`, and approval is requested on the tool call that
-//! started the sub-agent. The answer applies to all of the sub-agent's waiting calls.
+//! started the sub-agent. The answer applies to all of the sub-agent's calls for which approval was requested then. If
+//! the sub-agent makes another call, approval is requested again, and the earlier answer does not apply.
 //!
 //! Version 5 clients, which do not support approvals, receive `data-approval` instead of an approval request. The app
 //! posts the answer in this form: `{"id": …, "messageId": …, "approvals": [{"id": …, "approved": true}]}`.
