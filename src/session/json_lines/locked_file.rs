@@ -50,21 +50,23 @@ impl<'a> LockedFile<'a> {
     /// Opens and locks a file. Returns `None` if the file does not exist, unless the mode
     /// `what_for` is `CreateAndWrite`.
     pub(super) fn open(path: &'a Path, what_for: OpenMode) -> Result<Option<Self>, Error> {
-        Self::open_with_timeout(LOCK_TIMEOUT, path, what_for)
+        Self::open_with_timeout(LOCK_TIMEOUT, &mut thread::sleep, path, what_for)
     }
 
     /// Like [`open`](Self::open), but fails if another process holds the lock.
     pub(super) fn try_open(path: &'a Path, what_for: OpenMode) -> Result<Option<Self>, Error> {
-        Self::open_with_timeout(Duration::ZERO, path, what_for)
+        Self::open_with_timeout(Duration::ZERO, &mut thread::sleep, path, what_for)
     }
 
+    /// `sleep` is called between two attempts to lock the file.
     fn open_with_timeout(
         lock_timeout: Duration,
+        sleep: &mut dyn FnMut(Duration),
         path: &'a Path,
         what_for: OpenMode,
     ) -> Result<Option<Self>, Error> {
         loop {
-            let Some(locked) = Self::open_and_lock(lock_timeout, path, what_for)? else {
+            let Some(locked) = Self::open_and_lock(lock_timeout, sleep, path, what_for)? else {
                 return Ok(None);
             };
             // The file may have been removed or replaced while this call was waiting for the lock.
@@ -76,6 +78,7 @@ impl<'a> LockedFile<'a> {
 
     fn open_and_lock(
         lock_timeout: Duration,
+        sleep: &mut dyn FnMut(Duration),
         path: &'a Path,
         what_for: OpenMode,
     ) -> Result<Option<Self>, Error> {
@@ -105,7 +108,7 @@ impl<'a> LockedFile<'a> {
             }
             Err(error) => return Err(cannot(error)),
         };
-        lock_with_timeout(&file, what_for, lock_timeout)
+        lock_with_timeout(&file, what_for, lock_timeout, sleep)
             .map_err(|error| store_error(format!("cannot lock `{}`", path.display()), error))?;
         Ok(Some(Self { file, path }))
     }
@@ -167,7 +170,12 @@ impl<'a> LockedFile<'a> {
     }
 }
 
-fn lock_with_timeout(file: &File, what_for: OpenMode, lock_timeout: Duration) -> io::Result<()> {
+fn lock_with_timeout(
+    file: &File,
+    what_for: OpenMode,
+    lock_timeout: Duration,
+    sleep: &mut dyn FnMut(Duration),
+) -> io::Result<()> {
     // A process that was suspended while holding the lock must not block other processes forever.
     let since = Instant::now();
     loop {
@@ -178,12 +186,56 @@ fn lock_with_timeout(file: &File, what_for: OpenMode, lock_timeout: Duration) ->
         match locked {
             Ok(()) => return Ok(()),
             Err(TryLockError::WouldBlock) if since.elapsed() < lock_timeout => {
-                thread::sleep(LOCK_RETRY_DELAY);
+                sleep(LOCK_RETRY_DELAY);
             }
             Err(TryLockError::WouldBlock) => {
                 return Err(io::Error::new(ErrorKind::TimedOut, "another process holds the lock"));
             }
             Err(TryLockError::Error(error)) => return Err(error),
         }
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::{env, process};
+
+    use super::*;
+
+    /// Opens a file that is locked. While the call waits for the lock, `change` is applied to the
+    /// path, and the lock is released. Returns the text of the file that is opened.
+    fn text_after_wait(name: &str, change: impl FnOnce(&Path)) -> Option<Vec<u8>> {
+        let path = env::temp_dir().join(format!("turnstream-lock-{name}-{}", process::id()));
+        fs::write(&path, "old").unwrap();
+        let lock = File::open(&path).unwrap();
+        lock.lock().unwrap();
+        let mut change = Some(change);
+        let mut sleep = |_| {
+            if let Some(change) = change.take() {
+                change(&path);
+                lock.unlock().unwrap();
+            }
+        };
+        let mode = OpenMode::Write;
+        let opened = LockedFile::open_with_timeout(Duration::MAX, &mut sleep, &path, mode).unwrap();
+        let text = opened.map(|mut file| file.read().unwrap());
+        assert!(change.is_none(), "the call waits for the lock");
+        let _ = fs::remove_file(&path);
+        text
+    }
+
+    #[test]
+    fn a_file_replaced_while_its_lock_is_awaited_is_opened_again() {
+        let text = text_after_wait("replaced", |path| {
+            let new = path.with_extension("new");
+            fs::write(&new, "new").unwrap();
+            fs::rename(&new, path).unwrap();
+        });
+        assert_eq!(text.as_deref(), Some(&b"new"[..]));
+    }
+
+    #[test]
+    fn a_file_removed_while_its_lock_is_awaited_is_missing() {
+        assert_eq!(text_after_wait("removed", |path| fs::remove_file(path).unwrap()), None);
     }
 }

@@ -286,3 +286,51 @@ fn create_file(path: &Path) -> Result<(), Error> {
         Err(error) => Err(cannot(error)),
     }
 }
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::cell::RefCell;
+    use std::{env, process};
+
+    use super::*;
+
+    thread_local! {
+        /// Called when the database is locked. SQLite accepts no closures.
+        static ON_BUSY: RefCell<Option<Box<dyn FnOnce()>>> = RefCell::default();
+    }
+
+    fn retry_once(_attempt: i32) -> bool {
+        ON_BUSY.take().map(|on_busy| on_busy()).is_some()
+    }
+
+    #[test]
+    fn a_file_replaced_while_its_lock_is_awaited_is_opened_again() {
+        let folder = env::temp_dir().join(format!("turnstream-database-{}", process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let (path, new) = (folder.join("db"), folder.join("new"));
+        let mut database = Database::open(&new).unwrap();
+        let connection = database.ensure_connection(IfMissing::Create).unwrap().unwrap();
+        connection.execute_batch("INSERT INTO lease VALUES ('new', 1)").unwrap();
+        drop(database);
+
+        let mut database = Database::open(&path).unwrap();
+        let lock = Connection::open(&path).unwrap();
+        lock.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let connection = database.ensure_connection(IfMissing::Create).unwrap().unwrap();
+        connection.busy_handler(Some(retry_once)).unwrap();
+        ON_BUSY.set(Some(Box::new(move || {
+            fs::rename(new, path).unwrap();
+            drop(lock);
+        })));
+        let lease: String = database
+            .write(IfMissing::Create, |transaction| {
+                let transaction = transaction.unwrap();
+                Ok(transaction.query_row("SELECT id FROM lease", (), |row| row.get(0))?)
+            })
+            .unwrap();
+        assert_eq!(lease, "new");
+        assert!(ON_BUSY.take().is_none(), "the transaction waits for the lock");
+        drop(database);
+        fs::remove_dir_all(folder).unwrap();
+    }
+}

@@ -364,39 +364,6 @@ fn a_read_only_file_can_be_loaded_and_not_appended_to() {
 
 #[cfg(unix)]
 #[test]
-fn a_file_replaced_while_its_lock_is_awaited_is_opened_again() {
-    use futures::FutureExt;
-
-    for is_replaced in [false, true] {
-        let folder = TempFolder::new();
-        let store = JsonLinesStore::open(folder.path()).unwrap();
-        append(&store, "s", 0, numbered_entries(0..1));
-        append(&store, "other", 0, numbered_entries(5..6));
-        let path = folder.join("s.jsonl");
-        let held = fs::File::open(&path).unwrap();
-        held.lock().unwrap();
-        let mut waits = store.append("s", 1, numbered_entries(1..2));
-        for _ in 0..200_000 {
-            assert!((&mut waits).now_or_never().is_none(), "it is locked");
-            std::thread::yield_now();
-        }
-        match is_replaced {
-            true => fs::rename(folder.join("other.jsonl"), &path).unwrap(),
-            false => fs::remove_file(&path).unwrap(),
-        }
-        drop(held);
-        match (block_on(waits), is_replaced) {
-            (Ok(2), true) => {
-                assert_eq!(load(folder.path(), "s").unwrap().unwrap()[1..], numbered_entries(1..2));
-            }
-            (Err(error), false) => assert_eq!(Conflict::from_error(&error).unwrap().found, 0),
-            (other, _) => panic!("{other:?}"),
-        }
-    }
-}
-
-#[cfg(unix)]
-#[test]
 fn a_file_removed_during_an_append_is_a_conflict() {
     let folder = TempFolder::new();
     let store = JsonLinesStore::open(folder.path()).unwrap();

@@ -298,30 +298,6 @@ fn a_file_removed_during_an_append_is_a_conflict() {
     assert_eq!(error.message(), "the database was replaced while it was written");
 }
 
-#[cfg(unix)]
-#[test]
-fn a_file_replaced_while_its_lock_is_awaited_is_opened_again() {
-    use futures::FutureExt;
-
-    let folder = TempFolder::new();
-    let path = folder.join("db");
-    let store = SqliteStore::open(&path).unwrap();
-    append(&store, "s", 0, numbered_entries(0..2));
-    create_other_database(&folder.join("other"));
-    let holds = Connection::open(&path).unwrap();
-    holds.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let mut waits = store.append("s", 2, numbered_entries(2..3));
-    for _ in 0..200_000 {
-        assert!((&mut waits).now_or_never().is_none(), "it is locked");
-        std::thread::yield_now();
-    }
-    fs::rename(folder.join("other"), &path).unwrap();
-    drop(holds);
-    assert_eq!(block_on(waits).unwrap(), 3);
-    let again = SqliteStore::open(&path).unwrap();
-    assert_eq!(block_on(again.load("s", 0)).unwrap(), Some(numbered_entries(0..3)));
-}
-
 #[test]
 fn two_stores_on_one_file_see_each_others_appends() {
     let folder = TempFolder::new();
