@@ -496,7 +496,7 @@ async fn a_possibly_truncated_list_ends_with_an_error() {
 #[cfg(feature = "schemars")]
 #[test]
 fn the_example_corrects_twice_and_prints_the_review() {
-    let Some(example) = programs::example_program("structured_output") else { return };
+    let example = programs::example_program("structured_output");
     let output = std::process::Command::new(example).output().unwrap();
     let printed = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{printed}");

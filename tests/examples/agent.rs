@@ -51,9 +51,9 @@ impl Drop for TempProject {
     }
 }
 
-/// The program, without a key; `None` if it was not built, because only this test was.
-pub(crate) fn agent_command(directory: &Path, args: &[&str]) -> Option<Command> {
-    let mut command = Command::new(example_program("agent")?);
+/// The program, without a key.
+pub(crate) fn agent_command(directory: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(example_program("agent"));
     command.current_dir(directory).args(args).stdin(Stdio::null());
     for name in ["ANTHROPIC", "OPENAI", "GEMINI", "OLLAMA"] {
         command.env_remove(format!("{name}_API_KEY")).env_remove(format!("{name}_BASE_URL"));
@@ -61,7 +61,7 @@ pub(crate) fn agent_command(directory: &Path, args: &[&str]) -> Option<Command> 
     for name in ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy", "NO_PROXY", "no_proxy"] {
         command.env_remove(name);
     }
-    Some(command)
+    command
 }
 
 pub(crate) fn utf8_str(bytes: &[u8]) -> &str {
@@ -113,7 +113,7 @@ fn run_with_stdin(mut command: Command, input: &[u8]) -> Output {
 #[test]
 fn the_printed_counts_match_the_source_tree() {
     let temp = TempProject::new();
-    let Some(mut agent) = agent_command(&temp.0, &[LINE_COUNT_PROMPT]) else { return };
+    let mut agent = agent_command(&temp.0, &[LINE_COUNT_PROMPT]);
     // The proxy of the environment is not used for the loopback device.
     let output = agent.env("HTTP_PROXY", "http://127.0.0.1:1").output().unwrap();
     assert_exit_code(&output, 0);
@@ -130,7 +130,7 @@ fn the_printed_counts_match_the_source_tree() {
 #[test]
 fn with_json_every_line_is_an_event_and_finished_comes_last() {
     let temp = TempProject::new();
-    let Some(mut agent) = agent_command(&temp.0, &["--json", LINE_COUNT_PROMPT]) else { return };
+    let mut agent = agent_command(&temp.0, &["--json", LINE_COUNT_PROMPT]);
     let output = agent.output().unwrap();
     assert_exit_code(&output, 0);
     assert_eq!(utf8_str(&output.stderr), "");
@@ -148,7 +148,7 @@ async fn with_json_no_terminal_control_character_is_printed() {
     for reply in
         [|| Reply::text(UNSAFE_TEXT), || Reply::error(Error::new(ErrorKind::Auth, UNSAFE_TEXT))]
     {
-        let Some(output) = run_against_reply(reply, true).await else { return };
+        let output = run_against_reply(reply, true).await;
         let out = utf8_str(&output.stdout);
         let is_raw = |c: char| (c.is_control() && c != '\n') || "\u{2028}\u{202e}".contains(c);
         assert!(!out.contains(is_raw) && out.contains(r"\u202e"), "{}", out.escape_default());
@@ -165,7 +165,7 @@ fn with_json_an_error_is_printed_on_the_line_before_finished() {
     let url = format!("http://{closed}");
     for provider in ["openai", "anthropic"] {
         let args = ["--json", "--base-url", &url, "--provider", provider, "Hi"];
-        let Some(mut agent) = agent_command(&temp.0, &args) else { return };
+        let mut agent = agent_command(&temp.0, &args);
         let output = agent.output().unwrap();
         assert_exit_code(&output, 1);
         let (_, error, outcome) = parse_json_output(&output.stdout);
@@ -189,7 +189,7 @@ fn bad_usage_is_one_line_and_exit_code_2() {
         (&["--model"], "--model"),
         (&[" "], "empty"),
     ] {
-        let Some(mut agent) = agent_command(&temp.0, args) else { return };
+        let mut agent = agent_command(&temp.0, args);
         assert_bad_usage(&agent.output().unwrap(), words);
     }
 }
@@ -199,7 +199,7 @@ fn bad_usage_is_one_line_and_exit_code_2() {
 fn without_the_feature_mcp_a_server_is_bad_usage() {
     let temp = TempProject::new();
     for flag in ["--mcp", "--mcp-config"] {
-        let Some(mut agent) = agent_command(&temp.0, &[flag, "server", "Hi"]) else { return };
+        let mut agent = agent_command(&temp.0, &[flag, "server", "Hi"]);
         let words = "this build has no MCP: run it with --features mcp";
         assert_bad_usage(&agent.output().unwrap(), words);
     }
@@ -214,7 +214,7 @@ async fn an_api_key_is_sent_over_plain_http_to_another_host_only_with_the_named_
     for (flag, code) in [(None, 1), (Some("--plain-http"), 0)] {
         let mut args = vec!["--provider", "anthropic", "--base-url", url, "Hi"];
         args.extend(flag);
-        let Some(mut agent) = agent_command(&temp.0, &args) else { return };
+        let mut agent = agent_command(&temp.0, &args);
         agent.env("ANTHROPIC_API_KEY", "sk-ant-top-secret").env("HTTP_PROXY", server.url());
         let ran = tokio::task::spawn_blocking(move || agent.output().unwrap()).await.unwrap();
         assert_exit_code(&ran, code);
@@ -233,9 +233,7 @@ async fn an_ollama_server_is_used_over_its_own_wire_without_a_key_and_tools_run(
     });
     let server = server.await.unwrap();
     let temp = TempProject::new();
-    let Some(mut agent) = agent_command(&temp.0, &["--json", "--provider=ollama", "Hi"]) else {
-        return;
-    };
+    let mut agent = agent_command(&temp.0, &["--json", "--provider=ollama", "Hi"]);
     agent.env("OLLAMA_BASE_URL", server.url());
     let ran = tokio::task::spawn_blocking(move || agent.output().unwrap()).await.unwrap();
     assert_exit_code(&ran, 0);
@@ -255,7 +253,7 @@ fn a_missing_key_error_names_the_environment_variable() {
         (["--provider=gemini", "Hi"], "`GEMINI_API_KEY`"),
         (["--dialect=deepseek", "Hi"], "`DEEPSEEK_API_KEY`"),
     ] {
-        let Some(mut agent) = agent_command(&temp.0, &args) else { return };
+        let mut agent = agent_command(&temp.0, &args);
         let output = agent.env_remove("DEEPSEEK_API_KEY").output().unwrap();
         assert_exit_code(&output, 1);
         let err = utf8_str(&output.stderr);
@@ -267,7 +265,7 @@ fn a_missing_key_error_names_the_environment_variable() {
 #[test]
 fn help_goes_to_stdout() {
     let temp = TempProject::new();
-    let Some(mut agent) = agent_command(&temp.0, &["--help"]) else { return };
+    let mut agent = agent_command(&temp.0, &["--help"]);
     let output = agent.output().unwrap();
     assert_exit_code(&output, 0);
     assert!(utf8_str(&output.stdout).contains("--base-url URL") && output.stderr.is_empty());
@@ -277,7 +275,7 @@ fn help_goes_to_stdout() {
 fn without_arguments_the_prompt_is_read_from_stdin() {
     let temp = TempProject::new();
     for args in [&["--json"][..], &["--json", "--"]] {
-        let Some(agent) = agent_command(&temp.0, args) else { return };
+        let agent = agent_command(&temp.0, args);
         let output = run_with_stdin(agent, format!("\n  {LINE_COUNT_PROMPT}\n\n").as_bytes());
         assert_exit_code(&output, 0);
         let (events, _, outcome) = parse_json_output(&output.stdout);
@@ -292,7 +290,7 @@ fn an_empty_or_unreadable_stdin_is_bad_usage() {
     let temp = TempProject::new();
     for (input, words) in [(&b""[..], "empty"), (b" \n\t\n", "empty"), (b"\xff\xfe", "UTF-8")] {
         for args in [&[][..], &["--json"]] {
-            let Some(agent) = agent_command(&temp.0, args) else { return };
+            let agent = agent_command(&temp.0, args);
             assert_bad_usage(&run_with_stdin(agent, input), words);
         }
     }
@@ -301,9 +299,7 @@ fn an_empty_or_unreadable_stdin_is_bad_usage() {
 #[test]
 fn a_run_that_is_not_completed_exits_with_1() {
     let temp = TempProject::new();
-    let Some(mut agent) = agent_command(&temp.0, &["--max-turns", "1", LINE_COUNT_PROMPT]) else {
-        return;
-    };
+    let mut agent = agent_command(&temp.0, &["--max-turns", "1", LINE_COUNT_PROMPT]);
     let output = agent.output().unwrap();
     assert_exit_code(&output, 1);
     let errors = utf8_str(&output.stderr).lines().filter(|line| line.starts_with("error: "));
@@ -315,7 +311,7 @@ const WRITE_PROMPT: &str = r#"Write "some words" to notes.txt"#;
 #[test]
 fn without_a_terminal_a_call_that_needs_approval_ends_the_run_as_pending() {
     let temp = TempProject::new();
-    let Some(mut agent) = agent_command(&temp.0, &[WRITE_PROMPT]) else { return };
+    let mut agent = agent_command(&temp.0, &[WRITE_PROMPT]);
     let output = agent.output().unwrap();
     assert_exit_code(&output, 1);
     let err = utf8_str(&output.stderr);
@@ -335,7 +331,7 @@ fn without_a_terminal_a_call_that_needs_approval_ends_the_run_as_pending() {
 #[test]
 fn with_json_the_outcome_contains_the_pending_call() {
     let temp = TempProject::new();
-    let Some(agent) = agent_command(&temp.0, &["--json"]) else { return };
+    let agent = agent_command(&temp.0, &["--json"]);
     // A pipe is not a user who can be asked, whatever is sent through it.
     let output = run_with_stdin(agent, WRITE_PROMPT.as_bytes());
     assert_exit_code(&output, 1);
@@ -351,7 +347,7 @@ fn with_json_the_outcome_contains_the_pending_call() {
 #[test]
 fn an_answer_on_a_pipe_never_approves_a_call() {
     let temp = TempProject::new();
-    let Some(agent) = agent_command(&temp.0, &[WRITE_PROMPT]) else { return };
+    let agent = agent_command(&temp.0, &[WRITE_PROMPT]);
     let output = run_with_stdin(agent, b"y\nyes\ny\n");
     assert_exit_code(&output, 1);
     assert!(utf8_str(&output.stderr).contains("with --yes or on a terminal"));
@@ -369,7 +365,7 @@ async fn long_arguments_do_not_hide_the_path_of_a_pending_call() {
     let server = server.await.unwrap();
     let temp = TempProject::new();
     let args = ["--provider", "anthropic", "--base-url", &server.url(), "Hi"];
-    let Some(mut agent) = agent_command(&temp.0, &args) else { return };
+    let mut agent = agent_command(&temp.0, &args);
     let output = tokio::task::spawn_blocking(move || agent.output().unwrap()).await.unwrap();
     assert_exit_code(&output, 1);
     let err = utf8_str(&output.stderr);
@@ -384,7 +380,7 @@ async fn long_arguments_do_not_hide_the_path_of_a_pending_call() {
 fn with_yes_every_call_is_allowed() {
     let temp = TempProject::new();
     for args in [&["--yes", WRITE_PROMPT][..], &["--json", "--yes", WRITE_PROMPT]] {
-        let Some(mut agent) = agent_command(&temp.0, args) else { return };
+        let mut agent = agent_command(&temp.0, args);
         let output = agent.output().unwrap();
         assert_exit_code(&output, 0);
         assert!(utf8_str(&output.stdout).contains("notes.txt"), "{}", utf8_str(&output.stdout));
@@ -400,19 +396,19 @@ fn with_yes_every_call_is_allowed() {
 }
 
 /// Runs the program on a terminal, and returns the terminal's content and the exit code. Each pair
-/// is a text to wait for, and the text to type then. `None` if `script` is not installed.
+/// is a text to wait for, and the text to type then.
 #[cfg(target_os = "linux")]
 pub(crate) fn run_on_terminal(
     temp: &TempProject,
     args: &[&str],
     typed: &[(&str, &str)],
-) -> Option<(String, i32)> {
-    let mut terminal = Terminal::start(&agent_command(&temp.0, args)?)?;
+) -> (String, i32) {
+    let mut terminal = Terminal::start(&agent_command(&temp.0, args));
     for (text, keys) in typed {
         terminal.wait_for(text);
         terminal.type_keys(keys);
     }
-    Some(terminal.wait_for_exit())
+    terminal.wait_for_exit()
 }
 
 #[cfg(target_os = "linux")]
@@ -428,7 +424,7 @@ fn on_a_terminal_the_user_is_asked_for_approval() {
     ] {
         let temp = TempProject::new();
         let typed = [("approve it? [y/N] ", answer)];
-        let Some((shown, ended)) = run_on_terminal(&temp, &[WRITE_PROMPT], &typed) else { return };
+        let (shown, ended) = run_on_terminal(&temp, &[WRITE_PROMPT], &typed);
         assert_eq!((ended, temp.0.join("notes.txt").exists()), (code, writes), "{shown}");
         assert!(shown.contains(words), "{shown}");
     }
@@ -448,7 +444,7 @@ fn in_the_chat_an_approval_question_can_be_answered_or_interrupted_and_the_chat_
         ("-- completed", ""),
         ("\n> ", ctrl_d),
     ];
-    let Some((shown, code)) = run_on_terminal(&temp, &[], &typed) else { return };
+    let (shown, code) = run_on_terminal(&temp, &[], &typed);
     assert_eq!(code, 0, "{shown}");
     assert_eq!(fs::read_to_string(temp.0.join("notes.txt")).unwrap(), "some words");
 }
@@ -482,14 +478,14 @@ impl GatedModel {
         &self,
         temp: &Arc<TempProject>,
         user: impl FnOnce(&mut Terminal, &dyn Fn()) + Send + 'static,
-    ) -> Option<(String, i32)> {
+    ) -> (String, i32) {
         let (temp, url, go) = (Arc::clone(temp), self.server.url(), self.release.clone());
         let ran = tokio::task::spawn_blocking(move || {
             let args = ["--provider", "anthropic", "--base-url", &url, "Look around"];
             let mut terminal =
-                Terminal::start(agent_command(&temp.0, &args)?.env("ANTHROPIC_API_KEY", "k"))?;
+                Terminal::start(agent_command(&temp.0, &args).env("ANTHROPIC_API_KEY", "k"));
             user(&mut terminal, &|| go.send(()).unwrap());
-            Some(terminal.wait_for_exit())
+            terminal.wait_for_exit()
         });
         ran.await.unwrap()
     }
@@ -518,7 +514,7 @@ async fn input_typed_before_the_approval_question_does_not_answer_it() {
             terminal.wait_for("approve it? [y/N] ");
             terminal.type_keys("\n");
         };
-        let Some((shown, _)) = attack.run_on_terminal(&temp, user).await else { return };
+        let (shown, _) = attack.run_on_terminal(&temp, user).await;
         assert!(!temp.0.join("notes.txt").exists(), "{shown}");
         assert!(shown.contains(is_told) && shown.contains("Denied"), "{shown}");
     }
@@ -544,7 +540,7 @@ async fn model_text_that_imitates_the_approval_question_cannot_be_answered() {
         assert!(asked.contains(r#"to the file: "notes.txt" (a new file)"#), "{asked}");
         terminal.type_keys("\n");
     };
-    let Some((shown, _)) = attack.run_on_terminal(&temp, user).await else { return };
+    let (shown, _) = attack.run_on_terminal(&temp, user).await;
     assert!(!temp.0.join("notes.txt").exists() && !temp.0.join("fine.txt").exists(), "{shown}");
     let sent = attack.server.requests();
     let says = |n: usize| sent[n]["messages"].to_string();
@@ -573,7 +569,7 @@ async fn the_question_shows_the_decoded_path_below_both_ends_of_a_long_text() {
         assert!(!asked.contains(['\u{1b}', '\u{202e}']) && asked.len() < 2_000, "{asked}");
         terminal.type_keys("n\n");
     };
-    let Some((shown, _)) = attack.run_on_terminal(&temp, user).await else { return };
+    let (shown, _) = attack.run_on_terminal(&temp, user).await;
     assert_eq!(fs::read_dir(&temp.0).unwrap().count(), 2, "{shown}");
 }
 
@@ -596,16 +592,16 @@ async fn the_second_question_about_a_file_mentions_the_already_approved_write() 
         let ran = tokio::task::spawn_blocking(move || {
             let temp = TempProject::new();
             let args = ["--provider", "anthropic", "--base-url", &url, "Hi"];
-            let mut terminal = Terminal::start(&agent_command(&temp.0, &args)?)?;
+            let mut terminal = Terminal::start(&agent_command(&temp.0, &args));
             let mut asked = Vec::new();
             for answer in [answer, "y\n", "n\n"] {
                 asked.push(terminal.wait_for("approve it? [y/N] "));
                 terminal.type_keys(answer);
             }
             terminal.wait_for_exit();
-            Some(asked)
+            asked
         });
-        let Some(asked) = ran.await.unwrap() else { return };
+        let asked = ran.await.unwrap();
         assert!(asked[0].contains(r#""notes.txt" (a new file)"#), "{}", asked[0]);
         assert!(asked[1].contains(expected), "{answer} {}", asked[1]);
         assert!(asked[2].contains("(replaces 6 bytes of an existing file)"), "{}", asked[2]);
@@ -624,19 +620,19 @@ async fn no_escape_sequence_reaches_the_terminal_of_the_question_through_another
     let ran = tokio::task::spawn_blocking(move || {
         let temp = TempProject::new();
         let program =
-            agent_command(&temp.0, &["--provider", "anthropic", "--base-url", &url, "Hi"])?;
+            agent_command(&temp.0, &["--provider", "anthropic", "--base-url", &url, "Hi"]);
         let mut shell = Command::new("sh");
         shell.current_dir(&temp.0).args(["-c", r#""$0" "$@" | cat"#]);
         shell.arg(program.get_program()).args(program.get_args());
         for (name, _) in program.get_envs() {
             shell.env_remove(name);
         }
-        let mut terminal = Terminal::start(&shell)?;
+        let mut terminal = Terminal::start(&shell);
         terminal.wait_for("approve it? [y/N] ");
         terminal.type_keys("n\n");
-        Some(terminal.wait_for_exit())
+        terminal.wait_for_exit()
     });
-    let Some((shown, _)) = ran.await.unwrap() else { return };
+    let (shown, _) = ran.await.unwrap();
     // The output of the other program may come between the lines of this one.
     assert!(shown.contains("hidden") && shown.contains("So"), "{shown}");
     assert!(!shown.contains(['\u{1b}', '\u{9b}']), "{shown:?}");
@@ -655,7 +651,7 @@ async fn input_typed_during_a_run_is_steered_to_the_model() {
         terminal.wait_for("approve it? [y/N] ");
         terminal.type_keys("n\n");
     };
-    let Some((shown, code)) = attack.run_on_terminal(&temp, user).await else { return };
+    let (shown, code) = attack.run_on_terminal(&temp, user).await;
     assert_eq!(code, 0, "{shown}");
     let sent = attack.server.requests();
     let last = sent[2]["messages"].as_array().unwrap().last().unwrap().to_string();
@@ -677,14 +673,14 @@ async fn input_typed_too_late_for_the_model_is_shown_again() {
     let ran = tokio::task::spawn_blocking(move || {
         let temp = TempProject::new();
         let args = ["--provider", "anthropic", "--base-url", &url, "--max-turns", "1", "Hi"];
-        let mut terminal = Terminal::start(&agent_command(&temp.0, &args)?)?;
+        let mut terminal = Terminal::start(&agent_command(&temp.0, &args));
         terminal.wait_for("is the model's.");
         terminal.type_keys("And thanks\n");
         terminal.wait_for("will read: And thanks)");
         go.send(()).unwrap();
-        Some(terminal.wait_for_exit())
+        terminal.wait_for_exit()
     });
-    let Some((shown, _)) = ran.await.unwrap() else { return };
+    let (shown, _) = ran.await.unwrap();
     assert!(shown.contains("not sent to the model: And thanks"), "{shown}");
 }
 
@@ -698,7 +694,7 @@ async fn pasted_lines_are_one_prompt() {
         let typed = [("\n> ", "one\ntwo\n\nthree\n"), ("-- completed", ""), ("\n> ", "\u{4}")];
         run_on_terminal(&TempProject::new(), &args, &typed)
     });
-    let Some((shown, code)) = ran.await.unwrap() else { return };
+    let (shown, code) = ran.await.unwrap();
     assert_eq!(code, 0, "{shown}");
     let sent = server.requests();
     assert_eq!(sent.len(), 1, "{shown}");
@@ -711,9 +707,9 @@ async fn pasted_lines_are_one_prompt() {
 fn a_dumb_terminal_gets_no_escape_sequence() {
     for (term, coloured) in [("dumb", false), ("xterm", true)] {
         let temp = TempProject::new();
-        let Some(mut agent) = agent_command(&temp.0, &[LINE_COUNT_PROMPT]) else { return };
+        let mut agent = agent_command(&temp.0, &[LINE_COUNT_PROMPT]);
         let agent = agent.env("TERM", term).env("NO_COLOR", "");
-        let Some(terminal) = Terminal::start(agent) else { return };
+        let terminal = Terminal::start(agent);
         let (shown, code) = terminal.wait_for_exit();
         assert_eq!((code, shown.contains('\u{1b}')), (0, coloured), "{term}: {shown}");
     }
@@ -722,9 +718,7 @@ fn a_dumb_terminal_gets_no_escape_sequence() {
 #[test]
 fn without_tools_the_offline_model_states_that_files_are_not_readable() {
     let temp = TempProject::new();
-    let Some(mut agent) = agent_command(&temp.0, &["--no-tools", LINE_COUNT_PROMPT]) else {
-        return;
-    };
+    let mut agent = agent_command(&temp.0, &["--no-tools", LINE_COUNT_PROMPT]);
     let output = agent.output().unwrap();
     assert_exit_code(&output, 0);
     assert!(utf8_str(&output.stdout).contains("Without tools I cannot look"));
@@ -734,7 +728,7 @@ fn without_tools_the_offline_model_states_that_files_are_not_readable() {
 #[test]
 fn an_empty_key_counts_as_missing() {
     let temp = TempProject::new();
-    let Some(mut agent) = agent_command(&temp.0, &["--json", "Hi"]) else { return };
+    let mut agent = agent_command(&temp.0, &["--json", "Hi"]);
     let output = agent.env("ANTHROPIC_API_KEY", "").env("OPENAI_BASE_URL", "").output().unwrap();
     assert_exit_code(&output, 0);
     assert!(utf8_str(&output.stdout).contains(r#""model":"offline""#));
@@ -745,7 +739,7 @@ fn an_empty_key_counts_as_missing() {
 fn no_escape_sequence_of_a_file_reaches_the_lines_about_tools() {
     let temp = TempProject::new();
     temp.write_file("evil\u{1b}[2J\u{7}.txt", "needle \u{1b}]0;owned\u{7}\n");
-    let Some(mut agent) = agent_command(&temp.0, &["where is the `needle`"]) else { return };
+    let mut agent = agent_command(&temp.0, &["where is the `needle`"]);
     let output = agent.output().unwrap();
     assert_exit_code(&output, 0);
     let (out, err) = (utf8_str(&output.stdout), utf8_str(&output.stderr));
@@ -760,7 +754,7 @@ fn no_escape_sequence_of_a_file_reaches_the_lines_about_tools() {
 fn a_closed_stdout_ends_the_program_quietly() {
     let temp = TempProject::new();
     for args in [&[LINE_COUNT_PROMPT][..], &["--json", LINE_COUNT_PROMPT]] {
-        let Some(mut agent) = agent_command(&temp.0, args) else { return };
+        let mut agent = agent_command(&temp.0, args);
         agent.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = agent.spawn().unwrap();
         drop(child.stdout.take());
@@ -778,19 +772,19 @@ fn press_ctrl_c(child: &Child) {
 }
 
 /// A run that waits for a server that never answers.
-fn spawn_waiting_agent(temp: &TempProject, json: bool) -> Option<(Child, TcpListener)> {
+fn spawn_waiting_agent(temp: &TempProject, json: bool) -> (Child, TcpListener) {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", silent.local_addr().unwrap());
     let mut args = vec!["--base-url", &url, "Hi"];
     args.extend(json.then_some("--json"));
-    let mut agent = agent_command(&temp.0, &args)?;
+    let mut agent = agent_command(&temp.0, &args);
     agent.stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = agent.spawn().unwrap();
     let (mut connection, _) = silent.accept().unwrap();
     // The request was sent, so the run is being polled and the key is being listened for.
     connection.read_exact(&mut [0]).unwrap();
     std::thread::spawn(move || std::io::copy(&mut connection, &mut std::io::sink()));
-    Some((child, silent))
+    (child, silent)
 }
 
 #[cfg(unix)]
@@ -798,7 +792,7 @@ fn spawn_waiting_agent(temp: &TempProject, json: bool) -> Option<(Child, TcpList
 fn ctrl_c_interrupts_the_run_and_leaves_a_settled_history() {
     let temp = TempProject::new();
     for json in [false, true] {
-        let Some((child, _silent)) = spawn_waiting_agent(&temp, json) else { return };
+        let (child, _silent) = spawn_waiting_agent(&temp, json);
         press_ctrl_c(&child);
         let output = child.wait_with_output().unwrap();
         assert_exit_code(&output, 1);
@@ -824,7 +818,7 @@ async fn an_interrupt_in_a_later_turn_keeps_the_calls_with_their_results() {
     let server = server.await.unwrap();
     let temp = TempProject::new();
     let args = ["--provider", "anthropic", "--base-url", &server.url(), "Hi"];
-    let Some(mut agent) = agent_command(&temp.0, &args) else { return };
+    let mut agent = agent_command(&temp.0, &args);
     // On another thread, because the server needs this one.
     let output = tokio::task::spawn_blocking(move || {
         agent.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -841,29 +835,29 @@ async fn an_interrupt_in_a_later_turn_keeps_the_calls_with_their_results() {
 }
 
 /// The program's output for a server that answers with `reply`, with an API key.
-async fn run_against_reply(reply: fn() -> Reply, json: bool) -> Option<Output> {
+async fn run_against_reply(reply: fn() -> Reply, json: bool) -> Output {
     let server = ModelServer::anthropic(move |_, _| reply()).await.unwrap();
     let temp = TempProject::new();
     let url = server.url();
     let mut args = vec!["--provider", "anthropic", "--base-url", &url, "hi"];
     args.extend(json.then_some("--json"));
-    let mut agent = agent_command(&temp.0, &args)?;
+    let mut agent = agent_command(&temp.0, &args);
     agent.env("ANTHROPIC_API_KEY", "sk-ant-top-secret");
     // The server runs on this runtime, so another thread waits for the program.
     let ran = tokio::task::spawn_blocking(move || agent.output().unwrap()).await.unwrap();
     for bytes in [&ran.stdout, &ran.stderr] {
         assert!(!utf8_str(bytes).contains("top-secret"), "{}", utf8_str(bytes));
     }
-    Some(ran)
+    ran
 }
 
 async fn assert_failure(reply: fn() -> Reply, reason: EndReason, kind: ErrorKind, line: &str) {
-    let Some(output) = run_against_reply(reply, true).await else { return };
+    let output = run_against_reply(reply, true).await;
     assert_exit_code(&output, 1);
     let (_, error, outcome) = parse_json_output(&output.stdout);
     assert_eq!((outcome.reason, outcome.error.as_ref()), (reason, error.as_ref()));
     assert_eq!(error.unwrap().kind(), kind);
-    let output = run_against_reply(reply, false).await.unwrap();
+    let output = run_against_reply(reply, false).await;
     assert_exit_code(&output, 1);
     let err = utf8_str(&output.stderr);
     let lines: Vec<_> = err.lines().filter(|line| line.starts_with("error: ")).collect();
@@ -893,7 +887,7 @@ async fn too_many_requests_is_reported_on_one_line() {
 #[tokio::test]
 async fn a_finished_retry_delay_is_not_shown() {
     let reply = || Reply::error(rate_limit_error(0));
-    let Some(output) = run_against_reply(reply, false).await else { return };
+    let output = run_against_reply(reply, false).await;
     assert_exit_code(&output, 1);
     let err = utf8_str(&output.stderr);
     assert!(err.contains("slow down") && !err.contains("(try again in"), "{err}");
@@ -911,7 +905,7 @@ async fn a_retry_delay_is_shown_when_it_starts() {
     let temp = TempProject::new();
     let url = server.url();
     let args = ["--provider", "anthropic", "--base-url", &url, "hi"];
-    let Some(mut agent) = agent_command(&temp.0, &args) else { return };
+    let mut agent = agent_command(&temp.0, &args);
     agent.env("ANTHROPIC_API_KEY", "sk-ant-top-secret");
     let said = tokio::task::spawn_blocking(move || {
         let mut child = agent.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
@@ -949,15 +943,15 @@ fn session_lines(temp: &TempProject) -> Vec<serde_json::Value> {
 fn a_session_continues_and_stores_nothing_twice() {
     let temp = TempProject::new();
     let ask = |args: &[&str]| {
-        let mut agent = agent_command(&temp.0, &[&["--session", "talk.jsonl"], args].concat())?;
+        let mut agent = agent_command(&temp.0, &[&["--session", "talk.jsonl"], args].concat());
         let output = agent.output().unwrap();
         assert_exit_code(&output, 0);
-        Some(output)
+        output
     };
-    let Some(first) = ask(&[LINE_COUNT_PROMPT]) else { return };
+    let first = ask(&[LINE_COUNT_PROMPT]);
     assert!(!utf8_str(&first.stderr).contains("session:"), "{}", utf8_str(&first.stderr));
     let before = session_lines(&temp);
-    let Some(second) = ask(&["--json", "What is 2 + 3?"]) else { return };
+    let second = ask(&["--json", "What is 2 + 3?"]);
     let (events, error, outcome) = parse_json_output(&second.stdout);
     assert!(error.is_none() && !events.is_empty());
     let after = session_lines(&temp);
@@ -969,7 +963,7 @@ fn a_session_continues_and_stores_nothing_twice() {
 fn a_call_that_would_replace_the_file_of_the_session_fails() {
     let temp = TempProject::new();
     let args = ["--session", "talk.jsonl", "--yes", r#"Write "some words" to talk.jsonl"#];
-    let Some(mut agent) = agent_command(&temp.0, &args) else { return };
+    let mut agent = agent_command(&temp.0, &args);
     let output = agent.output().unwrap();
     assert_exit_code(&output, 0);
     let err = utf8_str(&output.stderr);
@@ -981,13 +975,11 @@ fn a_call_that_would_replace_the_file_of_the_session_fails() {
 fn a_pending_call_can_be_approved_in_a_later_invocation() {
     let temp = TempProject::new();
     let session = ["--session", "talk.jsonl"];
-    let Some(mut waits) = agent_command(&temp.0, &[&session[..], &[WRITE_PROMPT]].concat()) else {
-        return;
-    };
+    let mut waits = agent_command(&temp.0, &[&session[..], &[WRITE_PROMPT]].concat());
     assert_exit_code(&waits.output().unwrap(), 1);
     assert!(!temp.0.join("notes.txt").exists());
     let args = [&session[..], &["--yes", "What is 2 + 3?"]].concat();
-    let Some(mut goes_on) = agent_command(&temp.0, &args) else { return };
+    let mut goes_on = agent_command(&temp.0, &args);
     let output = goes_on.output().unwrap();
     assert_exit_code(&output, 0);
     let err = utf8_str(&output.stderr);
@@ -1010,7 +1002,7 @@ fn an_interrupted_session_is_settled_and_the_user_is_informed() {
     ];
     temp.write_file("talk.jsonl", &format!("{}\n", lines.join("\n")));
     let args = ["--session", "talk.jsonl", "--yes", "--json", "What is 2 + 3?"];
-    let Some(mut agent) = agent_command(&temp.0, &args) else { return };
+    let mut agent = agent_command(&temp.0, &args);
     let output = agent.output().unwrap();
     assert_exit_code(&output, 0);
     let err = utf8_str(&output.stderr);
@@ -1042,15 +1034,13 @@ fn a_killed_run_continues_without_a_new_prompt() {
         let temp = TempProject::new();
         let header = r#"{"type":"session","version":1,"id":"talk"}"#;
         temp.write_file("talk.jsonl", &format!("{header}\n{}\n", lines.join("\n")));
-        let Some(mut goes_on) = agent_command(&temp.0, &["--session", "talk.jsonl"]) else {
-            return;
-        };
+        let mut goes_on = agent_command(&temp.0, &["--session", "talk.jsonl"]);
         let output = goes_on.output().unwrap();
         assert_exit_code(&output, 0);
         assert!(utf8_str(&output.stderr).contains(told), "{}", utf8_str(&output.stderr));
         assert!(utf8_str(&output.stdout).contains(" lines"), "{}", utf8_str(&output.stdout));
         // The run has finished, so there is nothing to continue.
-        let Some(mut again) = agent_command(&temp.0, &["--session", "talk.jsonl"]) else { return };
+        let mut again = agent_command(&temp.0, &["--session", "talk.jsonl"]);
         assert_bad_usage(&again.output().unwrap(), "there is no prompt");
     }
 }
@@ -1059,18 +1049,15 @@ fn a_killed_run_continues_without_a_new_prompt() {
 fn an_approved_pending_call_continues_without_a_new_prompt() {
     let temp = TempProject::new();
     let session = ["--session", "deep/er/talk.jsonl"];
-    let Some(mut waits) = agent_command(&temp.0, &[&session[..], &[WRITE_PROMPT]].concat()) else {
-        return;
-    };
+    let mut waits = agent_command(&temp.0, &[&session[..], &[WRITE_PROMPT]].concat());
     assert_exit_code(&waits.output().unwrap(), 1);
-    let output = agent_command(&temp.0, &session).unwrap().output().unwrap();
+    let output = agent_command(&temp.0, &session).output().unwrap();
     assert_exit_code(&output, 1);
     assert!(
         utf8_str(&output.stderr).contains("nothing was written: `write_file` must be approved")
     );
     assert!(!temp.0.join("notes.txt").exists());
-    let output =
-        agent_command(&temp.0, &[&session[..], &["--yes"]].concat()).unwrap().output().unwrap();
+    let output = agent_command(&temp.0, &[&session[..], &["--yes"]].concat()).output().unwrap();
     assert_exit_code(&output, 0);
     let starts = r#"  > write_file {"path":"notes.txt","text":"some words"}"#;
     assert!(
@@ -1086,7 +1073,7 @@ fn a_missing_working_directory_is_reported_on_one_line() {
     let temp = TempProject::new();
     let gone = temp.0.join("gone");
     fs::create_dir(&gone).unwrap();
-    let Some(mut program) = agent_command(&temp.0, &[]) else { return };
+    let mut program = agent_command(&temp.0, &[]);
     let line = format!(
         "rmdir '{}' && exec '{}' Hi",
         gone.display(),
@@ -1107,7 +1094,7 @@ fn a_missing_working_directory_is_reported_on_one_line() {
 fn an_sqlite_file_without_the_feature_is_bad_usage() {
     let temp = TempProject::new();
     for file in ["talk.db", "talk.SQLite"] {
-        let Some(mut agent) = agent_command(&temp.0, &["--session", file, "Hi"]) else { return };
+        let mut agent = agent_command(&temp.0, &["--session", file, "Hi"]);
         assert_bad_usage(&agent.output().unwrap(), "needs the feature `sqlite`");
         assert!(!temp.0.join(file).exists());
     }
@@ -1119,7 +1106,7 @@ fn a_session_in_sqlite_continues() {
     let temp = TempProject::new();
     for (prompt, expected) in [("What is 2 + 3?", 0), ("What is 4 + 5?", 4)] {
         let args = ["--session", "talk.db", "--json", prompt];
-        let Some(mut agent) = agent_command(&temp.0, &args) else { return };
+        let mut agent = agent_command(&temp.0, &args);
         let output = agent.output().unwrap();
         assert_exit_code(&output, 0);
         let store = turnstream::session::SqliteStore::open(temp.0.join("talk.db")).unwrap();
@@ -1146,7 +1133,7 @@ async fn a_conflicting_write_to_the_session_is_reported_on_one_line_with_exit_co
     let server = server.await.unwrap();
     let url = server.url();
     let args = ["--provider", "anthropic", "--base-url", &url, "--session", "talk.jsonl", "hi"];
-    let Some(mut agent) = agent_command(&temp.0, &args) else { return };
+    let mut agent = agent_command(&temp.0, &args);
     agent.env("ANTHROPIC_API_KEY", "sk-ant-top-secret");
     let output = tokio::task::spawn_blocking(move || agent.output().unwrap()).await.unwrap();
     assert_exit_code(&output, 1);

@@ -21,18 +21,18 @@ use crate::terminal::Terminal;
 const ADD_PROMPT: &str = "add 2 and 3";
 const PENDING_ADD: &str = r#"mcp_server__add {"a":2,"b":3}"#;
 
-/// The program with the example `mcp_server` as its server; `None` if one of them was not built.
-fn agent_with_server(temp: &TempProject, args: &[&str]) -> Option<Command> {
-    let server = format!("'{}'", example_program("mcp_server")?.display());
+/// The program with the example `mcp_server` as its server.
+fn agent_with_server(temp: &TempProject, args: &[&str]) -> Command {
+    let server = format!("'{}'", example_program("mcp_server").display());
     agent_command(&temp.0, &[&["--mcp", server.as_str()], args].concat())
 }
 
 /// The command of a server that starts another process, writes its id to the file `pid`, and ends
 /// without ending it.
 #[cfg(target_os = "linux")]
-fn server_with_child() -> Option<String> {
-    let program = example_program("mcp_server")?;
-    Some(format!(r#"sh -c "sleep 1000 & echo \$! > pid; exec {}""#, program.display()))
+fn server_with_child() -> String {
+    let program = example_program("mcp_server");
+    format!(r#"sh -c "sleep 1000 & echo \$! > pid; exec {}""#, program.display())
 }
 
 /// Whether the process whose id is in the file `pid` is running.
@@ -59,7 +59,7 @@ fn the_offline_model_answers_with_the_result_of_a_stdio_server() {
         (ADD_PROMPT, "`mcp_server__add` says: 5"),
         ("count slowly to 3 in 1 ms", "counted to 3"),
     ] {
-        let Some(mut agent) = agent_with_server(&temp, &["--yes", question]) else { return };
+        let mut agent = agent_with_server(&temp, &["--yes", question]);
         let output = agent.output().unwrap();
         assert_exit_code(&output, 0);
         let (out, err) = (utf8_str(&output.stdout), utf8_str(&output.stderr));
@@ -73,7 +73,7 @@ fn the_offline_model_answers_with_the_result_of_a_stdio_server() {
 #[test]
 fn without_a_terminal_a_call_of_a_server_ends_the_run_as_pending() {
     let temp = TempProject::new();
-    let Some(mut agent) = agent_with_server(&temp, &[ADD_PROMPT]) else { return };
+    let mut agent = agent_with_server(&temp, &[ADD_PROMPT]);
     let output = agent.output().unwrap();
     assert_exit_code(&output, 1);
     let err = utf8_str(&output.stderr);
@@ -86,7 +86,7 @@ fn with_json_only_events_are_on_stdout_and_the_pending_call_is_in_the_outcome() 
     let temp = TempProject::new();
     for (yes, reason) in [(None, EndReason::Pending), (Some("--yes"), EndReason::Completed)] {
         let args = ["--json", ADD_PROMPT].into_iter().chain(yes).collect::<Vec<_>>();
-        let Some(mut agent) = agent_with_server(&temp, &args) else { return };
+        let mut agent = agent_with_server(&temp, &args);
         let output = agent.output().unwrap();
         assert_exit_code(&output, i32::from(yes.is_none()));
         let (events, error, outcome) = parse_json_output(&output.stdout);
@@ -112,7 +112,7 @@ fn flags_without_a_server_are_bad_usage() {
         (&["--mcp-config", "missing.json", "Hi"], "`missing.json` cannot be read"),
         (&["--mcp-config", "bad.json", "Hi"], "`bad.json`: the MCP configuration"),
     ] {
-        let Some(mut agent) = agent_command(&temp.0, args) else { return };
+        let mut agent = agent_command(&temp.0, args);
         assert_bad_usage(&agent.output().unwrap(), words);
     }
 }
@@ -125,7 +125,7 @@ fn a_server_start_failure_is_one_line_on_stderr() {
         ("sh -c 'echo no key >&2; exit 3'", "no key"),
         ("http://127.0.0.1:1/mcp", "could not be reached"),
     ] {
-        let Some(mut agent) = agent_command(&temp.0, &["--mcp", server, "Hi"]) else { return };
+        let mut agent = agent_command(&temp.0, &["--mcp", server, "Hi"]);
         let output = agent.output().unwrap();
         assert_exit_code(&output, 1);
         let (out, err) = (utf8_str(&output.stdout), utf8_str(&output.stderr));
@@ -139,7 +139,7 @@ fn a_server_start_failure_is_one_line_on_stderr() {
 fn no_child_process_of_a_server_outlives_the_program() {
     let ctrl_c = "\u{3}";
     let temp = TempProject::new();
-    let Some(server) = server_with_child() else { return };
+    let server = server_with_child();
     for (args, code) in [
         (&["--yes", ADD_PROMPT][..], 0),
         (&[ADD_PROMPT], 1),
@@ -148,7 +148,7 @@ fn no_child_process_of_a_server_outlives_the_program() {
         (&["--session", ".", "Hi"], 1),
     ] {
         let args = [&["--mcp", server.as_str()], args].concat();
-        let Some(mut agent) = agent_command(&temp.0, &args) else { return };
+        let mut agent = agent_command(&temp.0, &args);
         let output = agent.output().unwrap();
         assert_exit_code(&output, code);
         assert!(!is_child_running(&temp), "{args:?}");
@@ -156,8 +156,8 @@ fn no_child_process_of_a_server_outlives_the_program() {
     }
     // The first one interrupts the run; one at the chat's prompt ends the program.
     let args = ["--mcp", &server];
-    let Some(agent) = agent_command(&temp.0, &args) else { return };
-    let Some(mut terminal) = Terminal::start(&agent) else { return };
+    let agent = agent_command(&temp.0, &args);
+    let mut terminal = Terminal::start(&agent);
     terminal.wait_for("\n> ");
     terminal.type_keys("count slowly to 1000\n");
     terminal.wait_for("approve it? [y/N] ");
@@ -176,7 +176,7 @@ fn no_child_process_of_a_server_outlives_the_program() {
 #[test]
 fn the_servers_of_a_configuration_file_keep_their_names() {
     let temp = TempProject::new();
-    let Some(program) = example_program("mcp_server") else { return };
+    let program = example_program("mcp_server");
     let args = json!(["--tools", "weather"]);
     let servers = json!({
         "sky": { "command": program, "args": args },
@@ -185,7 +185,7 @@ fn the_servers_of_a_configuration_file_keep_their_names() {
     });
     temp.write_file("servers.json", &json!({ "mcpServers": servers }).to_string());
     let args = ["--mcp-config", "servers.json", "--yes", "weather in Paris"];
-    let Some(mut agent) = agent_with_server(&temp, &args) else { return };
+    let mut agent = agent_with_server(&temp, &args);
     let output = agent.output().unwrap();
     assert_exit_code(&output, 0);
     let lines = utf8_str(&output.stderr).lines().take(3).collect::<Vec<_>>();
@@ -212,7 +212,7 @@ async fn a_server_over_http_is_called() {
     let temp = TempProject::new();
     let server = echo_server().await;
     let args = ["--mcp", &server.url(), "--yes", "echo \"x y\""];
-    let Some(agent) = agent_command(&temp.0, &args) else { return };
+    let agent = agent_command(&temp.0, &args);
     let output = output_of(agent).await;
     assert_exit_code(&output, 0);
     assert!(utf8_str(&output.stdout).contains(r#"`server__echo` says: heard "x y""#));
@@ -231,7 +231,7 @@ async fn a_pending_call_of_a_session_runs_when_it_is_allowed() {
     };
     let args = ["--mcp", &server.url(), "--session", "s.jsonl"];
     for (more, code, ran) in [(&["echo \"x y\""][..], 1, 0), (&[], 1, 0), (&["--yes"], 0, 1)] {
-        let Some(agent) = agent_command(&temp.0, &[&args[..], more].concat()) else { return };
+        let agent = agent_command(&temp.0, &[&args[..], more].concat());
         let output = output_of(agent).await;
         assert_exit_code(&output, code);
         let (out, err) = (utf8_str(&output.stdout), utf8_str(&output.stderr));
@@ -252,10 +252,10 @@ fn the_question_shows_server_tool_and_arguments() {
         [("y\n", "< mcp_server__add 5"), ("\n", "Denied: the user did not approve it")]
     {
         let temp = TempProject::new();
-        let Some(program) = example_program("mcp_server") else { return };
+        let program = example_program("mcp_server");
         let args = ["--mcp", program.to_str().unwrap(), ADD_PROMPT];
         let typed = [("approve it? [y/N] ", answer)];
-        let Some((shown, code)) = run_on_terminal(&temp, &args, &typed) else { return };
+        let (shown, code) = run_on_terminal(&temp, &args, &typed);
         assert_eq!(code, 0, "{shown}");
         let notice = "a file is written, and before a tool of a server is called. A question";
         for part in [notice, "`add` of the MCP server `mcp_server`", "| a: 2", "| b: 3", words] {
@@ -275,8 +275,8 @@ async fn ctrl_c_cancels_the_call_on_the_server() {
     });
     let server = McpServer::new().with_tool(wait).start_http().await.unwrap();
     let args = ["--mcp", &server.url(), "--yes", "wait"];
-    let Some(agent) = agent_command(&temp.0, &args) else { return };
-    let Some(mut terminal) = Terminal::start(&agent) else { return };
+    let agent = agent_command(&temp.0, &args);
+    let mut terminal = Terminal::start(&agent);
     let ended = tokio::task::spawn_blocking(move || {
         terminal.wait_for("waiting (1)");
         terminal.type_keys("\u{3}");

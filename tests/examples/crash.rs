@@ -5,15 +5,12 @@ use std::process::{Command, Output};
 
 use crate::support::programs::example_program;
 
-/// The program's output; `None` if it was not built, because only this test was.
-fn run_crash(args: &[&str]) -> Option<Output> {
-    Some(Command::new(example_program("crash")?).args(args).output().unwrap())
+fn run_crash(args: &[&str]) -> Output {
+    Command::new(example_program("crash")).args(args).output().unwrap()
 }
 
 fn assert_nothing_lost(store: &str) {
-    let Some(output) = run_crash(&["--store", store, "--kills", "20", "--seed", "7"]) else {
-        return;
-    };
+    let output = run_crash(&["--store", store, "--kills", "20", "--seed", "7"]);
     let out = String::from_utf8(output.stdout).unwrap();
     let err = String::from_utf8(output.stderr).unwrap();
     assert_eq!(out.lines().last(), Some("kills 20, lost 0, doubled 0"), "{out}{err}");
@@ -33,7 +30,7 @@ fn twenty_kills_lose_and_duplicate_nothing_in_a_sqlite_session() {
 
 #[test]
 fn the_default_store_is_json_lines() {
-    let Some(output) = run_crash(&["--kills", "2"]) else { return };
+    let output = run_crash(&["--kills", "2"]);
     let out = String::from_utf8(output.stdout).unwrap();
     assert_eq!(out.lines().last(), Some("kills 2, lost 0, doubled 0"), "{out}");
 }
@@ -49,7 +46,7 @@ fn bad_usage_is_one_line_and_exit_code_2() {
         all.push((&["--store", "sqlite"], "needs the feature `sqlite`"));
     }
     for (args, wrong) in all {
-        let Some(output) = run_crash(args) else { return };
+        let output = run_crash(args);
         let err = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(2), "{args:?}: {err}");
         assert!(err.contains(wrong) && err.lines().count() == 1, "{args:?}: {err}");

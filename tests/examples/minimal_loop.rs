@@ -8,8 +8,8 @@ use turnstream::trace::{ToolExit, TraceAction, TraceEvent, read_jsonl};
 use crate::support::programs::example_program;
 
 #[track_caller]
-fn run_example(name: &str, args: &[&str]) -> Option<Output> {
-    Some(Command::new(example_program(name)?).args(args).stdin(Stdio::null()).output().unwrap())
+fn run_example(name: &str, args: &[&str]) -> Output {
+    Command::new(example_program(name)).args(args).stdin(Stdio::null()).output().unwrap()
 }
 
 fn utf8_string(bytes: &[u8]) -> String {
@@ -75,7 +75,7 @@ result:
 
 #[test]
 fn a_failed_check_leads_to_a_fix_and_the_end_cites_the_passing_check() {
-    let Some(output) = run_example("minimal_loop", &[]) else { return };
+    let output = run_example("minimal_loop", &[]);
     let out = utf8_string(&output.stdout);
     assert_eq!(
         (output.status.code(), utf8_string(&output.stderr).as_str()),
@@ -102,7 +102,7 @@ fn read_trace(output: &Output) -> Vec<TraceEvent> {
 
 #[test]
 fn the_printed_lines_are_the_trace_steps_and_sufficient_to_repeat_them() {
-    let Some(output) = run_example("minimal_loop", &["--json"]) else { return };
+    let output = run_example("minimal_loop", &["--json"]);
     let steps = read_trace(&output);
     assert_eq!(output.status.code(), Some(0));
     let (yes, no) = (ToolExit::Success, ToolExit::Failure);
@@ -123,7 +123,7 @@ fn the_printed_lines_are_the_trace_steps_and_sufficient_to_repeat_them() {
 
 #[test]
 fn a_claim_repeated_without_a_check_is_not_a_success() {
-    let Some(output) = run_example("minimal_loop", &["--json", "--hasty"]) else { return };
+    let output = run_example("minimal_loop", &["--json", "--hasty"]);
     assert_eq!(output.status.code(), Some(1));
     let steps = read_trace(&output);
     let last = steps.last().unwrap();
@@ -139,24 +139,19 @@ fn the_check_is_an_ordinary_process() {
     let file = std::env::temp_dir().join(format!("glossary-{}.md", std::process::id()));
     let check = |text: &str| {
         std::fs::write(&file, text).unwrap();
-        run_example("minimal_loop", &["--check", file.to_str().unwrap()]).map(|it| it.status.code())
+        run_example("minimal_loop", &["--check", file.to_str().unwrap()]).status.code()
     };
     let codes = [check("## A\n\n## B\n"), check("## B\n\n\n## A\n"), check("## A")];
     std::fs::remove_file(&file).unwrap();
     let gone = run_example("minimal_loop", &["--check", file.to_str().unwrap()]);
-    if gone.is_some() {
-        assert_eq!(codes, [Some(Some(0)), Some(Some(1)), Some(Some(1))]);
-        assert_eq!(gone.and_then(|it| it.status.code()), Some(2));
-    }
+    assert_eq!(codes, [Some(0), Some(1), Some(1)]);
+    assert_eq!(gone.status.code(), Some(2));
 }
 
 #[test]
 fn a_trace_file_can_be_read_and_pretty_printed() {
-    let (Some(lines), Some(people)) =
-        (run_example("minimal_loop", &["--json"]), run_example("minimal_loop", &[]))
-    else {
-        return;
-    };
+    let (lines, people) =
+        (run_example("minimal_loop", &["--json"]), run_example("minimal_loop", &[]));
     let file = std::env::temp_dir().join(format!("trace-{}.jsonl", std::process::id()));
     std::fs::write(&file, &lines.stdout).unwrap();
     let path = file.to_str().unwrap();
@@ -164,7 +159,6 @@ fn a_trace_file_can_be_read_and_pretty_printed() {
     std::fs::write(&file, [&lines.stdout[..], b"{\"step\":7}\n"].concat()).unwrap();
     let broken = run_example("trace", &[path]);
     std::fs::remove_file(&file).unwrap();
-    let (Some(printed), Some(whole), Some(broken)) = (printed, whole, broken) else { return };
     assert!(utf8_string(&people.stdout).contains(&utf8_string(&printed.stdout)));
     assert!(utf8_string(&whole.stdout).contains("\n  args:\n    path: \"book/glossary.md\"\n"));
     assert_eq!((printed.status.code(), broken.status.code()), (Some(0), Some(1)));

@@ -7,16 +7,16 @@ use crate::support::programs::example_program;
 #[cfg(target_os = "linux")]
 use crate::terminal::Terminal;
 
-/// The output of an example without input; `None` if it was not built, because only this test was.
+/// The output of an example without input.
 #[track_caller]
-fn run_example(name: &str, args: &[&str]) -> Option<String> {
+fn run_example(name: &str, args: &[&str]) -> String {
     let output =
-        Command::new(example_program(name)?).args(args).stdin(Stdio::null()).output().unwrap();
+        Command::new(example_program(name)).args(args).stdin(Stdio::null()).output().unwrap();
     let out = String::from_utf8(output.stdout).unwrap();
     let err = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{name}: {out}\n{err}");
     assert!(out.contains("scripted"), "it says whose words these are: {out}");
-    Some(out)
+    out
 }
 
 /// Checks that the lines are in the output, in this order.
@@ -30,7 +30,7 @@ fn assert_lines_in_order(out: &str, expected: &[&str]) {
 
 #[test]
 fn approval_runs_approved_calls_in_both_forms() {
-    let Some(out) = run_example("approval", &["--yes"]) else { return };
+    let out = run_example("approval", &["--yes"]);
     let form = ["draft.txt\"}? [y/N] --yes", "thesis.txt\"}? [y/N] --yes", "completed: I did"];
     let suspended =
         ["# suspended", "ends as pending, 2 calls wait for a verdict"].iter().chain(&form);
@@ -43,7 +43,7 @@ fn approval_runs_approved_calls_in_both_forms() {
 #[test]
 fn approval_runs_no_denied_call() {
     for args in [&["--no"][..], &[]] {
-        let Some(out) = run_example("approval", args) else { return };
+        let out = run_example("approval", args);
         let denied = "The model reads: Denied: the user wants to keep it";
         assert_eq!(out.matches(denied).count(), 4, "{out}");
         assert_eq!(out.matches("Files left: 2").count(), 2, "{out}");
@@ -53,8 +53,8 @@ fn approval_runs_no_denied_call() {
 #[cfg(target_os = "linux")]
 #[test]
 fn approval_ignores_input_typed_before_its_question() {
-    let Some(program) = example_program("approval") else { return };
-    let Some(mut terminal) = Terminal::start(&Command::new(program)) else { return };
+    let program = example_program("approval");
+    let mut terminal = Terminal::start(&Command::new(program));
     // Two answers to the first of four questions.
     terminal.wait_for("draft.txt\"}? [y/N] ");
     terminal.type_keys("y\ny\n");
@@ -71,8 +71,8 @@ fn approval_ignores_input_typed_before_its_question() {
 #[cfg(target_os = "linux")]
 #[test]
 fn on_a_terminal_the_chat_shows_a_prompt() {
-    let Some(program) = example_program("chat") else { return };
-    let Some(mut terminal) = Terminal::start(&Command::new(program)) else { return };
+    let program = example_program("chat");
+    let mut terminal = Terminal::start(&Command::new(program));
     terminal.wait_for("\n> ");
     terminal.type_keys("Hi\n");
     let answer = terminal.wait_for("\n> ");
@@ -86,8 +86,8 @@ fn on_a_terminal_the_chat_shows_a_prompt() {
 #[cfg(target_os = "linux")]
 #[test]
 fn on_a_terminal_the_trace_example_prints_that_it_reads_stdin() {
-    let Some(program) = example_program("trace") else { return };
-    let Some(mut terminal) = Terminal::start(&Command::new(program)) else { return };
+    let program = example_program("trace");
+    let mut terminal = Terminal::start(&Command::new(program));
     terminal.wait_for("Waiting for a trace on stdin, JSON lines; Ctrl-D ends it.");
     terminal.type_keys("\u{4}");
     let (shown, code) = terminal.wait_for_exit();
@@ -96,7 +96,7 @@ fn on_a_terminal_the_trace_example_prints_that_it_reads_stdin() {
 
 #[test]
 fn auto_compaction_preserves_early_facts_in_the_summary() {
-    let Some(out) = run_example("auto_compaction", &[]) else { return };
+    let out = run_example("auto_compaction", &[]);
     assert_lines_in_order(
         &out,
         &[
@@ -114,7 +114,7 @@ fn auto_compaction_preserves_early_facts_in_the_summary() {
 
 #[test]
 fn own_wire_runs_a_tool_and_answers_from_its_result() {
-    let Some(out) = run_example("own_wire", &[]) else { return };
+    let out = run_example("own_wire", &[]);
     assert_lines_in_order(
         &out,
         &["Quillworks is made up", "completed: quill-1 says 10, after 2 turns"],
@@ -123,7 +123,7 @@ fn own_wire_runs_a_tool_and_answers_from_its_result() {
 
 #[test]
 fn budget_prints_the_usage_and_the_limit_that_ended_the_run() {
-    let Some(out) = run_example("budget", &[]) else { return };
+    let out = run_example("budget", &[]);
     assert_lines_in_order(
         &out,
         &[
@@ -146,7 +146,7 @@ fn budget_prints_the_usage_and_the_limit_that_ended_the_run() {
 
 #[test]
 fn fallback_discards_retracted_output_and_continues_with_the_other_model() {
-    let Some(out) = run_example("fallback", &[]) else { return };
+    let out = run_example("fallback", &[]);
     let retracted = "retracted: \"The clock says that it \"";
     let mut lines = vec!["# with_fallback", "shaky has answered"];
     lines.extend([retracted, "request to steady: fallback"]);
@@ -167,7 +167,7 @@ fn fallback_discards_retracted_output_and_continues_with_the_other_model() {
 
 #[test]
 fn model_escalation_stays_with_the_stronger_model() {
-    let Some(out) = run_example("model_escalation", &[]) else { return };
+    let out = run_example("model_escalation", &[]);
     let lines = [
         "turn 1, cheap:",
         "[escalate]",
@@ -182,7 +182,7 @@ fn model_escalation_stays_with_the_stronger_model() {
 
 #[test]
 fn sub_agents_are_distinguished_and_leave_their_transcripts() {
-    let Some(out) = run_example("sub_agents", &[]) else { return };
+    let out = run_example("sub_agents", &[]);
     for name in ["benches", "examples", "tests"] {
         assert_lines_in_order(
             &out,
@@ -205,7 +205,7 @@ fn sub_agents_are_distinguished_and_leave_their_transcripts() {
 #[cfg(feature = "mcp")]
 #[test]
 fn mcp_shows_the_server_and_the_progress_of_an_approved_call() {
-    let Some(out) = run_example("mcp", &["--yes"]) else { return };
+    let out = run_example("mcp", &["--yes"]);
     let lines = [
         "The server: turnstream-scripted, 2026-07-28 (Modern)",
         "  tool tea__brew: Brews tea",
@@ -222,10 +222,8 @@ fn mcp_shows_the_server_and_the_progress_of_an_approved_call() {
 #[cfg(feature = "mcp")]
 #[test]
 fn mcp_uses_the_server_of_its_command_line() {
-    let Some(server) = example_program("mcp_server") else { return };
-    let Some(out) = run_example("mcp", &["--", server.to_str().unwrap(), "--era", "legacy"]) else {
-        return;
-    };
+    let server = example_program("mcp_server");
+    let out = run_example("mcp", &["--", server.to_str().unwrap(), "--era", "legacy"]);
     let lines = [
         "(Legacy)",
         "  tool mcp_server__add: Adds two numbers",

@@ -13,8 +13,8 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
-    /// Starts the program. `None` if `script` is not installed.
-    pub(crate) fn start(program: &Command) -> Option<Self> {
+    /// Starts the program.
+    pub(crate) fn start(program: &Command) -> Self {
         let words = std::iter::once(program.get_program()).chain(program.get_args());
         let quoted: Vec<_> = words.map(|word| format!("'{}'", word.to_str().unwrap())).collect();
         // Limits the time of a wait for a text that never appears.
@@ -34,14 +34,13 @@ impl Terminal {
             script.current_dir(directory);
         }
         script.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let is_there = |program| Command::new(program).arg("--version").output().is_ok();
-        if !is_there("script") || !is_there("timeout") {
-            eprintln!("skipped: there is no `script` or no `timeout`");
-            return None;
+        for needed in ["script", "timeout"] {
+            let found = Command::new(needed).arg("--version").output();
+            assert!(found.is_ok(), "the program `{needed}` is not installed");
         }
         let mut child = script.spawn().unwrap();
         let (keyboard, screen) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
-        Some(Self { child, stdin: keyboard, stdout: screen, output: Vec::new(), consumed_len: 0 })
+        Self { child, stdin: keyboard, stdout: screen, output: Vec::new(), consumed_len: 0 }
     }
 
     /// Waits until the text is displayed, and returns the output since the last wait, up to and

@@ -11,10 +11,10 @@ use turnstream::mcp::{Client, Limits, ServerCommand};
 use crate::programs::example_program;
 use crate::support::{call_text, run_call};
 
-/// A client of the example server; `None` if it was not built.
-fn example_client(args: &[&str]) -> Option<Client> {
-    let command = ServerCommand::new(example_program("mcp_server")?).args(args);
-    Some(Client::stdio(command).with_name("s").trusted())
+/// A client of the example server.
+fn example_client(args: &[&str]) -> Client {
+    let command = ServerCommand::new(example_program("mcp_server")).args(args);
+    Client::stdio(command).with_name("s").trusted()
 }
 
 /// Whether a process is running.
@@ -41,7 +41,7 @@ async fn start_grandchild(client: &Client) -> String {
 
 #[tokio::test]
 async fn closing_leaves_no_process_in_the_servers_group() {
-    let Some(client) = example_client(&[]) else { return };
+    let client = example_client(&[]);
     let pid = start_grandchild(&client).await;
     client.close().await;
     assert!(!is_alive(&pid));
@@ -49,7 +49,7 @@ async fn closing_leaves_no_process_in_the_servers_group() {
 
 #[test]
 fn closing_kills_the_process_group_even_if_the_connections_runtime_is_idle() {
-    let Some(client) = example_client(&[]) else { return };
+    let client = example_client(&[]);
     let client =
         client.with_limits(Limits { close: Duration::from_millis(50), ..Limits::default() });
     let new_runtime =
@@ -68,7 +68,7 @@ fn closing_kills_the_process_group_even_if_the_connections_runtime_is_idle() {
 
 #[tokio::test]
 async fn dropping_the_last_clone_leaves_no_process_in_the_servers_group() {
-    let Some(client) = example_client(&[]) else { return };
+    let client = example_client(&[]);
     let pid = start_grandchild(&client).await;
     drop(client);
     wait_until_gone(&pid).await;
@@ -76,7 +76,7 @@ async fn dropping_the_last_clone_leaves_no_process_in_the_servers_group() {
 
 #[test]
 fn a_runtime_that_ends_first_kills_the_servers_group() {
-    let Some(client) = example_client(&[]) else { return };
+    let client = example_client(&[]);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let pid = runtime.block_on(start_grandchild(&client));
     drop(runtime);
@@ -103,7 +103,7 @@ async fn a_server_that_does_not_exit_is_killed_after_the_limit() {
 
 #[tokio::test]
 async fn the_keys_of_this_process_never_reach_a_server() {
-    let Some(program) = example_program("mcp_server") else { return };
+    let program = example_program("mcp_server");
     // The key is set in a separate process, so that no other test sees it: the server inherits the
     // environment.
     assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some(), "Cargo sets it for tests");
@@ -142,7 +142,7 @@ async fn an_exit_error_has_the_status_and_the_last_lines_of_stderr() {
 
 #[tokio::test]
 async fn a_server_that_floods_stderr_keeps_running_and_the_newest_lines_are_kept() {
-    let Some(client) = example_client(&["--fault", "stderr-flood"]) else { return };
+    let client = example_client(&["--fault", "stderr-flood"]);
     let add = call_text(client.toolkit().await.unwrap(), "s__add", json!({ "a": 1, "b": 2 })).await;
     assert_eq!(add, "3");
     let kept = client.stderr().unwrap();
@@ -152,7 +152,7 @@ async fn a_server_that_floods_stderr_keeps_running_and_the_newest_lines_are_kept
 
 #[tokio::test]
 async fn dropping_a_run_leaves_the_server_for_the_next() {
-    let Some(client) = example_client(&[]) else { return };
+    let client = example_client(&[]);
     let kit = client.toolkit().await.unwrap();
     let mut run = run_call(kit.clone(), "s__count_slowly", json!({ "to": 1000, "ms": 20 }));
     loop {

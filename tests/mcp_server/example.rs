@@ -1,28 +1,16 @@
 //! The example `mcp_server` as a program.
 
 use std::io::Write;
-use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
 
+use crate::programs::example_program;
 use crate::tools::{call, initialize, modern, request, text};
 
-/// The program; `None`, with a message, if `cargo` did not build it.
-fn program() -> Option<PathBuf> {
-    let tests = std::env::current_exe().unwrap();
-    let file = format!("mcp_server{}", std::env::consts::EXE_SUFFIX);
-    let program = tests.ancestors().nth(2)?.join("examples").join(file);
-    if !program.exists() {
-        eprintln!("skipped: {} is not built", program.display());
-        return None;
-    }
-    Some(program)
-}
-
 /// Runs the program with these messages as its input, until it ends.
-fn run(arguments: &[&str], messages: &[Value]) -> Option<Output> {
-    let mut command = Command::new(program()?);
+fn run(arguments: &[&str], messages: &[Value]) -> Output {
+    let mut command = Command::new(example_program("mcp_server"));
     command.args(arguments).env("SECRET_OF_THE_TEST", "the value");
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
@@ -32,7 +20,7 @@ fn run(arguments: &[&str], messages: &[Value]) -> Option<Output> {
         let _ = writeln!(stdin, "{message}");
     }
     drop(stdin);
-    Some(child.wait_with_output().unwrap())
+    child.wait_with_output().unwrap()
 }
 
 fn answers(output: &Output) -> Vec<Value> {
@@ -51,7 +39,7 @@ fn the_demo_tools_answer() {
         modern(call(5, "ask_name", json!({}))),
         modern(call(6, "count_slowly", json!({ "to": 0 }))),
     ];
-    let Some(output) = run(&[], &messages) else { return };
+    let output = run(&[], &messages);
     assert_eq!(output.status.code(), Some(0));
     let answers = answers(&output);
     assert_eq!(answers[0]["result"]["structuredContent"], json!({ "sum": 3.0 }));
@@ -71,7 +59,7 @@ fn the_demo_tools_answer() {
 #[cfg(unix)]
 fn a_child_outlives_the_server() {
     let messages = [modern(call(0, "spawn_child", json!({})))];
-    let Some(output) = run(&[], &messages) else { return };
+    let output = run(&[], &messages);
     let pid = text(&answers(&output)[0]).to_owned();
     let killed = Command::new("kill").arg(&pid).status().unwrap();
     assert!(killed.success(), "there was a process {pid}");
@@ -81,23 +69,22 @@ fn a_child_outlives_the_server() {
 fn options_select_the_era_the_tools_and_the_faults() {
     let list = modern(request(1, "tools/list", json!({})));
     let count = |options: &[&str]| {
-        let answers = answers(&run(options, std::slice::from_ref(&list))?);
-        Some(answers[0]["result"]["tools"].as_array().unwrap().len())
+        let answers = answers(&run(options, std::slice::from_ref(&list)));
+        answers[0]["result"]["tools"].as_array().unwrap().len()
     };
-    let Some(all) = count(&[]) else { return };
-    assert_eq!(all, 7);
-    assert_eq!(count(&["--tools", "weather"]), Some(1));
-    assert_eq!(count(&["--tools", "many"]), Some(207));
-    assert_eq!(count(&["--fault", "many-tools:3"]), Some(10));
+    assert_eq!(count(&[]), 7);
+    assert_eq!(count(&["--tools", "weather"]), 1);
+    assert_eq!(count(&["--tools", "many"]), 207);
+    assert_eq!(count(&["--fault", "many-tools:3"]), 10);
 
-    let legacy = run(&["--era", "legacy"], &[list.clone(), initialize("2025-06-18")]).unwrap();
+    let legacy = run(&["--era", "legacy"], &[list.clone(), initialize("2025-06-18")]);
     assert_eq!(answers(&legacy)[1]["result"]["protocolVersion"], "2025-06-18");
     let stderr = String::from_utf8(legacy.stderr).unwrap();
     assert!(stderr.contains("broke the protocol: `tools/list` came before"), "{stderr}");
 
-    let dead = run(&["--fault", "dies-at:2"], &[list.clone(), list.clone()]).unwrap();
+    let dead = run(&["--fault", "dies-at:2"], &[list.clone(), list.clone()]);
     assert_eq!((dead.status.code(), answers(&dead).len()), (Some(0), 1));
-    let flood = run(&["--fault", "stderr-flood"], &[list]).unwrap();
+    let flood = run(&["--fault", "stderr-flood"], &[list]);
     assert!(flood.stderr.len() > 1 << 20);
 }
 
@@ -106,9 +93,9 @@ fn unknown_options_end_the_program() {
     for options in
         [&["--fault", "none"][..], &["--era"], &["--era", "none"], &["--header", "x"], &["x", "y"]]
     {
-        let Some(output) = run(options, &[]) else { return };
+        let output = run(options, &[]);
         assert_eq!(output.status.code(), Some(2), "{options:?}");
     }
-    let help = run(&["--help"], &[]).unwrap();
+    let help = run(&["--help"], &[]);
     assert!(String::from_utf8(help.stdout).unwrap().contains("scripted"));
 }

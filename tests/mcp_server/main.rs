@@ -15,4 +15,6 @@ mod http_client;
 mod legacy;
 mod line_client;
 mod modern;
+#[path = "../support/programs.rs"]
+mod programs;
 mod tools;

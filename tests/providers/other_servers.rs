@@ -39,7 +39,7 @@ fn the_example_drives_gemini_over_two_turns_with_parallel_calls() {
 fn check_agent_example(provider: &str, path: &str) {
     let server = std::env::var("TURNSTREAM_OTHER_SERVER").expect("run.sh starts the server");
     let url = format!("{server}{path}");
-    let program = example_program("agent").expect("`cargo build --example agent` builds it");
+    let program = example_program("agent");
     let output = Command::new(&program)
         .args(["--provider", provider, "--base-url", &url, "--model", "any", "--json", PROMPT])
         .current_dir(env!("CARGO_MANIFEST_DIR"))

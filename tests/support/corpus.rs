@@ -3,16 +3,12 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
-/// The folder that `TURNSTREAM_CORPUS` names, by default `../shared/corpus`; `None`, with a
-/// message, if it does not exist.
-pub(crate) fn corpus_folder() -> Option<PathBuf> {
+/// The folder that `TURNSTREAM_CORPUS` names, by default `../shared/corpus`.
+pub(crate) fn corpus_folder() -> PathBuf {
     let folder = env::var_os("TURNSTREAM_CORPUS").map_or_else(
         || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/corpus"),
         PathBuf::from,
     );
-    if !folder.is_dir() {
-        println!("skipped: there are no recordings at {}", folder.display());
-        return None;
-    }
-    Some(folder)
+    assert!(folder.is_dir(), "there are no recordings at {}", folder.display());
+    folder
 }

@@ -2,14 +2,21 @@
 
 use std::path::PathBuf;
 
-/// The path of an example's program; `None`, with a message, if `cargo` did not build it.
-pub(crate) fn example_program(name: &str) -> Option<PathBuf> {
+/// The path of an example's program.
+///
+/// # Panics
+///
+/// Panics if the program is not built: `cargo test` builds the examples, but with `--test NAME`, it
+/// builds only that test.
+#[track_caller]
+pub(crate) fn example_program(name: &str) -> PathBuf {
     let tests = std::env::current_exe().unwrap();
-    let file = format!("{name}{}", std::env::consts::EXE_SUFFIX);
-    let program = tests.ancestors().nth(2)?.join("examples").join(file);
-    if !program.exists() {
-        eprintln!("skipped: {} is not built", program.display());
-        return None;
-    }
-    Some(program)
+    let target = tests.ancestors().nth(2).unwrap();
+    let program = target.join("examples").join(format!("{name}{}", std::env::consts::EXE_SUFFIX));
+    assert!(
+        program.exists(),
+        "{} does not exist: add `--example {name}` to the command `cargo test --test …`",
+        program.display()
+    );
+    program
 }

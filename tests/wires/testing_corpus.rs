@@ -14,8 +14,9 @@ const ACCEPTED_BY_OTHER_SERVERS: &[&str] = &[
 ];
 
 #[test]
+#[ignore = "needs recordings: TURNSTREAM_CORPUS"]
 fn requests_that_a_vendor_accepted_pass_the_lint() {
-    let Some(corpus) = corpus::corpus_folder() else { return };
+    let corpus = corpus::corpus_folder();
     let mut refused = Vec::new();
     let mut seen = 0;
     for (folder, wire) in ["anthropic", "openai-chat", "openai-responses", "gemini", "ollama"]
