@@ -26,10 +26,9 @@ struct Web {
 }
 
 impl Web {
-    /// Starts the server with a model that the test controls. `None` if `cargo` did not build the
-    /// example.
-    fn start(model: &ModelServer, flags: &[&str], token: Option<&str>) -> Option<Self> {
-        let mut command = Command::new(example_program("web")?);
+    /// Starts the server with a model that the test controls.
+    fn start(model: &ModelServer, flags: &[&str], token: Option<&str>) -> Self {
+        let mut command = Command::new(example_program("web"));
         command
             .args(["--port", "0", "--provider", "anthropic", "--base-url", &model.url()])
             .args(flags)
@@ -54,7 +53,7 @@ impl Web {
             .timeout(LIMIT)
             .build()
             .unwrap();
-        Some(Self { process, url, greeting, client })
+        Self { process, url, greeting, client }
     }
 
     fn request(&self, method: Method, path: &str) -> RequestBuilder {
@@ -146,9 +145,7 @@ fn text(text: &str) -> Value {
 #[tokio::test]
 async fn only_same_origin_pages_may_use_the_server() {
     let model = model("Hello!").await;
-    let Some(web) = Web::start(&model, &["--allow-origin", "http://localhost:3000/"], None) else {
-        return;
-    };
+    let web = Web::start(&model, &["--allow-origin", "http://localhost:3000/"], None);
     let own_name = web.url.replace("http://127.0.0.1", "localhost");
     for (header, value, expected) in [
         ("host", "attacker.example", 421),
@@ -189,7 +186,7 @@ async fn only_same_origin_pages_may_use_the_server() {
 #[tokio::test]
 async fn every_response_has_the_browser_security_headers() {
     let model = model("Hello!").await;
-    let Some(web) = Web::start(&model, &[], None) else { return };
+    let web = Web::start(&model, &[], None);
     for path in
         ["/", "/page/main.js", "/about", "/nothing", "/page/../main.rs", "/sessions/s/events"]
     {
@@ -227,7 +224,7 @@ async fn every_response_has_the_browser_security_headers() {
 async fn each_printed_url_of_a_server_with_a_token_works_once() {
     let model = model("Hello!").await;
     let token = "0123456789abcdef";
-    let Some(web) = Web::start(&model, &[], Some(token)) else { return };
+    let web = Web::start(&model, &[], Some(token));
     for path in ["/", "/about", "/page/main.js", "/sessions"] {
         assert_eq!(web.get(path).await.status(), 401, "{path}");
     }
@@ -259,7 +256,7 @@ async fn each_printed_url_of_a_server_with_a_token_works_once() {
 #[tokio::test]
 async fn a_body_must_be_json_of_the_right_shape_and_size() {
     let model = model("Hello!").await;
-    let Some(web) = Web::start(&model, &[], None) else { return };
+    let web = Web::start(&model, &[], None);
     let send = async |path: &str, media_type: &str, body: String| {
         let request = web.request(Method::POST, path).header("content-type", media_type).body(body);
         let response = request.send().await.unwrap();
@@ -290,7 +287,7 @@ async fn a_body_must_be_json_of_the_right_shape_and_size() {
 #[tokio::test]
 async fn a_repeated_idempotency_key_starts_no_second_run() {
     let model = model("Hello!").await;
-    let Some(web) = Web::start(&model, &[], None) else { return };
+    let web = Web::start(&model, &[], None);
     let send = async |key: &str, said: &str| {
         let request = web.request(Method::POST, "/sessions/s/runs").header("idempotency-key", key);
         let response = json_request(request, &text(said)).send().await.unwrap();
@@ -313,13 +310,13 @@ async fn a_repeated_idempotency_key_starts_no_second_run() {
 #[tokio::test]
 async fn a_message_to_a_busy_session_is_queued_or_rejected() {
     let model = silent_model().await;
-    let Some(web) = Web::start(&model, &["--busy", "refuse"], None) else { return };
+    let web = Web::start(&model, &["--busy", "refuse"], None);
     assert_eq!(web.post("/sessions/s/runs", &text("One")).await.status(), 202);
     assert_eq!(web.post("/sessions/s/runs", &text("Two")).await.status(), 409);
     assert_eq!(web.post("/sessions/other/runs", &text("Two")).await.status(), 202);
 
     let model = silent_model().await;
-    let Some(web) = Web::start(&model, &[], None) else { return };
+    let web = Web::start(&model, &[], None);
     assert_eq!(json_body(web.post("/sessions/s/runs", &text("0")).await).await["is_queued"], false);
     for waiting in 1..=8 {
         let queued =
@@ -346,7 +343,7 @@ async fn a_message_to_a_busy_session_is_queued_or_rejected() {
 #[tokio::test]
 async fn a_command_without_an_active_run_is_refused() {
     let model = model("Hello!").await;
-    let Some(web) = Web::start(&model, &[], None) else { return };
+    let web = Web::start(&model, &[], None);
     let call = json!({ "call": { "call_id": "c", "name": "n", "arguments": "{}" } });
     for (route, sent) in [
         ("stop", json!({})),
@@ -368,7 +365,7 @@ async fn only_a_pending_call_can_be_approved_and_with_its_own_arguments() {
         Reply::new().call_raw("c1", "write_file", r#"{"path":"never-written.txt","text":"x"}"#)
     });
     let model = model.await.unwrap();
-    let Some(web) = Web::start(&model, &[], None) else { return };
+    let web = Web::start(&model, &[], None);
     web.post("/sessions/s/runs", &text("Write")).await;
     web.wait_until_idle().await;
     let call = |id: &str, arguments: &str| json!({ "call": { "call_id": id, "name": "write_file", "arguments": arguments } });
@@ -383,7 +380,7 @@ async fn only_a_pending_call_can_be_approved_and_with_its_own_arguments() {
 #[tokio::test]
 async fn messages_are_paged_and_sessions_listed() {
     let model = model("Hello!").await;
-    let Some(web) = Web::start(&model, &[], None) else { return };
+    let web = Web::start(&model, &[], None);
     for said in ["One", "Two"] {
         web.post("/sessions/s/runs", &text(said)).await;
         web.wait_until_idle().await;
@@ -414,7 +411,7 @@ async fn messages_are_paged_and_sessions_listed() {
 #[tokio::test]
 async fn a_reconnecting_reader_continues_after_its_last_event() {
     let model = silent_model().await;
-    let Some(web) = Web::start(&model, &[], None) else { return };
+    let web = Web::start(&model, &[], None);
     web.post("/sessions/s/runs", &text("Hi")).await;
     let mut first = web.get("/sessions/s/events").await;
     let read = read_until(&mut first, "words").await;
@@ -440,7 +437,7 @@ fn chat(said: &str) -> Value {
 #[tokio::test]
 async fn an_ai_sdk_client_that_disconnects_can_resume_its_run() {
     let model = silent_model().await;
-    let Some(web) = Web::start(&model, &[], None) else { return };
+    let web = Web::start(&model, &[], None);
     let mut stream = web.post("/api/chat?version=7", &chat("Hi")).await;
     assert_eq!(stream.headers()["x-vercel-ai-ui-message-stream"], "v1");
     let begun = read_until(&mut stream, "words").await;
@@ -465,7 +462,7 @@ async fn an_ai_sdk_client_that_disconnects_can_resume_its_run() {
 #[tokio::test]
 async fn a_regenerated_answer_replaces_the_first() {
     let model = model("Hello!").await;
-    let Some(web) = Web::start(&model, &[], None) else { return };
+    let web = Web::start(&model, &[], None);
     web.post("/api/chat", &chat("Hi")).await.text().await.unwrap();
     web.wait_until_idle().await;
     let messages = json_body(web.get("/api/chat/chat/messages").await).await;
@@ -489,7 +486,7 @@ async fn a_regenerated_answer_replaces_the_first() {
 #[tokio::test]
 async fn an_ag_ui_client_is_answered_with_its_own_ids() {
     let model = model("Hello!").await;
-    let Some(web) = Web::start(&model, &[], None) else { return };
+    let web = Web::start(&model, &[], None);
     let asked = json!({ "threadId": "thread", "runId": "r1", "state": null, "tools": [], "context": [],
         "forwardedProps": null, "messages": [{ "id": "1", "role": "user", "content": "Hi" }] });
     let stream = web.post("/ag-ui", &asked).await.text().await.unwrap();
@@ -507,7 +504,7 @@ async fn an_ag_ui_client_is_answered_with_its_own_ids() {
 #[tokio::test]
 async fn connections_beyond_the_servers_limit_are_rejected() {
     let model = model("Hello!").await;
-    let Some(web) = Web::start(&model, &[], None) else { return };
+    let web = Web::start(&model, &[], None);
     let mut pages = Vec::new();
     for _ in 0..512 {
         let mut page = web.get("/sessions/s/events").await;
@@ -530,7 +527,7 @@ async fn stopping_the_server_keeps_partial_text() {
     let folder = std::env::temp_dir().join(format!("example-web-{}", std::process::id()));
     let model = silent_model().await;
     let flags = ["--session", folder.to_str().unwrap()];
-    let Some(mut web) = Web::start(&model, &flags, None) else { return };
+    let mut web = Web::start(&model, &flags, None);
     web.post("/sessions/s/runs", &text("Hi")).await;
     let mut events = web.get("/sessions/s/events").await;
     read_until(&mut events, "words").await;
@@ -541,7 +538,7 @@ async fn stopping_the_server_keeps_partial_text() {
     assert!(rest.contains("event: shutting_down"), "{rest}");
     let status = tokio::task::spawn_blocking(move || web.process.wait().unwrap()).await.unwrap();
     assert!(status.success(), "{status}");
-    let Some(web) = Web::start(&model, &flags, None) else { return };
+    let web = Web::start(&model, &flags, None);
     let items = web.items("s").await;
     std::fs::remove_dir_all(&folder).unwrap();
     assert_eq!(items[1], ("text".to_owned(), "Some words".to_owned()), "{items:?}");
@@ -549,7 +546,7 @@ async fn stopping_the_server_keeps_partial_text() {
 
 #[test]
 fn bad_usage_is_one_line_and_exit_code_2() {
-    let Some(program) = example_program("web") else { return };
+    let program = example_program("web");
     for (words, wrong) in [
         (&["--nonsense"][..], "`--nonsense`"),
         (&["--port", "many"], "not `many`"),
