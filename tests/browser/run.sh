@@ -36,7 +36,7 @@ skipped=()
 if TURNSTREAM_RESTATE_SERVER=$(durable/tests/install.sh | tail -1); then
     export TURNSTREAM_RESTATE_SERVER
     durable_target=$(realpath -m "${TURNSTREAM_DURABLE_TARGET:-durable/target}")
-    CARGO_TARGET_DIR=$durable_target cargo build --quiet --manifest-path durable/Cargo.toml --example fleet
+    CARGO_TARGET_DIR=$durable_target cargo build --quiet --manifest-path durable/Cargo.toml --all-features --example fleet
     export TURNSTREAM_FLEET=$durable_target/debug/examples/fleet
 else
     unset TURNSTREAM_RESTATE_SERVER
@@ -57,11 +57,11 @@ done
 [ -n "$port" ] || { cat "$driver_log"; exit 1; }
 echo "$(chromium --version 2>/dev/null), $(chromedriver --version | cut -d'(' -f1)"
 
-cargo build --quiet -p turnstream --all-features --example web
+cargo build --quiet --workspace --all-features --example web
 export TURNSTREAM_WEBDRIVER=http://127.0.0.1:$port TURNSTREAM_WEB=$target/debug/examples/web
 export TURNSTREAM_AXE=$folder/node_modules/axe-core/axe.min.js
 log=$folder/log
-cargo test -p turnstream-browser --test browser -- --ignored --nocapture --test-threads 2 "${skipped[@]}" "$@" \
+cargo test --workspace --all-features --test browser -- --ignored --nocapture --test-threads 2 "${skipped[@]}" "$@" \
     2>"$folder/errors" |
     tee "$log" || { grep -v "^ *[0-9]*: \|^  *at " "$folder/errors" | tail -80; exit 1; }
 count() { grep -rh "#\[ignore = \"needs $1" $here --include='*.rs' | wc -l; }

@@ -4,27 +4,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-root=$PWD
-package=$(mktemp -d)
-trap 'rm -rf "$package"' EXIT
-mkdir "$package/src"
-cp Cargo.lock "$package/"
-cat >"$package/Cargo.toml" <<END
-[package]
-name = "compile-errors"
-version = "0.0.0"
-edition = "2024"
-publish = false
-
-[workspace]
-
-[dependencies]
-turnstream = { path = "$root" }
-serde = { version = "1", features = ["derive"] }
-schemars = "1"
-END
-
-export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$root/target}" CARGO_TERM_COLOR=never
+source tests/readme/new_project.sh
+new_project
 refused=0
 
 # check NAME [TEXT...]: compiling the program on stdin fails with an error that contains all these texts; without
@@ -35,8 +16,8 @@ check() {
     { printf '#![allow(dead_code, unused)]\nuse turnstream::Tool;\nuse turnstream::tool::Json;\n'
         printf '#[derive(serde::Serialize)]\nstruct Weather { degrees: i32 }\n'
         printf '#[derive(serde::Deserialize, schemars::JsonSchema)]\nstruct City { name: String }\n'
-        printf 'fn main() {\n'; cat; printf '}\n'; } >"$package/src/main.rs"
-    said=$(cargo check --quiet --manifest-path "$package/Cargo.toml" 2>&1) || status=$?
+        printf 'fn main() {\n'; cat; printf '}\n'; } >"$project/src/main.rs"
+    said=$(cargo build --quiet --manifest-path "$project/Cargo.toml" 2>&1) || status=$?
     if [ $# -eq 0 ] && [ $status -ne 0 ] || [ $# -gt 0 ] && [ $status -eq 0 ]; then
         printf '%s: status %s\n%s\n' "$name" "$status" "$said"
         exit 1

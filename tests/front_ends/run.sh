@@ -37,7 +37,7 @@ echo "Node $("$node" --version); ai $(version ai5_0_0) $(version ai5) $(version 
 
 log=$folder/log
 export TURNSTREAM_FRONT_ENDS=$folder TURNSTREAM_NODE=$node
-cargo test -p turnstream --all-features --test front_ends -- --ignored --nocapture 2>"$folder/errors" |
+cargo test --workspace --all-features --test front_ends -- --ignored --nocapture 2>"$folder/errors" |
     tee "$log" || { tail -50 "$folder/errors"; exit 1; }
 wanted=$(grep -rh '#\[ignore = "needs Node' $here --include='*.rs' | wc -l)
 ran=$(sed -n 's/^test result: ok. \([0-9]*\) passed.*/\1/p' "$log")

@@ -7,15 +7,15 @@ cd "$(dirname "$0")/../.."
 
 only=${1:-}
 source tests/postgres/install.sh
-cargo build -q -p turnstream --all-features --example crash
+cargo build -q --workspace --all-features --example crash
 export TURNSTREAM_CRASH=$(realpath -m "${CARGO_TARGET_DIR:-target}")/debug/examples/crash
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-cargo test -p turnstream --all-features --test postgres -- --ignored --nocapture ${only:+"$only"} 2>&1 | tee "$log" |
+cargo test --workspace --all-features --test postgres -- --ignored --nocapture ${only:+"$only"} 2>&1 | tee "$log" |
     { grep -E '^(test |race: |kills |server kills |failures|---- |thread |error)' || true; }
 tail -5 "$log" | grep -q '^test result: ok' || { tail -100 "$log"; exit 1; }
 # The list includes the tests of the shared suite, which are defined elsewhere.
-wanted=$(cargo test -q -p turnstream --all-features --test postgres -- --ignored --list 2>/dev/null |
+wanted=$(cargo test -q --workspace --all-features --test postgres -- --ignored --list 2>/dev/null |
     grep -c ': test$')
 ran=$(sed -n 's/^test result: ok. \([0-9]*\) passed.*/\1/p' "$log")
 echo "postgres: ${ran:-0} tests with a server ran, $((wanted - ${ran:-0})) were skipped"

@@ -3,10 +3,6 @@
 # runs each of its programs there. Also checks its links and its length.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-root=$PWD
-project=$(mktemp -d)
-trap 'rm -rf "$project"' EXIT
-export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$root/target}" CARGO_TERM_COLOR=never
 
 lines=$(wc -l <README.md)
 [ "$lines" -le 180 ] || { echo "README: $lines lines, at most 180"; exit 1; }
@@ -17,14 +13,8 @@ while read -r link; do
     links=$((links + 1))
 done < <(grep -oE '\]\([^)#]+\)' README.md | sed 's/^](//; s/)$//' | grep -v '^https\?://')
 
-mkdir "$project/src"
-cp Cargo.lock "$project/"
-{
-    printf '[package]\nname = "from-the-readme"\nversion = "0.0.0"\nedition = "2024"\n\n[workspace]\n\n'
-    awk '/^```toml$/ { on = 1; next } /^```$/ { on = 0 } on' README.md |
-        sed "s|path = \"../turnstream\"|path = \"$root\"|"
-} >"$project/Cargo.toml"
-
+source tests/readme/new_project.sh
+new_project
 programs=$(grep -c '^```rust$' README.md)
 for ((n = 1; n <= programs; n++)); do
     awk -v n="$n" '/^```rust$/ { on = (++found == n); next } /^```$/ { on = 0 } on' README.md \

@@ -8,7 +8,7 @@ cd "$(dirname "$0")/../.."
 only=${1:-}
 source tests/redis/install.sh
 
-run=(cargo test -p turnstream --all-features --test redis --)
+run=(cargo test --workspace --all-features --test redis --)
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 # Some tests check times, and each server uses part of the machine.

@@ -10,7 +10,7 @@ export LC_ALL=C
 files() { git ls-files -co --exclude-standard -- "$@" | grep -vE "^($here/|tests/corpus/)" || true; }
 text() {
     files '*.rs' | xargs grep -HE '^\s*//' | sed -E 's/^([^:]*):\s*\/\/[\/!]? ?/\1: /'
-    files '*.sh' '*.awk' '*.toml' '*.yaml' '*.yml' '.ci/run' | xargs grep -HE '^\s*# ' | sed -E 's/^([^:]*):\s*# ?/\1: /'
+    files '*.sh' '*.awk' '*.py' '*.toml' '*.yaml' '*.yml' '.ci/*' | xargs grep -HE '^\s*# ' | sed -E 's/^([^:]*):\s*# ?/\1: /'
     files '*.js' '*.mjs' '*.ts' '*.css' | xargs grep -HE '^\s*(//|/?\*)' | sed -E 's/^([^:]*):\s*(\/\/|\/?\*+) ?/\1: /'
     files '*.md' | while read -r page; do sed "s|^|$page: |" "$page"; done
 }
