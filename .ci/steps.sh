@@ -33,6 +33,8 @@ finish() {
     exit $status
 }
 trap finish EXIT
+# A script that is killed has failed.
+trap 'exit 143' INT TERM
 
 # On a bare machine, installs a C compiler and linker (the TLS library contains C code), and Rust.
 if ! command -v cc >/dev/null; then
