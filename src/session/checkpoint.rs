@@ -296,9 +296,9 @@ impl Session {
 /// Gives each pending call of a fork an approval id of its own, so that a verdict on a call of the
 /// original session does not hold for the fork.
 fn requests_of_fork(calls: Vec<PendingCall>, fork: &str) -> Vec<PendingCall> {
-    let request = |call: PendingCall| PendingCall {
-        approval_id: format!("{}@{fork}", call.approval_id),
-        ..call
+    let request = |call: PendingCall| match call.approval_id.is_empty() {
+        true => call,
+        false => PendingCall { approval_id: format!("{}@{fork}", call.approval_id), ..call },
     };
     calls.into_iter().map(request).collect()
 }

@@ -120,7 +120,9 @@ async fn drive_for_polls(
         let mut run = match run {
             Ok(run) => run,
             // The session did not know its unfinished calls yet.
-            Err(error) if error.kind() == ErrorKind::InvalidRequest => {
+            Err(error)
+                if matches!(error.kind(), ErrorKind::InvalidRequest | ErrorKind::Conflict) =>
+            {
                 session.reload().await.unwrap();
                 continue;
             }

@@ -154,10 +154,13 @@ async fn an_external_result_answers_an_interrupted_call() {
     let agent = Agent::new(model_with_two_calls("Done."))
         .with_tools([key_recording_tool("once", &keys, false)]);
     let other = ToolCall { call_id: "z".into(), ..calls[0].clone() };
-    for wrong in [vec![other.clone()], vec![calls[0].clone(), calls[0].clone()]] {
+    for (wrong, kind) in [
+        (vec![other.clone()], ErrorKind::Conflict),
+        (vec![calls[0].clone(), calls[0].clone()], ErrorKind::InvalidRequest),
+    ] {
         let verdicts = wrong.into_iter().map(|call| (call.into(), Verdict::Approve));
         let error = session.resume(&agent, verdicts).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::InvalidRequest);
+        assert_eq!(error.kind(), kind);
     }
     let verdicts = [
         (calls[0].clone().into(), Verdict::output("it is paid")),
