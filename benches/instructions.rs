@@ -9,7 +9,13 @@
 //! for each other varies between runs); `-- --write` rewrites the tables. The bench needs Valgrind:
 //! without it nothing is measured, and the bench says so (with `-- --required` that is an error).
 //!
+//! After the tables, the bench checks that tasks of ten times the size cost at most twelve times as
+//! many instructions.
+//!
 //! Counts have no noise, but they depend on the compiler and on the C library.
+
+#[path = "../tests/properties/growth/scenarios.rs"]
+mod scenarios;
 
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
@@ -42,6 +48,8 @@ use turnstream::{
     Agent, Event, History, Item, Request, Steps, Tool, Toolkit, TurnStreamExt, loop_stream,
 };
 
+use self::scenarios::SCENARIOS;
+
 /// The guide page with the tables.
 const GUIDE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../src/guide/performance.md");
 /// The tolerance of a count, in percent.
@@ -49,6 +57,8 @@ const TOLERANCE: f64 = 3.0;
 /// The tolerance if two threads wait for each other: how many times they spin before they sleep
 /// depends on the machine.
 const TOLERANCE_OF_THREADS: f64 = 10.0;
+/// The maximum ratio of a scenario's instructions at 500 to its instructions at 50.
+const MAX_GROWTH: u64 = 12;
 const MODEL: &str = "bench";
 const SYSTEM: &str = "You are a helpful assistant.";
 const PROMPT: &str = "Add the numbers one after another and tell me the result.";
@@ -87,6 +97,12 @@ struct Cell {
 fn main() {
     let args: Vec<String> = env::args().skip(1).collect();
     match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["--growth", scenario, size] => {
+            let size = size.parse().expect("a size");
+            let (_, scenario) =
+                SCENARIOS.into_iter().find(|(name, _)| *name == scenario).expect("a scenario");
+            measured_part(&runtime(), scenario(size));
+        }
         ["--task", kind, wire, reader, count] => {
             run_task(kind, wire, reader, count.parse().expect("a count"));
         }
@@ -128,6 +144,11 @@ fn measure_all(writes: bool, is_required: bool) {
         println!("{row:42} {column:14} {count:>9.0} {change:>+7.1} %{verdict}");
     }
     println!("{} counts, {wrong} too far from the guide", measured.len());
+    let too_fast = growing_scenarios();
+    if too_fast > 0 {
+        println!("{too_fast} scenarios grow by more than {MAX_GROWTH} times");
+        process::exit(1);
+    }
     if wrong > 0 {
         println!(
             "If that is meant: cargo bench -p turnstream-properties --features sqlite --bench instructions -- --write"
@@ -159,6 +180,10 @@ fn all_cells() -> Vec<Cell> {
     }
     let chat = Wire::OpenAiChat.as_str();
     cells.push(cell("a turn with a tool call, recorded", COUNT, ["recorded", chat, "`Agent`"], 20));
+    for tools in ["100", "1,000"] {
+        let row = format!("a turn with a tool call, {tools} tools listed");
+        cells.push(cell(&row, COUNT, ["tools", chat, tools], 20));
+    }
     for (row, encoder) in ENCODERS {
         cells.push(cell(row, COUNT, ["encode", "", encoder], 1000));
     }
@@ -184,20 +209,42 @@ fn count_one(cell: &Cell) -> f64 {
 }
 
 fn collected(cell: &Cell, count: u64) -> u64 {
+    let count = count.to_string();
+    let [kind, wire, reader] = &cell.task;
+    // A store uses a thread of its own, whose instructions count as well.
+    count_instructions(&["--task", kind, wire, reader, &count], kind != "append")
+}
+
+/// Prints the instructions of each growth scenario, and returns the number of scenarios that grow
+/// too fast.
+fn growing_scenarios() -> usize {
+    let mut too_fast = 0;
+    for (name, _) in SCENARIOS {
+        let [small, large] = [50, 500]
+            .map(|size: usize| count_instructions(&["--growth", name, &size.to_string()], true));
+        too_fast += usize::from(large > MAX_GROWTH * small);
+        let tenths = large * 10 / small;
+        println!(
+            "{name:42} {small:>12} at 50, {large:>13} at 500: {}.{} x",
+            tenths / 10,
+            tenths % 10
+        );
+    }
+    too_fast
+}
+
+fn count_instructions(task: &[&str], only_measured_part: bool) -> u64 {
     let ran = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
-        // A store uses a thread of its own, whose instructions count as well.
-        .args((cell.task[0] != "append").then_some("--toggle-collect=*measured_part*"))
+        .args(only_measured_part.then_some("--toggle-collect=*measured_part*"))
         .arg(env::current_exe().expect("it runs"))
-        .arg("--task")
-        .args(&cell.task)
-        .arg(count.to_string())
+        .args(task)
         .output()
         .expect("valgrind runs");
     let report = String::from_utf8_lossy(&ran.stderr).into_owned();
     let found = report.lines().find_map(|line| line.split_once("Collected :"));
     let number = found.and_then(|(_, number)| number.trim().parse().ok());
-    number.unwrap_or_else(|| panic!("{:?} failed: {report}", cell.task))
+    number.unwrap_or_else(|| panic!("{task:?} failed: {report}"))
 }
 
 // The tables.
@@ -277,9 +324,12 @@ fn measured_part(runtime: &Runtime, task: impl Future<Output = ()>) {
     runtime.block_on(task);
 }
 
+fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime")
+}
+
 fn run_task(kind: &str, wire: &str, reader: &str, count: usize) {
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+    let runtime = runtime();
     let wire = || Wire::ALL.into_iter().find(|it| it.as_str() == wire).expect("a wire");
     let folder = env::temp_dir().join(format!("turnstream-instructions-{}", process::id()));
     match kind {
@@ -295,6 +345,13 @@ fn run_task(kind: &str, wire: &str, reader: &str, count: usize) {
             fs::create_dir_all(&folder).expect("a folder");
             let recorder = Recorder::to_file(folder.join("run.jsonl")).expect("a recorder");
             let agent = agent(&CannedModel::new(wire(), count, 1)).with_recorder(&recorder);
+            measured_part(&runtime, drain(&agent));
+        }
+        "tools" => {
+            let tools: usize = reader.replace(',', "").parse().expect("a number of tools");
+            let agent = agent(&CannedModel::new(wire(), count, 1));
+            let others = (1..tools).map(|n| add_tool(&format!("add_{n}")));
+            let agent = agent.with_tools(others.chain([add_tool("add")]));
             measured_part(&runtime, drain(&agent));
         }
         "encode" => {
@@ -319,7 +376,7 @@ async fn read(reader: &str, model: &CannedModel) {
         }
         "`Agent`" => drain(&agent(model)).await,
         _ => {
-            let kit = Toolkit::new([add_tool()]);
+            let kit = Toolkit::new([add_tool("add")]);
             let mut events = std::pin::pin!(loop_stream(start(), |history| {
                 let kit = &kit;
                 let request =
@@ -375,7 +432,7 @@ fn start() -> History {
 }
 
 fn agent(model: &CannedModel) -> Agent {
-    let agent = Agent::new(model.clone()).with_system(SYSTEM).with_tools([add_tool()]);
+    let agent = Agent::new(model.clone()).with_system(SYSTEM).with_tools([add_tool("add")]);
     agent.with_max_turns(u32::MAX)
 }
 
@@ -394,13 +451,13 @@ struct AddArgs {
     b: i64,
 }
 
-fn add_tool() -> Tool {
+fn add_tool(name: &str) -> Tool {
     let parameters = json!({
         "type": "object",
         "properties": { "a": { "type": "integer" }, "b": { "type": "integer" } },
         "required": ["a", "b"],
     });
-    let spec = ToolSpec::new("add", "Adds two integers", parameters);
+    let spec = ToolSpec::new(name, "Adds two integers", parameters);
     Tool::typed(spec, async |args: AddArgs, _cx| args.a + args.b).expect("a tool")
 }
 

@@ -21,7 +21,7 @@ use crate::error::{Error, ErrorKind};
 use crate::event::Event;
 use crate::item::{History, PendingCall};
 use crate::provider::Provider;
-use crate::request::{Options, Request};
+use crate::request::{Options, Request, SharedText};
 use crate::stream::Step;
 use crate::tool::{Tool, ToolSource, Toolkit, Verdict};
 use crate::trace::RemainingBudget;
@@ -400,8 +400,8 @@ impl Agent {
     }
 
     /// Sets the stable part of the system prompt, which is the same in all runs.
-    pub fn with_system(self, stable: impl Into<String>) -> Self {
-        self.update_settings(|it| it.prompt.system.stable = stable.into())
+    pub fn with_system(self, stable: impl Into<SharedText>) -> Self {
+        self.update_settings(|it| it.prompt.set_stable_system(stable.into()))
     }
 
     /// Sets the volatile part of the system prompt, which may differ from run to run.
@@ -866,7 +866,7 @@ impl Agent {
     /// ```
     pub fn with_evidence(self, policy: RequireEvidence) -> Self {
         self.update_settings(|it| {
-            it.prompt.appended_instructions = policy.instructions().into();
+            it.prompt.set_appended_instructions(policy.instructions().into());
             it.tools.read_only_tools = policy.read_only_tools();
             it.hooks.set_evidence_policy(Arc::new(policy));
         })

@@ -1,7 +1,5 @@
 //! Keeps a run's history within the model's context window.
 
-use std::sync::Arc;
-
 use serde::{Deserialize, Serialize};
 
 use crate::agent::State;
@@ -62,7 +60,7 @@ pub(super) async fn compact_if_needed(run: &RunShared, state: State) -> (State, 
     };
     let toolkit = run.toolkit().into_owned();
     let tools = offered_tools(&toolkit, run.provider(&state));
-    let request = settings.build_request(&toolkit, Arc::clone(&tools), &state.history);
+    let request = settings.build_request(&toolkit, tools.clone(), &state.history);
     let limit = window.threshold(&request.options);
     let room = state.compaction;
     let near = catch_named_panic(TOKEN_COUNTER_NAME, || {
@@ -89,7 +87,7 @@ pub(super) async fn compact_if_needed(run: &RunShared, state: State) -> (State, 
         let mut shorter = history.clone();
         compaction.apply(&mut shorter);
         let window = settings.context.window.as_ref();
-        let request = settings.build_request(&toolkit, Arc::clone(&tools), &shorter);
+        let request = settings.build_request(&toolkit, tools.clone(), &shorter);
         match window.is_none_or(|it| it.count_request_tokens(&request) < guess) {
             true => Ok(compaction),
             false => Err(unusable_compaction_error("the history would not get shorter")),

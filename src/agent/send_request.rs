@@ -44,7 +44,7 @@ pub(super) async fn next_request(
         return Ok((state, None));
     }
     let is_whole_kit = run.toolkit().offers_all(&request.tools);
-    let offered = (!is_whole_kit).then(|| Arc::clone(&request.tools));
+    let offered = (!is_whole_kit).then(|| request.tools.clone());
     // The usage so far is charged at the price of the previous model.
     run.budget_usage(&counted);
     run.control().set_price(price);

@@ -11,7 +11,7 @@ use crate::context::{Ageing, Compactor, Truncator, Window};
 use crate::env::{Ids, SystemIds, TimeLimit};
 use crate::item::History;
 use crate::provider::Provider;
-use crate::request::{Options, Request, System, ToolSpec};
+use crate::request::{Options, Request, SharedText, System, ToolSpecs};
 use crate::tool::Toolkit;
 use crate::world::{LiveWorld, World};
 
@@ -49,9 +49,12 @@ pub(super) struct ProviderSettings {
 /// The parts of a request that are neither history nor tools.
 #[derive(Clone, Default)]
 pub(super) struct PromptSettings {
+    /// The system prompt that requests contain.
     pub(super) system: System,
+    /// The stable part of the system prompt, without the appended instructions.
+    stable_system: SharedText,
     /// Instructions that are appended to the stable part of the system prompt.
-    pub(super) appended_instructions: Arc<str>,
+    appended_instructions: Arc<str>,
     pub(super) options: Options,
 }
 
@@ -113,11 +116,11 @@ impl AgentSettings {
     pub(super) fn build_request(
         &self,
         kit: &Toolkit,
-        tools: Arc<[ToolSpec]>,
+        tools: ToolSpecs,
         history: &History,
     ) -> Request {
         let mut request = Request {
-            system: self.system_prompt(),
+            system: self.prompt.system.clone(),
             tools,
             options: self.prompt.options.clone(),
             max_turn_bytes: Some(self.limits.limits.max_turn_bytes),
@@ -128,21 +131,31 @@ impl AgentSettings {
         }
         request
     }
+}
 
-    fn system_prompt(&self) -> System {
-        let PromptSettings { system, appended_instructions: instructions, .. } = &self.prompt;
-        let mut system = system.clone();
-        if !instructions.is_empty() {
-            let apart = if system.stable.is_empty() { "" } else { "\n\n" };
-            system.stable.push_str(apart);
-            system.stable.push_str(instructions);
-        }
-        system
+impl PromptSettings {
+    pub(super) fn set_stable_system(&mut self, stable: SharedText) {
+        self.stable_system = stable;
+        self.join_stable_system();
+    }
+
+    pub(super) fn set_appended_instructions(&mut self, instructions: Arc<str>) {
+        self.appended_instructions = instructions;
+        self.join_stable_system();
+    }
+
+    fn join_stable_system(&mut self) {
+        let (stable, instructions) = (&self.stable_system, &self.appended_instructions);
+        self.system.stable = match (stable.is_empty(), instructions.is_empty()) {
+            (_, true) => stable.clone(),
+            (true, false) => SharedText::from(&**instructions),
+            (false, false) => format!("{stable}\n\n{instructions}").into(),
+        };
     }
 }
 
 /// Returns the tools in a toolkit that are offered to the model in a request to this provider.
-pub(super) fn offered_tools(kit: &Toolkit, provider: &dyn Provider) -> Arc<[ToolSpec]> {
+pub(super) fn offered_tools(kit: &Toolkit, provider: &dyn Provider) -> ToolSpecs {
     match provider.has_tool_search() {
         true => kit.deferred_specs(),
         false => kit.specs(),

@@ -9,7 +9,7 @@ use crate::agent::evidence::EvidenceLog;
 use crate::agent::{CompactionState, NextAction, RepeatCounter, ResumeVerdicts, prompts};
 use crate::event::{AppendReason, BudgetExceeded, EndReason, Event, Transition};
 use crate::item::{History, Item, PendingCall, ResultKind, ToolResult};
-use crate::request::ToolSpec;
+use crate::request::ToolSpecs;
 use crate::stream::Step;
 use crate::tool::ToolRunOutcome;
 use crate::turn::Turn;
@@ -110,7 +110,7 @@ pub struct ModelSelection {
     /// The name of the model in the last request; empty before the first request.
     pub model: Arc<str>,
     /// The tools offered in the last request, if a hook has changed them.
-    pub offered_tools: Option<Arc<[ToolSpec]>>,
+    pub offered_tools: Option<ToolSpecs>,
 }
 
 /// The evidence that a run has recorded.

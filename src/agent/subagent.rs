@@ -100,8 +100,7 @@ impl SubAgent {
             settings.tools.interactive = false;
         }
         settings.label = nested_label(parent.as_deref(), &settings.label, &self.name);
-        let suspended =
-            parent.as_ref().and_then(|it| it.history().nested_history(cx.call_id()).cloned());
+        let suspended = parent.as_ref().and_then(|it| it.journal().suspended_history(cx.call_id()));
         let (history, input, resuming) = match (suspended, &parent) {
             (Some(history), Some(parent)) => {
                 // The effect report of the suspended call was not kept, so it is rebuilt from the

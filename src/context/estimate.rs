@@ -69,7 +69,7 @@ pub fn count_tokens(history: &History, counter: &dyn CountTokens) -> u64 {
 /// Estimates the number of tokens in a request's context, system prompt and tools, ignoring the
 /// usage that providers have reported.
 pub(crate) fn count_request_tokens(request: &Request, counter: &dyn CountTokens) -> u64 {
-    let system = [&request.system.stable, &request.system.volatile];
+    let system = [&*request.system.stable, &request.system.volatile];
     // The model does not see deferred tools.
     let tools = request.tools.iter().filter(|tool| !tool.deferred).map(|tool| {
         let texts = [tool.name.as_str(), &tool.description, tool.parameters.as_str()];

@@ -219,7 +219,7 @@ impl Compactor for Summarizer {
             format!("{}/summary", history.id()),
             [Item::user(format!("<conversation>\n{}</conversation>", plan.transcript))],
         ));
-        request.system.stable = self.prompt.to_string();
+        request.system.stable = self.prompt.to_string().into();
         request.options = self.options.clone();
         // The run emits no events for this request's retry delays, so the run would seem to hang
         // during a long delay.

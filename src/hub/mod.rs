@@ -120,6 +120,7 @@ mod compact_events;
 mod event_log;
 mod event_number;
 mod hub;
+mod kept_events;
 mod logs;
 mod memory_inbox;
 mod memory_log;

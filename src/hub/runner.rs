@@ -428,7 +428,7 @@ impl Runner {
     }
 
     fn snapshot(&mut self) -> LogEntry {
-        let events = self.fold.to_events();
+        let events = self.fold.kept_events();
         let snapshot = Snapshot::of_run(&self.run, &self.start, self.starts_at, events);
         self.entry(LogContent::Snapshot(Arc::new(snapshot)))
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::event::{Event, ToolEvent};
+use crate::hub::kept_events::{EventList, KeptEvents};
 use crate::item::{History, PendingCall};
 use crate::journal::Journal;
 use crate::session::{Session, SessionState};
@@ -19,7 +20,7 @@ pub struct Snapshot {
     run: Option<Arc<str>>,
     start: History,
     starts_at: Option<u64>,
-    events: Vec<Arc<Event>>,
+    events: EventList,
     pending: Vec<PendingCall>,
 }
 
@@ -28,10 +29,10 @@ impl Snapshot {
         run: &Arc<str>,
         start: &History,
         starts_at: Option<u64>,
-        events: Vec<Arc<Event>>,
+        events: KeptEvents,
     ) -> Self {
         let (run, start) = (Some(Arc::clone(run)), start.clone());
-        Self { run, start, starts_at, events, pending: Vec::new() }
+        Self { run, start, starts_at, events: events.into(), pending: Vec::new() }
     }
 
     /// Creates a snapshot from parts that were written by another process.
@@ -43,7 +44,7 @@ impl Snapshot {
         events: Vec<Arc<Event>>,
         pending: Vec<PendingCall>,
     ) -> Self {
-        Self { run, start, starts_at, events, pending }
+        Self { run, start, starts_at, events: events.into(), pending }
     }
 
     /// Returns the calls that were already pending before the snapshot's first event.
@@ -62,7 +63,7 @@ impl Snapshot {
             run: None,
             start: session.history(),
             starts_at: Some(session.version()),
-            events: Vec::new(),
+            events: EventList::default(),
             pending,
         }
     }
@@ -87,14 +88,14 @@ impl Snapshot {
     /// Returns the events since the start of the run. Applying these events to
     /// [`start`](Self::start) gives the current state.
     pub fn events(&self) -> &[Arc<Event>] {
-        &self.events
+        self.events.as_slice()
     }
 
     /// Creates a journal with the current state by applying the snapshot's events to the starting
     /// history.
     pub fn to_journal(&self) -> Journal {
         let journal = Journal::new(self.start.clone());
-        for event in &self.events {
+        for event in self.events() {
             journal.observe(event);
         }
         journal
@@ -115,7 +116,7 @@ impl Snapshot {
     /// Returns the calls that are waiting for a verdict.
     pub fn pending_calls(&self) -> Vec<PendingCall> {
         let mut pending = self.pending.clone();
-        for event in &self.events {
+        for event in self.events() {
             match &**event {
                 Event::Finished(outcome) => pending.clone_from(&outcome.pending),
                 event => {
@@ -124,12 +125,19 @@ impl Snapshot {
                         pending.retain(|earlier| !earlier.is_same_call(&call));
                         pending.push(call);
                     }
-                    pending.retain(|call| !is_settled_by(call, event));
+                    if settles_calls(event) {
+                        pending.retain(|call| !is_settled_by(call, event));
+                    }
                 }
             }
         }
         pending
     }
+}
+
+/// Returns whether any call may no longer wait for a verdict after this event.
+fn settles_calls(event: &Event) -> bool {
+    matches!(event.without_nesting(), Event::Tool(ToolEvent::Started { .. } | ToolEvent::Output(_)))
 }
 
 /// Returns whether the call no longer waits for a verdict after this event.

@@ -6,6 +6,7 @@
 
 mod content;
 mod effect_report;
+mod encoding_key;
 mod history;
 mod item;
 pub(crate) mod json;
@@ -21,6 +22,7 @@ mod used_id_filter;
 
 pub use content::{Content, Media, MediaSource, Part};
 pub use effect_report::{EffectReport, Evidence, SideEffect};
+pub(crate) use encoding_key::EncodingKey;
 pub(crate) use history::EncodedChunk;
 pub use history::{History, Items};
 pub use item::{Item, ItemKind, Mark, ProviderData};

@@ -6,68 +6,81 @@ use std::collections::VecDeque;
 ///
 /// Results may arrive in any order. Buffered results are read in call order. If two calls have the
 /// same id, a result belongs to the first unanswered call with that id.
+///
+/// Calls usually get their results roughly in call order, so searches start with the first
+/// unanswered call.
 #[derive(Clone, Debug)]
-pub(crate) struct OpenCalls<C, R = ()>(VecDeque<(C, Option<R>)>);
+pub(crate) struct OpenCalls<C, R = ()> {
+    calls: VecDeque<(C, Option<R>)>,
+    /// The position of the first unanswered call, or the number of calls if all are answered.
+    first_unanswered: usize,
+}
 
 impl<C, R> OpenCalls<C, R> {
     /// Iterates over the calls that have no result yet.
     pub(crate) fn unanswered(&self) -> impl Iterator<Item = &C> {
-        self.0.iter().filter(|(_, result)| result.is_none()).map(|(call, _)| call)
+        let rest = self.calls.range(self.first_unanswered..);
+        rest.filter(|(_, result)| result.is_none()).map(|(call, _)| call)
     }
 
     /// Returns whether every call has a result.
     pub(crate) fn all_answered(&self) -> bool {
-        self.unanswered().next().is_none()
+        self.first_unanswered == self.calls.len()
     }
 
     /// Returns the position of the first matching unanswered call. Positions can be compared with
     /// each other and remain valid until calls are removed from the queue.
     pub(crate) fn position(&self, is_it: impl Fn(&C) -> bool) -> Option<usize> {
-        self.0.iter().position(|(call, result)| result.is_none() && is_it(call))
+        let mut rest = self.calls.range(self.first_unanswered..);
+        let at = rest.position(|(call, result)| result.is_none() && is_it(call))?;
+        Some(self.first_unanswered + at)
     }
 
     /// Looks up the first matching unanswered call.
     pub(crate) fn find_mut(&mut self, is_it: impl Fn(&C) -> bool) -> Option<&mut C> {
         let at = self.position(is_it)?;
-        self.0.get_mut(at).map(|(call, _)| call)
+        self.calls.get_mut(at).map(|(call, _)| call)
     }
 
     /// Buffers the result for the first matching unanswered call. If no call matches, returns the
     /// result.
     pub(crate) fn buffer_result(&mut self, is_it: impl Fn(&C) -> bool, result: R) -> Option<R> {
-        match self.position(is_it).and_then(|at| self.0.get_mut(at)) {
-            Some((_, held)) => held.replace(result),
-            None => Some(result),
-        }
+        let Some((_, held)) = self.position(is_it).and_then(|at| self.calls.get_mut(at)) else {
+            return Some(result);
+        };
+        *held = Some(result);
+        self.skip_answered();
+        None
     }
 
     /// Iterates over the buffered results, in call order.
     pub(crate) fn buffered_results(&self) -> impl Iterator<Item = &R> {
-        self.0.iter().filter_map(|(_, result)| result.as_ref())
+        self.calls.iter().filter_map(|(_, result)| result.as_ref())
     }
 
     /// Returns the position of the last call that has a buffered result.
     pub(crate) fn last_buffered_position(&self) -> Option<usize> {
-        self.0.iter().rposition(|(_, result)| result.is_some())
+        self.calls.iter().rposition(|(_, result)| result.is_some())
     }
 
     /// Takes the buffered results, in call order, and removes the corresponding calls. Unanswered
     /// calls remain in the queue.
     pub(crate) fn take_buffered_results(&mut self) -> Vec<R> {
         let mut held = Vec::new();
-        if self.0.is_empty() {
+        if self.calls.is_empty() {
             return held;
         }
-        self.0.retain_mut(|(_, result)| match result.take() {
+        self.first_unanswered = 0;
+        self.calls.retain_mut(|(_, result)| match result.take() {
             Some(result) => {
                 held.push(result);
                 false
             }
             None => true,
         });
-        if self.0.is_empty() {
+        if self.calls.is_empty() {
             // Frees the memory, because it may be a long time before the run makes calls again.
-            self.0 = VecDeque::new();
+            self.calls = VecDeque::new();
         }
         held
     }
@@ -76,30 +89,45 @@ impl<C, R> OpenCalls<C, R> {
     /// result is not buffered in this queue.
     pub(crate) fn take_first_unanswered(&mut self, is_it: impl Fn(&C) -> bool) -> Option<C> {
         let at = self.position(is_it)?;
-        self.0.remove(at).map(|(call, _)| call)
+        self.remove(at)
     }
 
     /// Removes and returns the last matching unanswered call.
     pub(crate) fn take_last_unanswered(&mut self, is_it: impl Fn(&C) -> bool) -> Option<C> {
-        let at = self.0.iter().rposition(|(call, result)| result.is_none() && is_it(call))?;
-        self.0.remove(at).map(|(call, _)| call)
+        let at = self.calls.iter().rposition(|(call, result)| result.is_none() && is_it(call))?;
+        self.remove(at)
     }
 
     /// Keeps only the matching calls, with their results, and removes all other calls.
     pub(crate) fn retain(&mut self, keep: impl Fn(&C) -> bool) {
-        self.0.retain(|(call, _)| keep(call));
+        self.calls.retain(|(call, _)| keep(call));
+        self.first_unanswered = 0;
+        self.skip_answered();
+    }
+
+    /// Removes an unanswered call.
+    fn remove(&mut self, at: usize) -> Option<C> {
+        let (call, _) = self.calls.remove(at)?;
+        self.skip_answered();
+        Some(call)
+    }
+
+    /// Moves `first_unanswered` past the calls that have a result.
+    fn skip_answered(&mut self) {
+        let rest = self.calls.range(self.first_unanswered..);
+        self.first_unanswered += rest.take_while(|(_, result)| result.is_some()).count();
     }
 }
 
 impl<C, R> Default for OpenCalls<C, R> {
     fn default() -> Self {
-        Self(VecDeque::new())
+        Self { calls: VecDeque::new(), first_unanswered: 0 }
     }
 }
 
 impl<C, R> Extend<C> for OpenCalls<C, R> {
     fn extend<T: IntoIterator<Item = C>>(&mut self, calls: T) {
-        self.0.extend(calls.into_iter().map(|call| (call, None)));
+        self.calls.extend(calls.into_iter().map(|call| (call, None)));
     }
 }
 

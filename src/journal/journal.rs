@@ -1,5 +1,6 @@
 //! Shared state that is computed from a run's events.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use crate::error::Error;
@@ -41,10 +42,17 @@ pub struct Journal(Arc<Mutex<JournalState>>);
 #[derive(Debug)]
 struct JournalState {
     fold: RunFold,
-    /// The journals of the sub-agents, in the order of the sub-agents' first events. Each call that
-    /// runs a sub-agent has one journal. A nested journal may be locked while its parent journal is
-    /// locked, but never vice versa.
-    nested_journals: Vec<(String, Journal)>,
+    /// The journals of the sub-agents, by the ids of the calls that run them. A nested journal may
+    /// be locked while its parent journal is locked, but never vice versa.
+    nested_journals: HashMap<String, NestedJournal>,
+}
+
+/// The journal of a sub-agent.
+#[derive(Debug)]
+struct NestedJournal {
+    /// The position of this sub-agent's first event among the first events of all sub-agents.
+    position: usize,
+    journal: Journal,
 }
 
 impl Journal {
@@ -52,7 +60,7 @@ impl Journal {
     pub fn new(history: History) -> Self {
         Self(Arc::new(Mutex::new(JournalState {
             fold: RunFold::new(history),
-            nested_journals: Vec::new(),
+            nested_journals: HashMap::new(),
         })))
     }
 
@@ -130,7 +138,11 @@ impl Journal {
     /// Returns the ids of the calls that have started sub-agents, in the order of the sub-agents'
     /// first events.
     pub fn nested_call_ids(&self) -> Vec<String> {
-        self.with_state(|book| book.nested_journals.iter().map(|(id, _)| id.clone()).collect())
+        self.with_state(|book| {
+            let mut nested: Vec<_> = book.nested_journals.iter().collect();
+            nested.sort_unstable_by_key(|(_, nested)| nested.position);
+            nested.into_iter().map(|(id, _)| id.clone()).collect()
+        })
     }
 
     /// Returns the number of tokens used so far by all sub-agents, at all levels of nesting.
@@ -143,6 +155,16 @@ impl Journal {
     /// calls.
     pub(crate) fn history_and_final_len(&self) -> (History, usize) {
         self.with_state(|book| (book.history(), book.fold.final_history().len()))
+    }
+
+    /// Returns the current history of the suspended sub-agent that the call `call_id` runs, without
+    /// building this journal's own history.
+    pub(crate) fn suspended_history(&self, call_id: &str) -> Option<History> {
+        self.with_state(|book| {
+            let suspended = book.fold.final_history().nested_history(call_id)?;
+            let continued = book.nested_journal(call_id).map(Journal::history);
+            Some(continued.unwrap_or_else(|| suspended.clone()))
+        })
     }
 
     /// Records the pending calls with the arguments that their tools would receive.
@@ -236,18 +258,19 @@ impl JournalState {
         let begins = || History::from_id(join_call_id(parent.id(), call_id));
         let child = Journal::new(parent.nested_history(call_id).cloned().unwrap_or_else(begins));
         child.observe(event);
-        self.nested_journals.push((call_id.to_owned(), child));
+        let nested = NestedJournal { position: self.nested_journals.len(), journal: child };
+        self.nested_journals.insert(call_id.to_owned(), nested);
     }
 
-    /// Looks up the journal of the sub-agent that runs as the call `call_id`. The search starts
-    /// with the newest journal, because the newest sub-agent is the running one.
+    /// Looks up the journal of the sub-agent that runs as the call `call_id`.
     fn nested_journal(&self, call_id: &str) -> Option<&Journal> {
-        self.nested_journals.iter().rev().find(|(id, _)| id == call_id).map(|(_, child)| child)
+        self.nested_journals.get(call_id).map(|nested| &nested.journal)
     }
 
     /// Returns the total number of tokens used by all sub-agents, at all levels of nesting.
     fn nested_usage(&self) -> Usage {
-        self.nested_journals.iter().map(|(_, child)| child.usage() + child.nested_usage()).sum()
+        let journals = self.nested_journals.values().map(|nested| &nested.journal);
+        journals.map(|journal| journal.usage() + journal.nested_usage()).sum()
     }
 
     fn history(&self) -> History {

@@ -49,14 +49,16 @@ pub(super) struct RunFold {
 impl RunFold {
     pub(super) fn new(history: History) -> Self {
         // Later events can still contain results for calls that are open at the start.
-        let unanswered = history.unanswered_calls().into_iter().map(OpenCall::from);
-        let mut calls: OpenCalls<OpenCall, ToolResult> = unanswered.collect();
-        for call_id in history.suspended_call_ids() {
-            if let Some(call) = calls.find_mut(|call| call.id() == call_id) {
+        let mut suspended: HashSet<&str> = history.suspended_call_ids().collect();
+        let unanswered = history.unanswered_calls().into_iter().map(|call| {
+            let mut call = OpenCall::from(call);
+            if suspended.remove(call.id()) {
                 call.may_have_started = true;
-                call.report = history.nested_effect_report(call_id);
+                call.report = history.nested_effect_report(call.id());
             }
-        }
+            call
+        });
+        let calls: OpenCalls<OpenCall, ToolResult> = unanswered.collect();
         Self {
             earlier_new_items: Vec::new(),
             new_items_start: history.len(),

@@ -13,16 +13,21 @@ pub(super) use crate::request::unsupported_error;
 /// set only once.
 #[derive(Debug, Default)]
 pub(super) struct ObjectWriter {
-    /// The serialized fields, each followed by a comma.
+    /// The serialized fields, each followed by a comma. In a request body, they follow a brace.
     fields: Vec<u8>,
+    /// The offset of each field's name in `fields`, and the offset of the field's value.
+    offsets: Vec<(usize, usize)>,
     /// The first error that occurred while a value was being serialized.
     error: Option<serde_json::Error>,
 }
 
 impl ObjectWriter {
-    /// Creates a writer with enough capacity for the settings and tools of a typical request.
+    /// Creates a writer for a request body, with enough capacity for the settings of a typical
+    /// request.
     pub(super) fn for_request() -> Self {
-        Self { fields: Vec::with_capacity(1024), error: None }
+        let mut fields = Vec::with_capacity(1024);
+        fields.push(b'{');
+        Self { fields, offsets: Vec::with_capacity(16), error: None }
     }
 
     /// Adds a field to the object. The name is written without escaping.
@@ -30,6 +35,16 @@ impl ObjectWriter {
         self.begin_field(name);
         if let Err(error) = serde_json::to_writer(&mut self.fields, &value) {
             self.error.get_or_insert(error);
+        }
+        self.fields.push(b',');
+        self
+    }
+
+    /// Adds a field whose value is already encoded: the concatenation of `json`.
+    pub(super) fn set_encoded(mut self, name: &str, json: &[&[u8]]) -> Self {
+        self.begin_field(name);
+        for piece in json {
+            self.fields.extend_from_slice(piece);
         }
         self.fields.push(b',');
         self
@@ -55,13 +70,17 @@ impl ObjectWriter {
         }
         self.begin_field(name);
         self.fields.push(b'{');
-        self = self.append(object);
+        self.fields.extend_from_slice(&object.fields);
+        self.error = self.error.or(object.error);
         self.end_field(b"},");
         self
     }
 
     /// Appends the fields of another object to this object.
     pub(super) fn append(mut self, other: Self) -> Self {
+        let before = self.fields.len();
+        let moved = |(name, value): (usize, usize)| (before + name, before + value);
+        self.offsets.extend(other.offsets.into_iter().map(moved));
         self.fields.extend_from_slice(&other.fields);
         self.error = self.error.or(other.error);
         self
@@ -98,44 +117,78 @@ impl ObjectWriter {
         if let Some(error) = self.error {
             return Err(serialization_error(error));
         }
-        self.fields.insert(0, b'{');
         if extra.is_empty() {
+            if self.fields.first() != Some(&b'{') {
+                self.fields.insert(0, b'{');
+            }
             self.begin_field(array);
             self.fields.push(b'[');
             fill(&mut self.fields);
             self.fields.extend_from_slice(b"]}");
             return Ok(self.fields);
         }
-        self = self.set(array, [(); 0]);
-        self.end_field(b"}");
-        let mut out = self.fields;
-        let mut fields: OrderedFields =
-            serde_json::from_slice(&out).map_err(serialization_error)?;
-        fields.merge(extra).map_err(serialization_error)?;
-        let (mut fill, mut open) = (Some(fill), b'{');
-        out.clear();
-        for (name, value) in fields.into_iter() {
-            out.push(std::mem::replace(&mut open, b','));
-            serde_json::to_writer(&mut out, &name).map_err(serialization_error)?;
-            out.push(b':');
-            // If `extra` has a field with the array's name, that field replaces the array.
-            match fill.take_if(|_| name == array && !extra.contains_key(array)) {
-                Some(fill) => {
-                    out.push(b'[');
-                    fill(&mut out);
-                    out.push(b']');
+        self.merge_with_array(array, fill, extra).map_err(serialization_error)
+    }
+
+    /// Merges `extra` into the object. Only the values of fields that `extra` also contains are
+    /// parsed, because the other fields may be large.
+    fn merge_with_array(
+        self,
+        array: &str,
+        fill: impl FnOnce(&mut Vec<u8>),
+        extra: &Map<String, Value>,
+    ) -> Result<Vec<u8>, serde_json::Error> {
+        let mut out = Vec::with_capacity(self.fields.len() + 1024);
+        out.push(b'{');
+        let mut merged = Vec::with_capacity(extra.len());
+        for (name, value) in self.iter() {
+            begin_field(&mut out, name);
+            match std::str::from_utf8(name).ok().and_then(|name| extra.get_key_value(name)) {
+                Some((name, extra)) => {
+                    merged.push(name);
+                    OrderedFields::write_merged(&mut out, value, extra)?;
                 }
-                None => out.extend_from_slice(value.get().as_bytes()),
+                None => out.extend_from_slice(value),
             }
+            out.push(b',');
+        }
+        begin_field(&mut out, array.as_bytes());
+        // If `extra` has a field with the array's name, that field replaces the array.
+        match extra.get_key_value(array) {
+            Some((name, value)) => {
+                merged.push(name);
+                serde_json::to_writer(&mut out, value)?;
+            }
+            None => {
+                out.push(b'[');
+                fill(&mut out);
+                out.push(b']');
+            }
+        }
+        for (name, value) in extra.iter().filter(|(name, _)| !merged.contains(name)) {
+            out.push(b',');
+            serde_json::to_writer(&mut out, name)?;
+            out.push(b':');
+            serde_json::to_writer(&mut out, value)?;
         }
         out.push(b'}');
         Ok(out)
     }
 
+    /// Iterates over the names and the encoded values of the fields.
+    fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let ends = self.offsets.iter().skip(1).map(|(name, _)| *name).chain([self.fields.len()]);
+        // A name is in quotes and followed by a colon, and a value is followed by a comma.
+        let field = |((name, value), end): (&(usize, usize), usize)| {
+            (&self.fields[*name + 1..*value - 2], &self.fields[*value..end - 1])
+        };
+        self.offsets.iter().zip(ends).map(field)
+    }
+
     fn begin_field(&mut self, name: &str) {
-        self.fields.push(b'"');
-        self.fields.extend_from_slice(name.as_bytes());
-        self.fields.extend_from_slice(b"\":");
+        let start = self.fields.len();
+        begin_field(&mut self.fields, name.as_bytes());
+        self.offsets.push((start, self.fields.len()));
     }
 
     /// Replaces the comma after the last field with `by`.
@@ -143,6 +196,13 @@ impl ObjectWriter {
         self.fields.pop_if(|last| *last == b',');
         self.fields.extend_from_slice(by);
     }
+}
+
+/// Writes a field's name, without escaping, and the colon that follows it.
+fn begin_field(out: &mut Vec<u8>, name: &[u8]) {
+    out.push(b'"');
+    out.extend_from_slice(name);
+    out.extend_from_slice(b"\":");
 }
 
 /// Serializes a request body and merges the request's extra fields into it; see

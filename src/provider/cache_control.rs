@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::request::Cache;
 
 /// Marks a cache breakpoint: "Create a cache control breakpoint at this content block."
-#[derive(Clone, Copy, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(tag = "type", rename = "ephemeral")]
 pub(super) struct CacheControl {
     #[serde(skip_serializing_if = "Option::is_none")]

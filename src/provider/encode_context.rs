@@ -3,14 +3,14 @@
 
 use std::any::Any;
 use std::marker::PhantomData;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::error::{Error, ErrorKind};
 use crate::item::{EncodedChunk, History, Item, ItemKind};
 use crate::provider::body::{ObjectWriter, serialization_error};
-use crate::request::Request;
+use crate::request::{Request, SharedText};
 
 /// The settings that, together with the preceding items, determine how an item is encoded.
 #[derive(Clone, PartialEq)]
@@ -28,10 +28,9 @@ struct CacheKey<E> {
 pub(super) struct EncodeContext<S, E = ()> {
     key: CacheKey<E>,
     settled_history: History,
-    stable_system: String,
+    stable_system: SharedText,
     volatile_system: String,
-    /// The text of each system item at the start of the history.
-    leading_system_texts: Arc<[String]>,
+    leading_system: Arc<LeadingSystem>,
     /// The number of history entries that are leading system items or already encoded.
     done_entries: usize,
     /// The bytes of the items that are already encoded.
@@ -41,8 +40,23 @@ pub(super) struct EncodeContext<S, E = ()> {
 
 /// The state cached together with the encoded items.
 struct CachedPrefix<S> {
-    leading_system_texts: Arc<[String]>,
+    leading_system: Arc<LeadingSystem>,
     encoder_state: S,
+}
+
+/// The system items at the start of a history.
+struct LeadingSystem {
+    /// The text of each item.
+    texts: Box<[String]>,
+    /// The first stable system prompt to which the texts were appended, and the result.
+    appended: OnceLock<(SharedText, SharedText)>,
+}
+
+/// A part of the system prompt. The JSON form of the stable part is cached.
+#[derive(Clone, Copy)]
+pub(super) enum SystemZone<'a> {
+    Stable(&'a SharedText),
+    Volatile(&'a str),
 }
 
 /// The encoded elements of an array, each followed by a comma.
@@ -90,16 +104,10 @@ where
         let piece = settled.cached_encoding(&key);
         let known = piece.as_ref().and_then(|piece| piece.encoder_state::<CachedPrefix<S>>());
         let (leading, begun) = match (known, &piece) {
-            (Some(known), Some(piece)) => (Arc::clone(&known.leading_system_texts), piece.len()),
+            (Some(known), Some(piece)) => (Arc::clone(&known.leading_system), piece.len()),
             (_, _) => leading_system_items(&settled),
         };
-        let mut stable = request.system.stable.clone();
-        for text in &*leading {
-            if !stable.is_empty() {
-                stable.push_str("\n\n");
-            }
-            stable.push_str(text);
-        }
+        let stable = leading.append_to(&request.system.stable);
         let volatile = request.system.volatile.clone();
         let state = PhantomData;
         Self {
@@ -107,7 +115,7 @@ where
             settled_history: settled,
             stable_system: stable,
             volatile_system: volatile,
-            leading_system_texts: leading,
+            leading_system: leading,
             done_entries: begun,
             encoded_chunk: piece,
             state,
@@ -120,7 +128,7 @@ where
         Self { encoded_chunk: None, done_entries: begun, ..self }
     }
 
-    pub(super) fn stable_system(&self) -> &str {
+    pub(super) fn stable_system(&self) -> &SharedText {
         &self.stable_system
     }
 
@@ -154,9 +162,10 @@ where
     }
 
     /// Returns the non-blank parts of the system prompt, stable part first.
-    pub(super) fn system_zones(&self) -> impl Iterator<Item = &str> {
-        let zones = [self.stable_system.as_str(), self.volatile_system.as_str()];
-        zones.into_iter().filter(|zone| !zone.trim().is_empty())
+    pub(super) fn system_zones(&self) -> impl Iterator<Item = SystemZone<'_>> {
+        let zones =
+            [SystemZone::Stable(&self.stable_system), SystemZone::Volatile(&self.volatile_system)];
+        zones.into_iter().filter(|zone| !zone.is_blank())
     }
 
     /// Returns the items to encode, in order, each paired with the number of history items up to
@@ -218,7 +227,7 @@ where
             && at > self.done_entries
         {
             let known = CachedPrefix {
-                leading_system_texts: Arc::clone(&self.leading_system_texts),
+                leading_system: Arc::clone(&self.leading_system),
                 encoder_state: state,
             };
             self.settled_history.cache_encoding(
@@ -230,6 +239,49 @@ where
             );
         }
         Ok(bytes)
+    }
+}
+
+impl LeadingSystem {
+    /// Appends the texts to the stable part of a request's system prompt.
+    fn append_to(&self, stable: &SharedText) -> SharedText {
+        if self.texts.is_empty() {
+            return stable.clone();
+        }
+        let append = || {
+            let mut appended = stable.to_string();
+            for text in &self.texts {
+                if !appended.is_empty() {
+                    appended.push_str("\n\n");
+                }
+                appended.push_str(text);
+            }
+            SharedText::from(appended)
+        };
+        let (known, appended) = self.appended.get_or_init(|| (stable.clone(), append()));
+        if known == stable { appended.clone() } else { append() }
+    }
+}
+
+impl<'a> SystemZone<'a> {
+    pub(super) fn as_str(self) -> &'a str {
+        match self {
+            Self::Stable(text) => text,
+            Self::Volatile(text) => text,
+        }
+    }
+
+    pub(super) fn is_blank(self) -> bool {
+        self.as_str().trim().is_empty()
+    }
+}
+
+impl Serialize for SystemZone<'_> {
+    fn serialize<T: Serializer>(&self, serializer: T) -> Result<T::Ok, T::Error> {
+        match self {
+            Self::Stable(text) => text.to_json().serialize(serializer),
+            Self::Volatile(text) => text.serialize(serializer),
+        }
     }
 }
 
@@ -300,7 +352,7 @@ impl JsonElements {
 
 /// Returns the texts of the system items at the start of a history, and the number of history
 /// entries that contain them.
-fn leading_system_items(settled: &History) -> (Arc<[String]>, usize) {
+fn leading_system_items(settled: &History) -> (Arc<LeadingSystem>, usize) {
     let mut texts = Vec::new();
     let mut begun = 0;
     for item in settled {
@@ -311,7 +363,7 @@ fn leading_system_items(settled: &History) -> (Arc<[String]>, usize) {
         }
         begun += 1;
     }
-    (texts.into(), begun)
+    (Arc::new(LeadingSystem { texts: texts.into(), appended: OnceLock::new() }), begun)
 }
 
 #[cfg(test)]

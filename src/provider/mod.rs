@@ -50,6 +50,7 @@ pub(crate) mod content_delta;
 mod decode;
 mod effort_names;
 mod encode_context;
+mod encoded_tools;
 mod failure;
 mod fallback;
 mod first_poll;

@@ -79,17 +79,27 @@ impl OrderedFields {
     /// replaces the existing value.
     pub(super) fn merge(&mut self, extra: &Map<String, Value>) -> Result<(), serde_json::Error> {
         for (name, value) in extra {
-            let old = self.get(name).and_then(|old| Self::parse(old.get()));
-            let merged = match (old, value) {
-                (Some(mut old), Value::Object(extra)) => {
-                    old.merge(extra)?;
-                    serde_json::value::to_raw_value(&old)?
-                }
-                (_, value) => serde_json::value::to_raw_value(value)?,
-            };
-            self.set(name, merged);
+            let old = self.get(name).map_or(&b""[..], |old| old.get().as_bytes());
+            let mut merged = Vec::new();
+            Self::write_merged(&mut merged, old, value)?;
+            self.set(name, serde_json::from_slice(&merged)?);
         }
         Ok(())
+    }
+
+    /// Writes the value that results from merging `extra` into the encoded value `old`.
+    pub(super) fn write_merged(
+        out: &mut Vec<u8>,
+        old: &[u8],
+        extra: &Value,
+    ) -> Result<(), serde_json::Error> {
+        match (serde_json::from_slice::<Self>(old), extra) {
+            (Ok(mut old), Value::Object(extra)) => {
+                old.merge(extra)?;
+                serde_json::to_writer(out, &old)
+            }
+            (_, value) => serde_json::to_writer(out, value),
+        }
     }
 }
 

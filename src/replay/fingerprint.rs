@@ -1,7 +1,6 @@
 //! Computes fingerprints of requests, and compares requests with recorded fingerprints.
 
 use std::fmt;
-use std::sync::Arc;
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -172,7 +171,7 @@ fn is_same_part(a: &Request, b: &Request, part: usize) -> bool {
     match REQUEST_PARTS[part] {
         "model" => a.model == b.model,
         "system" => a.system == b.system,
-        "tools" => Arc::ptr_eq(&a.tools, &b.tools) || a.tools == b.tools,
+        "tools" => a.tools == b.tools,
         _ => a.options == b.options,
     }
 }

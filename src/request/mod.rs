@@ -16,9 +16,8 @@
 
 mod options;
 mod retries;
-
-use std::collections::HashSet;
-use std::sync::Arc;
+pub(crate) mod shared_text;
+mod tool_specs;
 
 use serde::{Deserialize, Serialize};
 
@@ -26,8 +25,10 @@ pub use options::{
     Cache, Effort, Options, Output, OutputSchema, Reasoning, ToolChoice, unsupported_error,
 };
 pub use retries::Retries;
+pub use shared_text::SharedText;
+pub use tool_specs::ToolSpecs;
 
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::item::{History, RawJson};
 
 /// A request to a model, which contains everything that a provider needs in order to send it.
@@ -50,7 +51,7 @@ pub struct Request {
     /// The system prompt.
     pub system: System,
     /// The tools that the model may call.
-    pub tools: Arc<[ToolSpec]>,
+    pub tools: ToolSpecs,
     /// The model to use instead of the provider's own [`model`](crate::Provider::model).
     pub model: Option<String>,
     /// The options for the model's answer: limits, sampling, reasoning and output format.
@@ -69,7 +70,7 @@ pub struct Request {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct System {
     /// The part that stays the same from request to request, so that the provider can cache it.
-    pub stable: String,
+    pub stable: SharedText,
     /// The part that may change between requests, such as the date. The volatile part is sent after
     /// the stable part.
     pub volatile: String,
@@ -130,7 +131,7 @@ impl Request {
             context: history.clone(),
             history,
             system: System::default(),
-            tools: Arc::default(),
+            tools: ToolSpecs::default(),
             model: None,
             options: Options::default(),
             retries: Retries::default(),
@@ -139,7 +140,7 @@ impl Request {
     }
 
     /// Sets the stable part of the system prompt.
-    pub fn with_system(mut self, stable: impl Into<String>) -> Self {
+    pub fn with_system(mut self, stable: impl Into<SharedText>) -> Self {
         self.system.stable = stable.into();
         self
     }
@@ -166,22 +167,12 @@ impl Request {
     /// Returns an error if two tools have the same name, which makes a request invalid in every
     /// wire format.
     pub(crate) fn validate(&self) -> Result<(), Error> {
-        ensure_distinct_names(&self.tools)
+        self.tools.ensure_distinct_names()
     }
 
     /// Sets the tools that the model may call.
-    pub fn with_tools(mut self, tools: impl Into<Arc<[ToolSpec]>>) -> Self {
+    pub fn with_tools(mut self, tools: impl Into<ToolSpecs>) -> Self {
         self.tools = tools.into();
         self
     }
-}
-
-/// Returns an error if two tools have the same name.
-pub(crate) fn ensure_distinct_names(tools: &[ToolSpec]) -> Result<(), Error> {
-    let mut names = HashSet::with_capacity(tools.len());
-    let Some(tool) = tools.iter().find(|tool| !names.insert(tool.name.as_str())) else {
-        return Ok(());
-    };
-    let message = format!("two tools have the name `{}`", tool.name);
-    Err(Error::new(ErrorKind::InvalidRequest, message).with_parameter("tools"))
 }

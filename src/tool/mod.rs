@@ -95,4 +95,4 @@ pub use tool_source::{ToolList, ToolSource};
 pub use toolkit::Toolkit;
 pub(crate) use unwrap_call::{InnerToolNames, unwrapped_call};
 
-pub use crate::request::ToolSpec;
+pub use crate::request::{ToolSpec, ToolSpecs};

@@ -1,6 +1,7 @@
 //! An agent's tools.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use crate::env::TimeLimit;
 use crate::error::catch_panic;
 use crate::http::Timeouts;
 use crate::item::{ToolCall, ToolResult};
-use crate::request::ToolSpec;
+use crate::request::{ToolSpec, ToolSpecs};
 #[cfg(feature = "tool-search")]
 use crate::tool::search::{CALL_TOOL, SearchState, ToolSearch};
 #[cfg(feature = "tool-search")]
@@ -39,7 +40,7 @@ type OnTruncate = dyn Fn(&ToolCall, &ToolResult) -> Option<String> + Send + Sync
 #[derive(Clone)]
 pub struct Toolkit {
     tools: Arc<[Tool]>,
-    specs: Arc<[ToolSpec]>,
+    specs: ToolSpecs,
     #[cfg(feature = "tool-search")]
     search: Option<Arc<SearchState>>,
     max_concurrency: usize,
@@ -257,7 +258,8 @@ impl Toolkit {
     /// Returns a copy of the toolkit that contains only the tools named in `specs`. The copy treats
     /// all other tools as unknown.
     pub fn restricted_to(&self, specs: &[ToolSpec]) -> Self {
-        let is_named = |name: &str| specs.iter().any(|spec| spec.name == name);
+        let named: HashSet<&str> = specs.iter().map(|spec| spec.name.as_str()).collect();
+        let is_named = |name: &str| named.contains(name);
         #[cfg(feature = "tool-search")]
         if let Some(search) = &self.search {
             let calls_others = is_named(CALL_TOOL);
@@ -308,25 +310,25 @@ impl Toolkit {
     ///
     /// If the toolkit is searchable, a request lists `search_tools`, `call_tool` and the
     /// always-listed tools, but no other tools.
-    pub fn specs(&self) -> Arc<[ToolSpec]> {
-        Arc::clone(&self.specs)
+    pub fn specs(&self) -> ToolSpecs {
+        self.specs.clone()
     }
 
     /// Returns the specs of all tools, for a provider that has its own [tool
     /// search](crate::Provider::has_tool_search). Tools that are not always listed are marked as
     /// [deferred](ToolSpec::deferred). If the toolkit is not searchable, this method returns the
     /// same list as [`specs`](Self::specs).
-    pub fn deferred_specs(&self) -> Arc<[ToolSpec]> {
+    pub fn deferred_specs(&self) -> ToolSpecs {
         #[cfg(feature = "tool-search")]
         if let Some(search) = &self.search {
-            return Arc::clone(&search.deferred_specs);
+            return search.deferred_specs.clone();
         }
         self.specs()
     }
 
     /// Returns whether `specs` contains every spec that a request with this toolkit offers.
-    pub(crate) fn offers_all(&self, specs: &Arc<[ToolSpec]>) -> bool {
-        Arc::ptr_eq(specs, &self.specs) || Arc::ptr_eq(specs, &self.deferred_specs())
+    pub(crate) fn offers_all(&self, specs: &ToolSpecs) -> bool {
+        specs.is_same(&self.specs) || specs.is_same(&self.deferred_specs())
     }
 
     /// Returns the inner call if `call` is a call to `call_tool` and the toolkit is searchable.

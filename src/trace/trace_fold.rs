@@ -117,7 +117,7 @@ impl TraceFold {
                 steps.push(step);
             }
             Event::Tool(ToolEvent::ApprovalRequested(call)) => {
-                self.add_open_call(&call.to_tool_call())
+                self.add_open_call(&call.to_tool_call());
             }
             Event::Tool(ToolEvent::Nested { call_id, event, .. })
             | Event::Nested { call_id, event, .. } => self.observe_nested(call_id, event, steps),

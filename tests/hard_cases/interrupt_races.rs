@@ -18,7 +18,7 @@ use crate::support::items::token_usage;
 use crate::support::replays;
 use crate::support::runs::{
     check_outcome, collect_rest, final_outcome, is_tool_started, pull_ready, pull_until,
-    reply_calling, result_kinds, result_summaries, scripted_agent, tool_calls,
+    reply_calling, result_kinds, result_summaries, scripted_agent,
 };
 use crate::support::tools::{Counter, counted_tool, ok_tool, pending_tool, spec};
 

@@ -1,7 +1,7 @@
 //! A history that was encoded before, in part or as another version, is encoded to the same bytes
 //! as one that was not.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use turnstream::item::{Mark, Media, MediaSource, Part, ProviderData, RawJson, Re
 use turnstream::item::{ToolResult, TurnInfo};
 use turnstream::provider::openai_chat::Dialect;
 use turnstream::provider::{anthropic, gemini, ollama, openai_chat, openai_responses};
-use turnstream::request::{Cache, Options, System};
+use turnstream::request::{Cache, Options, SharedText, System, ToolSpecs};
 use turnstream::tool::ToolSpec;
 use turnstream::turn::StopReason;
 use turnstream::{Error, History, Item, Request, Usage};
@@ -46,7 +46,8 @@ enum HistoryChange {
 struct RequestSettings {
     model: &'static str,
     cache: Cache,
-    has_tools: bool,
+    /// The index of the list of tools in [`TOOLS`].
+    tools: usize,
     stable_system: &'static str,
     volatile_system: &'static str,
     extra: Value,
@@ -149,11 +150,11 @@ fn any_settings() -> impl Strategy<Value = RequestSettings> {
     ]);
     let models = prop::sample::select(vec!["gemini-2.5-pro", "gemini-2.5-pro", "gemini-3-pro"]);
     let cache = prop::sample::select(vec![Cache::Off, Cache::Short, Cache::Short, Cache::Long]);
-    (models, cache, any::<bool>(), few(), few(), extra, 0..12_usize).prop_map(
+    (models, cache, 0..4_usize, few(), few(), extra, 0..12_usize).prop_map(
         |(model, cache, tools, stable, volatile, extra, context)| RequestSettings {
             model,
             cache,
-            has_tools: tools,
+            tools,
             stable_system: stable,
             volatile_system: volatile,
             extra,
@@ -255,7 +256,7 @@ impl RequestSettings {
         Self {
             model,
             cache,
-            has_tools: true,
+            tools: 1,
             stable_system: "Be brief.",
             volatile_system: "",
             extra,
@@ -275,16 +276,40 @@ fn build_request(history: History, ask: &RequestSettings) -> Request {
         3 => request.context.push(Item::user("by the way")),
         _ => {}
     }
-    request.system =
-        System { stable: ask.stable_system.into(), volatile: ask.volatile_system.into() };
+    let stable = STABLE_SYSTEMS.iter().find(|text| **text == ask.stable_system);
+    let volatile = ask.volatile_system.into();
+    request.system = System { stable: stable.unwrap().clone(), volatile };
     let Value::Object(extra) = ask.extra.clone() else { unreachable!("it is one") };
     request.options = Options { cache: ask.cache, extra, ..Options::default() };
-    if ask.has_tools {
-        let parameters = json!({ "type": "object", "properties": {} });
-        let tool = ToolSpec::new("t", "Does", parameters);
-        request.tools = vec![tool].into();
-    }
+    request.tools = TOOLS[ask.tools].clone();
     request
+}
+
+/// The stable system prompts, which all requests share.
+static STABLE_SYSTEMS: LazyLock<[SharedText; 3]> =
+    LazyLock::new(|| ["", " ", "Be brief."].map(SharedText::from));
+
+/// The lists of tools, which all requests share.
+static TOOLS: LazyLock<[ToolSpecs; 4]> = LazyLock::new(|| {
+    let tool = |name: &str, deferred| {
+        let parameters = json!({ "type": "object", "properties": {} });
+        ToolSpec::new(name, "Does", parameters).with_deferred(deferred)
+    };
+    [
+        ToolSpecs::default(),
+        [tool("t", false)].into(),
+        [tool("t", false), tool("u", true)].into(),
+        [tool("u", false), tool("t", false)].into(),
+    ]
+});
+
+/// The same request without anything cached.
+fn uncached(request: &Request) -> Request {
+    let mut fresh = request.clone();
+    fresh.context = round_trip_json(&request.context);
+    fresh.system.stable = SharedText::from(&*request.system.stable);
+    fresh.tools = request.tools.iter().cloned().collect();
+    fresh
 }
 
 const DIALECTS: [Dialect; 5] =
@@ -321,8 +346,7 @@ fn check_growing_history(
     for item in items {
         history.push(item);
         let request = build_request(history.clone(), ask);
-        let mut fresh = request.clone();
-        fresh.context = round_trip_json(&history);
+        let fresh = uncached(&request);
         assert_eq!(encode_on(wire, &request, ask.model), encode_on(wire, &fresh, ask.model));
     }
     history
@@ -382,8 +406,7 @@ proptest! {
             apply_change(&mut history, &past, &mut ids, act, wire);
             past.push(history.clone());
             let request = build_request(history.clone(), &ask);
-            let mut fresh = request.clone();
-            fresh.context = round_trip_json(&request.context);
+            let fresh = uncached(&request);
             // At most two wires, so that both stay cached.
             for wire in [wire, other].into_iter().take(1 + leading % 2) {
                 let (encoded, anew) =

@@ -102,7 +102,7 @@ proptest! {
         let mut items = items;
         items.push(Item::user("go on"));
         let mut request = Request::new(History::from_items("h", items));
-        request.system = System { stable: system, ..System::default() };
+        request.system = System { stable: system.into(), ..System::default() };
         if tools {
             request.tools = vec![ToolSpec::new("f", "Does", json!({ "type": "object", "properties": {} }))].into();
         }

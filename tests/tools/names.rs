@@ -70,7 +70,7 @@ async fn a_tool_added_later_to_a_toolkit_with_rationale_gets_one() {
     let kit = Toolkit::new([constant_tool("a", "a")]).with_rationale();
     let kit =
         kit.with_tool(constant_tool("b", "b")).with_replaced_tool(constant_tool("a", "other"));
-    for spec in kit.specs().iter() {
+    for spec in &kit.specs() {
         assert!(spec.parameters.to_value()["properties"]["_why"].is_object(), "{}", spec.name);
     }
     let call = Reply::new().call("b", json!({ "_why": { "goal": "to see" } }));

@@ -12,7 +12,7 @@ use turnstream::provider::{Provider, Reply, Scripted};
 use turnstream::request::{Output, OutputSchema};
 use turnstream::stream::TurnStreamExt;
 use turnstream::testing::{Wire, lint};
-use turnstream::tool::{Rationale, Risk, Tool, ToolSpec, Verdict};
+use turnstream::tool::{Rationale, Risk, Tool, ToolSpec, ToolSpecs, Verdict};
 use turnstream::{Agent, Event, History, Item, Outcome, Request, Toolkit};
 
 use crate::support::wires::encode;
@@ -273,7 +273,7 @@ fn every_wire_accepts_the_schema_with_rationale_even_in_strict_mode() {
         assert!(text.contains("_why") && text.contains("stop_condition"), "{wire}: {text}");
         assert_eq!(lint::request(wire, "m", &encode(wire, "m", &request)), [""; 0], "{wire}");
 
-        request.tools = Arc::default();
+        request.tools = ToolSpecs::default();
         let output = OutputSchema { name: "put".to_owned(), schema: first_tool_schema(&kit) };
         request.options.output = Output::Schema(output);
         assert_eq!(lint::request(wire, "m", &encode(wire, "m", &request)), [""; 0], "{wire}");

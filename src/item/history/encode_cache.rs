@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::sync::{Arc, Mutex, Weak};
 
+use crate::item::EncodingKey;
 use crate::item::history::node::{Node, drop_iteratively};
 use crate::lock::lock_ignoring_poison;
 
@@ -19,7 +20,7 @@ pub(super) struct EncodeCache(Mutex<Vec<CacheBranch>>);
 /// the cache.
 #[derive(Clone)]
 struct CacheBranch {
-    key: Arc<dyn Any + Send + Sync>,
+    key: EncodingKey,
     newest_chunk: Arc<EncodedChunk>,
 }
 
@@ -104,7 +105,7 @@ impl EncodeCache {
         tip: Option<&Arc<Node>>,
     ) -> Option<Arc<EncodedChunk>> {
         let lines: Vec<Arc<EncodedChunk>> = self.with_branches(|lines| {
-            let mine = lines.iter().rev().filter(|line| line.has_key(key));
+            let mine = lines.iter().rev().filter(|line| line.key.is(key));
             mine.map(|line| Arc::clone(&line.newest_chunk)).collect()
         });
         let mut best: Option<Arc<EncodedChunk>> = None;
@@ -131,13 +132,15 @@ impl EncodeCache {
         let newest = Arc::new(newest);
         let forgotten = self.with_branches(|lines| {
             let continues = |line: &CacheBranch| {
-                line.has_key(&key)
+                line.key.is(&key)
                     && (older.is_some_and(|older| Arc::ptr_eq(older, &line.newest_chunk))
                         || line.newest_chunk.last_node.ptr_eq(&newest.last_node))
             };
             let mut line = match lines.iter().position(continues) {
                 Some(at) => lines.remove(at),
-                None => CacheBranch { key: Arc::new(key), newest_chunk: Arc::clone(&newest) },
+                None => {
+                    CacheBranch { key: EncodingKey::new(key), newest_chunk: Arc::clone(&newest) }
+                }
             };
             let before = std::mem::replace(&mut line.newest_chunk, newest);
             // Chunks whose items were dropped can no longer be used.
@@ -160,10 +163,6 @@ impl EncodeCache {
 }
 
 impl CacheBranch {
-    fn has_key<K: PartialEq + Any>(&self, key: &K) -> bool {
-        self.key.downcast_ref::<K>() == Some(key)
-    }
-
     /// Removes the chunks whose items were dropped. Returns whether any chunks are left.
     fn drop_stale_chunks(&mut self) -> bool {
         while self.newest_chunk.last_node.strong_count() == 0 {

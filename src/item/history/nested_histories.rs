@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::item::history::History;
-use crate::item::{EffectReport, Item, ItemKind, ToolCall, join_call_id};
+use crate::item::{EffectReport, Item, ItemKind, join_call_id};
 
 impl History {
     /// Returns the history of the sub-agent that the call `call_id` runs, if that sub-agent was
@@ -20,8 +20,8 @@ impl History {
     /// Stores the history of the suspended sub-agent that the call `call_id` runs. Does nothing if
     /// the call is not open.
     pub(crate) fn set_nested_history(&mut self, call_id: &str, nested: Self) {
-        let is_it = |call: &ToolCall| call.call_id == call_id;
-        if !self.unanswered_calls().iter().any(is_it) {
+        // A nested history exists only while its call is open.
+        if self.nested_history(call_id).is_none() && !self.is_open_call(call_id) {
             return;
         }
         let nested = nested.with_id(join_call_id(&self.id, call_id).into());

@@ -74,6 +74,17 @@ impl History {
         open
     }
 
+    /// Returns whether a call with this id from a completed turn has no result yet. The ids of the
+    /// open calls are kept for the next lookup, unless the history is invalid.
+    pub(super) fn is_open_call(&mut self, call_id: &str) -> bool {
+        let state = self.settle_state();
+        match state.is_invalid {
+            // Calls from turns that never completed are not open.
+            true => self.unanswered_calls().iter().any(|call| call.call_id == call_id),
+            false => state.has_open_calls && self.open_call_ids_mut().contains(call_id),
+        }
+    }
+
     /// Clears the ids of open calls after items were removed, so that the ids are collected again
     /// when they are needed.
     pub(super) fn clear_open_call_ids(&mut self) {

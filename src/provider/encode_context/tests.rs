@@ -4,6 +4,7 @@ use super::*;
 use crate::item::{ResultKind, StopReason, ToolResult, TurnInfo};
 use crate::provider::openai_chat::Dialect;
 use crate::provider::{anthropic, gemini, ollama, openai_chat, openai_responses};
+use crate::request::shared_text;
 use crate::usage::Usage;
 
 thread_local! {
@@ -80,4 +81,42 @@ fn after_a_model_change_all_items_are_encoded_once_more() {
         let model = if asked.get() > TURNS / 2 { "fallback" } else { "m" };
         openai_chat::encode(request, model, &Dialect::OPENAI)
     });
+}
+
+type Encode = fn(&Request) -> Result<Vec<u8>, Error>;
+
+#[test]
+fn the_stable_system_prompt_is_encoded_once() {
+    let encoders: [Encode; 6] = [
+        |request| openai_chat::encode(request, "m", &Dialect::OPENAI),
+        |request| openai_chat::encode(request, "m", &Dialect::OPENROUTER),
+        |request| openai_responses::encode(request, "m"),
+        |request| anthropic::encode(request, "m"),
+        |request| gemini::encode(request, "m"),
+        |request| ollama::encode(request, "m", &ollama::Chat::default()),
+    ];
+    for leading in 0..2 {
+        for encode in encoders {
+            let mut history = History::from_id("h");
+            history.extend((0..leading).map(|_| Item::system("Answer in French.")));
+            let stable = SharedText::from("Be \"brief\".");
+            let before = shared_text::tests::ENCODED.get();
+            for n in 0..20 {
+                history.push(Item::user(format!("message {n}")));
+                let mut turn = Item::text("answer");
+                turn.turn = Some(Arc::new(TurnInfo {
+                    usage: Usage::default(),
+                    model: None,
+                    response_id: None,
+                    stop_reason: StopReason::Stop,
+                }));
+                history.push(turn);
+                history.push(Item::user("more"));
+                let request = Request::new(history.clone()).with_system(stable.clone());
+                let body = String::from_utf8(encode(&request).unwrap()).unwrap();
+                assert!(body.contains("Be \\\"brief\\\"."), "{body}");
+            }
+            assert_eq!(shared_text::tests::ENCODED.get() - before, 1);
+        }
+    }
 }

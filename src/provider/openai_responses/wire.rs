@@ -49,7 +49,7 @@ impl Wire for Responses {
     }
 
     fn decoder(&self, request: &Request, to: Destination<'_>) -> Decoder {
-        Decoder::new(to.model).with_tools(request.tools.iter().map(|tool| tool.name.as_str()))
+        Decoder::new(to.model).with_tool_specs(request.tools.clone())
     }
 
     fn has_tool_search(&self) -> bool {

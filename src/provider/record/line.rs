@@ -16,13 +16,12 @@
 //! Version 1 of the format never uses `since`.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::item::{History, Item};
-use crate::request::{Options, Request, System, ToolSpec};
+use crate::request::{Options, Request, System, ToolSpec, ToolSpecs};
 use crate::turn::TurnEvent;
 
 /// The current version of the recording format, which is incremented whenever a reader of the
@@ -68,7 +67,7 @@ pub(in crate::provider) struct RecordedRequest<H = History> {
     #[serde(default)]
     system: System,
     #[serde(default)]
-    tools: Arc<[ToolSpec]>,
+    tools: ToolSpecs,
     #[serde(default)]
     options: Options,
     history: H,

@@ -329,7 +329,7 @@ fn find_resumed(
 /// Admits a call that an earlier attempt already admitted. The policy and the limit on calls are
 /// not applied to a resumed call a second time.
 fn find_admitted(calls: &TurnCalls, at: usize, call: &ToolCall) -> Option<AdmissionStep> {
-    let call = calls.admitted.iter().find(|admitted| admitted.call_id == call.call_id)?.clone();
+    let call = calls.admitted.get(&call.call_id)?.clone();
     let tool = calls.toolkit.get(&call.name).cloned();
     let prepared = tool.as_ref().and_then(|tool| prepare_call(tool, &call).ok());
     Some(match (tool, prepared) {

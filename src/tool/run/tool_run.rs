@@ -1,6 +1,6 @@
 //! Runs the calls in a turn.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,7 +14,6 @@ use crate::event::{Event, ToolEvent};
 #[cfg(feature = "durable")]
 use crate::item::RawJson;
 use crate::item::{History, PendingCall, ResultKind, ToolCall, ToolResult};
-use crate::request::ensure_distinct_names;
 use crate::stream::{Step, Steps};
 use crate::tool::run::admission::{Admission, AdmissionStep};
 use crate::tool::run::call_executor::CallExecutor;
@@ -116,7 +115,7 @@ impl Toolkit {
     /// a [`TurnInfo`](crate::item::TurnInfo). The error message states why the calls cannot be
     /// resumed.
     pub fn resume(&self, history: &History) -> Result<ToolRun, Error> {
-        ensure_distinct_names(&self.specs())?;
+        self.specs().ensure_distinct_names()?;
         let refuse = |why: &str| Error::new(ErrorKind::InvalidRequest, why);
         let mut open = history.unanswered_calls();
         if open.is_empty() {
@@ -143,7 +142,10 @@ impl Toolkit {
             ));
         }
         let calls = TurnCalls::new(self, history, Arc::new(turn));
-        Ok(ToolRun::new(TurnCalls { is_resumed: true, ..calls }, queue))
+        let mut seen = HashSet::new();
+        let repeated = history.used_call_ids().filter(|id| !seen.insert(*id)).map(str::to_owned);
+        let calls = TurnCalls { is_resumed: true, repeated_call_ids: repeated.collect(), ..calls };
+        Ok(ToolRun::new(calls, queue))
     }
 }
 
@@ -510,7 +512,10 @@ impl Stream for ToolRun {
             (RunStage::AwaitsBegin, Some(journal)) => {
                 this.stage = RunStage::Running;
                 match ready!(this.poll_begin(&**journal, cx)) {
-                    CallsBegin::Live(admitted) => this.turn_calls.admitted = admitted,
+                    CallsBegin::Live(admitted) => {
+                        let by_id = |call: ToolCall| (call.call_id.clone(), call);
+                        this.turn_calls.admitted = admitted.into_iter().map(by_id).collect();
+                    }
                     CallsBegin::Saved(saved) => this.replayed = Some(Box::new(saved.into())),
                     CallsBegin::Ended(events) => {
                         this.replayed = Some(Box::new(replayed_until_end(events)));

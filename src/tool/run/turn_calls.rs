@@ -1,5 +1,6 @@
 //! The calls in a turn, and the states that a call can be in.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::error::catch_panic;
@@ -28,6 +29,8 @@ pub(super) struct TurnCalls {
     pub(super) turn: Arc<Turn>,
     /// Whether the run resumes pending calls, in which case the turn is already in the history.
     pub(super) is_resumed: bool,
+    /// The ids that several calls in the history have, if the run resumes pending calls.
+    pub(super) repeated_call_ids: HashSet<String>,
     /// The answer that every call receives if none of the turn's calls may run.
     pub(super) refusal: Option<Refusal>,
     pub(super) denies_sub_agents: bool,
@@ -37,9 +40,9 @@ pub(super) struct TurnCalls {
     pub(super) policy: PolicyHandle,
     /// The journal that decides when calls start and stores their results.
     pub(super) journal: Option<Arc<dyn CallJournal>>,
-    /// The calls that an earlier attempt allowed to run, with the arguments that their tools
+    /// The calls that an earlier attempt allowed to run, by id, with the arguments that their tools
     /// receive.
-    pub(super) admitted: Vec<ToolCall>,
+    pub(super) admitted: HashMap<String, ToolCall>,
 }
 
 /// A call that may run, together with its tool and its prepared arguments.
@@ -76,12 +79,13 @@ impl TurnCalls {
             history: history.clone(),
             turn,
             is_resumed: false,
+            repeated_call_ids: HashSet::new(),
             refusal: None,
             denies_sub_agents: false,
             run_data: RunData::new(),
             policy: PolicyHandle::default(),
             journal: None,
-            admitted: Vec::new(),
+            admitted: HashMap::new(),
         }
     }
 
@@ -121,7 +125,7 @@ impl TurnCalls {
         match self.is_resumed {
             false => self.history.has_used_call_id(call_id),
             // One of the calls with this id in the history is the call itself.
-            true => self.history.used_call_ids().filter(|held| *held == call_id).nth(1).is_some(),
+            true => self.repeated_call_ids.contains(call_id),
         }
     }
 

@@ -17,7 +17,7 @@ pub use settings::ToolSearch;
 
 use self::search_tool::ToolIndex;
 use self::settings::SEARCH_TOOLS;
-use crate::request::ToolSpec;
+use crate::request::{ToolSpec, ToolSpecs};
 use crate::tool::Tool;
 
 /// The maximum number of similar tools named in the result of a call to an unknown tool.
@@ -30,7 +30,7 @@ pub(super) struct SearchState {
     search_tools: Tool,
     call_tool: Tool,
     /// The specs of all tools, with the specs of unlisted tools marked as deferred.
-    pub(super) deferred_specs: Arc<[ToolSpec]>,
+    pub(super) deferred_specs: ToolSpecs,
 }
 
 impl SearchState {
@@ -55,7 +55,7 @@ impl SearchState {
     /// Returns the specs that every request lists: those of the always-listed tools, and those of
     /// `search_tools` and `call_tool`. Tools with duplicate names are listed as well, so that the
     /// request fails.
-    pub(super) fn listed_specs(&self, tools: &[Tool]) -> Arc<[ToolSpec]> {
+    pub(super) fn listed_specs(&self, tools: &[Tool]) -> ToolSpecs {
         let mut names = HashSet::from([SEARCH_TOOLS, CALL_TOOL]);
         let (mut listed, mut doubled) = (Vec::new(), Vec::new());
         for tool in tools {

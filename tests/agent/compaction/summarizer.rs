@@ -192,7 +192,7 @@ fn a_custom_prompt_and_options_are_used() {
     let compactor = compactor.with_prompt("In one line.").with_options(options.clone());
     run_compactor(&compactor, &history_of(session_items(3))).unwrap();
     let request = &model.requests()[0];
-    assert_eq!((request.system.stable.as_str(), &request.options), ("In one line.", &options));
+    assert_eq!((&*request.system.stable, &request.options), ("In one line.", &options));
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,10 +1,8 @@
 //! How a request is encoded: messages, media, cache marks.
 
-use std::sync::Arc;
-
 use serde_json::{Value, json};
 use turnstream::item::{Item, Mark, MediaSource, Part, ResultKind, StopReason, ToolResult};
-use turnstream::request::{Cache, Options, System, ToolSpec};
+use turnstream::request::{Cache, Options, System, ToolSpec, ToolSpecs};
 use turnstream::{ErrorKind, History, Request, Usage};
 
 use super::fixture::*;
@@ -234,8 +232,8 @@ fn cache_marks_are_on_tools_stable_prompt_and_last_user_message() {
     let at: Vec<_> = cache_marks(&request).into_iter().map(|(at, _)| at).collect();
     assert_eq!(at, ["/system/0", "/tools/1", "/messages/2/content/0"]);
     let mut request = request;
-    request.system.stable.clear();
-    request.tools = Arc::default();
+    request.system.stable = "".into();
+    request.tools = ToolSpecs::default();
     request.context.push(Item::user(vec!["look".into(), Part::image("image/png", "AAAA")]));
     let at: Vec<_> = cache_marks(&request).into_iter().map(|(at, _)| at).collect();
     assert_eq!(at, ["/tools/0", "/messages/2/content/2"]);

@@ -7,12 +7,12 @@ mod messages;
 mod options;
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::sync::LazyLock;
 
 use serde::Serialize;
 use serde_json::json;
 
-use self::blocks::Block;
 use self::cache::EncodedPrefix;
 use self::messages::{Messages, starts_user_message};
 use self::options::{Settings, offers_server_tools};
@@ -21,8 +21,9 @@ use crate::item::RawJson;
 use crate::provider::anthropic::passthrough::PROVIDER_NAME;
 use crate::provider::body::ObjectWriter;
 use crate::provider::cache_control::CacheControl;
-use crate::provider::encode_context::EncodeContext;
-use crate::request::{Request, ToolSpec};
+use crate::provider::encode_context::{EncodeContext, JsonElements, SystemZone};
+use crate::provider::encoded_tools::encoded_tools;
+use crate::request::{Request, ToolSpec, ToolSpecs};
 
 /// Encodes the body of a request to the Anthropic Messages API.
 ///
@@ -134,16 +135,14 @@ pub(super) fn encode_body(
     }
     let mut written = messages.finish();
     context.ensure_not_empty(written.is_empty(), "message")?;
-    let mut tools: Vec<_> = request.tools.iter().map(Tool::from).collect();
-    if tools.is_empty() {
-        tools = declare_called_tools(written.called_tool_names());
-    }
-    declare_found_tools(&mut tools, written.found_tool_names());
-    if tools.iter().any(|tool| tool.defer_loading) {
-        tools.insert(0, Tool::SEARCH);
-    }
+    let mut undeclared_tools = match request.tools.is_empty() {
+        true => declare_called_tools(written.called_tool_names()),
+        false => Vec::new(),
+    };
+    declare_found_tools(&request.tools, &mut undeclared_tools, written.found_tool_names());
     let options = &request.options;
-    let has_tools = !tools.is_empty() || options.extra.contains_key("tools");
+    let sends_tools = !request.tools.is_empty() || !undeclared_tools.is_empty();
+    let has_tools = sends_tools || options.extra.contains_key("tools");
     let mut settings = Settings::from_options(options, has_tools)?;
     let binds = match changed_prefix {
         PrefixMismatchBehavior::Unspecified => false,
@@ -154,15 +153,12 @@ pub(super) fn encode_body(
     let mark = CacheControl::from_option(options.cache);
     if let Some(mark) = mark {
         written.mark_moving_breakpoint(mark);
-        // A deferred tool does not accept a cache marker and is not part of the cached prefix.
-        if let Some(tool) = tools.iter_mut().rfind(|tool| !tool.defer_loading) {
-            tool.cache_control = Some(mark);
-        }
     }
-    let zones = [(context.stable_system(), mark), (context.volatile_system(), None)];
-    let system = zones.into_iter().filter(|(text, _)| !text.trim().is_empty());
-    let system =
-        system.map(|(text, cache_control)| Block::Text { text, citations: None, cache_control });
+    let system = context.system_zones().map(|text| SystemBlock {
+        r#type: "text",
+        text,
+        cache_control: mark.filter(|_| matches!(text, SystemZone::Stable(_))),
+    });
     let system: Vec<_> = system.collect();
     let body = match head {
         BodyHead::Vendor => ObjectWriter::for_request().set("model", model),
@@ -173,8 +169,11 @@ pub(super) fn encode_body(
     let body = settings
         .write_into(body.set("stream", true), options)
         .set_some("container", written.container())
-        .set_list("system", &system)
-        .set_list("tools", &tools);
+        .set_list("system", &system);
+    let body = match sends_tools {
+        true => set_tools(body, &request.tools, undeclared_tools, mark)?,
+        false => body,
+    };
     let body = context.write_body(body, written.into_array()?, &options.extra)?;
     Ok((body, binds.then_some(options::BLOCK_BINDING_BETA)))
 }
@@ -188,6 +187,14 @@ pub(super) enum BodyHead<'a> {
     /// the body.
     #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "it depends on the endpoint"))]
     Vertex { anthropic_version: &'static str, anthropic_beta: &'a [String] },
+}
+
+#[derive(Serialize)]
+struct SystemBlock<'a> {
+    r#type: &'static str,
+    text: SystemZone<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_control: Option<CacheControl>,
 }
 
 #[derive(Serialize)]
@@ -233,6 +240,43 @@ impl Tool<'_> {
     }
 }
 
+/// Sets the `tools` field: the search tool if any tool is deferred, the request's tools, and then
+/// `undeclared`, which are the tools that the request does not contain.
+fn set_tools(
+    body: ObjectWriter,
+    specs: &ToolSpecs,
+    mut undeclared: Vec<Tool<'_>>,
+    mark: Option<CacheControl>,
+) -> Result<ObjectWriter, Error> {
+    let mut search = None;
+    if undeclared.iter().any(|tool| tool.defer_loading) || specs.iter().any(|spec| spec.deferred) {
+        search = Some(Tool::SEARCH);
+    }
+    // A deferred tool does not accept a cache marker and is not part of the cached prefix.
+    let mut marked = None;
+    if let Some(mark) = mark {
+        let last = undeclared.iter_mut().rfind(|tool| !tool.defer_loading);
+        marked = specs.iter().rposition(|spec| !spec.deferred).filter(|_| last.is_none());
+        if marked.is_none()
+            && let Some(tool) = last.or(search.as_mut())
+        {
+            tool.cache_control = Some(mark);
+        }
+    }
+    let mark = mark.filter(|_| marked.is_some());
+    let declared = encoded_tools(specs, PROVIDER_NAME, mark, |at, spec| {
+        Ok(Tool { cache_control: mark.filter(|_| marked == Some(at)), ..Tool::from(spec) })
+    })?;
+    let mut before = JsonElements::default();
+    search.iter().try_for_each(|tool| before.push(tool))?;
+    let mut after = JsonElements::default();
+    undeclared.iter().try_for_each(|tool| after.push(tool))?;
+    // The elements are followed by commas, except for the last declared tool.
+    let comma: &[u8] = if specs.is_empty() || undeclared.is_empty() { b"" } else { b"," };
+    after.0.pop();
+    Ok(body.set_encoded("tools", &[b"[", &before.0, &declared, comma, &after.0, b"]"]))
+}
+
 impl<'a> From<&'a ToolSpec> for Tool<'a> {
     fn from(tool: &'a ToolSpec) -> Self {
         Self {
@@ -255,10 +299,13 @@ fn declare_called_tools(names: impl Iterator<Item = String>) -> Vec<Tool<'static
 /// Declares the tools that a tool search has found, unless they are already declared, because the
 /// API requires definitions for them. The tools are declared as deferred tools, which are hidden
 /// from the model.
-fn declare_found_tools(tools: &mut Vec<Tool<'_>>, names: impl Iterator<Item = String>) {
-    for name in names {
-        if tools.iter().all(|tool| tool.name != name) {
-            tools.push(Tool { defer_loading: true, ..Tool::unavailable(name) });
-        }
-    }
+fn declare_found_tools(
+    specs: &ToolSpecs,
+    undeclared: &mut Vec<Tool<'_>>,
+    names: impl Iterator<Item = String>,
+) {
+    let called: HashSet<String> =
+        undeclared.iter().map(|tool| tool.name.clone().into_owned()).collect();
+    let found = names.filter(|name| !specs.contains_name(name) && !called.contains(name));
+    undeclared.extend(found.map(|name| Tool { defer_loading: true, ..Tool::unavailable(name) }));
 }

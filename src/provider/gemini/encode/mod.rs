@@ -8,7 +8,6 @@ mod options;
 use std::borrow::Cow;
 
 use serde::Serialize;
-use serde_json::json;
 
 use self::generation::ModelGeneration;
 use self::messages::{Contents, starts_model_content};
@@ -16,7 +15,8 @@ use self::options::{generation_config, tool_config};
 use crate::error::Error;
 use crate::item::RawJson;
 use crate::provider::body::ObjectWriter;
-use crate::provider::encode_context::EncodeContext;
+use crate::provider::encode_context::{EncodeContext, SystemZone};
+use crate::provider::encoded_tools::encoded_tools;
 use crate::provider::gemini::passthrough::PROVIDER_NAME;
 use crate::provider::schema;
 use crate::request::{Request, ToolSpec};
@@ -51,20 +51,27 @@ pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
     }
     let contents = contents.finish()?;
     context.ensure_not_empty(contents.is_empty(), "content")?;
-    let system: Vec<_> = context.system_zones().map(|text| json!({ "text": text })).collect();
+    let system: Vec<_> = context.system_zones().map(|text| TextPart { text }).collect();
     let generation = ModelGeneration::from_model_name(model);
     let body = ObjectWriter::for_request()
-        .set_object("systemInstruction", ObjectWriter::default().set_list("parts", &system))
-        .set_list("tools", &tool_declarations(request)?)
+        .set_object("systemInstruction", ObjectWriter::default().set_list("parts", &system));
+    let body = match request.tools.is_empty() {
+        true => body,
+        false => {
+            let declare = |_, tool| function_declaration(tool);
+            let tools = encoded_tools(&request.tools, PROVIDER_NAME, (), declare)?;
+            body.set_encoded("tools", &[br#"[{"functionDeclarations":["#, &tools, b"]}]"])
+        }
+    };
+    let body = body
         .set_object("toolConfig", tool_config(request)?)
         .set_object("generationConfig", generation_config(&request.options, generation)?);
     context.write_body(body, contents, &request.options.extra)
 }
 
 #[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ToolDeclarations<'a> {
-    function_declarations: Vec<FunctionDeclaration<'a>>,
+struct TextPart<'a> {
+    text: SystemZone<'a>,
 }
 
 #[derive(Serialize)]
@@ -75,15 +82,6 @@ struct FunctionDeclaration<'a> {
     /// The schema for the tool's parameters. "This field is mutually exclusive with `parameters`",
     /// which accepts a subset of JSON Schema in a separate format.
     parameters_json_schema: Cow<'a, RawJson>,
-}
-
-fn tool_declarations(request: &Request) -> Result<Vec<ToolDeclarations<'_>>, Error> {
-    let declared = request.tools.iter().map(function_declaration);
-    let function_declarations = declared.collect::<Result<Vec<_>, _>>()?;
-    match function_declarations.is_empty() {
-        true => Ok(Vec::new()),
-        false => Ok(vec![ToolDeclarations { function_declarations }]),
-    }
 }
 
 fn function_declaration(tool: &ToolSpec) -> Result<FunctionDeclaration<'_>, Error> {

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use super::options::WIRE_NAME;
 use crate::error::{Error, ErrorKind};
 use crate::item::{Content, Item, ItemKind, MediaSource, Part, ToolCall, ToolResult};
-use crate::provider::encode_context::{EncodeContext, JsonArray};
+use crate::provider::encode_context::{EncodeContext, JsonArray, SystemZone};
 use crate::provider::handoff;
 use crate::provider::ollama::PROVIDER_NAME;
 use crate::provider::portable_values::{arguments_as_object, wire_name};
@@ -27,6 +27,19 @@ struct Message<'a> {
     tool_name: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_call_id: Option<&'a str>,
+}
+
+/// The message that contains the system prompt.
+#[derive(Serialize)]
+struct SystemMessage<'a> {
+    role: &'static str,
+    content: SystemZone<'a>,
+}
+
+impl<'a> SystemMessage<'a> {
+    fn new(content: SystemZone<'a>) -> Self {
+        Self { role: "system", content }
+    }
 }
 
 /// A tool call in an assistant message. Servers that do not support call ids ignore the `id` field.
@@ -82,14 +95,15 @@ impl<'a> Messages<'a> {
         self.close_turn();
         let closed = self.closed_elements.map(|(at, count)| (at, count, ()));
         let mut array = JsonArray::from_elements("messages", &self.written, closed)?;
-        let zones = context.system_zones().map(Cow::Borrowed);
-        let joined = zones.reduce(|stable, volatile| format!("{stable}\n\n{volatile}").into());
-        if let Some(content) = joined {
-            array.leading_elements.push(&Message {
-                role: "system",
-                content,
-                ..Message::default()
-            })?;
+        let zones: Vec<SystemZone<'_>> = context.system_zones().collect();
+        match zones[..] {
+            [] => {}
+            [zone] => array.leading_elements.push(&SystemMessage::new(zone))?,
+            _ => {
+                let texts: Vec<&str> = zones.into_iter().map(SystemZone::as_str).collect();
+                let joined = texts.join("\n\n");
+                array.leading_elements.push(&SystemMessage::new(SystemZone::Volatile(&joined)))?;
+            }
         }
         Ok(array)
     }

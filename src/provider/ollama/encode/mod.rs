@@ -3,12 +3,15 @@
 mod messages;
 mod options;
 
+use std::sync::Arc;
+
 use self::messages::Messages;
 use self::options::WIRE_NAME;
 use super::{Chat, PROVIDER_NAME};
 use crate::error::Error;
 use crate::provider::body::{ObjectWriter, ensure_options_unset, unsupported_error};
 use crate::provider::encode_context::EncodeContext;
+use crate::provider::encoded_tools::encoded_tools;
 use crate::provider::function_tool::FunctionTool;
 use crate::provider::schema;
 use crate::request::{Request, ToolChoice, ToolSpec};
@@ -56,18 +59,26 @@ pub fn encode(request: &Request, model: &str, chat: &Chat) -> Result<Vec<u8>, Er
     context.ensure_not_empty(messages.is_empty(), "message")?;
     let body = ObjectWriter::for_request().set("model", model).set("stream", true);
     let body = options::write_options(
-        body.set_list("tools", &tool_declarations(request)?),
+        match &tool_declarations(request)? {
+            Some(tools) => body.set_encoded("tools", &[b"[", tools, b"]"]),
+            None => body,
+        },
         options,
         chat,
     )?;
     context.write_body(body, messages, &options.extra)
 }
 
-fn tool_declarations(request: &Request) -> Result<Vec<FunctionTool<'_>>, Error> {
+/// Returns the encoded tool definitions, or `None` if no tools are sent.
+fn tool_declarations(request: &Request) -> Result<Option<Arc<[u8]>>, Error> {
     match request.options.tool_choice {
-        ToolChoice::Auto => request.tools.iter().map(tool_declaration).collect(),
+        ToolChoice::Auto if request.tools.is_empty() => Ok(None),
+        ToolChoice::Auto => {
+            let declare = |_, tool| tool_declaration(tool);
+            encoded_tools(&request.tools, PROVIDER_NAME, (), declare).map(Some)
+        }
         // The API has no `tool_choice` option to forbid calls.
-        ToolChoice::None => Ok(Vec::new()),
+        ToolChoice::None => Ok(None),
         ToolChoice::Required | ToolChoice::Tool(_) => {
             Err(unsupported_error(WIRE_NAME, "tool_choice"))
         }

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::error::{Error, ErrorKind};
 use crate::item::{self, MediaSource};
 use crate::provider::cache_control::CacheControl;
+use crate::provider::encode_context::SystemZone;
 use crate::provider::openai_chat::dialect::MediaForms;
 
 #[derive(Serialize)]
@@ -78,6 +79,46 @@ pub(super) enum Part<'a> {
     /// An image, an audio clip or a file, as a JSON object that includes its type.
     #[serde(untagged)]
     Media(Value),
+}
+
+/// A message that contains parts of the system prompt.
+#[derive(Serialize)]
+pub(super) struct Instructions<'a> {
+    pub(super) role: &'static str,
+    pub(super) content: InstructionContent<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(super) enum InstructionContent<'a> {
+    Zone(SystemZone<'a>),
+    Joined(String),
+    Parts(Vec<InstructionPart<'a>>),
+}
+
+#[derive(Serialize)]
+pub(super) struct InstructionPart<'a> {
+    r#type: &'static str,
+    text: SystemZone<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_control: Option<CacheControl>,
+}
+
+impl Instructions<'_> {
+    /// Adds a cache marker to the first part, if the content consists of parts.
+    pub(super) fn mark_first_part(&mut self, mark: CacheControl) {
+        if let InstructionContent::Parts(parts) = &mut self.content
+            && let Some(part) = parts.first_mut()
+        {
+            part.cache_control = Some(mark);
+        }
+    }
+}
+
+impl<'a> InstructionPart<'a> {
+    pub(super) fn new(text: SystemZone<'a>) -> Self {
+        Self { r#type: "text", text, cache_control: None }
+    }
 }
 
 impl<'a> Message<'a> {

@@ -1,6 +1,6 @@
 //! Serializes messages, and caches the bytes of messages that can no longer change.
 
-use super::blocks::Message;
+use super::blocks::{Instructions, Message};
 use super::call_ids::AssignedIds;
 use crate::error::Error;
 use crate::provider::body::serialization_error;
@@ -38,7 +38,7 @@ pub(super) struct WriteCursor {
 /// The messages that follow the cached prefix of a context.
 pub(super) struct NewMessages<'a> {
     /// The message that contains the instructions that precede the items, if any.
-    pub(super) leading_instructions: Option<Message<'a>>,
+    pub(super) leading_instructions: Option<Instructions<'a>>,
     /// The messages for the new items.
     pub(super) messages: Vec<Message<'a>>,
     /// The boundary after the messages that can no longer change. The tuple contains the item index
@@ -47,7 +47,7 @@ pub(super) struct NewMessages<'a> {
     /// Whether the first message contains the cache marker for the end of the stable zone.
     pub(super) is_first_marked: bool,
     /// The message that contains the instructions that follow the items, if any.
-    pub(super) trailing_instructions: Option<Message<'a>>,
+    pub(super) trailing_instructions: Option<Instructions<'a>>,
 }
 
 impl NewMessages<'_> {

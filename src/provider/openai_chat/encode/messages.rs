@@ -3,12 +3,15 @@
 use std::borrow::Cow;
 use std::mem::take;
 
-use super::blocks::{Call, CallFunction, Content, Message, Part, media_part};
+use super::blocks::{
+    Call, CallFunction, Content, InstructionContent, InstructionPart, Instructions, Message, Part,
+    media_part,
+};
 use super::cache::{EncodedPrefix, EncodingKey, NewMessages, WriteCursor};
 use super::call_ids::CallIdMap;
 use crate::error::Error;
 use crate::item::{self, Item, ItemKind, ProviderData, ToolCall, ToolResult};
-use crate::provider::encode_context::EncodeContext;
+use crate::provider::encode_context::{EncodeContext, SystemZone};
 use crate::provider::handoff;
 use crate::provider::openai_chat::dialect::{
     Dialect, EmptyContent, ReasoningEcho, SystemPosition, SystemRole,
@@ -82,11 +85,13 @@ impl<'a> Messages<'a> {
         mut self,
         context: &'a EncodeContext<EncodedPrefix, EncodingKey>,
     ) -> Result<NewMessages<'a>, Error> {
-        let (stable, volatile) = (context.stable_system(), context.volatile_system());
+        let stable = SystemZone::Stable(context.stable_system());
+        let volatile = SystemZone::Volatile(context.volatile_system());
         let (front, back) = match self.dialect.system_position {
-            SystemPosition::Anywhere => (self.instruction_message([stable, ""]), [volatile, ""]),
-            SystemPosition::Front => (self.instruction_message([stable, volatile]), ["", ""]),
+            SystemPosition::Anywhere => (vec![stable], vec![volatile]),
+            SystemPosition::Front => (vec![stable, volatile], Vec::new()),
         };
+        let (front, back) = (self.instruction_message(front), self.instruction_message(back));
         for (at, item) in context.items_to_encode() {
             self.push(item)?;
             if self.open_turn.is_none() && self.result_media.is_empty() && self.open_call_count == 0
@@ -99,7 +104,6 @@ impl<'a> Messages<'a> {
             }
         }
         self.close_turn_and_media();
-        let back = self.instruction_message(back);
         let (messages, closed) = (self.written, self.closed_elements);
         Ok(NewMessages {
             leading_instructions: front,
@@ -117,17 +121,29 @@ impl<'a> Messages<'a> {
 
     /// Creates a message that contains the given zones as separate paragraphs or parts. Returns
     /// `None` if all zones are blank.
-    fn instruction_message(&self, zones: [&'a str; 2]) -> Option<Message<'a>> {
-        let zones = zones.into_iter().filter(|zone| !zone.is_empty());
-        let content = match self.uses_parts {
-            true => Content::Parts(zones.map(Part::text).collect()),
-            false => Content::Text(zones.collect::<Vec<_>>().join("\n\n").into()),
+    fn instruction_message(&self, mut zones: Vec<SystemZone<'a>>) -> Option<Instructions<'a>> {
+        if zones.iter().all(|zone| zone.is_blank()) {
+            return None;
+        }
+        zones.retain(|zone| !zone.as_str().is_empty());
+        let content = match (self.uses_parts, &zones[..]) {
+            (true, _) => {
+                InstructionContent::Parts(zones.into_iter().map(InstructionPart::new).collect())
+            }
+            (false, [zone]) => InstructionContent::Zone(*zone),
+            (false, _) => {
+                let texts: Vec<&str> = zones.into_iter().map(SystemZone::as_str).collect();
+                InstructionContent::Joined(texts.join("\n\n"))
+            }
         };
-        let role = match self.dialect.system_role {
+        Some(Instructions { role: self.instruction_role(), content })
+    }
+
+    fn instruction_role(&self) -> &'static str {
+        match self.dialect.system_role {
             SystemRole::System => "system",
             SystemRole::Developer => "developer",
-        };
-        content.has_content().then(|| Message::new(role, content))
+        }
     }
 
     fn push(&mut self, item: &'a Item) -> Result<(), Error> {
@@ -149,8 +165,9 @@ impl<'a> Messages<'a> {
                 self.close_turn_and_media();
                 match self.dialect.system_position {
                     SystemPosition::Anywhere => {
-                        if let Some(message) = self.instruction_message([text, ""]) {
-                            self.push_message(message);
+                        let content = self.text_content(Cow::Borrowed(text));
+                        if content.has_content() {
+                            self.push_message(Message::new(self.instruction_role(), content));
                         }
                     }
                     SystemPosition::Front => {

@@ -7,6 +7,7 @@ mod messages;
 mod options;
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use serde_json::json;
 
@@ -18,6 +19,7 @@ use crate::error::Error;
 use crate::provider::body::ObjectWriter;
 use crate::provider::cache_control::CacheControl;
 use crate::provider::encode_context::EncodeContext;
+use crate::provider::encoded_tools::encoded_tools;
 use crate::provider::function_tool::FunctionTool;
 use crate::provider::openai_chat::dialect::{Dialect, ToolChoices};
 use crate::request::{Request, ToolChoice};
@@ -51,12 +53,14 @@ pub fn encode(request: &Request, model: &str, dialect: &Dialect) -> Result<Vec<u
     let messages = Messages::new(dialect, model, in_parts, &known.cursor);
     let mut written = messages.write(&context)?;
     let called = known.has_calls || written.messages.iter().any(Message::has_calls);
-    let mut tools = tool_declarations(request, dialect);
+    let mut tools = tool_declarations(request, dialect, mark)?;
     if tools.is_none() && dialect.sends_empty_tools && called {
-        tools = Some(Vec::new());
+        tools = Some(Arc::default());
     }
-    if let Some(mark) = mark {
-        set_cache_marks(mark, &mut tools, &mut written, !context.stable_system().is_empty());
+    if let Some(mark) = mark
+        && !context.stable_system().is_empty()
+    {
+        mark_stable_zone(mark, &mut written);
     }
     let mut body = ObjectWriter::for_request().set("model", model).set("stream", true);
     if dialect.stream_usage {
@@ -68,41 +72,36 @@ pub fn encode(request: &Request, model: &str, dialect: &Dialect) -> Result<Vec<u
     context.write_body(body, array, &options.extra)
 }
 
-/// Returns the tool definitions to send, or `None` if the `tools` field is to be omitted because
-/// most servers reject an empty array.
-fn tool_declarations<'a>(request: &'a Request, dialect: &Dialect) -> Option<Vec<FunctionTool<'a>>> {
+/// Returns the encoded tool definitions to send, the last of which has the cache marker, or `None`
+/// if the `tools` field is to be omitted because most servers reject an empty array.
+fn tool_declarations(
+    request: &Request,
+    dialect: &Dialect,
+    mark: Option<CacheControl>,
+) -> Result<Option<Arc<[u8]>>, Error> {
     let choice = &request.options.tool_choice;
     let left_out = *choice == ToolChoice::None && dialect.tool_choice == ToolChoices::None;
     if request.tools.is_empty() || left_out {
-        return None;
+        return Ok(None);
     }
-    let tools = request.tools.iter();
-    let tools = tools.map(|tool| FunctionTool::new(tool, Cow::Borrowed(&tool.parameters)));
-    Some(tools.collect())
+    let last = request.tools.len() - 1;
+    let encoded = encoded_tools(&request.tools, "openai_chat", mark, |at, tool| {
+        let mut declaration = FunctionTool::new(tool, Cow::Borrowed(&tool.parameters));
+        declaration.cache_control = mark.filter(|_| at == last);
+        Ok(declaration)
+    });
+    encoded.map(Some)
 }
 
-/// Adds cache markers to the last tool and to the stable zone or, if no message contains the stable
-/// zone, to the first message.
-fn set_cache_marks(
-    mark: CacheControl,
-    tools: &mut Option<Vec<FunctionTool<'_>>>,
-    written: &mut NewMessages<'_>,
-    has_stable_zone: bool,
-) {
-    if let Some(tool) = tools.as_mut().and_then(|tools| tools.last_mut()) {
-        tool.cache_control = Some(mark);
+/// Adds a cache marker to the stable zone or, if no message contains the stable zone, to the first
+/// message.
+fn mark_stable_zone(mark: CacheControl, written: &mut NewMessages<'_>) {
+    if let Some(front) = &mut written.leading_instructions {
+        return front.mark_first_part(mark);
     }
-    if !has_stable_zone {
-        return;
-    }
-    let first = match &mut written.leading_instructions {
-        Some(front) => Some(front),
-        None => {
-            // The next request does not contain this marker, so the message must not be cached.
-            (written.closed_elements, written.is_first_marked) = (None, true);
-            written.messages.first_mut()
-        }
-    };
+    // The next request does not contain this marker, so the message must not be cached.
+    (written.closed_elements, written.is_first_marked) = (None, true);
+    let first = written.messages.first_mut();
     if let Some(place) = first.and_then(|message| message.content.cache_control_slots().next()) {
         *place = Some(mark);
     }

@@ -1,6 +1,5 @@
 //! Encodes a request's options for a dialect.
 
-use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::error::Error;
@@ -65,10 +64,11 @@ pub(super) fn set_options(
     Ok(body)
 }
 
-/// Sets the fields for the tool definitions and for the options that concern tool calls.
+/// Sets the fields for the tool definitions, which are already encoded, and for the options that
+/// concern tool calls.
 pub(super) fn set_tools(
     body: ObjectWriter,
-    tools: Option<&[impl Serialize]>,
+    tools: Option<&[u8]>,
     options: &Options,
     dialect: &Dialect,
 ) -> Result<ObjectWriter, Error> {
@@ -96,8 +96,11 @@ pub(super) fn set_tools(
     let several = several.filter(|several| !several || dialect.supports_parallel_tool_calls);
     let several =
         ensure_supported(several, "parallel_tool_calls", dialect.supports_parallel_tool_calls)?;
-    let body = body.set_some("tools", tools).set_some("tool_choice", tool_choice);
-    Ok(body.set_some("parallel_tool_calls", several))
+    let body = match tools {
+        Some(tools) => body.set_encoded("tools", &[b"[", tools, b"]"]),
+        None => body,
+    };
+    Ok(body.set_some("tool_choice", tool_choice).set_some("parallel_tool_calls", several))
 }
 
 fn set_reasoning(

@@ -5,7 +5,7 @@ use std::mem::discriminant;
 
 use serde_json::value::RawValue;
 
-use super::calls::{Call, expand_wrapper};
+use super::calls::{Call, DeclaredTools, expand_wrapper};
 use super::frames::WireItem;
 use super::text::{Comparison, TextKind, TextParts};
 use crate::error::Error;
@@ -33,7 +33,7 @@ pub(super) struct OutputItems {
     /// back.
     model: String,
     /// The names of the declared tools.
-    pub(super) declared_tools: Vec<String>,
+    pub(super) declared_tools: DeclaredTools,
     slots: Vec<Slot>,
     /// The id of the last finished reasoning item.
     last_reasoning_id: Option<String>,

@@ -11,10 +11,40 @@ use super::frames::WireItem;
 use super::text::Comparison;
 use crate::error::Error;
 use crate::provider::openai::{arguments_text, malformed_arguments_error};
+use crate::request::ToolSpecs;
 use crate::turn::TurnBuilder;
 
 /// The names of the undeclared wrapper tools that models call.
 const WRAPPER_TOOLS: &[&str] = &["parallel", "multi_tool_use.parallel", "multi_tool_use_parallel"];
+
+/// The names of the tools that a request declares.
+#[derive(Debug)]
+pub(super) enum DeclaredTools {
+    Names(Vec<String>),
+    Specs(ToolSpecs),
+}
+
+impl Default for DeclaredTools {
+    fn default() -> Self {
+        Self::Names(Vec::new())
+    }
+}
+
+impl DeclaredTools {
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::Names(names) => names.is_empty(),
+            Self::Specs(specs) => specs.is_empty(),
+        }
+    }
+
+    fn contains(&self, name: &str) -> bool {
+        match self {
+            Self::Names(names) => names.iter().any(|declared| declared == name),
+            Self::Specs(specs) => specs.contains_name(name),
+        }
+    }
+}
 
 /// The state of a function call that is being streamed.
 #[derive(Debug, Default)]
@@ -48,20 +78,19 @@ enum CallEnd {
 
 impl Call {
     /// Sets the call's id and name from an item.
-    pub(super) fn update_identity(&mut self, item: &WireItem<'_>, declared: &[String]) {
+    pub(super) fn update_identity(&mut self, item: &WireItem<'_>, declared: &DeclaredTools) {
         if self.id.is_empty() {
             item.call_id.or_empty().clone_into(&mut self.id);
         }
         self.set_name(item.name.or_empty(), declared);
     }
 
-    pub(super) fn set_name(&mut self, name: &str, declared: &[String]) {
+    pub(super) fn set_name(&mut self, name: &str, declared: &DeclaredTools) {
         if self.name.is_empty() {
             name.clone_into(&mut self.name);
             // A declared tool with this name is not a wrapper.
-            self.may_be_wrapper = WRAPPER_TOOLS.contains(&name)
-                && !declared.is_empty()
-                && !declared.iter().any(|tool| tool == name);
+            self.may_be_wrapper =
+                WRAPPER_TOOLS.contains(&name) && !declared.is_empty() && !declared.contains(name);
         }
     }
 
@@ -69,7 +98,7 @@ impl Call {
     pub(super) fn start_from_item(
         &mut self,
         item: &WireItem<'_>,
-        declared: &[String],
+        declared: &DeclaredTools,
         key: u32,
         turn: &mut TurnBuilder,
     ) {
@@ -208,11 +237,11 @@ impl WrappedToolUse<'_> {
 /// tool and has a JSON object as its arguments.
 pub(super) fn expand_wrapper<'a>(
     arguments: &'a str,
-    declared: &[String],
+    declared: &DeclaredTools,
 ) -> Option<Vec<WrappedToolUse<'a>>> {
     let WrapperCall { tool_uses } = serde_json::from_str(arguments).ok()?;
     let fits = |one: &WrappedToolUse<'_>| {
-        one.parameters.get().starts_with('{') && declared.iter().any(|tool| tool == one.name())
+        one.parameters.get().starts_with('{') && declared.contains(one.name())
     };
     (!tool_uses.is_empty() && tool_uses.iter().all(fits)).then_some(tool_uses)
 }

@@ -10,6 +10,7 @@ use std::borrow::Cow;
 use serde_json::value::RawValue;
 
 use self::blocks::{Location, OutputItems};
+use self::calls::DeclaredTools;
 use self::frames::{Event, Response};
 use self::text::TextKind;
 use crate::error::{Error, ErrorKind};
@@ -20,6 +21,7 @@ use crate::provider::frame_template::FrameTemplate;
 use crate::provider::lenient::{self, LenientStr, array_elements, deserialize_string};
 use crate::provider::openai::arguments_text;
 use crate::provider::openai_responses::passthrough::{MessagePart, PROVIDER_NAME};
+use crate::request::ToolSpecs;
 use crate::sse::Frame;
 use crate::turn::TurnBuilder;
 
@@ -72,7 +74,15 @@ impl Decoder {
     /// tool, the decoder emits the inner calls instead of the combined call. Otherwise, the decoder
     /// emits the combined call unchanged, as a call to an unknown tool.
     pub fn with_tools<T: Into<String>>(mut self, names: impl IntoIterator<Item = T>) -> Self {
-        self.items.declared_tools = names.into_iter().map(Into::into).collect();
+        let names = names.into_iter().map(Into::into).collect();
+        self.items.declared_tools = DeclaredTools::Names(names);
+        self
+    }
+
+    /// Sets the declared tools, like [`with_tools`](Self::with_tools), but shares the list.
+    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only the provider uses it"))]
+    pub(super) fn with_tool_specs(mut self, specs: ToolSpecs) -> Self {
+        self.items.declared_tools = DeclaredTools::Specs(specs);
         self
     }
 

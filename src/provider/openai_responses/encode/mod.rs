@@ -16,6 +16,7 @@ use crate::error::Error;
 use crate::item::RawJson;
 use crate::provider::body::ObjectWriter;
 use crate::provider::encode_context::EncodeContext;
+use crate::provider::encoded_tools::encoded_tools;
 use crate::provider::openai_responses::passthrough::PROVIDER_NAME;
 use crate::request::Request;
 
@@ -58,17 +59,23 @@ pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
     }
     context.ensure_not_empty(input.is_empty(), "message")?;
     input.push_instruction(context.volatile_system())?;
-    let functions = request.tools.iter().map(|tool| Tool::Function {
-        name: &tool.name,
-        description: &tool.description,
-        parameters: &tool.parameters,
-        strict: false,
-        defer_loading: tool.deferred,
-    });
-    let search = request.tools.iter().any(|tool| tool.deferred).then_some(Tool::ToolSearch);
-    let tools: Vec<_> = search.into_iter().chain(functions).collect();
+    let functions = encoded_tools(&request.tools, PROVIDER_NAME, (), |_, tool| {
+        Ok(FunctionTool {
+            r#type: "function",
+            name: &tool.name,
+            description: &tool.description,
+            parameters: &tool.parameters,
+            strict: false,
+            defer_loading: tool.deferred,
+        })
+    })?;
+    let search: &[u8] = match request.tools.iter().any(|tool| tool.deferred) {
+        true => TOOL_SEARCH,
+        false => b"",
+    };
     let include = supports_reasoning(model).then_some(["reasoning.encrypted_content"]);
-    let instructions = Some(context.stable_system()).filter(|text| !text.is_empty());
+    let stable = context.stable_system();
+    let instructions = (!stable.is_empty()).then(|| stable.to_json());
     let metadata = (!options.metadata.is_empty()).then_some(&options.metadata);
     let body = ObjectWriter::for_request()
         .set("model", model)
@@ -80,8 +87,12 @@ pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
         .set_some("top_p", options.top_p)
         .set_some("reasoning", options.reasoning.map(reasoning_options).transpose()?)
         .set_some("text", text_options(&options.output)?)
-        .set_some("instructions", instructions)
-        .set_list("tools", &tools)
+        .set_some("instructions", instructions);
+    let body = match request.tools.is_empty() {
+        true => body,
+        false => body.set_encoded("tools", &[b"[", search, &functions, b"]"]),
+    };
+    let body = body
         .set_some("tool_choice", tool_choice(&options.tool_choice))
         .set_some("parallel_tool_calls", options.parallel_tool_calls)
         .set_some("metadata", metadata)
@@ -89,19 +100,18 @@ pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
     context.write_body(body, input.finish(), &options.extra)
 }
 
+/// The hosted tool that searches the deferred tools, followed by a comma,
+/// <https://developers.openai.com/api/docs/guides/tools-tool-search>.
+const TOOL_SEARCH: &[u8] = br#"{"type":"tool_search"},"#;
+
 #[derive(Serialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-enum Tool<'a> {
-    /// The hosted tool that searches the deferred tools,
-    /// <https://developers.openai.com/api/docs/guides/tools-tool-search>.
-    ToolSearch,
-    Function {
-        name: &'a str,
-        description: &'a str,
-        parameters: &'a RawJson,
-        /// Whether the schema is strict. The API's default, `true`, would change the schema.
-        strict: bool,
-        #[serde(skip_serializing_if = "std::ops::Not::not")]
-        defer_loading: bool,
-    },
+struct FunctionTool<'a> {
+    r#type: &'static str,
+    name: &'a str,
+    description: &'a str,
+    parameters: &'a RawJson,
+    /// Whether the schema is strict. The API's default, `true`, would change the schema.
+    strict: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    defer_loading: bool,
 }

@@ -1,0 +1,186 @@
+//! A shared list of tool specs.
+
+use std::any::Any;
+use std::ops::Deref;
+use std::sync::{Arc, LazyLock, Mutex, OnceLock};
+use std::{fmt, slice};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::error::{Error, ErrorKind};
+use crate::item::EncodingKey;
+use crate::lock::lock_ignoring_poison;
+use crate::request::ToolSpec;
+
+/// The maximum number of encodings that are cached for a list. Agents with different models can
+/// share a list, so the number is larger than the number of wire formats.
+const MAX_CACHED_ENCODINGS: usize = 8;
+
+/// The specs of the tools that a request offers, in order. Cloning is cheap, and clones share the
+/// list.
+///
+/// A list never changes. Encoders cache their output together with the list, so a list that is used
+/// for many requests is encoded only once for each wire format. To offer other tools, create
+/// another list.
+///
+/// ```
+/// use serde_json::json;
+/// use turnstream::request::ToolSpecs;
+/// use turnstream::tool::ToolSpec;
+///
+/// let spec = |name: &str| ToolSpec::new(name, "A tool", json!({ "type": "object" }));
+/// let all = ToolSpecs::from([spec("read"), spec("write")]);
+/// let safe: ToolSpecs = all.iter().filter(|spec| spec.name == "read").cloned().collect();
+/// assert_eq!((all.len(), safe.len()), (2, 1));
+/// ```
+#[derive(Clone)]
+pub struct ToolSpecs(Arc<SharedSpecs>);
+
+struct SharedSpecs {
+    specs: Box<[ToolSpec]>,
+    /// The index of the names, which is built when it is first used.
+    names: OnceLock<NameIndex>,
+    /// The cached output of encoders. The most recently used encoding is last.
+    encodings: Mutex<Vec<(EncodingKey, Arc<[u8]>)>>,
+}
+
+struct NameIndex {
+    /// The positions of the specs, sorted by name.
+    by_name: Box<[usize]>,
+    /// The position of the first spec whose name an earlier spec has, if any.
+    first_repeated: Option<usize>,
+}
+
+impl ToolSpecs {
+    /// Returns whether `other` is a clone of this list.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Returns whether the list contains a tool named `name`.
+    pub(crate) fn contains_name(&self, name: &str) -> bool {
+        let by_name = &self.name_index().by_name;
+        by_name.binary_search_by(|at| self[*at].name.as_str().cmp(name)).is_ok()
+    }
+
+    /// Returns an error if two tools have the same name.
+    pub(crate) fn ensure_distinct_names(&self) -> Result<(), Error> {
+        let Some(repeated) = self.name_index().first_repeated else { return Ok(()) };
+        let message = format!("two tools have the name `{}`", self[repeated].name);
+        Err(Error::new(ErrorKind::InvalidRequest, message).with_parameter("tools"))
+    }
+
+    fn name_index(&self) -> &NameIndex {
+        self.0.names.get_or_init(|| {
+            let name = |at: usize| self[at].name.as_str();
+            let mut by_name: Box<[usize]> = (0..self.len()).collect();
+            // The sort is stable, so specs with the same name stay in order.
+            by_name.sort_by_key(|at| name(*at));
+            let repeated = by_name.windows(2).filter(|pair| name(pair[0]) == name(pair[1]));
+            let first_repeated = repeated.map(|pair| pair[1]).min();
+            NameIndex { by_name, first_repeated }
+        })
+    }
+
+    /// Returns the output of `encode`, which is called only if no output is cached for `key`. The
+    /// key must contain everything that determines the output, except for the list itself.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error that `encode` returns. Errors are not cached.
+    pub(crate) fn encoding<K: PartialEq + Any + Send + Sync>(
+        &self,
+        key: K,
+        encode: impl FnOnce() -> Result<Vec<u8>, Error>,
+    ) -> Result<Arc<[u8]>, Error> {
+        if let Some(bytes) = self.cached_encoding(&key) {
+            return Ok(bytes);
+        }
+        let bytes: Arc<[u8]> = encode()?.into();
+        let entry = (EncodingKey::new(key), Arc::clone(&bytes));
+        // No user code runs while the lock is held.
+        let mut encodings = lock_ignoring_poison(&self.0.encodings);
+        encodings.push(entry);
+        let many = encodings.len().saturating_sub(MAX_CACHED_ENCODINGS);
+        encodings.drain(..many);
+        drop(encodings);
+        Ok(bytes)
+    }
+
+    fn cached_encoding<K: PartialEq + Any>(&self, key: &K) -> Option<Arc<[u8]>> {
+        let mut encodings = lock_ignoring_poison(&self.0.encodings);
+        let at = encodings.iter().rposition(|(other, _)| other.is(key))?;
+        encodings[at..].rotate_left(1);
+        encodings.last().map(|(_, bytes)| Arc::clone(bytes))
+    }
+}
+
+impl Deref for ToolSpecs {
+    type Target = [ToolSpec];
+
+    fn deref(&self) -> &[ToolSpec] {
+        &self.0.specs
+    }
+}
+
+impl<'a> IntoIterator for &'a ToolSpecs {
+    type Item = &'a ToolSpec;
+    type IntoIter = slice::Iter<'a, ToolSpec>;
+
+    fn into_iter(self) -> slice::Iter<'a, ToolSpec> {
+        self.iter()
+    }
+}
+
+impl FromIterator<ToolSpec> for ToolSpecs {
+    fn from_iter<T: IntoIterator<Item = ToolSpec>>(specs: T) -> Self {
+        let specs = specs.into_iter().collect();
+        Self(Arc::new(SharedSpecs { specs, names: OnceLock::new(), encodings: Mutex::default() }))
+    }
+}
+
+impl From<Vec<ToolSpec>> for ToolSpecs {
+    fn from(specs: Vec<ToolSpec>) -> Self {
+        specs.into_iter().collect()
+    }
+}
+
+impl<const N: usize> From<[ToolSpec; N]> for ToolSpecs {
+    fn from(specs: [ToolSpec; N]) -> Self {
+        specs.into_iter().collect()
+    }
+}
+
+/// Creates an empty list.
+impl Default for ToolSpecs {
+    fn default() -> Self {
+        static EMPTY: LazyLock<ToolSpecs> = LazyLock::new(|| [].into());
+        EMPTY.clone()
+    }
+}
+
+impl PartialEq for ToolSpecs {
+    fn eq(&self, other: &Self) -> bool {
+        self.is_same(other) || **self == **other
+    }
+}
+
+impl Eq for ToolSpecs {}
+
+impl fmt::Debug for ToolSpecs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self).finish()
+    }
+}
+
+impl Serialize for ToolSpecs {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        (**self).serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for ToolSpecs {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Vec::deserialize(deserializer).map(Self::from)
+    }
+}
