@@ -113,7 +113,9 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Returns the same errors as [`start`](Self::start).
+    /// Returns the same errors as [`start`](Self::start). If a verdict does not answer the request of a pending call,
+    /// the run ends with a [`Conflict`](ErrorKind::Conflict) error without running anything; see
+    /// [`Session::resume`](turnstream::session::Session::resume).
     pub async fn resume(
         &self,
         session: &str,
@@ -146,9 +148,12 @@ impl Client {
         Ok(outcome?.into_body().into_inner())
     }
 
-    /// Adds a verdict on a pending call. `call` must equal the pending call exactly, including the arguments. Once all
-    /// pending calls have a verdict, a run resumes the calls, and this method returns the run's id. The same verdict
-    /// may be sent more than once.
+    /// Adds a verdict on a pending call. `call` must be one of the calls in the run's
+    /// [outcome](Outcome::pending) or in the session's [status](SessionStatus::pending_calls). An approval holds only
+    /// for this request for a verdict, these arguments and this definition of the tool. A denial or a result may leave
+    /// the [approval id](PendingCall::approval_id) empty. Once all pending calls have a verdict, a run resumes the
+    /// calls, and this method returns the run's id. The same verdict may be sent more than once, until other calls are
+    /// pending.
     ///
     /// If a run is active, this method waits until the run has ended. If an active
     /// [interactive](turnstream::Agent::interactive) run is waiting for the verdict, [`send`](Self::send) a
@@ -156,9 +161,10 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if no such call is pending, a
-    /// [`Conflict`](ErrorKind::Conflict) error if the call already has a different verdict, and an
-    /// [`Unsupported`](ErrorKind::Unsupported) error if the worker does not have the agent.
+    /// Returns a [`Conflict`](ErrorKind::Conflict) error if the verdict does not answer the request of a pending call,
+    /// or if the call already has a different verdict. Returns an [`Unsupported`](ErrorKind::Unsupported) error if the
+    /// worker does not have the agent. If the worker's tool has changed since the request, the run that resumes the
+    /// calls ends with a `Conflict` error without running anything, and the calls stay pending.
     pub async fn judge(
         &self,
         session: &str,
@@ -176,6 +182,10 @@ impl Client {
     /// that the command has been stored. The [`Appended`](turnstream::Event::Appended) event with the receipt's id
     /// reports that the input has been delivered. If a command with the same `id` is sent to the session again within a
     /// day, it is stored only once.
+    ///
+    /// A [`Command::Verdict`] is used only by an [interactive](turnstream::Agent::interactive) run, and only if it
+    /// answers the request of a call that the run [awaits](SessionStatus::awaited_calls). The run discards any other
+    /// verdict, although its receipt confirms that it was stored.
     ///
     /// # Errors
     ///
@@ -249,7 +259,11 @@ impl Client {
         }
     }
 
-    /// Returns a session's status.
+    /// Returns a session's status, including the calls that need a verdict. If a run is active, [`send`](Self::send)
+    /// it the verdicts. Otherwise, pass them to [`judge`](Self::judge).
+    ///
+    /// If an operator has killed a run, the status still lists the run and the calls that it awaited until the next run
+    /// or verdict.
     ///
     /// # Errors
     ///
@@ -270,6 +284,10 @@ impl Client {
     /// Imports entries into an empty session, for example the entries of a session in a store. Entries of more than 8
     /// MiB are sent in several requests. If one of these requests fails, [remove](Self::remove) the session before you
     /// repeat the import.
+    ///
+    /// Pending calls keep their approval ids, so a verdict on a call of the original session also holds for the
+    /// imported one. To copy a session rather than move it, import the entries of a
+    /// [fork](turnstream::session::Session::fork_at), whose pending calls have other ids.
     ///
     /// # Errors
     ///

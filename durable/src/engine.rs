@@ -7,16 +7,19 @@ use futures::future::BoxFuture;
 use restate_sdk::prelude::*;
 use turnstream::Error;
 use turnstream::durable::{
-    CommandWaiter, Engine, SegmentWrite, SessionSegments, StepFuture, StepRunner, StoredCommand,
-    ToolCallRequest, WaitAnswer,
+    CommandWaiter, Engine, SegmentWrite, SessionSegments, SessionStatus, StepFuture, StepRunner,
+    StoredCommand, ToolCallRequest, WaitAnswer,
 };
-use turnstream::item::{RawJson, ToolResult};
+use turnstream::item::{PendingCall, RawJson, ToolResult};
 use turnstream::session::Entry;
 
 use crate::context::{PerformStep, ReadState};
 use crate::errors::{from_context, unreadable};
 use crate::inbox::{Finish, InboxClient, start_timer};
 use crate::tools::{ToolsClient, ToolsRequest};
+
+/// The key of the session's status in the state of its object.
+pub(crate) const STATUS: &str = "status";
 
 /// The engine for a single attempt at a run, which uses the handler's context and the state of the session's object.
 pub(crate) struct RestateEngine<'a, 'ctx> {
@@ -26,6 +29,8 @@ pub(crate) struct RestateEngine<'a, 'ctx> {
     segments: SessionSegments,
     /// All of the session's entries.
     entries: Vec<Entry>,
+    /// The status that this handler has written.
+    status: SessionStatus,
     /// How many times the run has waited for commands so far.
     waits: u32,
     is_finished: bool,
@@ -35,11 +40,27 @@ impl<'a, 'ctx> RestateEngine<'a, 'ctx> {
     /// Creates the engine and reads the session's entries.
     pub(crate) async fn open(ctx: &'a ObjectContext<'ctx>, agent: String) -> Result<Self, Error> {
         let (segments, entries) = read_session(ctx).await?;
-        Ok(Self { ctx, agent, segments, entries, waits: 0, is_finished: false })
+        let status = SessionStatus::default();
+        Ok(Self { ctx, agent, segments, entries, status, waits: 0, is_finished: false })
     }
 
     pub(crate) fn entries(&self) -> &[Entry] {
         &self.entries
+    }
+
+    /// Writes and returns the session's status. `run` is the id of the active run, if any.
+    pub(crate) fn set_status(&mut self, run: Option<&str>) -> &SessionStatus {
+        self.status = SessionStatus::from_entries(self.entries.clone(), run.map(str::to_owned));
+        self.ctx.set(STATUS, Json(self.status.clone()));
+        &self.status
+    }
+
+    /// Adds the calls for whose verdicts the run is waiting to the session's status, or removes them.
+    fn set_awaited_calls(&mut self, calls: &[PendingCall]) {
+        if self.status.awaited_calls != calls {
+            self.status.awaited_calls = calls.to_vec();
+            self.ctx.set(STATUS, Json(self.status.clone()));
+        }
     }
 
     fn write(&self, writes: Vec<SegmentWrite>) {
@@ -62,7 +83,8 @@ impl<'a, 'ctx> RestateEngine<'a, 'ctx> {
     }
 
     async fn wait(
-        &self,
+        &mut self,
+        awaited: &[PendingCall],
         limit: Option<Duration>,
         number: u32,
         is_enough: &mut (dyn FnMut(&[StoredCommand]) -> bool + Send),
@@ -76,17 +98,20 @@ impl<'a, 'ctx> RestateEngine<'a, 'ctx> {
         loop {
             commands.extend(self.take().await?);
             if is_enough(&commands) {
-                return Ok(commands);
+                break;
             }
+            self.set_awaited_calls(awaited);
             let (id, woken) = self.ctx.awakeable::<()>();
             let waiter = CommandWaiter { id, timer: timer.clone() };
             let answer = self.inbox().wait(Json(waiter)).call().await;
             match answer.map_err(|error| from_context(&error))?.into_inner() {
                 WaitAnswer::Ready => {}
-                WaitAnswer::Expired => return Ok(commands),
+                WaitAnswer::Expired => break,
                 WaitAnswer::Waiting => woken.await.map_err(|error| from_context(&error))?,
             }
         }
+        self.set_awaited_calls(&[]);
+        Ok(commands)
     }
 
     async fn call(&self, calls: Vec<ToolCallRequest>) -> Result<Vec<ToolResult>, Error> {
@@ -226,11 +251,12 @@ impl Engine for RestateEngine<'_, '_> {
 
     fn wait_for_commands<'a>(
         &'a mut self,
+        awaited: &'a [PendingCall],
         limit: Option<Duration>,
         is_enough: &'a mut (dyn FnMut(&[StoredCommand]) -> bool + Send),
     ) -> BoxFuture<'a, Result<Vec<StoredCommand>, Error>> {
         self.waits += 1;
-        self.wait(limit, self.waits, is_enough).boxed()
+        self.wait(awaited, limit, self.waits, is_enough).boxed()
     }
 
     fn can_call_tools(&self) -> bool {

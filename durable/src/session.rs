@@ -14,7 +14,7 @@ use turnstream::{Error, ErrorKind, Item, Outcome};
 
 use crate::context::ReadState;
 use crate::copies::send_update;
-use crate::engine::{RestateEngine, count_values, read_changing_session, read_session};
+use crate::engine::{RestateEngine, STATUS, count_values, read_changing_session, read_session};
 use crate::errors::{to_handler_error, to_terminal, unreadable};
 use crate::inbox::InboxClient;
 use crate::messages::{message, take_page};
@@ -66,7 +66,7 @@ pub(crate) struct ImportRequest {
 /// than calling another handler. More values would exceed the message in which Restate passes them to a handler.
 const READ_AT_ONCE: RangeInclusive<usize> = 5..=256;
 
-const STATUS: &str = "status";
+/// The key of the verdicts on pending calls.
 const VERDICTS: &str = "verdicts";
 
 #[restate_sdk::object(
@@ -123,10 +123,10 @@ impl Session {
         if let Some(killed) = status.run.take() {
             // An operator has killed the session's last run. Only one run of a session is executed at a time.
             let engine = RestateEngine::open(&ctx, agent.clone()).await;
-            let engine = engine.map_err(to_handler_error)?;
+            let mut engine = engine.map_err(to_handler_error)?;
             engine.end_killed(&killed);
             ctx.clear(VERDICTS);
-            status = set_status(&ctx, &engine, None);
+            status = set_status(&ctx, &mut engine, None);
         }
         let given = state(&ctx, VERDICTS).await.map_err(to_handler_error)?;
         let mut given: GivenVerdicts = given.unwrap_or_default();
@@ -205,7 +205,7 @@ impl Session {
         }
         let imported = engine.import(entries);
         imported.map_err(|error| to_terminal(&error))?;
-        set_status(&ctx, &engine, None);
+        set_status(&ctx, &mut engine, None);
         send_update(&ctx);
         Ok(())
     }
@@ -258,7 +258,7 @@ impl Session {
             // An operator has killed the session's last run. Only one run of a session is executed at a time.
             ctx.clear(VERDICTS);
         }
-        set_status(ctx, &engine, Some(ctx.invocation_id()));
+        set_status(ctx, &mut engine, Some(ctx.invocation_id()));
         let entries = engine.entries().to_vec();
         let attempt = match start {
             Start::Input(input) => Attempt::run(&agent, ctx.key(), entries, input),
@@ -273,7 +273,7 @@ impl Session {
         }
         // The run has ended, possibly with an error. The next run can start.
         engine.end(Vec::new())?;
-        set_status(ctx, &engine, None);
+        set_status(ctx, &mut engine, None);
         send_update(ctx);
         outcome
     }
@@ -288,19 +288,18 @@ fn to_message(outcome: Result<Outcome, Error>) -> HandlerResult<Json<Outcome>> {
 /// Writes and returns the session's status.
 fn set_status(
     ctx: &ObjectContext<'_>,
-    engine: &RestateEngine<'_, '_>,
+    engine: &mut RestateEngine<'_, '_>,
     run: Option<&str>,
 ) -> SessionStatus {
-    let status = SessionStatus::from_entries(engine.entries().to_vec(), run.map(str::to_owned));
+    let status = engine.set_status(run);
     if !status.pending_calls().is_empty() {
         // The stored verdicts are for calls that were pending earlier.
         ctx.clear(VERDICTS);
     }
-    ctx.set(STATUS, Json(status.clone()));
-    status
+    status.clone()
 }
 
-/// Reads the status that the last run wrote.
+/// Reads the status that was last written.
 async fn stored_status(ctx: &impl ReadState) -> Result<SessionStatus, Error> {
     Ok(state(ctx, STATUS).await?.unwrap_or_default())
 }

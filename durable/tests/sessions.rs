@@ -2,9 +2,9 @@
 
 mod support;
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use futures::future::{BoxFuture, join};
@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use turnstream::agent::hook::{self, StopDecision};
 use turnstream::event::{EndReason, InterruptedPhase, ToolEvent};
 use turnstream::hub::{Command, Hub, HubEvent, NotRunning};
-use turnstream::item::{Content, History, PendingCall, ResultKind, ToolCall};
+use turnstream::item::{Content, History, PendingCall, ResultKind};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::request::Request;
 use turnstream::session::{
@@ -74,6 +74,25 @@ impl Fixture {
     async fn history(&self, session: &str) -> History {
         let entries = self.client.history(session, 0).await.expect("the entries can be read");
         restore_history(session, entries)
+    }
+
+    /// The only call of the session that needs a verdict.
+    async fn pending_call(&self, session: &str) -> PendingCall {
+        let status = self.client.status(session).await.expect("the status can be read");
+        let [call] = status.pending_calls() else { panic!("one call is pending: {status:?}") };
+        call.clone()
+    }
+
+    /// Waits until the session's active run waits for a verdict on one call, and returns the call.
+    async fn awaited_call(&self, session: &str) -> PendingCall {
+        support::wait_for("the run waits for a verdict", LIMIT, async || {
+            let status = self.client.status(session).await.expect("the status can be read");
+            match &*status.awaited_calls {
+                [call] => Ok(call.clone()),
+                _ => Err(format!("{status:?}")),
+            }
+        })
+        .await
     }
 
     async fn wait_for_status(&self, invocation: &str, status: &str) {
@@ -204,11 +223,6 @@ fn texts(history: &History) -> Vec<String> {
         text.or_else(|| item.as_user().map(Content::text))
     };
     history.iter().filter_map(text).collect()
-}
-
-fn pending(call_id: &str, name: &str) -> PendingCall {
-    let (call_id, name) = (call_id.to_owned(), name.to_owned());
-    ToolCall { call_id, name, arguments: "{}".to_owned() }.into()
 }
 
 // ---- Runs
@@ -372,22 +386,22 @@ async fn a_session_copied_to_a_store_and_back_has_the_same_history() {
     let pay = quick("pay").requires_approval();
     let fixture = Fixture::with_agent(Agent::new(model).with_tools([pay, quick("look")])).await;
     fixture.run("s", NEXT).await.unwrap();
-    fixture.run("s", "Pay.").await.unwrap();
+    let calls = fixture.run("s", "Pay.").await.unwrap().pending;
     // Copies entries from Restate to a store.
     let entries = fixture.client.history("s", 0).await.unwrap();
     let store = MemoryStore::new();
     store.append("s", 0, entries.clone()).await.unwrap();
     let session = Session::open(store.clone(), "s").await.unwrap();
     assert_eq!(session.history(), fixture.history("s").await);
-    assert_eq!(session.state(), SessionState::Pending { calls: vec![pending("c1", "pay")] });
+    let state = SessionState::Pending { calls: calls.clone() };
+    assert_eq!(session.state(), state);
     // Copies them back.
     let entries = store.load("s", 0).await.unwrap().unwrap();
     fixture.client.import("back", entries.clone()).await.unwrap();
     assert_eq!(fixture.client.history("back", 0).await.unwrap(), entries);
-    let state = SessionState::Pending { calls: vec![pending("c1", "pay")] };
     assert_eq!(fixture.client.status("back").await.unwrap().state, state);
-    let verdict = Verdict::Approve;
-    let judged = fixture.client.judge("back", "agent", pending("c1", "pay"), verdict).await;
+    let [call] = &*calls else { panic!("one call is pending: {calls:?}") };
+    let judged = fixture.client.judge("back", "agent", call.clone(), Verdict::Approve).await;
     assert!(judged.unwrap().is_some(), "it was the last one");
     support::wait_until("the run has resumed", LIMIT, async || {
         fixture.client.status("back").await.unwrap().state == SessionState::Idle
@@ -403,10 +417,16 @@ async fn a_removed_session_is_empty_and_can_be_used_again() {
     let fixture = Fixture::with_agent(Agent::new(calling(&[("c1", "pay")])).with_tool(pay)).await;
     // The second session with this id has the same number of entries as the first one when the
     // verdict arrives.
+    let mut removed = None;
     for _ in 0..2 {
         let outcome = fixture.run("s", "Pay.").await.unwrap();
         assert_eq!(outcome.reason, EndReason::Pending);
-        let call = pending("c1", "pay");
+        if let Some(call) = removed {
+            let judged = fixture.client.judge("s", "agent", call, Verdict::Approve).await;
+            assert_eq!(judged.map_err(|error| error.kind()), Err(ErrorKind::Conflict));
+        }
+        let call = fixture.pending_call("s").await;
+        removed = Some(call.clone());
         let run = fixture.client.judge("s", "agent", call, Verdict::Approve).await.unwrap();
         fixture.outcome(&run.expect("it was the last one")).await.unwrap();
         assert_eq!(texts(&fixture.history("s").await), ["Pay.", "Done."]);
@@ -453,7 +473,8 @@ async fn a_session_id_may_contain_any_characters() {
             let outcome = within_limit(client.outcome(&run)).await;
             let outcome = outcome.map_err(|error| ("outcome", error))?;
             assert_eq!(outcome.reason, EndReason::Pending, "{id:?}");
-            let judged = client.judge(id, "agent", pending("c3", "pay"), Verdict::Approve).await;
+            let call = fixture.pending_call(id).await;
+            let judged = client.judge(id, "agent", call, Verdict::Approve).await;
             judged.map_err(|error| ("judge", error))?;
             support::wait_until("the run has resumed", LIMIT, async || {
                 client.status(id).await.unwrap().state == SessionState::Idle
@@ -491,10 +512,10 @@ async fn an_empty_session_id_is_an_invalid_request() {
 async fn a_client_is_a_read_only_store() {
     let pay = quick("pay").requires_approval();
     let fixture = Fixture::with_agent(Agent::new(calling(&[("c1", "pay")])).with_tool(pay)).await;
-    fixture.run("s", "Pay.").await.unwrap();
+    let calls = fixture.run("s", "Pay.").await.unwrap().pending;
     let session = Session::open(fixture.client.clone(), "s").await.unwrap();
     assert_eq!(session.history(), fixture.history("s").await);
-    assert_eq!(session.state(), SessionState::Pending { calls: vec![pending("c1", "pay")] });
+    assert_eq!(session.state(), SessionState::Pending { calls });
     let version = session.version();
     fixture.run("s", NEXT).await.unwrap();
     session.reload().await.unwrap();
@@ -681,13 +702,14 @@ async fn a_pending_call_whose_tool_is_missing_remains_pending() {
     let with_tool = || agent().with_tool(quick("pay").requires_approval());
     let fixture = Fixture::with_agent(with_tool()).await;
     assert_eq!(fixture.run("s", "Pay.").await.unwrap().reason, EndReason::Pending);
+    let call = fixture.pending_call("s").await;
     let fixture = fixture.replace_worker(&Worker::new().with_agent("agent", agent()));
     let client = fixture.client.clone();
-    let resume = |id| client.resume("s", "agent", [(pending("c1", "pay"), Verdict::Approve)], id);
+    let resume = |id| client.resume("s", "agent", [(call.clone(), Verdict::Approve)], id);
     let error = fixture.outcome(&resume("early").await.unwrap()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidRequest, "{error:?}");
     let status = client.status("s").await.unwrap();
-    assert_eq!(status.state, SessionState::Pending { calls: vec![pending("c1", "pay")] });
+    assert_eq!(status.state, SessionState::Pending { calls: vec![call.clone()] });
     assert_eq!(status.run, None);
     let fixture = fixture.replace_worker(&Worker::new().with_agent("agent", with_tool()));
     let outcome = fixture.outcome(&resume("later").await.unwrap()).await.unwrap();
@@ -701,9 +723,10 @@ async fn a_verdict_for_a_call_whose_tool_was_missing_can_be_given_again() {
     let with_tool = || agent().with_tool(quick("pay").requires_approval());
     let fixture = Fixture::with_agent(with_tool()).await;
     assert_eq!(fixture.run("s", "Pay.").await.unwrap().reason, EndReason::Pending);
+    let call = fixture.pending_call("s").await;
     let fixture = fixture.replace_worker(&Worker::new().with_agent("agent", agent()));
     let client = fixture.client.clone();
-    let judge = || client.judge("s", "agent", pending("c1", "pay"), Verdict::Approve);
+    let judge = || client.judge("s", "agent", call.clone(), Verdict::Approve);
     // The verdict may be refused here, or in the run that resumes.
     let _ = judge().await;
     support::wait_until("the run has ended", LIMIT, async || {
@@ -773,17 +796,312 @@ async fn a_pending_approval_survives_the_death_of_the_worker() {
     };
     let fixture = Fixture::start(worker()).await;
     let run = fixture.start_run("s", "Pay.").await;
-    support::wait_until("the call is in the history", LIMIT, async || {
-        fixture.client.history("s", 0).await.unwrap().len() == 2
-    })
-    .await;
+    let call = fixture.awaited_call("s").await;
     let fixture = fixture.replace_worker(&worker());
-    let command = Command::Verdict { call: pending("c1", "pay"), verdict: Verdict::Approve };
+    assert_eq!(fixture.pending_call("s").await, call, "the run still waits");
+    let command = Command::Verdict { call, verdict: Verdict::Approve };
     fixture.client.send("s", "verdict-1", command).await.unwrap();
     let outcome = fixture.outcome(&run).await.unwrap();
     assert_eq!(outcome.reason, EndReason::Completed);
     assert_eq!(results(&outcome.history), [(ResultKind::Ok, "paid".to_owned())]);
     assert_eq!(count.load(Ordering::Relaxed), 1);
+    let status = fixture.client.status("s").await.unwrap();
+    assert_eq!((status.run, status.awaited_calls), (None, Vec::new()));
+}
+
+// ---- Verdicts
+
+/// Counts the payments of a tool, and the attempts at each run. Clones share the counts.
+#[derive(Clone, Default)]
+struct Counts {
+    payments: Arc<AtomicUsize>,
+    attempts: Arc<Mutex<HashMap<String, usize>>>,
+}
+
+impl Counts {
+    /// A tool that requires an approval.
+    fn pay(&self) -> Tool {
+        self.pay_with_description("Pays")
+    }
+
+    fn pay_with_description(&self, description: &str) -> Tool {
+        let payments = Arc::clone(&self.payments);
+        let spec = ToolSpec::new("pay", description, json!({ "type": "object" }));
+        let pay = Tool::raw(spec, move |_args, _cx| {
+            payments.fetch_add(1, Ordering::Relaxed);
+            async { "paid" }
+        });
+        pay.expect("the tool is valid").requires_approval()
+    }
+
+    /// A worker with an agent that is called `agent`.
+    fn worker(&self, agent: Agent) -> Worker {
+        let attempts = Arc::clone(&self.attempts);
+        Worker::new().with_agent("agent", agent).on_attempt(move |_, run| {
+            *attempts.lock().unwrap().entry(run.to_owned()).or_default() += 1;
+        })
+    }
+
+    fn payments(&self) -> usize {
+        self.payments.load(Ordering::Relaxed)
+    }
+
+    fn attempts(&self, run: &str) -> usize {
+        self.attempts.lock().unwrap().get(run).copied().unwrap_or_default()
+    }
+}
+
+/// A model that calls `pay` in each of this number of turns, always with the same arguments.
+fn paying(turns: usize) -> Scripted {
+    model(move |history| match results_since_input(history) {
+        paid if paid < turns => Reply::new().call_raw(&format!("c{}", paid + 1), "pay", "{}"),
+        _ => Reply::text("Done."),
+    })
+}
+
+impl Fixture {
+    /// Gives a verdict, and returns the id of the run that resumes the calls, if any.
+    async fn judge(
+        &self,
+        session: &str,
+        call: &PendingCall,
+        verdict: Verdict,
+    ) -> Result<Option<String>, ErrorKind> {
+        let judged = within_limit(self.client.judge(session, "agent", call.clone(), verdict)).await;
+        judged.map_err(|error| error.kind())
+    }
+
+    /// Approves a session's last pending call, and returns the outcome of the run that resumes it.
+    async fn approve(&self, session: &str, call: &PendingCall) -> Result<Outcome, Error> {
+        let run = self.judge(session, call, Verdict::Approve).await.expect("the call is pending");
+        self.outcome(&run.expect("no other call is pending")).await
+    }
+
+    async fn send_verdict(&self, session: &str, id: &str, call: &PendingCall, verdict: Verdict) {
+        let command = Command::Verdict { call: call.clone(), verdict };
+        self.client.send(session, id, command).await.expect("a run is active");
+    }
+
+    /// Checks that an approval of the call is a conflict, and neither runs anything nor changes the
+    /// pending calls.
+    async fn check_conflict(&self, counts: &Counts, session: &str, call: &PendingCall) {
+        let paid = counts.payments();
+        let pending = self.client.status(session).await.unwrap().pending_calls().to_vec();
+        let judged = self.judge(session, call, Verdict::Approve).await;
+        assert_eq!(judged, Err(ErrorKind::Conflict));
+        let verdicts = [(call.clone(), Verdict::Approve)];
+        let request_id = format!("conflict {}", counts.attempts.lock().unwrap().len());
+        let run = self.client.resume(session, "agent", verdicts, &request_id).await.unwrap();
+        let error = self.outcome(&run).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+        assert_eq!(counts.attempts(&run), 1, "the run is not tried again");
+        // Without an active run, no verdict is stored. The inbox is told later that the run has
+        // ended.
+        let number = AtomicUsize::new(0);
+        support::wait_for("the inbox has no active run", LIMIT, async || {
+            let command = Command::Verdict { call: call.clone(), verdict: Verdict::Approve };
+            let id = format!("{request_id}/{}", number.fetch_add(1, Ordering::Relaxed));
+            match self.client.send(session, &id, command).await {
+                Err(error) if NotRunning::from_error(&error).is_some() => Ok(()),
+                other => Err(format!("{other:?}")),
+            }
+        })
+        .await;
+        assert_eq!(counts.payments(), paid);
+        assert_eq!(self.client.status(session).await.unwrap().pending_calls(), pending);
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn a_repeated_verdict_is_not_used_for_the_sub_agents_next_call() {
+    let counts = Counts::default();
+    let child = Agent::new(paying(2)).with_tool(counts.pay()).as_tool("child", "Pays").unwrap();
+    let parent = model(|history| match results_since_input(history) {
+        0 => Reply::new().call_raw("c1", "child", r#"{"prompt":"Pay."}"#),
+        _ => Reply::text("Done."),
+    });
+    let fixture = Fixture::start(counts.worker(Agent::new(parent).with_tool(child))).await;
+    fixture.run("s", "Pay.").await.unwrap();
+    let first = fixture.pending_call("s").await;
+    assert_eq!((&*first.path, &*first.call_id), (&["c1".to_owned()][..], "c1"));
+    let outcome = fixture.approve("s", &first).await.unwrap();
+    assert_eq!((outcome.reason, counts.payments()), (EndReason::Pending, 1));
+
+    let second = fixture.pending_call("s").await;
+    assert_eq!((&*second.path, &*second.call_id), (&["c1".to_owned()][..], "c2"));
+    fixture.check_conflict(&counts, "s", &first).await;
+    let forged = PendingCall { approval_id: first.approval_id.clone(), ..second.clone() };
+    fixture.check_conflict(&counts, "s", &forged).await;
+    let unnamed = PendingCall { approval_id: String::new(), ..second.clone() };
+    fixture.check_conflict(&counts, "s", &unnamed).await;
+
+    let outcome = fixture.approve("s", &second).await.unwrap();
+    assert_eq!((outcome.reason, counts.payments()), (EndReason::Completed, 2));
+}
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn a_verdict_on_an_identical_call_of_another_session_is_a_conflict() {
+    let counts = Counts::default();
+    let agent = Agent::new(paying(1)).with_tool(counts.pay());
+    let fixture = Fixture::start(counts.worker(agent)).await;
+    for session in ["s", "t"] {
+        assert_eq!(fixture.run(session, "Pay.").await.unwrap().reason, EndReason::Pending);
+    }
+    let (of_s, of_t) = (fixture.pending_call("s").await, fixture.pending_call("t").await);
+    let with_id_of_t = PendingCall { approval_id: of_t.approval_id.clone(), ..of_s.clone() };
+    assert_eq!(with_id_of_t, of_t, "the calls differ only in their approval ids");
+    fixture.check_conflict(&counts, "t", &of_s).await;
+    fixture.check_conflict(&counts, "s", &of_t).await;
+    assert_eq!(fixture.approve("t", &of_t).await.unwrap().reason, EndReason::Completed);
+    assert_eq!(counts.payments(), 1);
+    assert_eq!(fixture.pending_call("s").await, of_s);
+}
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn a_verdict_with_an_old_approval_id_does_not_approve_a_waiting_run() {
+    let counts = Counts::default();
+    let agent = Agent::new(paying(2)).with_tool(counts.pay()).interactive();
+    let fixture = Fixture::start(counts.worker(agent)).await;
+    let run = fixture.start_run("s", "Pay.").await;
+    let first = fixture.awaited_call("s").await;
+    fixture.send_verdict("s", "first", &first, Verdict::Approve).await;
+    let second = support::wait_for("the run waits for the next verdict", LIMIT, async || {
+        let status = fixture.client.status("s").await.unwrap();
+        let next = status.awaited_calls.iter().find(|call| call.call_id == "c2").cloned();
+        next.ok_or_else(|| format!("{status:?}"))
+    });
+    let second = second.await;
+    assert_eq!(fixture.pending_call("s").await, second, "the first call is no longer listed");
+    assert_eq!(counts.payments(), 1);
+
+    let forged = PendingCall { approval_id: first.approval_id.clone(), ..second.clone() };
+    let unnamed = PendingCall { approval_id: String::new(), ..second.clone() };
+    for (id, call) in [("old", &first), ("forged", &forged), ("unnamed", &unnamed)] {
+        fixture.send_verdict("s", id, call, Verdict::Approve).await;
+    }
+    fixture.send_verdict("s", "old denial", &forged, Verdict::deny("old")).await;
+    support::wait_until("the run has taken the verdicts", LIMIT, async || {
+        fixture.client.queued("s").await.unwrap().commands().count() == 0
+    })
+    .await;
+    // The first verdict that answers the request counts.
+    fixture.send_verdict("s", "second", &second, Verdict::deny("too much")).await;
+    let outcome = fixture.outcome(&run).await.unwrap();
+    assert_eq!(outcome.reason, EndReason::Completed);
+    let denial = &results(&outcome.history)[1];
+    assert_eq!(denial.0, ResultKind::Denied);
+    assert!(denial.1.contains("too much"), "{denial:?}");
+    assert_eq!((counts.payments(), counts.attempts(&run)), (1, 1));
+}
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn a_verdict_is_a_conflict_if_a_new_deployment_has_changed_the_tool() {
+    let counts = Counts::default();
+    let worker = |description| {
+        let pay = counts.pay_with_description(description);
+        counts.worker(Agent::new(paying(1)).with_tool(pay))
+    };
+    let fixture = Fixture::start(worker("Pays up to 10")).await;
+    for session in ["s", "t"] {
+        assert_eq!(fixture.run(session, "Pay.").await.unwrap().reason, EndReason::Pending);
+    }
+    let admin_url = fixture.server.admin_url();
+    let changed = Process::start(worker("Pays any amount").endpoint());
+    support::register(&admin_url, &changed.url()).await;
+    let call = fixture.pending_call("s").await;
+    for _ in 0..2 {
+        // The verdict is accepted, since the request is open. The run that resumes the call knows
+        // the tool.
+        let run = fixture.judge("s", &call, Verdict::Approve).await.unwrap().unwrap();
+        let error = fixture.outcome(&run).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+        assert!(error.message().contains("`pay` has changed"), "{error}");
+        assert_eq!((counts.payments(), counts.attempts(&run)), (0, 1));
+        assert_eq!(fixture.pending_call("s").await, call);
+    }
+    // Nothing runs after a denial.
+    let denied = fixture.pending_call("t").await;
+    let run = fixture.judge("t", &denied, Verdict::deny("no")).await.unwrap().unwrap();
+    let outcome = fixture.outcome(&run).await.unwrap();
+    assert_eq!(outcome.reason, EndReason::Completed);
+    assert_eq!(results(&outcome.history)[0].0, ResultKind::Denied);
+    // A worker with the original tool accepts the same verdict.
+    let original = Process::start(worker("Pays up to 10").endpoint());
+    support::register(&admin_url, &original.url()).await;
+    assert_eq!(fixture.approve("s", &call).await.unwrap().reason, EndReason::Completed);
+    assert_eq!(counts.payments(), 1);
+}
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn a_run_whose_tool_changes_during_a_wait_ends_with_a_conflict_and_runs_nothing() {
+    let counts = Counts::default();
+    let worker = |description| {
+        let pay = counts.pay_with_description(description);
+        counts.worker(Agent::new(paying(1)).with_tool(pay).interactive())
+    };
+    let fixture = Fixture::start(worker("Pays up to 10")).await;
+    let run = fixture.start_run("s", "Pay.").await;
+    let call = fixture.awaited_call("s").await;
+    let fixture = fixture.replace_worker(&worker("Pays any amount"));
+    fixture.send_verdict("s", "verdict", &call, Verdict::Approve).await;
+    let outcome = fixture.outcome(&run).await.unwrap();
+    let error = outcome.error.expect("the run has failed");
+    assert_eq!((error.kind(), counts.payments()), (ErrorKind::Conflict, 0), "{error}");
+    // One attempt in each worker.
+    assert_eq!(counts.attempts(&run), 2);
+    fixture.check_conflict(&counts, "s", &call).await;
+    fixture.ensure_next_run_works("s").await;
+    assert_eq!(counts.payments(), 0);
+}
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn the_status_lists_no_awaited_call_after_an_interrupt() {
+    let counts = Counts::default();
+    let agent = Agent::new(paying(1)).with_tool(counts.pay()).interactive();
+    let fixture = Fixture::start(counts.worker(agent)).await;
+    let run = fixture.start_run("s", "Pay.").await;
+    let call = fixture.awaited_call("s").await;
+    fixture.client.interrupt("s").await.unwrap();
+    let outcome = fixture.outcome(&run).await.unwrap();
+    assert_eq!(outcome.reason, EndReason::Interrupted(InterruptedPhase::Tools));
+    let status = fixture.client.status("s").await.unwrap();
+    assert_eq!((&status.run, &*status.awaited_calls), (&None, &[][..]));
+    assert_eq!(status.pending_calls(), []);
+    fixture.check_conflict(&counts, "s", &call).await;
+    assert_eq!(counts.payments(), 0);
+    fixture.ensure_next_run_works("s").await;
+}
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn the_status_lists_the_awaited_call_of_a_killed_run_until_the_next_run_or_verdict() {
+    let counts = Counts::default();
+    let agent = Agent::new(paying(1)).with_tool(counts.pay()).interactive();
+    let fixture = Fixture::start(counts.worker(agent)).await;
+    for session in ["s", "t"] {
+        let run = fixture.start_run(session, "Pay.").await;
+        let call = fixture.awaited_call(session).await;
+        support::kill(&fixture.server.admin_url(), &run).await;
+        fixture.outcome(&run).await.unwrap_err();
+        // A verdict on the killed run is stored, and no run takes it.
+        fixture.send_verdict(session, "late", &call, Verdict::Approve).await;
+        match session {
+            "s" => {
+                let judged = fixture.judge(session, &call, Verdict::Approve).await;
+                assert_eq!(judged, Err(ErrorKind::Conflict));
+            }
+            _ => fixture.ensure_next_run_works(session).await,
+        }
+        let status = fixture.client.status(session).await.unwrap();
+        assert_eq!((status.run, status.awaited_calls), (None, Vec::new()), "{session}");
+    }
+    assert_eq!(counts.payments(), 0);
 }
 
 // ---- Interrupts
@@ -1078,13 +1396,12 @@ async fn a_run_cancelled_while_it_waits_for_a_verdict_ends_with_an_error() {
     let agent = Agent::new(calling(&[("c1", "pay")])).with_tool(pay).interactive();
     let fixture = Fixture::with_agent(agent).await;
     let run = fixture.start_run("s", "Pay.").await;
-    support::wait_until("the call is in the history", LIMIT, async || {
-        fixture.client.history("s", 0).await.unwrap().len() == 2
-    })
-    .await;
+    fixture.awaited_call("s").await;
     support::cancel(&fixture.server.admin_url(), &run).await;
     let error = fixture.outcome(&run).await.unwrap_err();
     println!("a cancelled run: {error:?}");
+    let status = fixture.client.status("s").await.unwrap();
+    assert_eq!((status.run, status.awaited_calls), (None, Vec::new()));
     fixture.ensure_next_run_works("s").await;
 }
 
@@ -1136,14 +1453,19 @@ async fn check_that_a_call_of_an_ended_run_does_not_start_again(
     let fixture = Fixture::with_agent(Agent::new(calling(&[("c1", "pay")])).with_tool(pay)).await;
     let outcome = fixture.run("s", "Pay.").await.unwrap();
     assert_eq!(outcome.reason, EndReason::Pending);
-    let verdicts = || [(pending("c1", "pay"), Verdict::Approve)];
+    let call = fixture.pending_call("s").await;
+    let verdicts = || [(call.clone(), Verdict::Approve)];
     let run = fixture.client.resume("s", "agent", verdicts(), "first").await.unwrap();
     gate.wait_for(1).await;
     end(&fixture, &run).await;
     fixture.outcome(&run).await.unwrap_err();
     gate.open();
 
+    // The request for a verdict is void.
     let run = fixture.client.resume("s", "agent", verdicts(), "second").await.unwrap();
+    let error = fixture.outcome(&run).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    let run = fixture.client.resume("s", "agent", [], "third").await.unwrap();
     fixture.outcome(&run).await.unwrap();
     let history = fixture.history("s").await;
     let (kind, text) = &results(&history)[0];
@@ -1168,7 +1490,8 @@ async fn a_verdict_for_a_call_of_a_killed_run_is_refused_and_the_next_run_works(
     let pay = gate.tool("pay").requires_approval();
     let fixture = Fixture::with_agent(Agent::new(calling(&[("c1", "pay")])).with_tool(pay)).await;
     fixture.run("s", "Pay.").await.unwrap();
-    let judge = || fixture.client.judge("s", "agent", pending("c1", "pay"), Verdict::Approve);
+    let call = fixture.pending_call("s").await;
+    let judge = || fixture.client.judge("s", "agent", call.clone(), Verdict::Approve);
     let run = judge().await.unwrap().unwrap();
     gate.wait_for(1).await;
     support::kill(&fixture.server.admin_url(), &run).await;
@@ -1176,7 +1499,7 @@ async fn a_verdict_for_a_call_of_a_killed_run_is_refused_and_the_next_run_works(
     gate.open();
     // The call may have started, so it waits for no verdict.
     let error = judge().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::InvalidRequest, "{error}");
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
     support::wait_for("the inbox has no active run", LIMIT, async || {
         match fixture.client.interrupt("s").await {
             Err(error) if NotRunning::from_error(&error).is_some() => Ok(()),
@@ -1222,13 +1545,14 @@ async fn a_pending_call_stays_approvable_if_a_run_with_new_input_is_killed() {
     let agent = Agent::new(paying).with_tool(quick("pay").requires_approval()).with_hook(hook);
     let fixture = Fixture::with_agent(agent).await;
     fixture.run("s", "Pay.").await.unwrap();
+    let call = fixture.pending_call("s").await;
     let run = fixture.start_run("s", "Wait.").await;
     gate.wait_for(1).await;
     support::kill(&fixture.server.admin_url(), &run).await;
     fixture.outcome(&run).await.unwrap_err();
     gate.open();
     // The killed run has not started the call.
-    let judge = fixture.client.judge("s", "agent", pending("c1", "pay"), Verdict::Approve);
+    let judge = fixture.client.judge("s", "agent", call, Verdict::Approve);
     let run = judge.await.unwrap().unwrap();
     fixture.outcome(&run).await.unwrap();
     assert_eq!(results(&fixture.history("s").await), [(ResultKind::Ok, "quick".to_owned())]);

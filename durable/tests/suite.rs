@@ -7,8 +7,8 @@ mod support;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use support::{RestateServer, Worker as Process, register};
-use turnstream::durable::StoredCommand;
 use turnstream::durable::suite::{EngineHost, SuiteRun, SuiteRuns};
+use turnstream::durable::{SessionStatus, StoredCommand};
 use turnstream::session::Entry;
 use turnstream::{Error, Outcome};
 use turnstream_restate::{Client, Worker};
@@ -51,6 +51,10 @@ impl EngineHost for RestateHost {
 
     fn entries<'a>(&'a self, session: &'a str) -> BoxFuture<'a, Result<Vec<Entry>, Error>> {
         self.client.history(session, 0).boxed()
+    }
+
+    fn status<'a>(&'a self, session: &'a str) -> BoxFuture<'a, Result<SessionStatus, Error>> {
+        self.client.status(session).boxed()
     }
 }
 

@@ -20,7 +20,7 @@ use futures::{StreamExt, stream};
 use serde_json::json;
 use support::{RestateServer, TempDir, Worker as Process};
 use turnstream::event::EndReason;
-use turnstream::item::{PendingCall, ToolCall};
+use turnstream::item::PendingCall;
 use turnstream::provider::{Reply, Scripted};
 use turnstream::request::Request;
 use turnstream::session::{SessionState, restore_history};
@@ -65,11 +65,6 @@ fn payer(calls: usize, log: &Path) -> Agent {
 
 fn worker(log: &Path) -> Worker {
     Worker::new().with_agent("payer", payer(1, log)).with_agent("payer of two", payer(2, log))
-}
-
-fn pending_call(number: usize) -> PendingCall {
-    let (call_id, name) = (format!("c{number}"), "pay".to_owned());
-    ToolCall { call_id, name, arguments: format!("{{\"amount\":{number}}}") }.into()
 }
 
 /// A worker in a process of its own, which can be killed with SIGKILL.
@@ -185,10 +180,7 @@ async fn waiting_runs_use_no_resources_and_complete_after_a_restart_of_worker_an
     let since = Instant::now();
     for_each(runs, async |session| {
         let outcome = client.run(&session, "payer", "Pay.").await.unwrap();
-        assert_eq!(
-            (outcome.reason, &*outcome.pending),
-            (EndReason::Pending, &[pending_call(1)][..])
-        );
+        assert_eq!((outcome.reason, outcome.pending.len()), (EndReason::Pending, 1));
     })
     .await;
     println!("{runs} runs have ended pending in {:.1?}", since.elapsed());
@@ -215,8 +207,8 @@ async fn waiting_runs_use_no_resources_and_complete_after_a_restart_of_worker_an
     let since = Instant::now();
     for_each(runs, async |session| {
         let status = client.status(&session).await.unwrap();
-        assert_eq!(status.state, SessionState::Pending { calls: vec![pending_call(1)] });
-        let judged = client.judge(&session, "payer", pending_call(1), Verdict::Approve).await;
+        let [call] = status.pending_calls() else { panic!("one call is pending: {status:?}") };
+        let judged = client.judge(&session, "payer", call.clone(), Verdict::Approve).await;
         assert!(judged.unwrap().is_some(), "it was the last call");
     })
     .await;
@@ -245,6 +237,8 @@ struct Fixture {
     client: Client,
     log: PathBuf,
     server: RestateServer,
+    /// The calls of the session `s` that were pending first.
+    calls: Vec<PendingCall>,
     _worker: Process,
     _folder: TempDir,
 }
@@ -257,15 +251,21 @@ impl Fixture {
         let worker = Process::start(worker(&log).endpoint());
         support::register(&server.admin_url(), &worker.url()).await;
         let client = Client::new(&server.ingress_url()).unwrap();
-        Self { client, log, server, _worker: worker, _folder: folder }
+        Self { client, log, server, calls: Vec::new(), _worker: worker, _folder: folder }
     }
 
     /// A session with two pending calls.
     async fn with_pending_calls() -> Self {
-        let fixture = Self::start().await;
-        let outcome = fixture.client.run("s", "payer of two", "Pay.").await.unwrap();
-        assert_eq!(outcome.pending, [pending_call(1), pending_call(2)]);
+        let mut fixture = Self::start().await;
+        fixture.calls = fixture.client.run("s", "payer of two", "Pay.").await.unwrap().pending;
+        assert_eq!(fixture.calls.len(), 2);
+        assert_eq!(fixture.client.status("s").await.unwrap().pending_calls(), fixture.calls);
         fixture
+    }
+
+    /// The pending call with this number, from 1.
+    fn call(&self, number: usize) -> PendingCall {
+        self.calls[number - 1].clone()
     }
 
     /// Whether a run resumes the calls with this verdict.
@@ -295,10 +295,10 @@ impl Fixture {
 async fn a_second_different_verdict_is_a_conflict() {
     let fixture = Fixture::with_pending_calls().await;
     let deny = || Verdict::Deny("no".to_owned());
-    assert_eq!(fixture.judge(pending_call(1), Verdict::Approve).await, Ok(false));
-    assert_eq!(fixture.judge(pending_call(1), deny()).await, Err(ErrorKind::Conflict));
+    assert_eq!(fixture.judge(fixture.call(1), Verdict::Approve).await, Ok(false));
+    assert_eq!(fixture.judge(fixture.call(1), deny()).await, Err(ErrorKind::Conflict));
     // The first verdict on a call counts.
-    assert_eq!(fixture.judge(pending_call(2), deny()).await, Ok(true));
+    assert_eq!(fixture.judge(fixture.call(2), deny()).await, Ok(true));
     fixture.wait_until_resumed().await;
     assert_eq!(payments(&fixture.log), ["s/c1"]);
 }
@@ -307,11 +307,12 @@ async fn a_second_different_verdict_is_a_conflict() {
 #[ignore = "needs a Restate server: durable/tests/run.sh"]
 async fn a_verdict_on_different_arguments_is_refused() {
     let fixture = Fixture::with_pending_calls().await;
-    let other = PendingCall { arguments: r#"{"amount":100}"#.to_owned(), ..pending_call(1) };
+    let other = PendingCall { arguments: r#"{"amount":100}"#.to_owned(), ..fixture.call(1) };
     let judged = fixture.judge(other, Verdict::Approve).await;
-    assert_eq!(judged, Err(ErrorKind::InvalidRequest));
-    assert_eq!(fixture.judge(pending_call(3), Verdict::Approve).await, judged, "no such call");
-    assert_eq!(fixture.judge(pending_call(1), Verdict::Approve).await, Ok(false));
+    assert_eq!(judged, Err(ErrorKind::Conflict));
+    let other = PendingCall { call_id: "c3".to_owned(), ..fixture.call(1) };
+    assert_eq!(fixture.judge(other, Verdict::Approve).await, judged, "no such call");
+    assert_eq!(fixture.judge(fixture.call(1), Verdict::Approve).await, Ok(false));
     assert_eq!(payments(&fixture.log), [""; 0]);
     assert_eq!(fixture.count_resumed_runs().await, Some(0));
 }
@@ -320,7 +321,7 @@ async fn a_verdict_on_different_arguments_is_refused() {
 #[ignore = "needs a Restate server: durable/tests/run.sh"]
 async fn repeating_a_verdict_starts_one_run() {
     let fixture = Fixture::with_pending_calls().await;
-    let judge = |number| fixture.judge(pending_call(number), Verdict::Approve);
+    let judge = |number| fixture.judge(fixture.call(number), Verdict::Approve);
     assert_eq!(judge(1).await, Ok(false));
     assert_eq!(judge(1).await, Ok(false));
     let (first, second) = join(judge(2), judge(2)).await;
@@ -334,8 +335,8 @@ async fn repeating_a_verdict_starts_one_run() {
 #[ignore = "needs a Restate server: durable/tests/run.sh"]
 async fn a_verdict_repeated_after_the_run_has_resumed_starts_no_run() {
     let fixture = Fixture::with_pending_calls().await;
-    assert_eq!(fixture.judge(pending_call(1), Verdict::Approve).await, Ok(false));
-    let judge = || fixture.client.judge("s", "payer of two", pending_call(2), Verdict::Approve);
+    assert_eq!(fixture.judge(fixture.call(1), Verdict::Approve).await, Ok(false));
+    let judge = || fixture.client.judge("s", "payer of two", fixture.call(2), Verdict::Approve);
     let run = judge().await.unwrap().expect("all calls have a verdict");
     let outcome = fixture.client.outcome(&run).await.unwrap();
     assert_eq!((outcome.reason, &*outcome.text), (EndReason::Completed, "It is paid."));
@@ -351,12 +352,12 @@ async fn a_verdict_repeated_after_the_run_has_resumed_starts_no_run() {
 async fn a_verdict_for_an_unknown_agent_is_refused_and_blocks_nothing() {
     let fixture = Fixture::with_pending_calls().await;
     for number in [1, 2] {
-        let call = pending_call(number);
+        let call = fixture.call(number);
         let judged = fixture.client.judge("s", "nobody", call, Verdict::Approve).await;
         assert_eq!(judged.map_err(|error| error.kind()), Err(ErrorKind::Unsupported));
     }
-    assert_eq!(fixture.judge(pending_call(1), Verdict::Approve).await, Ok(false));
-    assert_eq!(fixture.judge(pending_call(2), Verdict::Approve).await, Ok(true));
+    assert_eq!(fixture.judge(fixture.call(1), Verdict::Approve).await, Ok(false));
+    assert_eq!(fixture.judge(fixture.call(2), Verdict::Approve).await, Ok(true));
     fixture.wait_until_resumed().await;
     assert_eq!(payments(&fixture.log).len(), 2);
 }

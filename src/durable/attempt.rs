@@ -441,7 +441,7 @@ impl Driver {
                 || calls.iter().all(|call| all().any(|stored| verdict_on(stored, call).is_some()))
         };
         if !is_enough(&[]) {
-            commands.extend(engine.wait_for_commands(limit, &mut is_enough).await?);
+            commands.extend(engine.wait_for_commands(&calls, limit, &mut is_enough).await?);
         }
         let verdict = |call: &PendingCall| {
             let verdict = commands.iter().find_map(|stored| verdict_on(stored, call))?;

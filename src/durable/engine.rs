@@ -6,8 +6,8 @@ use futures::future::BoxFuture;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::error::{Error, ErrorKind};
-use crate::hub::{Command, command_json};
-use crate::item::{RawJson, ResultKind, ToolCall, ToolResult, join_call_id};
+use crate::hub::{AlreadyRunning, Command, LogUnavailable, StaleEpoch, command_json};
+use crate::item::{PendingCall, RawJson, ResultKind, ToolCall, ToolResult, join_call_id};
 use crate::session::Entry;
 
 /// The future that performs a step. The engine polls it only if the step's value has not been recorded yet.
@@ -51,8 +51,13 @@ pub trait Engine: StepRunner {
 
     /// Waits until `is_enough` returns `true` for the list of all commands that have arrived, or until `limit` has
     /// elapsed. Returns the commands that have arrived by the end of the wait.
+    ///
+    /// The run waits for verdicts on the calls in `awaited`. While it waits, in this attempt or between two attempts,
+    /// the engine must report these calls as [`awaited_calls`](crate::durable::SessionStatus::awaited_calls) in the
+    /// session's status, because a verdict must name a call's [request](PendingCall::approval_id).
     fn wait_for_commands<'a>(
         &'a mut self,
+        awaited: &'a [PendingCall],
         limit: Option<Duration>,
         is_enough: &'a mut (dyn FnMut(&[StoredCommand]) -> bool + Send),
     ) -> BoxFuture<'a, Result<Vec<StoredCommand>, Error>>;
@@ -167,11 +172,14 @@ impl From<AttemptLost> for Error {
 
 /// Returns whether another attempt may succeed after this error. Another attempt may succeed if the failed attempt was
 /// [lost](AttemptLost), if its events cannot currently be written, if another attempt at the run is still active, or if
-/// this program differs from the program that started the run. All other errors end the run.
+/// this program differs from the program that started the run. All other errors end the run, including the
+/// [`Conflict`](ErrorKind::Conflict) error for a verdict that does not answer an open request.
 pub fn is_attempt_lost(error: &Error) -> bool {
     AttemptLost::from_error(error).is_some()
-        || matches!(error.kind(), ErrorKind::ReplayMismatch | ErrorKind::Conflict)
-        || crate::hub::LogUnavailable::from_error(error).is_some()
+        || error.kind() == ErrorKind::ReplayMismatch
+        || LogUnavailable::from_error(error).is_some()
+        || StaleEpoch::from_error(error).is_some()
+        || AlreadyRunning::from_error(error).is_some()
 }
 
 impl<T: StepRunner + ?Sized> StepRunner for &mut T {
@@ -191,10 +199,11 @@ impl<T: Engine + ?Sized> Engine for &mut T {
 
     fn wait_for_commands<'a>(
         &'a mut self,
+        awaited: &'a [PendingCall],
         limit: Option<Duration>,
         is_enough: &'a mut (dyn FnMut(&[StoredCommand]) -> bool + Send),
     ) -> BoxFuture<'a, Result<Vec<StoredCommand>, Error>> {
-        (**self).wait_for_commands(limit, is_enough)
+        (**self).wait_for_commands(awaited, limit, is_enough)
     }
 
     fn can_call_tools(&self) -> bool {

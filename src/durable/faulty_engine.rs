@@ -13,7 +13,7 @@ use crate::durable::engine::{
     AttemptLost, Engine, StepFuture, StepRunner, StoredCommand, ToolCallRequest,
 };
 use crate::error::Error;
-use crate::item::{RawJson, ToolResult};
+use crate::item::{PendingCall, RawJson, ToolResult};
 use crate::lock::lock_ignoring_poison;
 use crate::session::Entry;
 
@@ -156,10 +156,11 @@ impl<E: Engine> Engine for FaultyEngine<E> {
 
     fn wait_for_commands<'a>(
         &'a mut self,
+        awaited: &'a [PendingCall],
         limit: Option<Duration>,
         is_enough: &'a mut (dyn FnMut(&[StoredCommand]) -> bool + Send),
     ) -> BoxFuture<'a, Result<Vec<StoredCommand>, Error>> {
-        self.lossy(move |engine| engine.wait_for_commands(limit, is_enough))
+        self.lossy(move |engine| engine.wait_for_commands(awaited, limit, is_enough))
     }
 
     fn can_call_tools(&self) -> bool {

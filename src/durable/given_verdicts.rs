@@ -55,35 +55,47 @@ pub enum AddedVerdict {
 impl GivenVerdicts {
     /// Adds a verdict on one of the session's `pending` calls.
     ///
+    /// `call` must equal the pending call, including its approval id, its arguments and the definition of its tool. A
+    /// verdict other than an approval may leave the [approval id](PendingCall::approval_id) empty.
+    ///
     /// Returns [`Repeated`](AddedVerdict::Repeated) for a repeated verdict, even if the call has already been answered.
     ///
     /// # Errors
     ///
-    /// Returns a [`Conflict`](ErrorKind::Conflict) error if no pending call equals `call`, including its approval id
-    /// and its arguments, or if the call already has a different verdict. If an error is returned, no verdict is added.
+    /// Returns a [`Conflict`](ErrorKind::Conflict) error if the verdict does not answer the request of a pending call,
+    /// or if the call already has a different verdict. If an error is returned, no verdict is added.
     pub fn add(
         &mut self,
         pending: &[PendingCall],
         call: PendingCall,
         verdict: Verdict,
     ) -> Result<AddedVerdict, Error> {
-        let known = self.verdicts.iter().find(|(known, _)| *known == call);
-        match known {
-            Some((_, known)) if *known == verdict => return Ok(AddedVerdict::Repeated),
-            _ if !pending.contains(&call) => {
-                return Err(Error::new(ErrorKind::Conflict, "no such call is pending"));
-            }
-            Some(_) => {
-                let message = "the call has another verdict already";
-                return Err(Error::new(ErrorKind::Conflict, message));
-            }
-            None => self.verdicts.push((call, verdict)),
+        let is_repeated = |(request, known): &(PendingCall, Verdict)| {
+            *known == verdict && verdict.answers(request, &call)
+        };
+        if self.verdicts.iter().any(is_repeated) {
+            return Ok(AddedVerdict::Repeated);
         }
-        let has_verdict = |call: &PendingCall| self.verdicts.iter().any(|(known, _)| known == call);
-        Ok(match pending.iter().all(has_verdict) {
+        let conflict = |message| {
+            let error = Error::new(ErrorKind::Conflict, message);
+            error.with_parameter(call.call_id.as_str())
+        };
+        let request = pending.iter().find(|request| verdict.answers(request, &call));
+        let Some(request) = request else {
+            return Err(conflict("the verdict does not answer the request of a pending call"));
+        };
+        if self.has_verdict(request) {
+            return Err(conflict("the call has another verdict already"));
+        }
+        self.verdicts.push((request.clone(), verdict));
+        Ok(match pending.iter().all(|request| self.has_verdict(request)) {
             true => AddedVerdict::AllGiven,
             false => AddedVerdict::SomeMissing,
         })
+    }
+
+    fn has_verdict(&self, request: &PendingCall) -> bool {
+        self.verdicts.iter().any(|(known, _)| known == request)
     }
 }
 
@@ -138,8 +150,10 @@ mod tests {
     use crate::tool::ToolOutput;
 
     fn call(id: &str) -> PendingCall {
-        ToolCall { call_id: id.to_owned(), name: "pay".to_owned(), arguments: "{}".to_owned() }
-            .into()
+        let (call_id, name) = (id.to_owned(), "pay".to_owned());
+        let approval_id = format!("request for {id}");
+        let call = ToolCall { call_id, name, arguments: "{}".to_owned() };
+        PendingCall { approval_id, ..call.into() }
     }
 
     /// Adds a verdict on the call with this id while the given calls are pending.
@@ -203,6 +217,33 @@ mod tests {
         let error = given.add(&[call("c1")], other, Verdict::Approve).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Conflict);
         assert_eq!(given, GivenVerdicts::default());
+    }
+
+    #[test]
+    fn only_a_denial_or_a_result_may_leave_the_approval_id_empty() {
+        let unnamed = || PendingCall { approval_id: String::new(), ..call("c1") };
+        let other = || PendingCall { approval_id: "another request".to_owned(), ..call("c1") };
+        let output = || Verdict::Output(ToolOutput::error("broken"));
+        for (name, verdict, accepts_unnamed) in [
+            ("approve", Verdict::Approve, false),
+            ("deny", deny(), true),
+            ("output", output(), true),
+        ] {
+            let mut given = GivenVerdicts::default();
+            let mut add = |call| {
+                let added = given.add(&[self::call("c1")], call, verdict.clone());
+                added.map_err(|error| error.kind())
+            };
+            assert_eq!(add(other()), Err(ErrorKind::Conflict), "{name}");
+            let expected = match accepts_unnamed {
+                true => [Ok(AddedVerdict::AllGiven), Ok(AddedVerdict::Repeated)],
+                false => [Err(ErrorKind::Conflict), Err(ErrorKind::Conflict)],
+            };
+            assert_eq!([add(unnamed()), add(unnamed())], expected, "{name}");
+            // The verdict is stored with the request that it answers.
+            let calls: Vec<_> = given.into_iter().map(|(call, _)| call).collect();
+            assert_eq!(calls, vec![call("c1"); usize::from(accepts_unnamed)], "{name}");
+        }
     }
 
     #[test]

@@ -13,10 +13,11 @@ use serde::Serialize;
 use crate::agent::Agent;
 use crate::durable::command_queue::CommandQueue;
 use crate::durable::engine::{Engine, StepFuture, StepRunner, StoredCommand, ToolCallRequest};
+use crate::durable::session_status::SessionStatus;
 use crate::env::{Deadline, SystemIds};
 use crate::error::{Error, ErrorKind};
 use crate::hub::{Command, Hub};
-use crate::item::{RawJson, ToolResult};
+use crate::item::{PendingCall, RawJson, ToolResult};
 use crate::lock::lock_ignoring_poison;
 use crate::session::Entry;
 use crate::tool::RunData;
@@ -56,6 +57,7 @@ struct Shared {
 struct SessionData {
     entries: Vec<Entry>,
     queue: CommandQueue,
+    status: SessionStatus,
     /// The number of runs after the first run. This number determines the id of the next run.
     runs: u64,
     waiting: Option<Waker>,
@@ -134,6 +136,12 @@ impl MemoryEngine {
         self.session().entries.clone()
     }
 
+    /// Returns the session's status.
+    pub fn status(&self) -> SessionStatus {
+        let session = self.session();
+        SessionStatus { version: session.entries.len() as u64, ..session.status.clone() }
+    }
+
     /// Returns the names of the operations recorded for this run.
     pub fn operations(&self) -> Vec<&'static str> {
         self.journal().iter().map(|operation| operation.name).collect()
@@ -188,6 +196,24 @@ impl MemoryEngine {
     }
 }
 
+impl SessionData {
+    /// Takes all commands for a run, which becomes the active run. The run then no longer waits for verdicts.
+    fn take(&mut self, run: &str) -> Vec<StoredCommand> {
+        if self.status.run.as_deref() != Some(run) {
+            self.status = SessionStatus::from_entries(self.entries.clone(), Some(run.to_owned()));
+        }
+        self.status.awaited_calls.clear();
+        self.queue.take(run)
+    }
+
+    fn finish(&mut self, run: &str, put_back: Vec<StoredCommand>) {
+        if self.status.run.as_deref() == Some(run) {
+            self.status = SessionStatus::from_entries(self.entries.clone(), None);
+        }
+        self.queue.finish(run, put_back);
+    }
+}
+
 impl StepRunner for MemoryEngine {
     fn step<'a>(
         &'a mut self,
@@ -212,7 +238,7 @@ impl Engine for MemoryEngine {
             if let Some(kept) = self.kept("take", "")? {
                 return kept.deserialize_as().map_err(unreadable);
             }
-            let commands: Vec<StoredCommand> = self.session().queue.take(&self.run);
+            let commands = self.session().take(&self.run);
             self.keep("take", String::new(), json(&commands)?);
             Ok(commands)
         }
@@ -221,13 +247,16 @@ impl Engine for MemoryEngine {
 
     fn wait_for_commands<'a>(
         &'a mut self,
+        awaited: &'a [PendingCall],
         limit: Option<Duration>,
         is_enough: &'a mut (dyn FnMut(&[StoredCommand]) -> bool + Send),
     ) -> BoxFuture<'a, Result<Vec<StoredCommand>, Error>> {
         async move {
-            if let Some(kept) = self.kept("wait", "")? {
+            let arguments = json(&awaited)?.as_str().to_owned();
+            if let Some(kept) = self.kept("wait", &arguments)? {
                 return kept.deserialize_as().map_err(unreadable);
             }
+            self.session().status.awaited_calls = awaited.to_vec();
             let mut deadline = limit.and_then(Deadline::try_start);
             let mut poll = |cx: &mut Context<'_>| {
                 let mut session = self.session();
@@ -243,8 +272,8 @@ impl Engine for MemoryEngine {
             };
             poll_fn(&mut poll).await;
             // The commands are removed from the queue once the result of the wait has been recorded.
-            let commands: Vec<StoredCommand> = self.session().queue.take(&self.run);
-            self.keep("wait", String::new(), json(&commands)?);
+            let commands = self.session().take(&self.run);
+            self.keep("wait", arguments, json(&commands)?);
             Ok(commands)
         }
         .boxed()
@@ -297,7 +326,7 @@ impl Engine for MemoryEngine {
             if self.kept("finish", &arguments)?.is_some() {
                 return Ok(());
             }
-            self.session().queue.finish(&self.run, put_back);
+            self.session().finish(&self.run, put_back);
             self.keep("finish", arguments, serde_json::Value::Null.into());
             Ok(())
         }

@@ -82,7 +82,9 @@
 //!
 //! A run that needs approval ends with its calls pending, and uses no resources until [`Attempt::resume`] continues it.
 //! A run of an [interactive](crate::Agent::interactive) agent, on the other hand, stays active and waits until verdicts
-//! arrive through the engine or until its time limit expires.
+//! arrive through the engine or until its time limit expires. The session's [status](SessionStatus::pending_calls)
+//! lists the calls that need a verdict. A verdict answers a single request: a verdict that answers no open request is a
+//! [`Conflict`](crate::ErrorKind::Conflict), and a waiting run discards it.
 //!
 //! An [interrupt](crate::hub::Command::Interrupt) through a [hub](Attempt::with_hub) ends the step that is being
 //! performed. The engine records the part of the step that was completed, so that later attempts end at the same
@@ -106,7 +108,7 @@
 //! | type | content |
 //! |---|---|
 //! | [`SessionSegments`] | the entries, in small values of a key-value store |
-//! | [`SessionStatus`] | the number of entries, the state after the last run, and the active run |
+//! | [`SessionStatus`] | the number of entries, the state after the last run, the active run and the calls it awaits |
 //! | [`CommandQueue`] | the commands that wait for a run, and the waiters for commands |
 //! | [`GivenVerdicts`] | the verdicts given so far on pending calls |
 //!

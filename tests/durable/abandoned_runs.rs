@@ -10,7 +10,7 @@ use turnstream::item::{PendingCall, ResultKind};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::session::{SessionState, restore_history};
 use turnstream::tool::{Tool, Verdict};
-use turnstream::{Agent, History, Item};
+use turnstream::{Agent, ErrorKind, History, Item};
 
 use crate::support::tools::spec;
 
@@ -70,7 +70,7 @@ async fn pending_calls(agent: &Agent, engine: &mut MemoryEngine) -> Vec<PendingC
 }
 
 /// The run that resumes the calls is abandoned at each of its operations. The next run gets the
-/// same verdicts, or new input.
+/// same verdicts if the calls are still pending, or none, or new input.
 async fn check_abandoned_runs(prepare: impl Fn(MemoryEngine, &Agent) -> MemoryEngine) {
     let (mut has_started, mut was_approvable) = (0, 0);
     for (moment, with_verdicts) in MOMENTS.iter().flat_map(|it| [(*it, true), (*it, false)]) {
@@ -89,8 +89,7 @@ async fn check_abandoned_runs(prepare: impl Fn(MemoryEngine, &Agent) -> MemoryEn
             }
             let before = begun.counts();
             has_started += usize::from(before != [0, 0]);
-            let mut third = second.next_run();
-            let entries = third.entries();
+            let entries = second.entries();
             let place = format!("{operation}, {moment:?}, {with_verdicts}, {before:?}");
             let history = match SessionState::from_entries(entries.clone()) {
                 // The abandoned run has saved its answer.
@@ -98,8 +97,14 @@ async fn check_abandoned_runs(prepare: impl Fn(MemoryEngine, &Agent) -> MemoryEn
                 state => {
                     let is_pending = matches!(state, SessionState::Pending { .. });
                     was_approvable += usize::from(is_pending);
-                    // Calls that may have started accept no further approvals.
-                    let verdicts = if is_pending { approve(&calls) } else { Vec::new() };
+                    let verdicts = match is_pending {
+                        true => approve(&calls),
+                        false => {
+                            check_void_verdicts(&agent, &second, &calls).await;
+                            Vec::new()
+                        }
+                    };
+                    let mut third = second.next_run();
                     let attempt = match with_verdicts {
                         true => Attempt::resume(&agent, "s", entries, verdicts),
                         false => Attempt::run(&agent, "s", entries, "Never mind."),
@@ -119,6 +124,13 @@ async fn check_abandoned_runs(prepare: impl Fn(MemoryEngine, &Agent) -> MemoryEn
         }
     }
     assert!(has_started > 0 && was_approvable > 0, "{has_started}, {was_approvable}");
+}
+
+/// Checks that verdicts on calls that may have started are a conflict.
+async fn check_void_verdicts(agent: &Agent, engine: &MemoryEngine, calls: &[PendingCall]) {
+    let resumed = Attempt::resume(agent, "s", engine.entries(), approve(calls));
+    let error = resumed.drive(&mut engine.next_run()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -14,7 +14,7 @@ use turnstream::durable::{
 };
 use turnstream::event::{EndReason, ToolEvent};
 use turnstream::hub::Command;
-use turnstream::item::{RawJson, ResultKind, ToolResult};
+use turnstream::item::{PendingCall, RawJson, ResultKind, ToolResult};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::session::Entry;
 use turnstream::tool::Tool;
@@ -78,10 +78,11 @@ impl Engine for SlowToSave {
 
     fn wait_for_commands<'a>(
         &'a mut self,
+        awaited: &'a [PendingCall],
         limit: Option<Duration>,
         is_enough: &'a mut (dyn FnMut(&[StoredCommand]) -> bool + Send),
     ) -> BoxFuture<'a, Result<Vec<StoredCommand>, Error>> {
-        self.0.wait_for_commands(limit, is_enough)
+        self.0.wait_for_commands(awaited, limit, is_enough)
     }
 
     fn call_tools(

@@ -278,13 +278,14 @@ impl<E: Engine> Engine for SendingEngine<E> {
 
     fn wait_for_commands<'a>(
         &'a mut self,
+        awaited: &'a [PendingCall],
         limit: Option<Duration>,
         is_enough: &'a mut (dyn FnMut(&[StoredCommand]) -> bool + Send),
     ) -> BoxFuture<'a, Result<Vec<StoredCommand>, Error>> {
         self.before("wait");
         // Calls without a verdict stay pending.
         let limit = limit.unwrap_or(PATIENCE).min(PATIENCE);
-        self.engine.wait_for_commands(Some(limit), is_enough)
+        self.engine.wait_for_commands(awaited, Some(limit), is_enough)
     }
 
     fn can_call_tools(&self) -> bool {

@@ -8,7 +8,7 @@ use tokio::time::sleep;
 use turnstream::durable::StoredCommand;
 use turnstream::event::EndReason;
 use turnstream::hub::{Command, NotRunning};
-use turnstream::item::{PendingCall, ToolCall};
+use turnstream::item::PendingCall;
 use turnstream::session::{Entry, SessionState, restore_history};
 use turnstream::tool::Verdict;
 use turnstream::{Error, ErrorKind, Item, Outcome};
@@ -192,25 +192,26 @@ impl<'a> SessionClient<'a> {
         self.traces.borrow_mut().inputs.push(SentInput { id, text, is_steered });
     }
 
-    /// Approves the call that the run waits for, as soon as the call is in the history.
+    /// Approves the call that the run waits for, as soon as the session's status lists the call.
     async fn judge_interactively(&self, task: u32, is_over: &Cell<bool>) -> Result<(), Error> {
-        let prefix = format!("call-{task}-");
-        let asked = self
+        let awaited = self
             .connection
             .poll(
-                async |client| client.history(&self.id, 0).await,
-                |entries| {
-                    self.observe(&entries);
-                    let calls = entries.iter().filter_map(tool_call);
-                    let call = calls.rev().find(|call| call.name == "ask").cloned();
-                    let call = call.filter(|call| call.call_id.starts_with(&prefix));
-                    (call.is_some() || is_over.get()).then_some(call)
+                async |client| client.status(&self.id).await,
+                |status| match &*status.awaited_calls {
+                    [] => is_over.get().then_some(None),
+                    [call, ..] => Some(Some(call.clone())),
                 },
             )
             .await?;
-        let Some(call) = asked else { return Ok(()) };
-        let id = format!("verdict-{}", call.call_id);
-        let command = Command::Verdict { call: call.into(), verdict: Verdict::Approve };
+        let Some(call) = awaited else { return Ok(()) };
+        let entries = self.connection.request(async |client| client.history(&self.id, 0).await);
+        self.observe(&entries.await?);
+        if task_of_call(&call.call_id) != Some(task) {
+            self.report(&format!("run {task} waits for a verdict on `{}`", call.call_id));
+        }
+        let id = format!("verdict-{}", call.approval_id);
+        let command = Command::Verdict { call, verdict: Verdict::Approve };
         let sent = self
             .connection
             .request(async |client| client.send(&self.id, &id, command.clone()).await)
@@ -240,7 +241,7 @@ impl<'a> SessionClient<'a> {
                 .await;
             is_complete = match judged {
                 // The first attempt delivered the last missing verdict, and its answer was lost.
-                Err(error) if error.kind() == ErrorKind::InvalidRequest && tries.get() > 1 => true,
+                Err(error) if error.kind() == ErrorKind::Conflict && tries.get() > 1 => true,
                 judged => judged?.is_some(),
             };
         }
@@ -321,12 +322,5 @@ impl<'a> SessionClient<'a> {
         let queued = self.connection.request(async |client| client.queued(&self.id).await).await?;
         self.traces.borrow_mut().queued = queued.commands().cloned().collect();
         Ok(())
-    }
-}
-
-fn tool_call(entry: &Entry) -> Option<&ToolCall> {
-    match entry {
-        Entry::Item(item) => item.as_tool_call(),
-        _ => None,
     }
 }

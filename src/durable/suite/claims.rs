@@ -16,7 +16,7 @@ use crate::durable::{Loss, LossMoment, LossPlan};
 use crate::error::{Error, ErrorKind};
 use crate::event::{EndReason, Event, ToolEvent};
 use crate::hub::{Command, NotRunning};
-use crate::item::{History, Item, ResultKind, ToolCall};
+use crate::item::{History, Item, PendingCall, ResultKind, ToolCall};
 use crate::lock::lock_ignoring_poison;
 use crate::provider::Reply;
 use crate::request::Request;
@@ -357,7 +357,10 @@ pub(super) async fn an_approved_call_of_a_failed_run_does_not_start_again(host: 
     let verdicts = || pending.iter().map(|call| (call.clone(), Verdict::Approve)).collect();
     let error = stage.resume(&agent, verdicts()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TooLarge);
-    let outcome = stage.resume(&agent, verdicts()).await.unwrap();
+    // The call may have started, so the request for a verdict is void.
+    let error = stage.resume(&agent, verdicts()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict);
+    let outcome = stage.resume(&agent, Vec::new()).await.unwrap();
     assert_eq!(outcome.reason, EndReason::Completed);
     assert_eq!(stage.probe.counted(), 1, "the call has begun twice");
     assert_eq!(result_kind(&stage.history().await, "c1"), Some(ResultKind::Interrupted));
@@ -374,6 +377,27 @@ pub(super) async fn a_denied_call_does_not_run(host: &dyn EngineHost) {
         stage.traces(outcome).await
     })
     .await;
+}
+
+pub(super) async fn a_verdict_that_answers_no_open_request_is_a_conflict_and_runs_nothing(
+    host: &dyn EngineHost,
+) {
+    let stage = Stage::new(host, "conflict", LossPlan::new());
+    let agent = asking_agent(&stage.probe);
+    let pending = stage.run_safely(&agent, "Pay.").await.pending;
+    let begun = stage.probe.keys();
+    let old = |call: &PendingCall| {
+        let approval_id = format!("before {}", call.approval_id);
+        (PendingCall { approval_id, ..call.clone() }, Verdict::Approve)
+    };
+    let error = stage.resume(&agent, pending.iter().map(old).collect()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    assert_eq!(stage.losses.attempts(), 1, "another attempt would have the same error");
+    assert_eq!(stage.probe.keys(), begun);
+    assert_eq!(stage.status().await.pending_calls(), pending);
+    let verdicts = pending.into_iter().map(|call| (call, Verdict::Approve)).collect();
+    let outcome = stage.resume(&agent, verdicts).await.unwrap();
+    assert_eq!((outcome.reason, stage.probe.begun("c1")), (EndReason::Completed, 1));
 }
 
 pub(super) async fn an_interactive_run_waits_for_verdicts(host: &dyn EngineHost) {
@@ -397,6 +421,57 @@ pub(super) async fn an_interactive_run_waits_for_verdicts(host: &dyn EngineHost)
     .await;
 }
 
+pub(super) async fn an_approver_of_an_interactive_run_needs_only_the_status(host: &dyn EngineHost) {
+    for_each_loss(host, "status", async |stage, _| {
+        let model = stage.probe.model(|history| match results(history) {
+            0 => call("c1", "pay").call_raw("c2", "pay", r#"{"n":2}"#),
+            2 => call("c3", "pay"),
+            _ => Reply::text("Paid."),
+        });
+        let pay = stage.probe.tool("pay").requires_approval();
+        let agent = Agent::new(model).with_tools([pay]).interactive();
+        let run = std::pin::pin!(stage.run(&agent, "Pay."));
+        let outcome = match select(run, std::pin::pin!(stage.approve_awaited_calls())).await {
+            Either::Left((outcome, _)) => outcome.unwrap(),
+            Either::Right((never, _)) => match never {},
+        };
+        assert_eq!(outcome.reason, EndReason::Completed, "{:?}", outcome.pending);
+        assert!(["c1", "c2", "c3"].iter().all(|call_id| stage.probe.begun(call_id) <= 1));
+        let status = stage.status().await;
+        assert_eq!((status.run, status.awaited_calls), (None, Vec::new()));
+        stage.traces(outcome).await
+    })
+    .await;
+}
+
+pub(super) async fn the_status_lists_a_call_only_while_the_run_waits_for_its_verdict(
+    host: &dyn EngineHost,
+) {
+    let stage = Stage::new(host, "listed", LossPlan::new());
+    let model = stage.probe.model(|history| match results(history) {
+        0 => call("c1", "pay"),
+        _ => Reply::text("Paid."),
+    });
+    let pay = stage.probe.gated_tool("pay").requires_approval();
+    let agent = Agent::new(model).with_tool(pay).interactive();
+    let approver = std::pin::pin!(stage.approve_awaited_calls());
+    let reached = std::pin::pin!(stage.probe.gate_reached());
+    let approved = async {
+        match select(reached, approver).await {
+            Either::Left(_) => {}
+            Either::Right((never, _)) => match never {},
+        }
+        // The tool runs. An engine may apply what it writes with a delay.
+        while !stage.status().await.awaited_calls.is_empty() {
+            tokio::task::yield_now().await;
+        }
+        assert!(stage.status().await.run.is_some());
+        stage.probe.open_gate();
+    };
+    let (outcome, ()) = join(stage.run(&agent, "Pay."), approved).await;
+    assert_eq!(outcome.unwrap().reason, EndReason::Completed);
+}
+
 pub(super) async fn an_interactive_run_ends_pending_after_its_limit(host: &dyn EngineHost) {
     for_each_loss(host, "limit", async |stage, _| {
         let budget = Budget::new().with_time_limit(Duration::from_millis(150));
@@ -409,6 +484,11 @@ pub(super) async fn an_interactive_run_ends_pending_after_its_limit(host: &dyn E
             outcome.reason
         );
         assert_eq!(stage.probe.begun("c1"), 0);
+        let status = stage.status().await;
+        assert_eq!((&status.run, &*status.awaited_calls), (&None, &[][..]));
+        if outcome.reason == EndReason::Pending {
+            assert_eq!(status.pending_calls(), outcome.pending);
+        }
         stage.traces(outcome).await
     })
     .await;

@@ -8,7 +8,9 @@ use futures::future::{BoxFuture, ready};
 use tokio::sync::Notify;
 
 use crate::agent::{Agent, Input};
-use crate::durable::{Attempt, LossPlan, MemoryEngine, StoredCommand, is_attempt_lost};
+use crate::durable::{
+    Attempt, LossPlan, MemoryEngine, SessionStatus, StoredCommand, is_attempt_lost,
+};
 use crate::error::Error;
 use crate::event::{Event, Outcome};
 use crate::item::PendingCall;
@@ -49,6 +51,13 @@ pub trait EngineHost: Send + Sync {
     ///
     /// Returns the engine's error if the session cannot be read.
     fn entries<'a>(&'a self, session: &'a str) -> BoxFuture<'a, Result<Vec<Entry>, Error>>;
+
+    /// Returns a session's status. Programs read it during a run, so the host must not wait until the run has ended.
+    ///
+    /// # Errors
+    ///
+    /// Returns the engine's error if the status cannot be read.
+    fn status<'a>(&'a self, session: &'a str) -> BoxFuture<'a, Result<SessionStatus, Error>>;
 }
 
 /// A run that the suite requests from a host. Clones represent the same run.
@@ -164,5 +173,9 @@ impl EngineHost for MemoryHost {
 
     fn entries<'a>(&'a self, session: &'a str) -> BoxFuture<'a, Result<Vec<Entry>, Error>> {
         ready(Ok(self.engine(session).entries())).boxed()
+    }
+
+    fn status<'a>(&'a self, session: &'a str) -> BoxFuture<'a, Result<SessionStatus, Error>> {
+        ready(Ok(self.engine(session).status())).boxed()
     }
 }

@@ -63,7 +63,10 @@ macro_rules! durable_suite {
             a_run_that_waits_for_an_approval_ends_and_is_resumed
             an_approved_call_of_a_failed_run_does_not_start_again
             a_denied_call_does_not_run
+            a_verdict_that_answers_no_open_request_is_a_conflict_and_runs_nothing
             an_interactive_run_waits_for_verdicts
+            an_approver_of_an_interactive_run_needs_only_the_status
+            the_status_lists_a_call_only_while_the_run_waits_for_its_verdict
             an_interactive_run_ends_pending_after_its_limit
             a_sub_agent_runs_at_most_once
             a_sub_agent_that_waits_for_an_approval_is_resumed

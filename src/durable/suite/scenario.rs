@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 
 use crate::agent::{Agent, Input};
 use crate::durable::suite::host::{EngineHost, RunEvents, SuiteRun, SuiteStart};
-use crate::durable::{Loss, LossMoment, LossPlan, StoredCommand};
+use crate::durable::{Loss, LossMoment, LossPlan, SessionStatus, StoredCommand};
 use crate::env::{Ids, SystemIds};
 use crate::error::Error;
 use crate::event::{Event, Outcome};
@@ -162,16 +162,37 @@ impl<'a> Stage<'a> {
                 let attempts = lock_ignoring_poison(&self.events.attempts);
                 attempts.iter().flatten().filter_map(Event::approval_request).collect()
             };
-            for call in calls {
-                let id = call.approval_id.clone();
-                if answered.insert(id.clone()) {
-                    let command = Command::Verdict { call, verdict: Verdict::Approve };
-                    // The run may have ended in the meantime.
-                    let _ = self.send(&id, command).await;
-                }
-            }
+            self.approve_once(calls, &mut answered).await;
             self.events.changed.notified().await;
         }
+    }
+
+    /// Approves each call that the session's status lists while a run is active. Reads nothing but the status. The
+    /// returned future never completes.
+    pub(super) async fn approve_awaited_calls(&self) -> Infallible {
+        let mut answered = HashSet::new();
+        loop {
+            let status = self.status().await;
+            assert!(status.run.is_some() || status.awaited_calls.is_empty(), "{status:?}");
+            self.approve_once(status.awaited_calls, &mut answered).await;
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Approves the calls whose requests have not been answered yet.
+    async fn approve_once(&self, calls: Vec<PendingCall>, answered: &mut HashSet<String>) {
+        for call in calls {
+            let id = call.approval_id.clone();
+            if answered.insert(id.clone()) {
+                let command = Command::Verdict { call, verdict: Verdict::Approve };
+                // The run may have ended in the meantime.
+                let _ = self.send(&id, command).await;
+            }
+        }
+    }
+
+    pub(super) async fn status(&self) -> SessionStatus {
+        self.host.status(&self.session).await.expect("the status can be read")
     }
 
     pub(super) async fn traces(&self, outcome: Outcome) -> Traces {
