@@ -63,9 +63,9 @@ impl Session {
     /// idempotency key: hooks are called for the call again, and the call may need another
     /// approval. All other open calls get an interrupted result, which the run's first events
     /// report. A [`Verdict::Output`] for an open call becomes the call's result. Any other verdict
-    /// for an open call applies only if the call is executed again. Verdicts for calls of a
-    /// sub-agent that an open call runs are accepted, but not used. Once all open calls have
-    /// results, the model is called.
+    /// for an open call applies only if the call is executed again, and must not name a request from
+    /// before the crash: the call, and the calls of a sub-agent that it runs, may need another
+    /// approval. Once all open calls have results, the model is called.
     ///
     /// Like [`run`](Self::run), this method acquires the session's [lease](Lease).
     ///
@@ -102,9 +102,11 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the session has nothing to continue, if a
-    /// verdict is for a call that is not open, or if two verdicts are for the same call. If calls
-    /// are pending, this method also returns the errors that [`Agent::resume`] returns.
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the session has nothing to continue, or if two
+    /// verdicts are for the same call. [`Conflict`](ErrorKind::Conflict) if a verdict does not answer
+    /// an open request: its call is not open, or it names a request from before a crash. After a
+    /// crash, only a result may still name such a request, because nothing runs. If calls are
+    /// pending, this method also returns the errors that [`Agent::resume`] returns.
     /// [`Store`](ErrorKind::Store) and [`Conflict`](ErrorKind::Conflict) in the same cases as
     /// [`run`](Self::run). If this method returns an error, no run is started.
     pub async fn resume(
@@ -259,17 +261,12 @@ fn verdicts_by_call_id(
         let inner = unwrapped(&call.to_tool_call());
         let PendingCall { approval_id, path, call_id, .. } = call;
         let is_it = |it: &ToolCall| it.call_id == call_id && unwrapped(it).name == inner.name;
-        if let Some(parent) = path.first()
-            && open.iter().any(|it| it.call_id == *parent)
-        {
-            // A crash ended the resumed sub-agent. If it runs again, its calls ask for approval
-            // again.
-            continue;
-        }
         let error = |kind: ErrorKind, why: &str| {
             Error::new(kind, format!("{why} (`{call_id}`)")).with_parameter(call_id.as_str())
         };
-        if !path.is_empty() || !open.iter().any(is_it) {
+        let is_of_sub_agent =
+            path.first().is_some_and(|parent| open.iter().any(|it| it.call_id == *parent));
+        if !is_of_sub_agent && (!path.is_empty() || !open.iter().any(is_it)) {
             return Err(error(ErrorKind::Conflict, "a verdict is for a call that is not open"));
         }
         // After a crash, the earlier requests for verdicts are void. A result is accepted, because
@@ -277,6 +274,11 @@ fn verdicts_by_call_id(
         if !approval_id.is_empty() && !matches!(verdict, Verdict::Output(_)) {
             let why = "a verdict answers a request from before a crash";
             return Err(error(ErrorKind::Conflict, why));
+        }
+        if is_of_sub_agent {
+            // A crash ended the resumed sub-agent. If it runs again, its calls ask for approval
+            // again.
+            continue;
         }
         if given.insert(call_id.clone(), (inner.into(), verdict)).is_some() {
             return Err(error(ErrorKind::InvalidRequest, "a call has two verdicts"));

@@ -388,7 +388,7 @@ async fn a_checkpoint_cannot_replace_the_end_of_a_turn_with_pending_calls() {
 }
 
 #[tokio::test]
-async fn verdicts_for_a_sub_agent_can_be_given_again_after_a_crash() {
+async fn verdicts_that_a_run_was_given_before_a_crash_are_a_conflict_after_it() {
     let folder = TempFolder::new();
     let store = MemoryStore::new();
     let agent = agent_with_sub_agents(folder.path());
@@ -400,7 +400,11 @@ async fn verdicts_for_a_sub_agent_can_be_given_again_after_a_crash() {
     drop(run);
     let session = Session::open(store, "s").await.unwrap();
     assert!(matches!(session.state(), SessionState::Unfinished { .. }));
-    let outcome = session.resume(&agent, verdicts()).await.unwrap().outcome().await.unwrap();
+    for verdict in verdicts() {
+        let refused = session.resume(&agent, [verdict]).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Conflict);
+    }
+    let outcome = session.resume(&agent, []).await.unwrap().outcome().await.unwrap();
     assert_eq!(outcome.reason, EndReason::Completed);
     assert!(session.history().is_settled());
 }
