@@ -895,8 +895,7 @@ impl Fixture {
         let error = self.outcome(&run).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
         assert_eq!(counts.attempts(&run), 1, "the run is not tried again");
-        // Without an active run, no verdict is stored. The inbox is told later that the run has
-        // ended.
+        // Without an active run, no verdict is stored. The end of a run reaches the inbox later.
         let number = AtomicUsize::new(0);
         support::wait_for("the inbox has no active run", LIMIT, async || {
             let command = Command::Verdict { call: call.clone(), verdict: Verdict::Approve };
