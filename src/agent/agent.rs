@@ -703,7 +703,7 @@ impl Agent {
     /// let mut run = Agent::new(model).with_tools([delete]).interactive().run("Delete my notes");
     /// while let Some(event) = run.next().await {
     ///     match event? {
-    ///         Event::Tool(ToolEvent::ApprovalRequested(call)) => run.approve(&call)?,
+    ///         Event::Tool(ToolEvent::ApprovalRequested(call)) => run.approve(*call)?,
     ///         Event::Finished(outcome) => assert_eq!(outcome.text, "It is gone."),
     ///         _ => {}
     ///     }
