@@ -64,6 +64,10 @@ impl GivenVerdicts {
     ///
     /// Returns a [`Conflict`](ErrorKind::Conflict) error if the verdict does not answer the request of a pending call,
     /// or if the call already has a different verdict. If an error is returned, no verdict is added.
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "a verdict and its call are passed on together"
+    )]
     pub fn add(
         &mut self,
         pending: &[PendingCall],

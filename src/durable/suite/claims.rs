@@ -454,10 +454,10 @@ pub(super) async fn the_status_lists_a_call_only_while_the_run_waits_for_its_ver
     });
     let pay = stage.probe.gated_tool("pay").requires_approval();
     let agent = Agent::new(model).with_tool(pay).interactive();
-    let approver = std::pin::pin!(stage.approve_awaited_calls());
+    let approvals = std::pin::pin!(stage.approve_awaited_calls());
     let reached = std::pin::pin!(stage.probe.gate_reached());
-    let approved = async {
-        match select(reached, approver).await {
+    let acts = async {
+        match select(reached, approvals).await {
             Either::Left(_) => {}
             Either::Right((never, _)) => match never {},
         }
@@ -468,7 +468,7 @@ pub(super) async fn the_status_lists_a_call_only_while_the_run_waits_for_its_ver
         assert!(stage.status().await.run.is_some());
         stage.probe.open_gate();
     };
-    let (outcome, ()) = join(stage.run(&agent, "Pay."), approved).await;
+    let (outcome, ()) = join(stage.run(&agent, "Pay."), acts).await;
     assert_eq!(outcome.unwrap().reason, EndReason::Completed);
 }
 
