@@ -26,10 +26,10 @@ pub use options::{
 };
 pub use retries::Retries;
 pub use shared_text::SharedText;
-pub use tool_specs::ToolSpecs;
+pub use tool_specs::{ToolSpec, ToolSpecs};
 
 use crate::error::Error;
-use crate::item::{History, RawJson};
+use crate::item::History;
 
 /// A request to a model, which contains everything that a provider needs in order to send it.
 ///
@@ -74,54 +74,6 @@ pub struct System {
     /// The part that may change between requests, such as the date. The volatile part is sent after
     /// the stable part.
     pub volatile: String,
-}
-
-/// A tool's declaration as sent to the model.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ToolSpec {
-    /// The name of the tool. All providers accept names of up to 64 characters that contain only
-    /// letters, digits, `_` and `-`.
-    pub name: String,
-    /// A description of the tool, for the model.
-    pub description: String,
-    /// The JSON Schema for the arguments. The schema's type must be `object`. The schema is
-    /// serialized once, and all clones of the spec share the serialized text.
-    pub parameters: RawJson,
-    /// Whether the model sees the tool only after searching for it, if the provider offers [tool
-    /// search](crate::Provider::has_tool_search). With other providers, this field has no effect.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub deferred: bool,
-}
-
-impl ToolSpec {
-    /// Creates a tool spec. The schema can be a `serde_json::Value` or serialized JSON.
-    ///
-    /// ```
-    /// use serde_json::json;
-    /// use turnstream::tool::ToolSpec;
-    ///
-    /// let parameters = json!({
-    ///     "type": "object",
-    ///     "properties": { "city": { "type": "string" } },
-    ///     "required": ["city"],
-    /// });
-    /// let spec = ToolSpec::new("temperature", "The temperature in a city", parameters);
-    /// assert_eq!(spec.parameters.to_value()["required"], json!(["city"]));
-    /// ```
-    pub fn new(
-        name: impl Into<String>,
-        description: impl Into<String>,
-        parameters: impl Into<RawJson>,
-    ) -> Self {
-        let (name, description) = (name.into(), description.into());
-        Self { name, description, parameters: parameters.into(), deferred: false }
-    }
-
-    /// Sets whether the model sees the tool only after searching for it; see [`deferred`](Self::deferred).
-    pub fn with_deferred(mut self, deferred: bool) -> Self {
-        self.deferred = deferred;
-        self
-    }
 }
 
 impl Request {

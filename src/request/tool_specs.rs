@@ -1,4 +1,4 @@
-//! A shared list of tool specs.
+//! The tools that a request offers.
 
 use std::any::Any;
 use std::ops::Deref;
@@ -8,13 +8,60 @@ use std::{fmt, slice};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::error::{Error, ErrorKind};
-use crate::item::EncodingKey;
+use crate::item::{EncodingKey, RawJson};
 use crate::lock::lock_ignoring_poison;
-use crate::request::ToolSpec;
 
 /// The maximum number of encodings that are cached for a list. Agents with different models can
 /// share a list, so the number is larger than the number of wire formats.
 const MAX_CACHED_ENCODINGS: usize = 8;
+
+/// A tool's declaration as sent to the model.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolSpec {
+    /// The name of the tool. All providers accept names of up to 64 characters that contain only
+    /// letters, digits, `_` and `-`.
+    pub name: String,
+    /// A description of the tool, for the model.
+    pub description: String,
+    /// The JSON Schema for the arguments. The schema's type must be `object`. The schema is
+    /// serialized once, and all clones of the spec share the serialized text.
+    pub parameters: RawJson,
+    /// Whether the model sees the tool only after searching for it, if the provider offers [tool
+    /// search](crate::Provider::has_tool_search). With other providers, this field has no effect.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub deferred: bool,
+}
+
+impl ToolSpec {
+    /// Creates a tool spec. The schema can be a `serde_json::Value` or serialized JSON.
+    ///
+    /// ```
+    /// use serde_json::json;
+    /// use turnstream::tool::ToolSpec;
+    ///
+    /// let parameters = json!({
+    ///     "type": "object",
+    ///     "properties": { "city": { "type": "string" } },
+    ///     "required": ["city"],
+    /// });
+    /// let spec = ToolSpec::new("temperature", "The temperature in a city", parameters);
+    /// assert_eq!(spec.parameters.to_value()["required"], json!(["city"]));
+    /// ```
+    pub fn new(
+        name: impl Into<String>,
+        description: impl Into<String>,
+        parameters: impl Into<RawJson>,
+    ) -> Self {
+        let (name, description) = (name.into(), description.into());
+        Self { name, description, parameters: parameters.into(), deferred: false }
+    }
+
+    /// Sets whether the model sees the tool only after searching for it; see [`deferred`](Self::deferred).
+    pub fn with_deferred(mut self, deferred: bool) -> Self {
+        self.deferred = deferred;
+        self
+    }
+}
 
 /// The specs of the tools that a request offers, in order. Cloning is cheap, and clones share the
 /// list.
