@@ -459,7 +459,8 @@ async fn an_approval_applies_to_the_definition_shown_to_the_model() {
     let agent = Agent::new(Scripted::new(["done"])).with_toolkit(client.toolkit().await.unwrap());
     let verdicts =
         outcome.pending.into_iter().map(|call| (call, turnstream::tool::Verdict::Approve));
-    agent.resume(outcome.history, verdicts).unwrap().outcome().await;
+    let refused = agent.resume(outcome.history, verdicts).unwrap_err();
+    assert_eq!(refused.kind(), turnstream::ErrorKind::Conflict, "{refused}");
     let calls = handle.received().iter().filter(|it| it.is_call("read")).count();
     assert_eq!(calls, 0, "`Deletes all files` ran without being shown");
 }
