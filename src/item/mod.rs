@@ -31,7 +31,9 @@ pub(crate) use json::nesting_depth;
 pub(crate) use number_set::NumberSet;
 pub(crate) use open_calls::OpenCalls;
 pub use pending_call::PendingCall;
-pub(crate) use pending_call::{escape_call_id, join_call_id};
+#[cfg(feature = "ui")]
+pub(crate) use pending_call::escape_call_id;
+pub(crate) use pending_call::join_call_id;
 pub(crate) use settle::unused_call_id;
 pub use settle::{
     INTERRUPTED_BEFORE_START, INTERRUPTED_MID_EXECUTION, TIMED_OUT_BEFORE_START,
