@@ -46,9 +46,10 @@ fi
 
 driver_log=$folder/driver
 : >"$driver_log"
-chromedriver --port=0 >"$driver_log" 2>&1 &
+# The driver and its browsers are a process group, so that no browser of a failed test outlives the script.
+setsid chromedriver --port=0 >"$driver_log" 2>&1 &
 driver=$!
-trap 'kill $driver 2>/dev/null || true' EXIT
+trap 'kill -- -$driver 2>/dev/null || true' EXIT
 for _ in $(seq 100); do
     port=$(sed -n 's/.*started successfully on port \([0-9]*\).*/\1/p' "$driver_log")
     [ -n "$port" ] && break
