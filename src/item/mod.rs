@@ -41,7 +41,7 @@ pub use settle::{
 };
 pub use tombstone::TombstoneEdit;
 pub(crate) use tombstone::position_out_of_range_error;
-pub(crate) use tool_item::validate_json;
+pub(crate) use tool_item::{MAX_PORTABLE_CALL_ID_BYTES, is_portable_call_id, validate_json};
 pub use tool_item::{ResultKind, ToolCall, ToolResult};
 pub(crate) use truncate::truncate_middle;
 pub use turn_info::{StopReason, TurnInfo};

@@ -10,6 +10,15 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::error::{Error, ErrorKind};
 use crate::item::{Content, EffectReport, json};
 
+/// The maximum length of a call id that every provider accepts.
+pub(crate) const MAX_PORTABLE_CALL_ID_BYTES: usize = 40;
+
+/// Returns whether every provider accepts a call id, whichever provider issued it.
+pub(crate) fn is_portable_call_id(id: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    (1..=MAX_PORTABLE_CALL_ID_BYTES).contains(&id.len()) && id.bytes().all(is_plain)
+}
+
 /// A tool call requested by the model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolCall {

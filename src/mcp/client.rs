@@ -186,9 +186,10 @@ impl Client {
     /// the name `filesystem`. If neither contains a suitable word, the default name is `server`. The servers that an
     /// agent uses must have different names.
     ///
-    /// Providers accept tool names of up to 64 characters that consist of letters, digits, `_` and `-`. Tool names that
-    /// providers do not accept, and server names longer than 24 characters, are changed or shortened. A changed or
-    /// shortened name ends with a hash of the original name, so it is the same in each listing.
+    /// All providers accept tool names of up to 64 letters, digits, `_` and `-` that begin with a letter. Tool names
+    /// with other characters, and server names longer than 24 characters, are changed or shortened. A server name that
+    /// does not begin with a letter is prefixed with `s_`. A changed or shortened name ends with a hash of the original
+    /// name, so it is the same in each listing.
     pub fn with_name(self, name: impl Into<String>) -> Self {
         self.update_settings(|settings| settings.name = name.into())
     }

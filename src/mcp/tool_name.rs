@@ -10,25 +10,40 @@ const MAX_SERVER_NAME_LEN: usize = 24;
 
 const SEPARATOR: &str = "__";
 
+/// The start of the name of a server whose own name does not begin with a letter.
+const LETTER_PREFIX: &str = "s_";
+
 /// Returns the name `{server}__{tool}`, adapted to the characters and the length that every
-/// provider accepts. A server or tool name that has to be changed or shortened ends with a hash of
-/// the original name, so that different names remain different and each listing produces the same
-/// name.
+/// provider accepts. The name begins with a letter. A server or tool name that has to be changed or
+/// shortened ends with a hash of the original name, so that different names remain different and
+/// each listing produces the same name.
 pub(super) fn tool_name(server: &str, tool: &str) -> String {
-    let server = fit(server, MAX_SERVER_NAME_LEN);
+    let server = match server.starts_with(|first: char| first.is_ascii_alphabetic()) {
+        true => fit(server, MAX_SERVER_NAME_LEN),
+        false => changed(LETTER_PREFIX, server, MAX_SERVER_NAME_LEN),
+    };
     let max_tool_len = MAX_NAME_LEN - server.len() - SEPARATOR.len();
     format!("{server}{SEPARATOR}{}", fit(tool, max_tool_len))
 }
 
 /// Converts a name to at most `max_len` characters, each of which is a letter, a digit, `_` or `-`.
 fn fit(name: &str, max_len: usize) -> String {
-    let is_allowed = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if name.len() <= max_len && name.chars().all(is_allowed) {
         return name.to_owned();
     }
+    changed("", name, max_len)
+}
+
+/// Converts a name that has to be changed. The new name begins with `prefix` and ends with a hash.
+fn changed(prefix: &str, name: &str, max_len: usize) -> String {
     let suffix = format!("_{:08x}", fnv1a_64(name.bytes()) >> 32);
     let cleaned = name.chars().map(|c| if is_allowed(c) { c } else { '_' });
-    cleaned.take(max_len - suffix.len()).collect::<String>() + &suffix
+    let cleaned = cleaned.take(max_len - prefix.len() - suffix.len());
+    prefix.chars().chain(cleaned).collect::<String>() + &suffix
+}
+
+fn is_allowed(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_' || c == '-'
 }
 
 #[cfg(test)]
@@ -52,11 +67,25 @@ mod tests {
         assert_eq!(tool_name("s", "a.b"), "s__a_b_e61d9919");
         for name in names.iter().chain([&tool_name(&long, &long), &tool_name("", "x")]) {
             assert!(name.len() <= 64 && !name.is_empty(), "{name}");
-            assert!(
-                name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-'),
-                "{name}"
-            );
+            assert!(name.chars().all(is_allowed), "{name}");
         }
         assert_ne!(tool_name(&long, "x"), tool_name(&longer, "x"));
+    }
+
+    #[test]
+    fn every_name_begins_with_a_letter() {
+        let digits = "9".repeat(300);
+        let servers = ["1mcp", "-mcp", "_mcp", "", "ümcp", "s_1mcp", &digits];
+        let names: HashSet<String> =
+            servers.iter().map(|server| tool_name(server, "7run")).collect();
+        assert_eq!(names.len(), servers.len(), "{names:?}");
+        for name in &names {
+            assert!(name.starts_with(|c: char| c.is_ascii_alphabetic()), "{name}");
+            assert!(name.len() <= 64 && name.chars().all(is_allowed), "{name}");
+        }
+        assert_eq!(
+            tool_name("1mcp", "run"),
+            format!("s_1mcp_{:08x}__run", fnv1a_64("1mcp".bytes()) >> 32)
+        );
     }
 }

@@ -146,7 +146,7 @@ impl ObjectWriter {
             match std::str::from_utf8(name).ok().and_then(|name| extra.get_key_value(name)) {
                 Some((name, extra)) => {
                     merged.push(name);
-                    OrderedFields::write_merged(&mut out, value, extra)?;
+                    write_merged_field(&mut out, name, value, extra)?;
                 }
                 None => out.extend_from_slice(value),
             }
@@ -217,7 +217,61 @@ pub(super) fn serialize_body(
         return Ok(out);
     }
     let mut fields: OrderedFields = serde_json::from_slice(&out).map_err(serialization_error)?;
-    fields.merge(extra).and_then(|()| serde_json::to_vec(&fields)).map_err(serialization_error)
+    let mut merge = || {
+        for (name, extra) in extra {
+            let own = fields.get(name).map_or(&b""[..], |own| own.get().as_bytes());
+            let mut merged = Vec::new();
+            write_merged_field(&mut merged, name, own, extra)?;
+            fields.set(name, serde_json::from_slice(&merged)?);
+        }
+        serde_json::to_vec(&fields)
+    };
+    merge().map_err(serialization_error)
+}
+
+/// The fields of [`Options::extra`](crate::request::Options::extra) whose elements are appended to
+/// the request's own list, because replacing the list would remove what the request needs: its
+/// tools, its reasoning, and the features of its host.
+const APPENDED_FIELDS: [&str; 3] = ["tools", "include", "anthropic_beta"];
+
+/// Writes the value of a field of the body after `extra` has been merged into it.
+fn write_merged_field(
+    out: &mut Vec<u8>,
+    name: &str,
+    own: &[u8],
+    extra: &Value,
+) -> Result<(), serde_json::Error> {
+    let own_list = own.strip_prefix(b"[").and_then(|own| own.strip_suffix(b"]"));
+    let (Value::Array(more), Some(own_list), true) =
+        (extra, own_list, APPENDED_FIELDS.contains(&name))
+    else {
+        return OrderedFields::write_merged(out, own, extra);
+    };
+    let known: Vec<Value> = match more.iter().any(Value::is_string) {
+        true => serde_json::from_slice(own)?,
+        false => Vec::new(),
+    };
+    out.push(b'[');
+    out.extend_from_slice(own_list);
+    for value in more.iter().filter(|value| !known.contains(value)) {
+        if out.last() != Some(&b'[') {
+            out.push(b',');
+        }
+        serde_json::to_writer(&mut *out, value)?;
+    }
+    out.push(b']');
+    Ok(())
+}
+
+/// Returns whether extra fields contain tools.
+pub(super) fn has_extra_tools(extra: &Map<String, Value>) -> bool {
+    extra.get("tools").and_then(Value::as_array).is_some_and(|tools| !tools.is_empty())
+}
+
+/// Returns extra fields without the tools, for a request that must not offer tools.
+pub(super) fn without_tools(extra: &Map<String, Value>) -> Map<String, Value> {
+    let others = extra.iter().filter(|(name, _)| *name != "tools");
+    others.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
 /// Creates the error for a value that cannot be serialized as JSON.
@@ -264,6 +318,29 @@ mod tests {
         check(body(), extra, merged);
         let replaced = r#"{"z":1,"m":{"y":[100.0],"x":2},"a":3,"items":"none"}"#;
         check(body(), json!({ "items": "none" }), replaced);
+    }
+
+    #[test]
+    fn the_elements_of_some_lists_are_appended() {
+        let body = || {
+            let inner = ObjectWriter::default().set("tools", [1]);
+            ObjectWriter::default()
+                .set("tools", ["a"])
+                .set("include", ["a", "b"])
+                .set("other", [1])
+                .set_object("inner", inner)
+        };
+        let extra = json!({ "tools": [{ "x": 1 }], "include": ["b", "c"], "other": [2],
+            "inner": { "tools": [2] } });
+        let merged = r#"{"tools":["a",{"x":1}],"include":["a","b","c"],"other":[2],"inner":{"tools":[2]},"items":[1,2]}"#;
+        check(body(), extra, merged);
+        check(
+            body(),
+            json!({ "tools": [], "include": null }),
+            r#"{"tools":["a"],"include":null,"other":[1],"inner":{"tools":[1]},"items":[1,2]}"#,
+        );
+        let none = ObjectWriter::default().set("tools", [0; 0]);
+        check(none, json!({ "tools": [1] }), r#"{"tools":[1],"items":[1,2]}"#);
     }
 
     #[test]

@@ -16,6 +16,8 @@ pub struct EffortNames {
     pub medium: &'static str,
     /// The name for [`Effort::High`](Effort::High).
     pub high: &'static str,
+    /// The name for [`Effort::XHigh`](Effort::XHigh).
+    pub xhigh: &'static str,
     /// The name for [`Effort::Max`](Effort::Max).
     pub max: &'static str,
 }
@@ -28,10 +30,12 @@ impl EffortNames {
         low: "low",
         medium: "medium",
         high: "high",
+        xhigh: "xhigh",
         max: "xhigh",
     };
     /// The names for servers that accept only `none`, `low`, `medium` and `high`.
-    pub const LOW_MEDIUM_HIGH: Self = Self { minimal: "low", max: "high", ..Self::OPENAI };
+    pub const LOW_MEDIUM_HIGH: Self =
+        Self { minimal: "low", xhigh: "high", max: "high", ..Self::OPENAI };
 
     /// Returns the server's name for an effort level.
     pub fn name_of(self, effort: Effort) -> &'static str {
@@ -40,6 +44,7 @@ impl EffortNames {
             Effort::Low => self.low,
             Effort::Medium => self.medium,
             Effort::High => self.high,
+            Effort::XHigh => self.xhigh,
             Effort::Max => self.max,
         }
     }

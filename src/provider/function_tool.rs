@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::item::RawJson;
 use crate::provider::cache_control::CacheControl;
-use crate::request::ToolSpec;
+use crate::request::{ToolNames, ToolSpec};
 
 #[derive(Serialize)]
 pub(super) struct FunctionTool<'a> {
@@ -18,7 +18,7 @@ pub(super) struct FunctionTool<'a> {
 
 #[derive(Serialize)]
 struct Function<'a> {
-    name: &'a str,
+    name: Cow<'a, str>,
     description: &'a str,
     parameters: Cow<'a, RawJson>,
 }
@@ -26,8 +26,9 @@ struct Function<'a> {
 impl<'a> FunctionTool<'a> {
     /// Creates a tool declaration. `parameters` is the tool's parameter schema, rewritten for the
     /// wire.
-    pub(super) fn new(tool: &'a ToolSpec, parameters: Cow<'a, RawJson>) -> Self {
-        let function = Function { name: &tool.name, description: &tool.description, parameters };
+    pub(super) fn new(tool: &'a ToolSpec, names: &ToolNames, parameters: Cow<'a, RawJson>) -> Self {
+        let name = names.sent_name(&tool.name);
+        let function = Function { name, description: &tool.description, parameters };
         Self { r#type: "function", function, cache_control: None }
     }
 }

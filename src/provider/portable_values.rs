@@ -3,8 +3,12 @@
 use std::borrow::Cow;
 
 use crate::fnv::fnv1a_64;
-use crate::item::{Content, ToolCall, ToolResult, validate_json};
+use crate::item::{Content, Item, MAX_PORTABLE_CALL_ID_BYTES, ToolCall, ToolResult, validate_json};
+#[cfg(feature = "http")]
+use crate::provider::Destination;
 use crate::provider::lenient::repair_json;
+use crate::provider::ordered_fields::OrderedFields;
+use crate::request::ToolNameRule;
 
 /// The text sent in place of a missing user message before the first assistant message.
 pub(super) const USER_TEXT_PLACEHOLDER: &str = "(Earlier messages are not shown.)";
@@ -32,7 +36,7 @@ pub(super) fn arguments_as_object(call: &ToolCall) -> Cow<'_, str> {
 /// The maximum length of a call id on the Anthropic and Responses wires.
 pub(super) const MAX_LONG_ID_BYTES: usize = 64;
 /// The maximum length of a call id on the Chat Completions wire.
-pub(super) const MAX_SHORT_ID_BYTES: usize = 40;
+pub(super) const MAX_SHORT_ID_BYTES: usize = MAX_PORTABLE_CALL_ID_BYTES;
 
 /// Returns a call id that the vendor accepts, consisting of at most `longest` letters, digits, `_`
 /// and `-`. An invalid id is replaced with its valid characters and a hash, so that a call and its
@@ -46,18 +50,87 @@ pub(super) fn wire_id(id: &str, longest: usize) -> Cow<'_, str> {
     Cow::Owned(format!("{kept}_{hash:016x}"))
 }
 
-/// Converts a tool name to a name that every vendor accepts, because a model may have made up an
-/// invalid name.
-pub(super) fn wire_name(name: &str) -> Cow<'_, str> {
-    if !name.is_empty() && name.len() <= 64 && name.bytes().all(is_id_byte) {
-        return Cow::Borrowed(name);
+/// Returns the id under which `provider` itself issued a call. Returns `None` if another provider
+/// issued the call, and for an ordinary id, which every provider accepts.
+pub(super) fn issued_call_id(item: &Item, provider: &str) -> Option<String> {
+    let data = item.provider_data.as_deref().filter(|data| data.provider == provider)?;
+    // This cheap check limits the number of items whose data has to be parsed.
+    if !data.value.as_str().contains("\"wire_id\"") {
+        return None;
     }
-    let plain = |byte: u8| if is_id_byte(byte) { char::from(byte) } else { '_' };
-    Cow::Owned(if name.is_empty() {
-        "_".into()
-    } else {
-        name.bytes().take(64).map(plain).collect()
-    })
+    let id = OrderedFields::provider_data_field(data, "wire_id")?;
+    serde_json::from_str(id.get()).ok().filter(|id: &String| !id.is_empty())
+}
+
+/// The open calls whose ids are sent back unchanged to the provider that issued them, although other
+/// providers do not accept such ids.
+#[derive(Clone, Debug, Default)]
+pub(super) struct IssuedCallIds(Vec<String>);
+
+impl IssuedCallIds {
+    /// Returns the id to send for a call. `issued` is the id under which the provider issued the
+    /// call, if this is the same provider.
+    pub(super) fn call_id<'a>(
+        &mut self,
+        call: &'a ToolCall,
+        issued: Option<String>,
+    ) -> Cow<'a, str> {
+        match issued {
+            // A call that was renamed keeps its new id, because the ids in a request must differ.
+            Some(issued) if issued == call.call_id => {
+                self.0.push(issued);
+                Cow::Borrowed(&call.call_id)
+            }
+            Some(_) | None => wire_id(&call.call_id, MAX_LONG_ID_BYTES),
+        }
+    }
+
+    /// Returns the id to send for a call's result.
+    pub(super) fn result_id<'a>(&mut self, id: &'a str) -> Cow<'a, str> {
+        match self.0.iter().position(|open| open == id) {
+            Some(at) => {
+                self.0.swap_remove(at);
+                Cow::Borrowed(id)
+            }
+            None => wire_id(id, MAX_LONG_ID_BYTES),
+        }
+    }
+}
+
+/// The server of a wire whose requests do not tell which server they are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ServerKind {
+    /// The vendor that defines the wire.
+    Vendor,
+    /// Another server, whose rules for ids and names may differ from the vendor's.
+    Compatible,
+}
+
+impl ServerKind {
+    /// Returns the rule that tool names must obey. Some servers only accept names that begin with a
+    /// letter.
+    pub(super) fn tool_name_rule(self) -> ToolNameRule {
+        match self {
+            Self::Vendor => ToolNameRule::Any,
+            Self::Compatible => ToolNameRule::Letter,
+        }
+    }
+
+    /// Returns the id under which the provider named `provider` issued a call, if the server accepts
+    /// any id that it has issued. The vendor itself issues only ordinary ids.
+    pub(super) fn issued_call_id(self, item: &Item, provider: &str) -> Option<String> {
+        match self {
+            Self::Vendor => None,
+            Self::Compatible => issued_call_id(item, provider),
+        }
+    }
+}
+
+#[cfg(feature = "http")]
+impl From<Destination<'_>> for ServerKind {
+    fn from(to: Destination<'_>) -> Self {
+        if to.is_vendor { Self::Vendor } else { Self::Compatible }
+    }
 }
 
 fn is_id_byte(byte: u8) -> bool {

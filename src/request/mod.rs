@@ -17,15 +17,18 @@
 mod options;
 mod retries;
 pub(crate) mod shared_text;
+mod tool_names;
 mod tool_specs;
 
 use serde::{Deserialize, Serialize};
 
+pub(crate) use options::extra_tool_names;
 pub use options::{
     Cache, Effort, Options, Output, OutputSchema, Reasoning, ToolChoice, unsupported_error,
 };
 pub use retries::Retries;
 pub use shared_text::SharedText;
+pub(crate) use tool_names::{ToolNameRule, ToolNames};
 pub use tool_specs::{ToolSpec, ToolSpecs};
 
 use crate::error::Error;
@@ -119,7 +122,11 @@ impl Request {
     /// Returns an error if two tools have the same name, which makes a request invalid in every
     /// wire format.
     pub(crate) fn validate(&self) -> Result<(), Error> {
-        self.tools.ensure_distinct_names()
+        self.tools.ensure_distinct_names()?;
+        match extra_tool_names(&self.options.extra).find(|name| self.tools.contains_name(name)) {
+            Some(name) => Err(tool_specs::repeated_name_error(name)),
+            None => Ok(()),
+        }
     }
 
     /// Sets the tools that the model may call.

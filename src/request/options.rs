@@ -80,7 +80,22 @@ pub struct Options {
     /// Key-value pairs that providers store with the request, if they store requests.
     pub metadata: BTreeMap<String, String>,
     /// Additional fields that are merged unchanged into the request body, after all other fields.
-    /// Objects are merged field by field; any other value replaces the value in the body.
+    /// Objects are merged field by field, and any other value replaces the value in the body, with
+    /// one exception: the elements of the lists `tools`, `include` and `anthropic_beta` are appended
+    /// to the body's own list.
+    ///
+    /// The elements of `tools` are declarations in the vendor's format, which are sent after the
+    /// request's own tools. Use them for server tools such as web search, which the vendor runs. The
+    /// name of such a tool must differ from the names of the request's own tools.
+    ///
+    /// ```
+    /// use serde_json::json;
+    /// use turnstream::request::Options;
+    ///
+    /// let mut options = Options::default();
+    /// let search = json!({ "type": "web_search_20250305", "name": "web_search" });
+    /// options.extra.insert("tools".into(), json!([search]));
+    /// ```
     pub extra: Map<String, Value>,
 }
 
@@ -197,6 +212,16 @@ impl Options {
     }
 }
 
+/// Returns the names of the tools in [`Options::extra`], in the formats of all vendors.
+pub(crate) fn extra_tool_names(extra: &Map<String, Value>) -> impl Iterator<Item = &str> {
+    let tools = extra.get("tools").and_then(Value::as_array).into_iter().flatten();
+    tools.flat_map(|tool| {
+        let listed = tool["functionDeclarations"].as_array().into_iter().flatten();
+        let declared = [tool, &tool["function"]].into_iter().chain(listed);
+        declared.filter_map(|function| function["name"].as_str())
+    })
+}
+
 /// Creates an [`Unsupported`](ErrorKind::Unsupported) error for an option or content that a wire
 /// format cannot express. The error's [`parameter`](Error::parameter) is `option`.
 pub fn unsupported_error(wire: &str, option: &str) -> Error {
@@ -246,6 +271,10 @@ pub enum Effort {
     Medium,
     /// More reasoning than usual.
     High,
+    /// More reasoning than [`High`](Self::High), but not as much as possible. A vendor without such a
+    /// level receives the nearest level that it has.
+    #[serde(rename = "xhigh")]
+    XHigh,
     /// As much reasoning as the model supports.
     Max,
 }

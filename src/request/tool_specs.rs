@@ -10,6 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::error::{Error, ErrorKind};
 use crate::item::{EncodingKey, RawJson};
 use crate::lock::lock_ignoring_poison;
+use crate::request::tool_names::{RULE_COUNT, ToolNameRule, ToolNames};
 
 /// The maximum number of encodings that are cached for a list. Agents with different models can
 /// share a list, so the number is larger than the number of wire formats.
@@ -18,8 +19,9 @@ const MAX_CACHED_ENCODINGS: usize = 8;
 /// A tool's declaration as sent to the model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolSpec {
-    /// The name of the tool. All providers accept names of up to 64 characters that contain only
-    /// letters, digits, `_` and `-`.
+    /// The name of the tool, for example 1 to 64 letters, digits, `_` and `-`. A provider whose vendor
+    /// does not accept the name, such as a name that begins with a digit, sends another name and
+    /// converts the name back in the model's calls.
     pub name: String,
     /// A description of the tool, for the model.
     pub description: String,
@@ -87,6 +89,9 @@ struct SharedSpecs {
     specs: Box<[ToolSpec]>,
     /// The index of the names, which is built when it is first used.
     names: OnceLock<NameIndex>,
+    /// The names under which vendors see the tools, by rule. They are chosen when they are first
+    /// used.
+    vendor_names: [OnceLock<ToolNames>; RULE_COUNT],
     /// The cached output of encoders. The most recently used encoding is last.
     encodings: Mutex<Vec<(EncodingKey, Arc<[u8]>)>>,
 }
@@ -113,8 +118,13 @@ impl ToolSpecs {
     /// Returns an error if two tools have the same name.
     pub(crate) fn ensure_distinct_names(&self) -> Result<(), Error> {
         let Some(repeated) = self.name_index().first_repeated else { return Ok(()) };
-        let message = format!("two tools have the name `{}`", self[repeated].name);
-        Err(Error::new(ErrorKind::InvalidRequest, message).with_parameter("tools"))
+        Err(repeated_name_error(&self[repeated].name))
+    }
+
+    /// Returns the names under which a vendor with the given rule sees the tools.
+    pub(crate) fn names_for(&self, rule: ToolNameRule) -> ToolNames {
+        let names = || self.iter().map(|spec| spec.name.as_str());
+        self.0.vendor_names[rule as usize].get_or_init(|| ToolNames::new(names(), rule)).clone()
     }
 
     fn name_index(&self) -> &NameIndex {
@@ -162,6 +172,11 @@ impl ToolSpecs {
     }
 }
 
+pub(super) fn repeated_name_error(name: &str) -> Error {
+    let message = format!("two tools have the name `{name}`");
+    Error::new(ErrorKind::InvalidRequest, message).with_parameter("tools")
+}
+
 impl Deref for ToolSpecs {
     type Target = [ToolSpec];
 
@@ -182,7 +197,12 @@ impl<'a> IntoIterator for &'a ToolSpecs {
 impl FromIterator<ToolSpec> for ToolSpecs {
     fn from_iter<T: IntoIterator<Item = ToolSpec>>(specs: T) -> Self {
         let specs = specs.into_iter().collect();
-        Self(Arc::new(SharedSpecs { specs, names: OnceLock::new(), encodings: Mutex::default() }))
+        Self(Arc::new(SharedSpecs {
+            specs,
+            names: OnceLock::new(),
+            vendor_names: Default::default(),
+            encodings: Mutex::default(),
+        }))
     }
 }
 

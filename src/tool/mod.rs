@@ -51,6 +51,8 @@ mod tool_record;
 mod args_schema;
 #[cfg(feature = "schemars")]
 mod arguments;
+#[cfg(feature = "schemars")]
+mod derived_spec;
 mod external_tool;
 mod late_bound_tool;
 mod rationale;

@@ -333,7 +333,10 @@ pub(crate) fn validate_spec(spec: ToolSpec) -> Result<ToolSpec, Error> {
         return Err(Error::new(InvalidRequest, message).with_parameter(spec.name));
     }
     if spec.parameters.to_value()["type"] != "object" {
-        let message = format!("the schema of the tool `{}` is not of type `object`", spec.name);
+        let message = format!(
+            "the schema of the tool `{}` is not of type `object`; make it the schema of a field of an object",
+            spec.name
+        );
         return Err(Error::new(InvalidRequest, message));
     }
     Ok(spec)

@@ -1,7 +1,5 @@
 //! Tools created from closures.
 
-#[cfg(feature = "schemars")]
-use std::any::type_name;
 use std::sync::Arc;
 
 use futures::future::{IntoStream, Map};
@@ -13,13 +11,17 @@ use crate::error::Error;
 use crate::item::json;
 #[cfg(feature = "schemars")]
 use crate::tool::ToolArguments;
+#[cfg(feature = "schemars")]
+use crate::tool::derived_spec::derive_spec;
 use crate::tool::{IntoToolOutput, PreparedCall, Tool, ToolContext, ToolSpec, ToolUpdate};
 use crate::tool::{args_schema, validate_spec};
 
 impl Tool {
     /// Creates a tool from an async closure. The schema is derived from the closure's argument
     /// type, which can be a struct with one field per argument, or `()` for a tool without
-    /// arguments.
+    /// arguments. It can also be an enum. If the JSON of a variant is not an object, as for a
+    /// variant without fields, the model writes the arguments in a field named `value`, because
+    /// vendors require arguments to be an object.
     ///
     /// The closure receives the arguments and a [`ToolContext`], and returns a future. The
     /// arguments are deserialized with serde. If the arguments do not match the type, the closure
@@ -51,11 +53,9 @@ impl Tool {
     ///
     /// # Panics
     ///
-    /// Panics if a provider would reject the name (valid names consist of 1 to 64 letters, digits,
-    /// `_` and `-`). Also panics if the schema of the argument type does not describe an object,
-    /// which may happen for an enum. Both cases are programming errors, since names and argument
-    /// types are known when the program is written. Types that never represent an object, such as
-    /// `String`, cause a compile error.
+    /// Panics if the name is invalid (valid names consist of 1 to 64 letters, digits, `_` and `-`).
+    /// This is a programming error, since names are known when the program is written. Types that
+    /// never represent an object, such as `String`, cause a compile error.
     #[cfg(feature = "schemars")]
     #[track_caller]
     pub fn new<A, MustBeAnObject, F, Fut, R>(name: &str, description: &str, run: F) -> Self
@@ -142,11 +142,10 @@ impl Tool {
         F: Fn(A, ToolContext) -> St + Send + Sync + 'static,
         St: Stream<Item = ToolUpdate> + Send + 'static,
     {
-        match Self::typed_streaming(derive_spec::<A>(name, description), run) {
-            Ok(tool) => tool,
-            Err(error) => {
-                panic!("{error}; its arguments are deserialized into `{}`", type_name::<A>())
-            }
+        let (spec, form) = derive_spec::<A>(name, description);
+        match validate_spec(spec) {
+            Ok(spec) => Self::from_typed_fn(spec, move |_, arguments| form.parse(arguments), run),
+            Err(error) => panic!("{error}"),
         }
     }
 
@@ -253,20 +252,3 @@ where
 }
 
 type ToUpdate<R> = fn(R) -> ToolUpdate;
-
-/// Derives a tool's spec from its argument type. If the JSON representation of this type is `null`,
-/// as for `()`, the tool takes no arguments.
-#[cfg(feature = "schemars")]
-fn derive_spec<A: schemars::JsonSchema>(name: &str, description: &str) -> ToolSpec {
-    let mut parameters = schemars::schema_for!(A).to_value();
-    if parameters["type"] == "null" {
-        parameters = serde_json::json!({ "type": "object", "properties": {} });
-    }
-    if let Some(schema) = parameters.as_object_mut() {
-        // Sending these keywords to the model would only cost tokens, since only people and JSON
-        // Schema tools use them.
-        schema.shift_remove("$schema");
-        schema.shift_remove("title");
-    }
-    ToolSpec::new(name, description, parameters)
-}

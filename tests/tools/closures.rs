@@ -206,3 +206,114 @@ async fn a_raw_tool_receives_the_arguments_verbatim() {
     let tool = Tool::raw(spec("t"), |arguments: Value, _| async move { arguments }).unwrap();
     assert_eq!(call_tool(tool, r#"{"a":[1]}"#).await.content.text(), r#"{"a":[1]}"#);
 }
+
+mod enums {
+    //! The arguments of a tool can be an enum, whatever its JSON looks like.
+
+    #![expect(dead_code, reason = "the values are only printed")]
+
+    use schemars::JsonSchema;
+    use turnstream::testing::{Wire, lint};
+    use turnstream::{Item, Request};
+
+    use super::*;
+    use crate::support::wires::encode;
+
+    #[derive(Debug, Deserialize, JsonSchema)]
+    #[serde(tag = "kind", rename_all = "snake_case")]
+    enum Tagged {
+        Circle { radius: f64 },
+        Empty,
+    }
+
+    #[derive(Debug, Deserialize, JsonSchema)]
+    #[serde(tag = "kind", content = "of", rename_all = "snake_case")]
+    enum Adjacent {
+        Circle(f64),
+        Empty,
+    }
+
+    #[derive(Debug, Deserialize, JsonSchema)]
+    #[serde(rename_all = "snake_case")]
+    enum Structs {
+        Circle { radius: f64 },
+        Square(Side),
+    }
+
+    #[derive(Debug, Deserialize, JsonSchema)]
+    struct Side {
+        side: f64,
+    }
+
+    #[derive(Debug, Deserialize, JsonSchema)]
+    #[serde(rename_all = "snake_case")]
+    enum Mixed {
+        Circle { radius: f64 },
+        Empty,
+    }
+
+    #[derive(Debug, Deserialize, JsonSchema)]
+    #[serde(untagged)]
+    enum Untagged {
+        Text(String),
+        List(Vec<Untagged>),
+    }
+
+    /// Calls a tool whose arguments are of the type `A` with each of these arguments, and checks
+    /// that vendors accept the tool.
+    async fn check<A>(arguments: &[(&str, &str)])
+    where
+        A: serde::de::DeserializeOwned + JsonSchema + fmt::Debug + Send + 'static,
+    {
+        let tool = Tool::new("f", "F", |args: A, _cx| async move { format!("{args:?}") });
+        for wire in Wire::ALL {
+            let mut request = Request::new(History::from_items("h", [Item::user("go")]))
+                .with_tools([tool.spec().clone()]);
+            request.options.max_output_tokens = Some(100);
+            let body = encode(wire, "m", &request);
+            assert_eq!(lint::request(wire, "m", &body), [""; 0], "{wire}: {body}");
+        }
+        for (arguments, expected) in arguments {
+            let result = call_tool(tool.clone(), arguments).await;
+            assert_eq!(result.content.text(), *expected, "{}", tool.spec().parameters);
+        }
+    }
+
+    #[tokio::test]
+    async fn variants_that_are_objects_are_the_arguments_themselves() {
+        check::<Tagged>(&[
+            (r#"{"kind":"circle","radius":2}"#, "Circle { radius: 2.0 }"),
+            (r#"{"kind":"empty"}"#, "Empty"),
+        ])
+        .await;
+        check::<Adjacent>(&[
+            (r#"{"kind":"circle","of":2}"#, "Circle(2.0)"),
+            (r#"{"kind":"empty"}"#, "Empty"),
+        ])
+        .await;
+        check::<Structs>(&[
+            (r#"{"circle":{"radius":2}}"#, "Circle { radius: 2.0 }"),
+            (r#"{"square":{"side":2}}"#, "Square(Side { side: 2.0 })"),
+        ])
+        .await;
+    }
+
+    #[tokio::test]
+    async fn variants_that_are_not_objects_are_in_the_field_value() {
+        check::<Mixed>(&[
+            (r#"{"value":{"circle":{"radius":2}}}"#, "Circle { radius: 2.0 }"),
+            (r#"{"value":"empty"}"#, "Empty"),
+        ])
+        .await;
+        let tool = Tool::new("f", "F", |_: Untagged, _cx| async { "ok" });
+        let schema = tool.spec().parameters.to_value();
+        assert_eq!((&schema["type"], &schema["required"]), (&json!("object"), &json!(["value"])));
+        let result = call_tool(tool, r#"{"value":["a",["b"]]}"#).await;
+        assert_eq!(result.content.text(), "ok");
+    }
+
+    #[tokio::test]
+    async fn any_json_object_can_be_the_arguments() {
+        check::<Value>(&[(r#"{"a":1}"#, r#"Object {"a": Number(1)}"#)]).await;
+    }
+}

@@ -118,6 +118,7 @@ fn option_rows() -> Vec<TableRow> {
         ("`reasoning`: off", reasoning_options(Reasoning::Off)),
         ("`reasoning`: effort, minimal", reasoning_options(Reasoning::Effort(Effort::Minimal))),
         ("`reasoning`: effort, high", reasoning_options(Reasoning::Effort(Effort::High))),
+        ("`reasoning`: effort, xhigh", reasoning_options(Reasoning::Effort(Effort::XHigh))),
         ("`reasoning`: effort, max", reasoning_options(Reasoning::Effort(Effort::Max))),
         ("`reasoning`: budget", reasoning_options(Reasoning::Budget(2_000))),
         ("`output`: JSON", Options { output: Output::Json, ..Options::default() }),

@@ -16,6 +16,7 @@
 //! | `handoff` | a history moves from one wire's model to another wire's model |
 //! | `testing_corpus` | the lints of `testing` accept the requests that vendors accepted |
 //! | `testing_wires`, `testing_server` | the loopback server, without and with a network |
+//! | `vendor_rules` | names, ids, schemas and server tools obey the rules of the server they go to |
 //! | `corpus` | recorded streams are decoded as the vendors' SDKs decode them |
 
 mod anthropic;
@@ -38,3 +39,5 @@ mod support;
 mod testing_corpus;
 mod testing_server;
 mod testing_wires;
+#[cfg(feature = "http")]
+mod vendor_rules;

@@ -242,7 +242,7 @@ fn a_request_has_the_documented_shape() {
             "stream_options": { "include_usage": true },
             "max_completion_tokens": 9,
             "tools": [{ "type": "function", "function":
-                { "name": "f", "description": "F", "parameters": { "type": "object" } } }],
+                { "name": "f", "description": "F", "parameters": { "type": "object", "properties": {} } } }],
             "messages": [
                 { "role": "system", "content": "be brief" },
                 { "role": "user", "content": "one" },

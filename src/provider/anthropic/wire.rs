@@ -6,6 +6,7 @@ use super::passthrough::PROVIDER_NAME;
 use crate::error::Error;
 use crate::framing::ServerSentEvents;
 use crate::http::KeyHeader;
+use crate::provider::portable_values::ServerKind;
 use crate::provider::{Destination, EncodedRequest, HttpProvider, Wire};
 use crate::request::Request;
 
@@ -95,7 +96,7 @@ impl Wire for Messages {
                 BodyHead::Vertex { anthropic_version: "vertex-2023-10-16", anthropic_beta: betas }
             }
         };
-        let (body, beta) = encode_body(request, to.model, head, changed_prefix)?;
+        let (body, beta) = encode_body(request, to.model, to.into(), head, changed_prefix)?;
         let encoded = EncodedRequest::from(body);
         Ok(match beta {
             Some(beta) => encoded.with_header(BETA_HEADER, beta),
@@ -103,8 +104,9 @@ impl Wire for Messages {
         })
     }
 
-    fn decoder(&self, _request: &Request, to: Destination<'_>) -> Decoder {
-        Decoder::new(to.model)
+    fn decoder(&self, request: &Request, to: Destination<'_>) -> Decoder {
+        let rule = ServerKind::from(to).tool_name_rule();
+        Decoder::new(to.model).with_tool_names(request.tools.names_for(rule))
     }
 
     fn has_tool_search(&self) -> bool {

@@ -1,5 +1,6 @@
 //! The provider for the Gemini API over HTTP.
 
+use super::encode::TOOL_NAME_RULE;
 use super::passthrough::PROVIDER_NAME;
 use super::{Decoder, encode};
 use crate::error::Error;
@@ -60,7 +61,7 @@ impl Wire for GenerateContent {
         encode(request, to.model).map(EncodedRequest::from)
     }
 
-    fn decoder(&self, _request: &Request, to: Destination<'_>) -> Decoder {
-        Decoder::new(to.model)
+    fn decoder(&self, request: &Request, to: Destination<'_>) -> Decoder {
+        Decoder::new(to.model).with_tool_names(request.tools.names_for(TOOL_NAME_RULE))
     }
 }

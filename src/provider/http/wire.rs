@@ -212,6 +212,10 @@ mod tests {
             serde_json::from_slice(&EncodedRequest::from_json(&body, extra).unwrap().body).unwrap();
         let limits = json!({ "words": 9, "lines": 2 });
         assert_eq!(merged, json!({ "engine": "m", "limits": limits, "mood": "calm" }));
+        let own = json!({ "tools": [{ "name": "a" }] });
+        let extra = json!({ "tools": [{ "name": "b" }] });
+        let merged = EncodedRequest::from_json(&own, extra.as_object().unwrap()).unwrap();
+        assert_eq!(merged.body, br#"{"tools":[{"name":"a"},{"name":"b"}]}"#);
         let plain = EncodedRequest::from_json(&body, &Map::new()).unwrap();
         assert_eq!(plain.body, serde_json::to_vec(&body).unwrap());
     }

@@ -1,5 +1,6 @@
 //! The provider for Ollama's native API over HTTP.
 
+use super::encode::TOOL_NAME_RULE;
 use super::{Chat, Decoder, KeepAlive, PROVIDER_NAME, Think, encode};
 use crate::error::Error;
 use crate::framing::NdJson;
@@ -47,8 +48,8 @@ impl Wire for Chat {
         encode(request, to.model, self).map(EncodedRequest::from)
     }
 
-    fn decoder(&self, _request: &Request, to: Destination<'_>) -> Decoder {
-        Decoder::new(to.model)
+    fn decoder(&self, request: &Request, to: Destination<'_>) -> Decoder {
+        Decoder::new(to.model).with_tool_names(request.tools.names_for(TOOL_NAME_RULE))
     }
 }
 

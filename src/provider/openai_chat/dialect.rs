@@ -2,6 +2,7 @@
 
 use crate::http::KeyHeader;
 use crate::provider::effort_names::EffortNames;
+use crate::request::ToolNameRule;
 
 /// Describes how a server's version of Chat Completions differs from other versions. A dialect is
 /// plain data and contains no code.
@@ -71,6 +72,10 @@ pub struct Dialect {
     pub reasoning_echo: ReasoningEcho,
     /// The required format for call ids.
     pub call_id_rule: CallIdRule,
+    /// Whether the name of a tool must begin with a letter. Kimi reports "function name is invalid,
+    /// must start with a letter". A tool with another name is sent under a name that begins with a
+    /// letter, and the name is converted back in the model's calls.
+    pub tool_names_start_with_letter: bool,
     /// Whether each tool result includes the tool's name.
     pub names_results: bool,
     /// Whether an assistant message is required between a tool result and a user message. Without
@@ -239,7 +244,12 @@ pub enum ReasoningEcho {
 /// The format that a server requires for call ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallIdRule {
-    /// Call ids consist of at most 40 characters, which can be letters, digits, `_` and `-`.
+    /// The server accepts every call id that it has issued, so such an id is sent back unchanged.
+    /// Kimi reads the name of the tool from ids such as `functions.add:0`. An id of another provider
+    /// is sent as at most 40 letters, digits, `_` and `-`.
+    AnyIssued,
+    /// Call ids consist of at most 40 characters. An id of another provider is sent as letters,
+    /// digits, `_` and `-`.
     Max40Chars,
     /// Call ids consist of exactly nine letters and digits: "Tool call id must be a-z, A-Z, 0-9,
     /// with a length of 9".
@@ -273,6 +283,16 @@ pub enum ThinkTags {
     /// The text starts with reasoning that ends at `</think>`, with or without an opening
     /// `<think>`. The text has no opening tag if the chat template has already written this tag.
     OpenedByTemplate,
+}
+
+impl Dialect {
+    /// Returns the rule that the names of tools must obey.
+    pub(super) fn tool_name_rule(&self) -> ToolNameRule {
+        match self.tool_names_start_with_letter {
+            true => ToolNameRule::Letter,
+            false => ToolNameRule::Any,
+        }
+    }
 }
 
 impl Default for Dialect {

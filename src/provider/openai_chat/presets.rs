@@ -32,7 +32,8 @@ impl Dialect {
         media_forms: MediaForms::None,
         empty_content: EmptyContent::EmptyString,
         reasoning_echo: ReasoningEcho::None,
-        call_id_rule: CallIdRule::Max40Chars,
+        call_id_rule: CallIdRule::AnyIssued,
+        tool_names_start_with_letter: true,
         names_results: false,
         requires_assistant_after_results: false,
         sends_empty_tools: false,
@@ -64,6 +65,8 @@ impl Dialect {
         system_position: SystemPosition::Anywhere,
         media_forms: MediaForms::FileBytes,
         empty_content: EmptyContent::Null,
+        call_id_rule: CallIdRule::Max40Chars,
+        tool_names_start_with_letter: false,
         ..Self::BROADLY_COMPATIBLE
     };
 
@@ -146,6 +149,7 @@ impl Dialect {
             minimal: "high",
             low: "high",
             medium: "high",
+            xhigh: "high",
             max: "high",
             ..EffortNames::OPENAI
         }),

@@ -14,9 +14,10 @@ use crate::request::Request;
 /// cheap to clone.
 ///
 /// As in OpenAI's SDKs, the base URL includes `/v1`. With any base URL other than OpenAI's, the
-/// output limit is sent as `max_tokens`, which compatible servers expect, and all instructions are
-/// sent in a single message at the start of the request. [`with_dialect`](Self::with_dialect)
-/// overrides these defaults.
+/// output limit is sent as `max_tokens`, which compatible servers expect, all instructions are sent
+/// in a single message at the start of the request, call ids that the server has issued are sent
+/// back unchanged, and the names of tools begin with a letter.
+/// [`with_dialect`](Self::with_dialect) overrides these defaults.
 ///
 /// ```
 /// use turnstream::provider::OpenAiChat;
@@ -42,12 +43,19 @@ impl ChatCompletions {
     }
 
     fn dialect(&self, is_vendor: bool) -> Dialect {
-        let Dialect { max_tokens_field: limit, system_position: system_place, .. } =
-            Dialect::MINIMAL;
+        let Dialect {
+            max_tokens_field,
+            system_position,
+            call_id_rule,
+            tool_names_start_with_letter,
+            ..
+        } = Dialect::MINIMAL;
         let copied = Dialect {
-            max_tokens_field: limit,
+            max_tokens_field,
             user_field: UserField::User,
-            system_position: system_place,
+            system_position,
+            call_id_rule,
+            tool_names_start_with_letter,
             ..Dialect::OPENAI
         };
         let unknown = if is_vendor { Dialect::OPENAI } else { copied };
@@ -79,8 +87,10 @@ impl Wire for ChatCompletions {
         encode(request, to.model, &self.dialect(to.is_vendor)).map(EncodedRequest::from)
     }
 
-    fn decoder(&self, _request: &Request, to: Destination<'_>) -> Decoder {
-        Decoder::new(to.model, &self.dialect(to.is_vendor))
+    fn decoder(&self, request: &Request, to: Destination<'_>) -> Decoder {
+        let dialect = self.dialect(to.is_vendor);
+        Decoder::new(to.model, &dialect)
+            .with_tool_names(request.tools.names_for(dialect.tool_name_rule()))
     }
 }
 

@@ -1,9 +1,11 @@
 //! The provider for the Responses API over HTTP.
 
+use super::Decoder;
+use super::encode::encode_for;
 use super::passthrough::PROVIDER_NAME;
-use super::{Decoder, encode};
 use crate::error::Error;
 use crate::framing::ServerSentEvents;
+use crate::provider::portable_values::ServerKind;
 use crate::provider::{Destination, EncodedRequest, HttpProvider, Wire};
 use crate::request::Request;
 
@@ -45,11 +47,12 @@ impl Wire for Responses {
     }
 
     fn encode(&self, request: &Request, to: Destination<'_>) -> Result<EncodedRequest, Error> {
-        encode(request, to.model).map(EncodedRequest::from)
+        encode_for(request, to.model, to.into()).map(EncodedRequest::from)
     }
 
     fn decoder(&self, request: &Request, to: Destination<'_>) -> Decoder {
-        Decoder::new(to.model).with_tool_specs(request.tools.clone())
+        let rule = ServerKind::from(to).tool_name_rule();
+        Decoder::new(to.model).with_tool_specs(request.tools.clone(), rule)
     }
 
     fn has_tool_search(&self) -> bool {

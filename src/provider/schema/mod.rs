@@ -8,10 +8,14 @@
 //! as a JSON pointer. A schema that is already within the subset is returned unchanged, and
 //! rewriting is idempotent.
 //!
+//! OpenAI and Anthropic accept most of JSON Schema in a tool's parameters. There, only what they are
+//! known to reject is changed, and nothing causes an error.
+//!
 //! The vendors' limits on a schema's size and nesting depth are not checked, because vendors have
 //! raised these limits before.
 
 mod merge;
+mod parameters;
 mod refs;
 mod rewrite;
 mod rewrite_node;
@@ -20,8 +24,9 @@ mod subset;
 mod wire_subsets;
 
 pub(super) use wire_subsets::{
-    rewrite_json, to_anthropic_output_schema, to_gemini_schema, to_ollama_parameters_schema,
-    to_openai_strict_schema,
+    json_instruction, rewrite_json, to_anthropic_output_schema, to_anthropic_parameters_schema,
+    to_gemini_parameters_schema, to_gemini_schema, to_ollama_parameters_schema,
+    to_openai_output_schema, to_openai_parameters_schema, to_plain_output_schema,
 };
 
 #[cfg(test)]

@@ -42,6 +42,31 @@ pub(super) fn definition<'a>(root: &'a Value, name: &str) -> Option<&'a Value> {
     }
 }
 
+/// Returns the definition or other part of `root` to which a reference points.
+pub(super) fn resolve<'a>(root: &'a Value, reference: &str) -> Option<&'a Value> {
+    match definition_name(reference) {
+        Some(name) => definition(root, name),
+        None => resolve_reference(root, reference),
+    }
+}
+
+/// Returns whether a schema contains a reference that points to nothing in the schema.
+pub(super) fn has_unresolved_reference(root: &Value) -> bool {
+    fn is_in(value: &Value, root: &Value) -> bool {
+        match value {
+            Value::Object(fields) => {
+                fields.iter().any(|(key, value)| match (key.as_str(), value) {
+                    ("$ref", Value::String(reference)) => resolve(root, reference).is_none(),
+                    (_, value) => is_in(value, root),
+                })
+            }
+            Value::Array(values) => values.iter().any(|value| is_in(value, root)),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+        }
+    }
+    is_in(root, root)
+}
+
 /// Decodes the key of a definition from its name in a reference.
 pub(super) fn definition_key(name: &str) -> String {
     let decoded = percent_decode(name).unwrap_or(Cow::Borrowed(name));

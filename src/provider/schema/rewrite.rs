@@ -164,11 +164,7 @@ impl SchemaRewriter<'_> {
         while let Some(reference) = schema.shift_remove("$ref") {
             self.count_part(at)?;
             let reference = reference.as_str().unwrap_or_default();
-            let target = match refs::definition_name(reference) {
-                Some(name) => refs::definition(self.root, name),
-                None => refs::resolve_reference(self.root, reference),
-            };
-            let Some(Value::Object(target)) = target else {
+            let Some(Value::Object(target)) = refs::resolve(self.root, reference) else {
                 let what = format!("an unresolved reference, `{reference}`");
                 return Err(self.subset.unsupported_error(at, &what));
             };

@@ -2,6 +2,7 @@ use std::borrow::Cow;
 
 use serde_json::{Value, json};
 
+use super::wire_subsets::to_openai_strict_schema;
 use super::*;
 use crate::env::draw::TestRng;
 use crate::error::{Error, ErrorKind};
@@ -457,13 +458,12 @@ fn parameters_for_ollama_are_an_object() {
     check(to_ollama_parameters_schema, &json!(true), &json!({ "type": "object" }));
     let fields = json!({ "properties": { "a": {} } });
     check(to_ollama_parameters_schema, &fields, &object(&json!({ "a": {} })));
-    for other in [
-        json!({ "type": "array" }),
-        json!({ "type": ["object", "null"] }),
-        json!({ "anyOf": [{ "type": "object" }, { "type": "object", "properties": {} }] }),
-    ] {
-        refused(to_ollama_parameters_schema, &other, "#");
-    }
+    let nullable = json!({ "type": ["object", "null"] });
+    check(to_ollama_parameters_schema, &nullable, &json!({ "type": "object" }));
+    let alternatives = json!({ "anyOf": [{ "type": "object" }, { "type": "object" }] });
+    let merged = to_ollama_parameters_schema(&alternatives).unwrap();
+    assert_eq!((&merged["type"], merged.get("anyOf")), (&json!("object"), None));
+    refused(to_ollama_parameters_schema, &json!({ "type": "array" }), "#");
 }
 
 #[test]
@@ -547,4 +547,51 @@ fn a_rewritten_schema_is_not_changed_again() {
         }
     }
     assert!(rewritten.iter().all(|rewritten| *rewritten >= 5), "{rewritten:?}");
+}
+
+#[test]
+fn a_valid_schema_of_a_tool_is_unchanged_and_rewriting_is_idempotent() {
+    let list = json!({ "type": "array", "items": { "$ref": "#/$defs/a" }, "maxItems": 5 });
+    let valid = json!({
+        "type": "object",
+        "title": "T",
+        "properties": {
+            "a": list,
+            "b": { "type": ["string", "null"], "format": "uri", "pattern": "^(?=a)", "default": "x" },
+            "c": { "type": "object", "additionalProperties": { "type": "number" } },
+            "d": { "oneOf": [{ "const": 1 }, { "enum": ["x", null] }] },
+            "e": {},
+        },
+        "required": ["a"],
+        "additionalProperties": false,
+        "$defs": { "a": { "type": "object", "properties": { "a": { "$ref": "#/$defs/a" } } } },
+    });
+    for rewrite in [to_openai_parameters_schema as Rewrite, to_anthropic_parameters_schema] {
+        check(rewrite, &valid, &valid);
+    }
+    let odd = json!({
+        "allOf": [{ "$ref": "#/$defs/x" }, { "properties": { "a": { "format": "uint8" } } }],
+        "anyOf": [{ "required": ["b"], "properties": { "b": true } }, { "required": ["c"] }],
+        "enum": [1],
+        "$defs": { "x": { "type": "object", "required": ["a"], "properties": { "a": false } } },
+    });
+    for rewrite in [to_openai_parameters_schema as Rewrite, to_anthropic_parameters_schema] {
+        let rewritten = rewrite(&odd).unwrap().into_owned();
+        check(rewrite, &odd, &rewritten);
+        assert_eq!(rewritten["type"], "object");
+        assert_eq!(rewritten["required"], json!(["a"]));
+        assert_eq!(rewritten["properties"]["b"], json!({}));
+        for keyword in ["allOf", "anyOf", "oneOf"] {
+            assert!(rewritten.get(keyword).is_none(), "{rewritten}");
+        }
+    }
+}
+
+#[test]
+fn alternatives_at_the_root_that_refer_to_each_other_end() {
+    let (root, a) = (json!({ "$ref": "#" }), json!({ "$ref": "#/$defs/a" }));
+    let schema = json!({ "type": "object", "anyOf": [root, a, root, a],
+        "$defs": { "a": { "allOf": [a, root, a, root] } } });
+    let rewritten = to_openai_parameters_schema(&schema).unwrap();
+    assert_eq!((&rewritten["type"], rewritten.get("anyOf")), (&json!("object"), None));
 }

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
+use super::wire_subsets::to_openai_strict_schema;
 use super::*;
 use crate::env::draw::TestRng;
 use crate::error::ErrorKind;

@@ -4,6 +4,8 @@ use std::borrow::Cow;
 
 use serde_json::{Value, json};
 
+use super::parameters::{ParameterRules, normalize_output, normalize_parameters};
+use super::refs;
 use super::rewrite::rewrite_for_subset;
 use super::subset::{
     EnumValues, ObjectForms, RecursionForms, ReferenceForms, SchemaSubset, is_regular_pattern,
@@ -95,19 +97,91 @@ const OLLAMA_PARAMETERS: SchemaSubset = SchemaSubset {
     ..GEMINI
 };
 
+/// The parts of JSON Schema that OpenAI rejects in a tool's parameters outside of strict mode: "schema must have type 'object'
+/// and not have 'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top level", "object schema missing
+/// properties", "array schema missing items".
+const OPENAI_PARAMETERS: ParameterRules = ParameterRules {
+    requires_properties: true,
+    requires_items: true,
+    rejected_at_root: &["enum", "const", "not"],
+    removes_unknown_formats: true,
+};
+
+/// The parts of JSON Schema that Anthropic rejects in a tool's parameters: alternatives at the root, and schemas that are not
+/// valid in the newest draft of JSON Schema.
+const ANTHROPIC_PARAMETERS: ParameterRules = ParameterRules {
+    requires_properties: false,
+    requires_items: false,
+    rejected_at_root: &[],
+    removes_unknown_formats: true,
+};
+
+/// The changes to a tool's parameters before they are rewritten for a subset of JSON Schema.
+const SUBSET_PARAMETERS: ParameterRules =
+    ParameterRules { removes_unknown_formats: false, ..ANTHROPIC_PARAMETERS };
+
+/// The maximum number of references that are followed to find the type of a schema's root.
+const MAX_ROOT_REFERENCES: usize = 16;
+
 /// The string formats supported by both OpenAI and Anthropic.
 const STRING_FORMATS: &[&str] =
     &["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"];
 
-/// Rewrites the schema of a model's answer for strict mode on OpenAI's two wires.
+/// Rewrites the schema of a model's answer for OpenAI's two wires, and returns whether the schema is
+/// for strict mode.
 ///
-/// Optional properties become required. An optional property without a `default` also becomes
-/// nullable, which is how strict mode expresses optional properties. For a property with a
-/// `default`, the model always writes a value.
-pub(in crate::provider) fn to_openai_strict_schema(
+/// In strict mode, optional properties become required. An optional property without a `default`
+/// also becomes nullable, which is how strict mode expresses optional properties. For a property
+/// with a `default`, the model always writes a value. A schema that strict mode cannot express, for
+/// example because it contains a map, is sent outside of strict mode.
+///
+/// # Errors
+///
+/// Returns an error if the schema is not usable outside of strict mode either, because its root is
+/// not an object or because a reference in it points to nothing.
+pub(in crate::provider) fn to_openai_output_schema(
     schema: &Value,
-) -> Result<Cow<'_, Value>, Error> {
+) -> Result<(Cow<'_, Value>, bool), Error> {
+    match to_openai_strict_schema(schema) {
+        Ok(schema) => Ok((schema, true)),
+        Err(_) if is_object_root(schema) && !refs::has_unresolved_reference(schema) => {
+            Ok((normalize_parameters(schema, &OPENAI_PARAMETERS), false))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+pub(super) fn to_openai_strict_schema(schema: &Value) -> Result<Cow<'_, Value>, Error> {
     rewrite_for_subset(schema, &OPENAI_STRICT)
+}
+
+/// Rewrites the schema of a model's answer for a server that accepts any JSON Schema.
+pub(in crate::provider) fn to_plain_output_schema(schema: &Value) -> Cow<'_, Value> {
+    normalize_output(schema, &ANTHROPIC_PARAMETERS)
+}
+
+/// Returns whether a schema's root, or the definition to which it refers, is an object without
+/// alternatives.
+fn is_object_root(schema: &Value) -> bool {
+    let mut root = schema;
+    for _ in 0..MAX_ROOT_REFERENCES {
+        let Some(reference) = root.get("$ref").and_then(Value::as_str) else { break };
+        let Some(target) = refs::resolve(schema, reference) else { return false };
+        root = target;
+    }
+    let has_alternatives = root.get("anyOf").is_some() || root.get("oneOf").is_some();
+    root.get("type") == Some(&json!("object")) && !has_alternatives
+}
+
+/// Returns an instruction to answer with JSON that matches a schema, for a wire that cannot express
+/// the schema. Returns `None` if a reference in the schema points to nothing.
+pub(in crate::provider) fn json_instruction(schema: &Value) -> Option<String> {
+    (!refs::has_unresolved_reference(schema)).then(|| {
+        format!(
+            "Answer with a single JSON value, without any other text, that matches this JSON \
+             Schema:\n{schema}"
+        )
+    })
 }
 
 /// Rewrites a schema that is stored as JSON text. Returns the borrowed text if nothing changes.
@@ -128,8 +202,41 @@ pub(in crate::provider) fn to_anthropic_output_schema(
     rewrite_for_subset(schema, &ANTHROPIC_OUTPUT)
 }
 
-/// Rewrites the schema of a tool or of a model's answer for Gemini's `parametersJsonSchema` and
-/// `responseJsonSchema` fields.
+/// Rewrites the schema of a tool's parameters for OpenAI's two wires, outside of strict mode.
+#[expect(clippy::unnecessary_wraps, reason = "the wires share a function that rewrites a schema")]
+pub(in crate::provider) fn to_openai_parameters_schema(
+    schema: &Value,
+) -> Result<Cow<'_, Value>, Error> {
+    Ok(normalize_parameters(schema, &OPENAI_PARAMETERS))
+}
+
+/// Rewrites the schema of a tool's parameters for Anthropic.
+#[expect(clippy::unnecessary_wraps, reason = "the wires share a function that rewrites a schema")]
+pub(in crate::provider) fn to_anthropic_parameters_schema(
+    schema: &Value,
+) -> Result<Cow<'_, Value>, Error> {
+    Ok(normalize_parameters(schema, &ANTHROPIC_PARAMETERS))
+}
+
+/// Rewrites the schema of a tool's parameters for Gemini's `parametersJsonSchema` field.
+pub(in crate::provider) fn to_gemini_parameters_schema(
+    schema: &Value,
+) -> Result<Cow<'_, Value>, Error> {
+    rewrite_parameters(schema, to_gemini_schema)
+}
+
+/// Rewrites the schema of a tool's parameters for a wire that accepts only a subset of JSON Schema.
+fn rewrite_parameters(
+    schema: &Value,
+    rewrite: fn(&Value) -> Result<Cow<'_, Value>, Error>,
+) -> Result<Cow<'_, Value>, Error> {
+    match normalize_parameters(schema, &SUBSET_PARAMETERS) {
+        Cow::Borrowed(schema) => rewrite(schema),
+        Cow::Owned(schema) => rewrite(&schema).map(|schema| Cow::Owned(schema.into_owned())),
+    }
+}
+
+/// Rewrites the schema of a model's answer for Gemini's `responseJsonSchema` field.
 pub(in crate::provider) fn to_gemini_schema(schema: &Value) -> Result<Cow<'_, Value>, Error> {
     rewrite_for_subset(schema, &GEMINI)
 }
@@ -138,6 +245,10 @@ pub(in crate::provider) fn to_gemini_schema(schema: &Value) -> Result<Cow<'_, Va
 pub(in crate::provider) fn to_ollama_parameters_schema(
     schema: &Value,
 ) -> Result<Cow<'_, Value>, Error> {
+    rewrite_parameters(schema, to_ollama_object_schema)
+}
+
+fn to_ollama_object_schema(schema: &Value) -> Result<Cow<'_, Value>, Error> {
     let mut narrowed = rewrite_for_subset(schema, &OLLAMA_PARAMETERS)?;
     // A tool's schema may be empty.
     let kind = ["type", "anyOf"].iter().find_map(|keyword| narrowed.get(keyword));

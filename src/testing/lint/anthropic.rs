@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::options::check_foreign_fields;
+use super::schema::{check_anthropic_output, check_anthropic_parameters};
 use super::violations::{
     Violations, as_list, has_text, is_blank, is_given, is_plain_name, nested_elements,
     repeated_values, set_fields, text,
@@ -70,6 +71,8 @@ fn check_options(body: &Value, bad: &mut Violations) {
     for (field, _) in set_fields(&body["metadata"]).filter(|(field, _)| *field != "user_id") {
         bad.push(format_args!("metadata.{field}: Extra inputs are not permitted"));
     }
+    let format = &body["output_config"]["format"];
+    check_anthropic_output(&format["schema"], "output_config.format.schema", bad);
     check_foreign_fields("anthropic", body, bad);
 }
 
@@ -113,6 +116,8 @@ fn check_tools(body: &Value, bad: &mut Violations) {
         if tool.get("type").is_none_or(|kind| kind == "custom") {
             let is_object = tool["input_schema"]["type"] == "object";
             check_required(is_object, &format!("tools.{at}.custom.input_schema.type"), bad);
+            let place = format!("tools.{at}.custom.input_schema");
+            check_anthropic_parameters(&tool["input_schema"], &place, bad);
         }
         bad.require(!is_deferred(tool) || !is_given(tool, "cache_control")).or_push(format_args!(
             "tools.{at}: Tool '{name}' cannot have both defer_loading=true and cache_control set"

@@ -180,6 +180,13 @@ fn check_tools(body: &Value, bad: &mut Violations) {
         if !parameters.is_null() {
             schema::check_gemini_schema(parameters, &format!("{place}.parameters"), bad);
         }
+        let json_schema = either_case(function, "parametersJsonSchema");
+        if !json_schema.is_null() {
+            let place = format!("{place}.parameters_json_schema");
+            schema::check_gemini_json_schema(json_schema, &place, bad);
+            bad.require(json_schema["type"] == "object")
+                .or_push(format_args!("{place}: the schema should be of type OBJECT"));
+        }
         bad.require(
             parameters.is_null() || either_case(function, "parametersJsonSchema").is_null(),
         )
@@ -229,6 +236,13 @@ fn check_options(body: &Value, bad: &mut Violations) {
         schema::check_gemini_schema(schema, "generation_config.response_schema", bad);
     }
     let json_schema = either_case(config, "responseJsonSchema");
+    if !json_schema.is_null() {
+        schema::check_gemini_json_schema(
+            json_schema,
+            "generation_config.response_json_schema",
+            bad,
+        );
+    }
     let plain = matches!(text(either_case(config, "responseMimeType")), "" | "text/plain");
     bad.require(!plain || (schema.is_null() && json_schema.is_null()))
         .or_push("response_schema is only supported with response_mime_type application/json");

@@ -60,6 +60,7 @@ pub(super) fn check_tools(body: &Value, field: Option<&str>, bad: &mut Violation
         if !parameters.is_null() {
             let of = format!("function '{name}'");
             check_object_schema(parameters, &of, bad);
+            schema::check_openai_parameters(parameters, &of, bad);
             if function["strict"] == Value::Bool(true) {
                 schema::check_strict_schema(parameters, &of, bad);
             }

@@ -4,6 +4,98 @@ use serde_json::Value;
 
 use super::violations::{Violations, as_list};
 
+/// The formats of strings that `OpenAI` accepts in strict mode.
+const STRICT_FORMATS: &[&str] =
+    &["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"];
+
+/// Checks the parameters of a function against the rules that `OpenAI` applies outside of strict mode,
+/// too.
+pub(super) fn check_openai_parameters(schema: &Value, of: &str, bad: &mut Violations) {
+    let rejected = ["oneOf", "anyOf", "allOf", "enum", "not"];
+    bad.require(rejected.iter().all(|keyword| schema.get(keyword).is_none())).or_push(
+        format_args!(
+            "Invalid schema for {of}: schema must have type 'object' and not have \
+         'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top level."
+        ),
+    );
+    bad.require(schema["type"] != "object" || schema["properties"].is_object()).or_push(
+        format_args!("Invalid schema for {of}: In context=(), object schema missing properties."),
+    );
+    check_arrays(schema, of, bad);
+}
+
+/// Checks that each array has a schema for its items.
+fn check_arrays(schema: &Value, of: &str, bad: &mut Violations) {
+    let items = schema.get("items");
+    bad.require(schema["type"] != "array" || items.is_some())
+        .or_push(format_args!("Invalid schema for {of}: array schema missing items."));
+    bad.require(!items.is_some_and(Value::is_array)).or_push(format_args!(
+        "Invalid schema for {of}: a list is not of type 'object', 'boolean'."
+    ));
+    for inner in nested_schemas(schema) {
+        check_arrays(inner, of, bad);
+    }
+}
+
+/// Checks that a schema is valid for Anthropic, which rejects alternatives at the root of a tool's
+/// parameters.
+pub(super) fn check_anthropic_parameters(schema: &Value, place: &str, bad: &mut Violations) {
+    let has_alternatives = ["oneOf", "anyOf", "allOf"].iter().any(|it| schema.get(it).is_some());
+    bad.require(!has_alternatives).or_push(format_args!(
+        "{place}: input_schema does not support oneOf, allOf, or anyOf at the top level"
+    ));
+}
+
+/// Checks the schema of an answer for Anthropic: every object must forbid additional properties.
+pub(super) fn check_anthropic_output(schema: &Value, place: &str, bad: &mut Violations) {
+    let is_object = schema["type"] == "object" || schema.get("properties").is_some();
+    bad.require(!is_object || schema["additionalProperties"] == Value::Bool(false)).or_push(
+        format_args!(
+            "{place}: For 'object' type, 'additionalProperties' must be explicitly set to false"
+        ),
+    );
+    for inner in nested_schemas(schema) {
+        check_anthropic_output(inner, place, bad);
+    }
+}
+
+/// Checks a schema in Gemini's `parametersJsonSchema` and `responseJsonSchema` fields, which support
+/// only some keywords of JSON Schema,
+/// <https://ai.google.dev/api/generate-content#FIELDS.response_json_schema>.
+pub(super) fn check_gemini_json_schema(schema: &Value, place: &str, bad: &mut Violations) {
+    check_gemini_keywords(schema, schema, place, bad);
+}
+
+fn check_gemini_keywords(root: &Value, schema: &Value, place: &str, bad: &mut Violations) {
+    const KNOWN_KEYWORDS: &[&[&str]] = &[
+        &["type", "format", "title", "description", "enum", "items", "prefixItems", "minItems"],
+        &["maxItems", "minimum", "maximum", "anyOf", "oneOf", "properties", "required"],
+        &["additionalProperties", "propertyOrdering"],
+    ];
+    let Some(fields) = schema.as_object() else {
+        return bad.push(format_args!("Invalid value at '{place}': a schema is an object."));
+    };
+    let is_known = |field: &str| {
+        field.starts_with('$') || KNOWN_KEYWORDS.iter().any(|row| row.contains(&field))
+    };
+    for field in fields.keys().filter(|field| !is_known(field)) {
+        bad.push(format_args!("{place}: the keyword `{field}` is not supported."));
+    }
+    if let Some(reference) = schema["$ref"].as_str() {
+        let target = reference.strip_prefix('#').and_then(|pointer| root.pointer(pointer));
+        bad.require(target.is_some())
+            .or_push(format_args!("{place}: the reference '{reference}' cannot be resolved."));
+        bad.require(fields.keys().all(|field| field.starts_with('$')))
+            .or_push(format_args!("{place}: other fields are set besides $ref."));
+    }
+    let is_simple = |value: &Value| value.is_string() || value.is_number();
+    bad.require(as_list(&schema["enum"]).iter().all(is_simple))
+        .or_push(format_args!("{place}.enum: only strings and numbers are supported."));
+    for inner in nested_schemas(schema) {
+        check_gemini_keywords(root, inner, place, bad);
+    }
+}
+
 /// Checks a schema against the rules of `OpenAI`'s strict mode: every object must forbid additional
 /// properties and require all of its properties,
 /// <https://platform.openai.com/docs/guides/structured-outputs#supported-schemas>.
@@ -20,6 +112,10 @@ pub(super) fn check_strict_schema(schema: &Value, place: &str, bad: &mut Violati
                  array including every key in properties. Missing '{name}'."
             ));
         }
+    }
+    if let Some(format) = schema["format"].as_str() {
+        bad.require(STRICT_FORMATS.contains(&format))
+            .or_push(format_args!("Invalid schema for {place}: '{format}' is not a valid format."));
     }
     for keyword in ["oneOf", "allOf", "not", "if", "patternProperties", "dependentRequired"] {
         bad.require(schema.get(keyword).is_none())

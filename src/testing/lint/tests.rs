@@ -222,7 +222,8 @@ fn chat() -> Door {
     let body = json!({
         "model": "gpt", "stream": true, "stream_options": { "include_usage": true },
         "tools": [{ "type": "function", "function": {
-            "name": "add", "description": "Adds", "parameters": { "type": "object" },
+            "name": "add", "description": "Adds",
+            "parameters": { "type": "object", "properties": {} },
         } }],
         "messages": [
             { "role": "system", "content": "Be brief." },
@@ -329,7 +330,8 @@ fn responses() -> Door {
     let result = |n: u32| json!({ "type": "function_call_output", "call_id": format!("call_{n}"), "output": "3" });
     let body = json!({
         "model": "gpt", "stream": true, "store": false, "instructions": "Be brief.",
-        "tools": [{ "type": "function", "name": "add", "parameters": { "type": "object" } }],
+        "tools": [{ "type": "function", "name": "add",
+                    "parameters": { "type": "object", "properties": {} } }],
         "input": [
             { "role": "user", "content": [{ "type": "input_text", "text": "1 + 2" }] },
             { "type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "b3Bh" },
@@ -410,6 +412,82 @@ fn responses_reject_options_of_other_wires() {
     checker.refuses(&[("/tools/1", strict)], "'additionalProperties' is required");
     let nameless = json!({ "format": { "type": "json_schema", "schema": {} } });
     checker.refuses(&[("/text", nameless)], "'text.format.name'");
+}
+
+#[test]
+fn openai_rejects_parameters_without_properties_or_items_and_with_alternatives() {
+    for (checker, place) in
+        [(chat(), "/tools/0/function/parameters"), (responses(), "/tools/0/parameters")]
+    {
+        let with = |property: Value| {
+            [(place, json!({ "type": "object", "properties": { "a": property } }))]
+        };
+        checker.passes(&with(json!({ "type": "array", "items": {} })));
+        checker
+            .refuses(&[(place, json!({ "type": "object" }))], "object schema missing properties");
+        checker.refuses(&with(json!({ "type": "array" })), "array schema missing items");
+        checker.refuses(
+            &with(json!({ "type": "array", "items": [{ "type": "string" }] })),
+            "a list is not of type",
+        );
+        for keyword in ["oneOf", "anyOf", "allOf", "enum", "not"] {
+            let mut schema = json!({ "type": "object", "properties": {} });
+            schema[keyword] = json!([]);
+            checker.refuses(&[(place, schema)], "at the top level");
+        }
+    }
+}
+
+#[test]
+fn openai_rejects_unknown_formats_in_strict_mode_only() {
+    let checker = responses();
+    let format = |strict: bool, format: &str| {
+        let schema = json!({ "type": "object", "additionalProperties": false, "required": ["n"],
+            "properties": { "n": { "type": "string", "format": format } } });
+        let format =
+            json!({ "type": "json_schema", "name": "n", "strict": strict, "schema": schema });
+        [("/text", json!({ "format": format }))]
+    };
+    checker.passes(&format(true, "date-time"));
+    checker.passes(&format(false, "uint64"));
+    checker.refuses(&format(true, "uint64"), "'uint64' is not a valid format");
+}
+
+#[test]
+fn anthropic_rejects_alternatives_at_the_root_and_answers_with_open_objects() {
+    let checker = messages();
+    for keyword in ["oneOf", "anyOf", "allOf"] {
+        let mut schema = json!({ "type": "object" });
+        schema[keyword] = json!([]);
+        checker.refuses(&[("/tools/0/input_schema", schema)], "at the top level");
+    }
+    let format = |schema: Value| {
+        let format = json!({ "type": "json_schema", "schema": schema });
+        [("/output_config", json!({ "format": format }))]
+    };
+    let closed = json!({ "type": "object", "additionalProperties": false });
+    checker.passes(&format(closed));
+    let says = "'additionalProperties' must be explicitly set to false";
+    let map = json!({ "type": "object", "additionalProperties": { "type": "string" } });
+    checker.refuses(&format(json!({ "type": "array", "items": map })), says);
+}
+
+#[test]
+fn gemini_rejects_keywords_that_it_does_not_support_in_json_schemas() {
+    let checker = contents();
+    let with = |property: Value| {
+        let schema = json!({ "type": "object", "properties": { "a": property } });
+        [("/tools/0/functionDeclarations/1/parametersJsonSchema", schema)]
+    };
+    checker.passes(&with(json!({ "type": ["string", "null"], "enum": ["x", 1] })));
+    checker.passes(&with(json!({ "$ref": "#/properties/a" })));
+    checker.refuses(&with(json!({ "const": "x" })), "the keyword `const` is not supported");
+    checker.refuses(&with(json!({ "enum": [null] })), "only strings and numbers");
+    checker.refuses(&with(json!({ "$ref": "#/$defs/a" })), "cannot be resolved");
+    let beside = json!({ "$ref": "#/properties/a", "description": "A" });
+    checker.refuses(&with(beside), "other fields are set besides $ref");
+    let place = "/tools/0/functionDeclarations/1/parametersJsonSchema";
+    checker.refuses(&[(place, json!({ "anyOf": [{ "type": "object" }] }))], "of type OBJECT");
 }
 
 fn contents() -> Door {

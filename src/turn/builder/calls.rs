@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::item::{History, ItemKind, ProviderData, RawJson, ToolCall};
+use crate::item::{History, ItemKind, ProviderData, RawJson, ToolCall, is_portable_call_id};
 use crate::turn::builder::TurnBuilder;
 use crate::turn::builder::call_state::{CallState, HeldCall};
 use crate::turn::partial_turn::Block;
@@ -67,8 +67,8 @@ impl TurnBuilder {
             return;
         }
         if let Some(block) = state.block_index.and_then(|at| self.partial.blocks.get_mut(at)) {
-            let is_own = state.call_id == state.wire_id;
-            let data = if is_own { data } else { data_with_wire_id(data, &state.wire_id) };
+            let is_recorded = is_wire_id_recorded(&state.call_id, &state.wire_id);
+            let data = if is_recorded { data_with_wire_id(data, &state.wire_id) } else { data };
             block.item.provider_data = Some(Arc::new(data));
         }
     }
@@ -118,7 +118,8 @@ impl TurnBuilder {
             ToolCall { call_id: call_id.clone(), name: name.clone(), arguments: String::new() };
         self.partial.push_call(call);
         let at = self.partial.blocks.len() - 1;
-        if call_id != wire_id {
+        let is_issued = !self.provider.is_empty() && is_wire_id_recorded(&call_id, wire_id);
+        if call_id != wire_id || is_issued {
             let data = data_with_wire_id(self.empty_provider_data(), wire_id);
             self.partial.blocks[at].item.provider_data = Some(Arc::new(data));
         }
@@ -193,6 +194,12 @@ impl TurnBuilder {
         let value = RawJson::from(serde_json::json!({}));
         ProviderData { provider: self.provider.to_owned(), model, value }
     }
+}
+
+/// Returns whether a call's provider data records the id that the provider issued. The record tells
+/// the provider's encoder that the provider accepts the id.
+fn is_wire_id_recorded(call_id: &str, wire_id: &str) -> bool {
+    call_id != wire_id || !is_portable_call_id(wire_id)
 }
 
 /// Adds a call's original id in the wire format to its provider data. The bytes of the other fields

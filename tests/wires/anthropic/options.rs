@@ -143,6 +143,7 @@ fn an_effort_enables_adaptive_thinking_with_visible_summaries() {
     check_effort(Effort::Low, "low");
     check_effort(Effort::Medium, "medium");
     check_effort(Effort::High, "high");
+    check_effort(Effort::XHigh, "xhigh");
     check_effort(Effort::Max, "max");
     check_encoded(reasoning_options(Reasoning::Off), json!({ "thinking": { "type": "disabled" } }));
 }

@@ -120,9 +120,15 @@ fn reasoning_is_requested_in_the_dialects_form() {
         let options = Options { reasoning: Some(reasoning), ..Options::default() };
         check_option(dialect, "reasoning", options, &expected);
     };
-    let efforts = [Effort::Minimal, Effort::Low, Effort::Medium, Effort::High, Effort::Max];
-    let words = ["minimal", "low", "medium", "high", "xhigh"];
-    for (effort, word) in efforts.into_iter().zip(words) {
+    let efforts = [
+        (Effort::Minimal, "minimal"),
+        (Effort::Low, "low"),
+        (Effort::Medium, "medium"),
+        (Effort::High, "high"),
+        (Effort::XHigh, "xhigh"),
+        (Effort::Max, "xhigh"),
+    ];
+    for (effort, word) in efforts {
         let asked = Reasoning::Effort(effort);
         check(&Dialect::OPENAI, asked, json!({ "reasoning_effort": word }));
         check(&Dialect::OPENROUTER, asked, json!({ "reasoning": { "effort": word } }));
@@ -131,8 +137,9 @@ fn reasoning_is_requested_in_the_dialects_form() {
     }
     let max = Reasoning::Effort(Effort::Max);
     check(&Dialect::GROQ, max, json!({ "reasoning_effort": EffortNames::LOW_MEDIUM_HIGH.high }));
-    let thinking = json!({ "thinking": { "type": "enabled" }, "reasoning_effort": "max" });
-    check(&Dialect::DEEPSEEK, max, thinking);
+    let thinking = |word| json!({ "thinking": { "type": "enabled" }, "reasoning_effort": word });
+    check(&Dialect::DEEPSEEK, max, thinking("max"));
+    check(&Dialect::DEEPSEEK, Reasoning::Effort(Effort::XHigh), thinking("high"));
     let budget = Reasoning::Budget(2000);
     check(&Dialect::OPENROUTER, budget, json!({ "reasoning": { "max_tokens": 2000 } }));
     for dialect in [Dialect::OPENAI, Dialect::DEEPSEEK, Dialect::MINIMAL] {

@@ -280,6 +280,7 @@ fn thinking_is_a_budget_or_a_level() {
         (Reasoning::Effort(Effort::Low), json!({ "thinkingLevel": "low" }), 1_024),
         (Reasoning::Effort(Effort::Medium), json!({ "thinkingLevel": "medium" }), 8_192),
         (Reasoning::Effort(Effort::High), json!({ "thinkingLevel": "high" }), 24_576),
+        (Reasoning::Effort(Effort::XHigh), json!({ "thinkingLevel": "high" }), 24_576),
         (Reasoning::Effort(Effort::Max), json!({ "thinkingLevel": "high" }), 24_576),
         (Reasoning::Budget(500), json!({ "thinkingBudget": 500 }), 500),
     ] {

@@ -100,6 +100,7 @@ fn reasoning_is_a_bool_or_a_level() {
         (Effort::Low, "low"),
         (Effort::Medium, "medium"),
         (Effort::High, "high"),
+        (Effort::XHigh, "high"),
         (Effort::Max, "high"),
     ] {
         let request = think(Reasoning::Effort(effort));

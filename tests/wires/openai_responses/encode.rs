@@ -58,7 +58,7 @@ fn a_request_has_the_documented_shape() {
             "include": ["reasoning.encrypted_content"],
             "instructions": "be brief",
             "tools": [{ "type": "function", "name": "f", "description": "F",
-                "parameters": { "type": "object" }, "strict": false }],
+                "parameters": { "type": "object", "properties": {} }, "strict": false }],
             "input": [
                 message("user", "one"),
                 { "type": "message", "role": "user", "content": [
@@ -181,6 +181,7 @@ fn options_are_encoded() {
         (Effort::Low, "low"),
         (Effort::Medium, "medium"),
         (Effort::High, "high"),
+        (Effort::XHigh, "xhigh"),
         (Effort::Max, "xhigh"),
     ] {
         let reasoning = Some(Reasoning::Effort(effort));
@@ -222,12 +223,12 @@ fn options_the_wire_cannot_express_are_rejected_by_name() {
 
 #[test]
 fn extra_fields_are_merged_last() {
-    let Value::Object(extra) = json!({ "store": true, "include": [], "service_tier": "flex" })
+    let Value::Object(extra) = json!({ "store": true, "include": null, "service_tier": "flex" })
     else {
         unreachable!("it is written as an object")
     };
     let body = encode_json(&hello_request(Options { extra, ..Options::default() }), MODEL).unwrap();
-    assert_eq!((&body["store"], &body["include"]), (&json!(true), &json!([])));
+    assert_eq!((&body["store"], &body["include"]), (&json!(true), &Value::Null));
     assert_eq!(body["service_tier"], "flex");
 }
 

@@ -10,6 +10,7 @@ use crate::provider::anthropic::passthrough::{PROVIDER_NAME, field_data};
 use crate::provider::failure::protocol_error;
 use crate::provider::lenient::{Lenient, read_lenient};
 use crate::provider::ordered_fields::OrderedFields;
+use crate::request::ToolNames;
 use crate::turn::{ReasoningKind, TurnBuilder};
 
 /// A content block that has started and has not ended yet.
@@ -56,6 +57,7 @@ impl Block {
         key: u32,
         raw: &RawValue,
         model: &str,
+        tool_names: &ToolNames,
         turn: &mut TurnBuilder,
     ) -> Result<Option<Self>, Error> {
         let mut room = String::new();
@@ -89,7 +91,8 @@ impl Block {
                 return Err(protocol_error("a tool call has no name"));
             }
             "tool_use" => {
-                turn.start_tool_call(key, block.id.or_empty(), block.name.or_empty());
+                let name = tool_names.own_name(block.name.or_empty());
+                turn.start_tool_call(key, block.id.or_empty(), name);
                 if let Some(caller) = block.caller {
                     turn.set_tool_call_data(
                         key,

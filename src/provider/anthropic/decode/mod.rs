@@ -23,6 +23,7 @@ use crate::provider::failure::{self, protocol_error};
 use crate::provider::frame_template::FrameTemplate;
 use crate::provider::lenient::{LenientStr, read_frame, read_lenient};
 use crate::provider::ordered_fields::OrderedFields;
+use crate::request::ToolNames;
 use crate::sse::Frame;
 use crate::turn::TurnBuilder;
 
@@ -55,6 +56,7 @@ const MAX_OPEN_BLOCKS: usize = 256;
 pub struct Decoder {
     /// The requested model. The provider data of the turn's items is sent back only to this model.
     model: String,
+    tool_names: ToolNames,
     message_id: Option<String>,
     token_counts: TokenCounts,
     meta: MessageMeta,
@@ -76,6 +78,13 @@ impl Decoder {
     /// Creates a decoder for a response from `model`.
     pub fn new(model: &str) -> Self {
         Self { model: model.to_owned(), ..Self::default() }
+    }
+
+    /// Sets the names of the tools, which calls are converted back to.
+    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only the provider uses it"))]
+    pub(super) fn with_tool_names(mut self, names: ToolNames) -> Self {
+        self.tool_names = names;
+        self
     }
 
     fn on_message_start(
@@ -126,7 +135,7 @@ impl Decoder {
         let key = self.item_key(index);
         self.item_keys.end = self.item_keys.end.max(key.saturating_add(1));
         let stopped = turn.is_stopped();
-        if let Some(block) = Block::start(key, raw, &self.model, turn)? {
+        if let Some(block) = Block::start(key, raw, &self.model, &self.tool_names, turn)? {
             if stopped && block.is_call() {
                 return Err(late_call_error());
             }

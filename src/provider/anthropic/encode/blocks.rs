@@ -9,9 +9,7 @@ use crate::item::{ProviderData, ToolCall};
 use crate::provider::cache_control::CacheControl;
 use crate::provider::lenient::{Lenient, LenientList, LenientStr};
 use crate::provider::ordered_fields::OrderedFields;
-use crate::provider::portable_values::{
-    MAX_LONG_ID_BYTES, arguments_as_object, wire_id, wire_name,
-};
+use crate::provider::portable_values::arguments_as_object;
 
 #[derive(Serialize)]
 pub(super) struct Message<'a> {
@@ -182,10 +180,16 @@ pub(super) fn reasoning_block<'a>(text: &'a str, data: &ProviderData) -> Option<
         .map(Block::Redacted)
 }
 
-pub(super) fn tool_use_block<'a>(call: &'a ToolCall, data: Option<&ProviderData>) -> Block<'a> {
+/// Encodes a call, under the id and the tool name to send.
+pub(super) fn tool_use_block<'a>(
+    id: Cow<'a, str>,
+    name: Cow<'a, str>,
+    call: &'a ToolCall,
+    data: Option<&ProviderData>,
+) -> Block<'a> {
     Block::ToolUse {
-        id: wire_id(&call.call_id, MAX_LONG_ID_BYTES),
-        name: wire_name(&call.name),
+        id,
+        name,
         input: RawJson(arguments_as_object(call)),
         caller: data.and_then(|data| OrderedFields::provider_data_field(data, "caller")),
     }

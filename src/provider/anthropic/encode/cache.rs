@@ -5,7 +5,8 @@ use super::content::text_block;
 use crate::error::Error;
 use crate::provider::cache_control::CacheControl;
 use crate::provider::encode_context::JsonArray;
-use crate::provider::portable_values::USER_TEXT_PLACEHOLDER;
+use crate::provider::portable_values::{IssuedCallIds, ServerKind, USER_TEXT_PLACEHOLDER};
+use crate::request::ToolNames;
 
 /// The encoder state after the already encoded messages, the last of which is an assistant message.
 #[derive(Clone, Default)]
@@ -18,6 +19,25 @@ pub(super) struct EncodedPrefix {
     found_tool_names: Vec<String>,
     /// Whether the encoded messages contain thinking blocks.
     has_thinking: bool,
+    /// The open calls whose ids are sent back unchanged.
+    pub(super) issued_ids: IssuedCallIds,
+}
+
+/// The settings that determine, together with the items, how an item is encoded.
+pub(super) type EncodingKey = (ServerKind, ToolNames);
+
+/// A boundary, at the start of a user message, between the messages that can no longer change and
+/// those that still can.
+#[derive(Clone, Debug)]
+pub(super) struct Boundary {
+    /// The index of the first item after the boundary.
+    pub(super) item_index: usize,
+    /// The number of messages before the boundary.
+    pub(super) message_count: usize,
+    /// The newest container before the boundary.
+    pub(super) container: Option<String>,
+    /// The open calls, before the boundary, whose ids are sent back unchanged.
+    pub(super) issued_ids: IssuedCallIds,
 }
 
 impl EncodedPrefix {
@@ -44,9 +64,8 @@ pub(super) struct NewMessages<'a> {
     /// The encoder state at the end of the cached prefix.
     cached_prefix: EncodedPrefix,
     messages: Vec<Message<'a>>,
-    /// Describes the messages that can no longer change: the index of the first item after these
-    /// messages, the number of these messages, and the newest container in them.
-    closed_elements: Option<(usize, usize, Option<String>)>,
+    /// The end of the messages that can no longer change.
+    closed_elements: Option<Boundary>,
     /// The encoder state after the cached prefix and the new messages.
     full_prefix: EncodedPrefix,
 }
@@ -55,12 +74,13 @@ impl<'a> NewMessages<'a> {
     pub(super) fn new(
         known: EncodedPrefix,
         mut messages: Vec<Message<'a>>,
-        mut closed: Option<(usize, usize, Option<String>)>,
+        mut closed: Option<Boundary>,
         container: Option<String>,
     ) -> Self {
         let says = |message: &Message<'_>| !message.content.is_empty();
-        if let Some((_, count, _)) = &mut closed {
-            *count = messages.iter().take(*count).filter(|message| says(message)).count();
+        if let Some(Boundary { message_count, .. }) = &mut closed {
+            let count = messages.iter().take(*message_count).filter(|message| says(message));
+            *message_count = count.count();
         }
         messages.retain(says);
         // "first message must use the user role". The first message after the cached prefix must
@@ -68,8 +88,8 @@ impl<'a> NewMessages<'a> {
         if messages.first().is_some_and(|message| message.role == "assistant") {
             let content = text_block(USER_TEXT_PLACEHOLDER).into_iter().collect();
             messages.insert(0, Message { role: "user", content });
-            if let Some((_, count, _)) = &mut closed {
-                *count += 1;
+            if let Some(Boundary { message_count, .. }) = &mut closed {
+                *message_count += 1;
             }
         }
         let all = EncodedPrefix { container, ..known.clone() }.extended_by(&messages);
@@ -110,9 +130,11 @@ impl<'a> NewMessages<'a> {
     }
 
     pub(super) fn into_array(self) -> Result<JsonArray<EncodedPrefix>, Error> {
-        let closed = self.closed_elements.map(|(at, count, container)| {
-            let closed = &self.messages[..count.min(self.messages.len())];
-            (at, count, EncodedPrefix { container, ..self.cached_prefix }.extended_by(closed))
+        let closed = self.closed_elements.map(|boundary| {
+            let Boundary { item_index, message_count, container, issued_ids } = boundary;
+            let closed = &self.messages[..message_count.min(self.messages.len())];
+            let prefix = EncodedPrefix { container, issued_ids, ..self.cached_prefix };
+            (item_index, message_count, prefix.extended_by(closed))
         });
         JsonArray::from_elements("messages", &self.messages, closed)
     }

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::blocks::{Block, Message, reasoning_block, tool_use_block, verbatim_block};
-use super::cache::{EncodedPrefix, NewMessages};
+use super::cache::{Boundary, EncodedPrefix, EncodingKey, NewMessages};
 use super::content::{content_blocks, text_block};
 
 use crate::error::Error;
@@ -15,20 +15,22 @@ use crate::provider::anthropic::passthrough::PROVIDER_NAME;
 use crate::provider::handoff;
 use crate::provider::lenient::{Lenient, LenientStr};
 use crate::provider::ordered_fields::OrderedFields;
-use crate::provider::portable_values::{EMPTY_ERROR_TEXT, MAX_LONG_ID_BYTES, wire_id};
+use crate::provider::portable_values::{EMPTY_ERROR_TEXT, IssuedCallIds, ServerKind};
+use crate::request::ToolNames;
 
 /// Accumulates the encoded messages, whose roles alternate.
-#[derive(Default)]
 pub(super) struct Messages<'a> {
+    server: ServerKind,
+    tool_names: &'a ToolNames,
+    /// The open calls whose ids are sent back unchanged.
+    issued_ids: IssuedCallIds,
     /// The encoder state at the end of the cached prefix.
     cached_prefix: EncodedPrefix,
     written: Vec<Message<'a>>,
     /// The history index at which the current item starts.
     item_index: usize,
-    /// The boundary, at the start of a user message, between the messages that can no longer change
-    /// and those that still can. The tuple contains the item index at the boundary, and the number
-    /// of messages and the newest container before the boundary.
-    closed_elements: Option<(usize, usize, Option<String>)>,
+    /// The end of the messages that can no longer change.
+    closed_elements: Option<Boundary>,
     /// The calls in the assistant message being written. Text that follows a call is moved in front
     /// of the call, because the API has been reported to reject text after a call.
     calls: Vec<Block<'a>>,
@@ -54,13 +56,25 @@ struct ServerToolUsePosition {
 impl<'a> Messages<'a> {
     /// Creates the state for adding messages after the cached prefix, or at the start if nothing is
     /// cached.
-    pub(super) fn new(known: Option<&EncodedPrefix>, offers_native: bool) -> Self {
+    pub(super) fn new(
+        (server, tool_names): &'a EncodingKey,
+        known: Option<&EncodedPrefix>,
+        offers_native: bool,
+    ) -> Self {
         let known = known.cloned().unwrap_or_default();
         Self {
+            server: *server,
+            tool_names,
+            issued_ids: known.issued_ids.clone(),
             container: known.container.clone(),
             cached_prefix: known,
+            written: Vec::new(),
+            item_index: 0,
+            closed_elements: None,
+            calls: Vec::new(),
+            pending_thinking: Vec::new(),
+            pending_server_tool_uses: Vec::new(),
             offers_server_tools: offers_native,
-            ..Self::default()
         }
     }
 
@@ -90,7 +104,10 @@ impl<'a> Messages<'a> {
             ItemKind::ToolCall(call) => {
                 self.open_message("assistant");
                 self.flush_thinking();
-                self.calls.push(tool_use_block(call, data));
+                let issued = self.server.issued_call_id(item, PROVIDER_NAME);
+                let id = self.issued_ids.call_id(call, issued);
+                let name = self.tool_names.sent_name(&call.name);
+                self.calls.push(tool_use_block(id, name, call, data));
             }
             ItemKind::ToolResult(result) => {
                 let mut content = content_blocks(&result.content)?;
@@ -98,8 +115,10 @@ impl<'a> Messages<'a> {
                     // "content cannot be empty if `is_error` is true"
                     content.extend(text_block(EMPTY_ERROR_TEXT));
                 }
+                self.open_message("user");
+                let tool_use_id = self.issued_ids.result_id(&result.call_id);
                 self.open_message("user").content.push(Block::ToolResult {
-                    tool_use_id: wire_id(&result.call_id, MAX_LONG_ID_BYTES),
+                    tool_use_id,
                     content,
                     is_error: result.is_error(),
                     cache_control: None,
@@ -232,8 +251,12 @@ impl<'a> Messages<'a> {
                 self.pending_thinking.clear();
                 // A server tool call that has no result yet may be removed later.
                 if !self.written.is_empty() && self.pending_server_tool_uses.is_empty() {
-                    self.closed_elements =
-                        Some((self.item_index, self.written.len(), self.container.clone()));
+                    self.closed_elements = Some(Boundary {
+                        item_index: self.item_index,
+                        message_count: self.written.len(),
+                        container: self.container.clone(),
+                        issued_ids: self.issued_ids.clone(),
+                    });
                 }
             }
             self.written.push(Message { role, content: Vec::new() });

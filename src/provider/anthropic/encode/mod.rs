@@ -13,7 +13,7 @@ use std::sync::LazyLock;
 use serde::Serialize;
 use serde_json::json;
 
-use self::cache::EncodedPrefix;
+use self::cache::{EncodedPrefix, EncodingKey};
 use self::messages::{Messages, starts_user_message};
 use self::options::{Settings, offers_server_tools};
 use crate::error::Error;
@@ -23,7 +23,9 @@ use crate::provider::body::ObjectWriter;
 use crate::provider::cache_control::CacheControl;
 use crate::provider::encode_context::{EncodeContext, JsonElements, SystemZone};
 use crate::provider::encoded_tools::encoded_tools;
-use crate::request::{Request, ToolSpec, ToolSpecs};
+use crate::provider::portable_values::ServerKind;
+use crate::provider::schema::{rewrite_json, to_anthropic_parameters_schema};
+use crate::request::{Request, ToolNames, ToolSpec, ToolSpecs, extra_tool_names};
 
 /// Encodes the body of a request to the Anthropic Messages API.
 ///
@@ -75,9 +77,11 @@ use crate::request::{Request, ToolSpec, ToolSpecs};
 ///   because the API has no field for it.
 /// - `seed`, `frequency_penalty`, `presence_penalty`, `metadata` and JSON without a schema are
 ///   [`Unsupported`](crate::ErrorKind::Unsupported).
-/// - Server tools are set in `extra`, in a `tools` field that replaces all other tools. The
-///   container in which server tools ran code is sent back automatically, unless `extra` contains a
-///   `container`.
+/// - An `output` schema that the API cannot express, such as a map with arbitrary keys, is sent as
+///   an instruction at the end of `system` instead.
+/// - Server tools are set in `extra`, in a `tools` field whose elements are sent after all other
+///   tools. The container in which server tools ran code is sent back automatically, unless `extra`
+///   contains a `container`.
 ///
 /// # Errors
 ///
@@ -92,8 +96,8 @@ use crate::request::{Request, ToolSpec, ToolSpecs};
 /// Returns an [`Unsupported`](crate::ErrorKind::Unsupported) error for images that are not JPEG,
 /// PNG, GIF or WebP, and for files that are neither PDF nor text.
 pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
-    encode_body(request, model, BodyHead::Vendor, PrefixMismatchBehavior::Unspecified)
-        .map(|(body, _)| body)
+    let (head, changed_prefix) = (BodyHead::Vendor, PrefixMismatchBehavior::Unspecified);
+    encode_body(request, model, ServerKind::Vendor, head, changed_prefix).map(|(body, _)| body)
 }
 
 /// Specifies how Anthropic treats thinking blocks whose preceding context has changed.
@@ -115,18 +119,22 @@ pub(super) enum PrefixMismatchBehavior {
 pub(super) fn encode_body(
     request: &Request,
     model: &str,
+    server: ServerKind,
     head: BodyHead<'_>,
     changed_prefix: PrefixMismatchBehavior,
 ) -> Result<(Vec<u8>, Option<&'static str>), Error> {
     request.validate()?;
-    let mut context =
-        EncodeContext::<EncodedPrefix>::from_request(request, PROVIDER_NAME, model, ());
+    let key: EncodingKey = (server, request.tools.names_for(server.tool_name_rule()));
+    let names = &key.1;
+    let mut context: EncodeContext<EncodedPrefix, _> =
+        EncodeContext::from_request(request, PROVIDER_NAME, model, key.clone());
     if !context.peek_items_to_encode().next().is_some_and(starts_user_message) {
         // The cached prefix ends with an assistant message, to which this item may also belong.
         context = context.restart();
     }
     let has_deferred_tools = request.tools.iter().any(|tool| tool.deferred);
     let mut messages = Messages::new(
+        &key,
         context.encoder_state(),
         has_deferred_tools || offers_server_tools(&request.options.extra),
     );
@@ -135,15 +143,22 @@ pub(super) fn encode_body(
     }
     let mut written = messages.finish();
     context.ensure_not_empty(written.is_empty(), "message")?;
+    let options = &request.options;
+    let extra_names: HashSet<&str> = extra_tool_names(&options.extra).collect();
     let mut undeclared_tools = match request.tools.is_empty() {
-        true => declare_called_tools(written.called_tool_names()),
+        true => declare_called_tools(
+            written.called_tool_names().filter(|name| !extra_names.contains(name.as_str())),
+        ),
         false => Vec::new(),
     };
-    declare_found_tools(&request.tools, &mut undeclared_tools, written.found_tool_names());
-    let options = &request.options;
+    declare_found_tools(
+        |name| request.tools.contains_name(names.own_name(name)) || extra_names.contains(name),
+        &mut undeclared_tools,
+        written.found_tool_names(),
+    );
     let sends_tools = !request.tools.is_empty() || !undeclared_tools.is_empty();
     let has_tools = sends_tools || options.extra.contains_key("tools");
-    let mut settings = Settings::from_options(options, has_tools)?;
+    let mut settings = Settings::from_options(options, has_tools, names)?;
     let binds = match changed_prefix {
         PrefixMismatchBehavior::Unspecified => false,
         PrefixMismatchBehavior::DropBlock => {
@@ -159,7 +174,13 @@ pub(super) fn encode_body(
         text,
         cache_control: mark.filter(|_| matches!(text, SystemZone::Stable(_))),
     });
-    let system: Vec<_> = system.collect();
+    let instruction = settings.output_instruction.take();
+    let instruction = instruction.as_deref().map(|text| SystemBlock {
+        r#type: "text",
+        text: SystemZone::Volatile(text),
+        cache_control: None,
+    });
+    let system: Vec<_> = system.chain(instruction).collect();
     let body = match head {
         BodyHead::Vendor => ObjectWriter::for_request().set("model", model),
         BodyHead::Vertex { anthropic_version, anthropic_beta } => ObjectWriter::for_request()
@@ -171,7 +192,7 @@ pub(super) fn encode_body(
         .set_some("container", written.container())
         .set_list("system", &system);
     let body = match sends_tools {
-        true => set_tools(body, &request.tools, undeclared_tools, mark)?,
+        true => set_tools(body, &request.tools, names, undeclared_tools, mark)?,
         false => body,
     };
     let body = context.write_body(body, written.into_array()?, &options.extra)?;
@@ -206,11 +227,25 @@ struct Tool<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     description: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    input_schema: Option<&'a RawJson>,
+    input_schema: Option<Cow<'a, RawJson>>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     defer_loading: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     cache_control: Option<CacheControl>,
+}
+
+impl<'a> Tool<'a> {
+    /// Creates the definition of a tool.
+    fn from_spec(tool: &'a ToolSpec, names: &ToolNames) -> Result<Self, Error> {
+        Ok(Self {
+            r#type: None,
+            name: names.sent_name(&tool.name),
+            description: Some(&tool.description),
+            input_schema: Some(rewrite_json(&tool.parameters, to_anthropic_parameters_schema)?),
+            defer_loading: tool.deferred,
+            cache_control: None,
+        })
+    }
 }
 
 impl Tool<'_> {
@@ -233,7 +268,7 @@ impl Tool<'_> {
             r#type: None,
             name: Cow::Owned(name),
             description: Some("Not available any more."),
-            input_schema: Some(&ANY_OBJECT_SCHEMA),
+            input_schema: Some(Cow::Borrowed(&ANY_OBJECT_SCHEMA)),
             defer_loading: false,
             cache_control: None,
         }
@@ -245,6 +280,7 @@ impl Tool<'_> {
 fn set_tools(
     body: ObjectWriter,
     specs: &ToolSpecs,
+    names: &ToolNames,
     mut undeclared: Vec<Tool<'_>>,
     mark: Option<CacheControl>,
 ) -> Result<ObjectWriter, Error> {
@@ -264,8 +300,10 @@ fn set_tools(
         }
     }
     let mark = mark.filter(|_| marked.is_some());
-    let declared = encoded_tools(specs, PROVIDER_NAME, mark, |at, spec| {
-        Ok(Tool { cache_control: mark.filter(|_| marked == Some(at)), ..Tool::from(spec) })
+    let key = (mark, names.rule());
+    let declared = encoded_tools(specs, PROVIDER_NAME, key, |at, spec| {
+        let cache_control = mark.filter(|_| marked == Some(at));
+        Ok(Tool { cache_control, ..Tool::from_spec(spec, names)? })
     })?;
     let mut before = JsonElements::default();
     search.iter().try_for_each(|tool| before.push(tool))?;
@@ -277,19 +315,6 @@ fn set_tools(
     Ok(body.set_encoded("tools", &[b"[", &before.0, &declared, comma, &after.0, b"]"]))
 }
 
-impl<'a> From<&'a ToolSpec> for Tool<'a> {
-    fn from(tool: &'a ToolSpec) -> Self {
-        Self {
-            r#type: None,
-            name: Cow::Borrowed(&tool.name),
-            description: Some(&tool.description),
-            input_schema: Some(&tool.parameters),
-            defer_loading: tool.deferred,
-            cache_control: None,
-        }
-    }
-}
-
 /// Declares the tools that were called, because the API requires definitions for them even if the
 /// model is no longer allowed to call them.
 fn declare_called_tools(names: impl Iterator<Item = String>) -> Vec<Tool<'static>> {
@@ -298,14 +323,14 @@ fn declare_called_tools(names: impl Iterator<Item = String>) -> Vec<Tool<'static
 
 /// Declares the tools that a tool search has found, unless they are already declared, because the
 /// API requires definitions for them. The tools are declared as deferred tools, which are hidden
-/// from the model.
+/// from the model. `is_declared` returns whether a tool is among the request's tools.
 fn declare_found_tools(
-    specs: &ToolSpecs,
+    is_declared: impl Fn(&str) -> bool,
     undeclared: &mut Vec<Tool<'_>>,
     names: impl Iterator<Item = String>,
 ) {
     let called: HashSet<String> =
         undeclared.iter().map(|tool| tool.name.clone().into_owned()).collect();
-    let found = names.filter(|name| !specs.contains_name(name) && !called.contains(name));
+    let found = names.filter(|name| !is_declared(name) && !called.contains(name));
     undeclared.extend(found.map(|name| Tool { defer_loading: true, ..Tool::unavailable(name) }));
 }

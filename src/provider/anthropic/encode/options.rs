@@ -6,8 +6,8 @@ use serde_json::{Map, Value, json};
 use crate::error::{Error, ErrorKind};
 use crate::provider::body::{ObjectWriter, ensure_options_unset, unsupported_error};
 use crate::provider::effort_names::EffortNames;
-use crate::provider::schema::to_anthropic_output_schema;
-use crate::request::{Effort, Options, Output, Reasoning, ToolChoice};
+use crate::provider::schema::{json_instruction, to_anthropic_output_schema};
+use crate::request::{Effort, Options, Output, Reasoning, ToolChoice, ToolNames};
 
 /// The value of `max_tokens` for requests that do not set a limit, because the API requires a value.
 const DEFAULT_MAX_TOKENS: u32 = 8192;
@@ -18,7 +18,8 @@ const MIN_THINKING_BUDGET: u32 = 1024;
 const WIRE_NAME: &str = "Anthropic Messages";
 
 /// The names that the API uses for the effort levels.
-const EFFORT_NAMES: EffortNames = EffortNames { max: "max", ..EffortNames::LOW_MEDIUM_HIGH };
+const EFFORT_NAMES: EffortNames =
+    EffortNames { xhigh: "xhigh", max: "max", ..EffortNames::LOW_MEDIUM_HIGH };
 
 /// Returns whether a request offers an MCP server or server tools, which are recognized by their
 /// `type`.
@@ -34,6 +35,8 @@ pub(super) struct Settings {
     tool_choice: ObjectWriter,
     thinking: Option<Thinking>,
     output_config: ObjectWriter,
+    /// The instruction to answer with JSON, if the API cannot express the output schema.
+    pub(super) output_instruction: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -74,7 +77,11 @@ const OPT_IN_THINKING_MODELS: [&str; 5] =
 impl Settings {
     /// Derives the settings from a request's options. `has_tools` specifies whether the request body declares any
     /// tools.
-    pub(super) fn from_options(options: &Options, has_tools: bool) -> Result<Self, Error> {
+    pub(super) fn from_options(
+        options: &Options,
+        has_tools: bool,
+        names: &ToolNames,
+    ) -> Result<Self, Error> {
         ensure_options_unset(
             WIRE_NAME,
             &[
@@ -104,17 +111,18 @@ impl Settings {
             }
         };
         let format = ObjectWriter::default();
-        let format = match &options.output {
-            Output::Text => format,
+        let (format, output_instruction) = match &options.output {
+            Output::Text => (format, None),
             Output::Json => return Err(unsupported_error(WIRE_NAME, "output")),
-            Output::Schema(output) => format
-                .set("type", "json_schema")
-                .set("schema", to_anthropic_output_schema(&output.schema)?),
+            Output::Schema(output) => match to_anthropic_output_schema(&output.schema) {
+                Ok(schema) => (format.set("type", "json_schema").set("schema", schema), None),
+                Err(error) => (format, Some(json_instruction(&output.schema).ok_or(error)?)),
+            },
         };
         let output_config =
             ObjectWriter::default().set_some("effort", effort).set_object("format", format);
-        let tool_choice = tool_choice(options, has_tools)?;
-        Ok(Self { max_tokens, tool_choice, thinking, output_config })
+        let tool_choice = tool_choice(options, has_tools, names)?;
+        Ok(Self { max_tokens, tool_choice, thinking, output_config, output_instruction })
     }
 
     /// Adds the fields derived from the options to the request body.
@@ -207,14 +215,18 @@ fn refused_option_error(parameter: &str, why: &str) -> Error {
 
 /// Returns a request's `tool_choice` object. The object is empty for a request without tools,
 /// because "`tool_choice` may only be specified while providing `tools`".
-fn tool_choice(options: &Options, has_tools: bool) -> Result<ObjectWriter, Error> {
+fn tool_choice(
+    options: &Options,
+    has_tools: bool,
+    names: &ToolNames,
+) -> Result<ObjectWriter, Error> {
     let one_at_most = (options.parallel_tool_calls == Some(false)).then_some(true);
     let (kind, name, one_at_most) = match &options.tool_choice {
         ToolChoice::Auto if one_at_most.is_none() => return Ok(ObjectWriter::default()),
         ToolChoice::Auto => ("auto", None, one_at_most),
         ToolChoice::None => ("none", None, None),
         ToolChoice::Required => ("any", None, one_at_most),
-        ToolChoice::Tool(name) => ("tool", Some(name), one_at_most),
+        ToolChoice::Tool(name) => ("tool", Some(names.sent_name(name)), one_at_most),
     };
     match (has_tools, kind) {
         (true, _) => {

@@ -9,11 +9,16 @@ use crate::provider::decode::item_key;
 use crate::provider::failure::protocol_error;
 use crate::provider::gemini::passthrough::PassthroughFields;
 use crate::provider::lenient::read_object;
+use crate::request::ToolNames;
 use crate::turn::{MAX_ITEMS, TurnBuilder};
 
-/// A turn's tool calls. A call's position in the list is its item key.
+/// A turn's tool calls.
 #[derive(Debug, Default)]
-pub(super) struct Calls(Vec<Call>);
+pub(super) struct Calls {
+    pub(super) tool_names: ToolNames,
+    /// The calls. A call's position in the list is its item key.
+    all: Vec<Call>,
+}
 
 #[derive(Debug)]
 struct Call {
@@ -26,13 +31,13 @@ struct Call {
 impl Calls {
     /// Returns whether the turn contains no calls so far.
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.all.is_empty()
     }
 
     /// Returns an error if any call is open. The check is performed when a malformed value arrives,
     /// because the value may have been a piece of an open call.
     pub(super) fn check_no_open_call(&self) -> Result<(), Error> {
-        match self.0.iter().any(|call| !call.is_ended) {
+        match self.all.iter().any(|call| !call.is_ended) {
             true => Err(protocol_error("a piece of a tool call is malformed")),
             false => Ok(()),
         }
@@ -55,17 +60,18 @@ impl Calls {
             read_object(raw).ok_or_else(|| protocol_error("a tool call is malformed"))?;
         let Some(at) = self.call_index_for(&piece)? else { return Ok(()) };
         let key = item_key(at);
-        let begins = at == self.0.len();
+        let begins = at == self.all.len();
         if at == MAX_ITEMS {
             turn.exceed_item_limit();
             return Ok(());
         }
         if begins {
-            turn.start_tool_call(key, piece.id.or_empty(), piece.name());
+            let name = self.tool_names.own_name(piece.name());
+            turn.start_tool_call(key, piece.id.or_empty(), name);
             let id = piece.id.or_empty().to_owned();
-            self.0.push(Call { id, signature: None, arguments: None, is_ended: false });
+            self.all.push(Call { id, signature: None, arguments: None, is_ended: false });
         }
-        let Some(call) = self.0.get_mut(at) else { return Ok(()) };
+        let Some(call) = self.all.get_mut(at) else { return Ok(()) };
         // If a piece has no signature, an earlier signature is kept.
         if let Some(signature) = signature {
             call.signature = Some(signature.to_owned());
@@ -115,14 +121,14 @@ impl Calls {
     /// empty and no call is open.
     fn call_index_for(&self, piece: &FunctionCall<'_>) -> Result<Option<usize>, Error> {
         let (id, name) = (piece.id.or_empty(), piece.name());
-        let mut open = self.0.iter().enumerate().filter(|(_, call)| !call.is_ended);
+        let mut open = self.all.iter().enumerate().filter(|(_, call)| !call.is_ended);
         if !id.is_empty()
             && let Some((at, _)) = open.clone().find(|(_, call)| call.id == id)
         {
             return Ok(Some(at));
         }
         if !name.is_empty() {
-            return Ok(Some(self.0.len()));
+            return Ok(Some(self.all.len()));
         }
         match (open.next(), open.next()) {
             (Some((at, call)), None) if id.is_empty() || call.id.is_empty() => Ok(Some(at)),

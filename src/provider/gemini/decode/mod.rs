@@ -17,6 +17,7 @@ use crate::provider::frame_template::{FrameTemplate, borrowed_range};
 use crate::provider::gemini::passthrough::{PROVIDER_NAME, PassthroughFields};
 use crate::provider::lenient;
 use crate::provider::ordered_fields::OrderedFields;
+use crate::request::ToolNames;
 use crate::sse::Frame;
 use crate::turn::{ReasoningKind, TurnBuilder};
 
@@ -74,6 +75,13 @@ impl Decoder {
     /// Creates a decoder for a response from `model`.
     pub fn new(model: &str) -> Self {
         Self { model: model.to_owned(), ..Self::default() }
+    }
+
+    /// Sets the names of the tools, which calls are converted back to.
+    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only the provider uses it"))]
+    pub(super) fn with_tool_names(mut self, names: ToolNames) -> Self {
+        self.calls.tool_names = names;
+        self
     }
 
     /// Applies a chunk and returns its text. Returns `None` if applying the same chunk with

@@ -45,7 +45,7 @@ pub(super) enum Part<'a> {
 #[derive(Serialize)]
 pub(super) struct FunctionCall<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) id: Option<&'a str>,
+    pub(super) id: Option<Cow<'a, str>>,
     pub(super) name: Cow<'a, str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) args: Option<Box<RawValue>>,
@@ -54,7 +54,7 @@ pub(super) struct FunctionCall<'a> {
 #[derive(Serialize)]
 pub(super) struct FunctionResponse<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) id: Option<&'a str>,
+    pub(super) id: Option<Cow<'a, str>>,
     pub(super) name: Cow<'a, str>,
     pub(super) response: ResponseValue<'a>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -85,6 +85,13 @@ pub(super) struct InlineData<'a> {
 pub(super) struct FileData<'a> {
     pub(super) mime_type: &'a str,
     pub(super) file_uri: &'a str,
+}
+
+impl Part<'_> {
+    /// Returns whether this is a call that is sent with the given id.
+    pub(super) fn is_call_with_id(&self, id: &str) -> bool {
+        matches!(self, Self::Call { function_call, .. } if function_call.id.as_deref() == Some(id))
+    }
 }
 
 pub(super) fn response_value(result: &ToolResult) -> ResponseValue<'_> {

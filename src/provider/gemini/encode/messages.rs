@@ -1,6 +1,7 @@
 //! Converts items to contents, the API's messages, whose roles alternate. A turn's tool results are
 //! grouped together, in the order of their calls.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use serde_json::value::RawValue;
@@ -14,7 +15,8 @@ use crate::item::{Item, ItemKind, ProviderData, ToolCall, ToolResult};
 use crate::provider::encode_context::JsonArray;
 use crate::provider::gemini::passthrough::{PROVIDER_NAME, PassthroughFields};
 use crate::provider::handoff;
-use crate::provider::portable_values::{USER_TEXT_PLACEHOLDER, arguments_as_object, wire_name};
+use crate::provider::portable_values::{USER_TEXT_PLACEHOLDER, arguments_as_object};
+use crate::request::ToolNames;
 
 /// The placeholder for the missing signature of a call, as specified in the guide on thought
 /// signatures, <https://ai.google.dev/gemini-api/docs/thought-signatures>.
@@ -23,13 +25,14 @@ const SIGNATURE_PLACEHOLDER: &str = "skip_thought_signature_validator";
 /// A tool call, which may or may not have a result yet.
 struct CalledFunction<'a> {
     order: usize,
-    id: Option<&'a str>,
+    id: Option<Cow<'a, str>>,
     name: &'a str,
 }
 
 /// Accumulates the encoded contents, which are the API's messages.
 pub(super) struct Contents<'a> {
     model: &'a str,
+    tool_names: &'a ToolNames,
     generation: ModelGeneration,
     /// Whether a cached prefix precedes these contents. The last content in the cached prefix has
     /// the role `user`.
@@ -49,11 +52,12 @@ pub(super) struct Contents<'a> {
 }
 
 impl<'a> Contents<'a> {
-    pub(super) fn new(model: &'a str, begun: bool) -> Self {
+    pub(super) fn new(model: &'a str, tool_names: &'a ToolNames, begun: bool) -> Self {
         let (done, results, media) = (Vec::new(), Vec::new(), Vec::new());
         let (generation, calls) = (ModelGeneration::from_model_name(model), HashMap::new());
         Self {
             model,
+            tool_names,
             generation,
             has_encoded_prefix: begun,
             written: done,
@@ -106,14 +110,22 @@ impl<'a> Contents<'a> {
         }
     }
 
-    /// Adds a tool call. The call's id is sent only if the API assigned it. Other ids are not sent,
-    /// because Vertex AI rejects calls with an `id` field.
+    /// Adds a tool call. The call's id is sent only if the API assigned it, and as the API assigned
+    /// it. Other ids are not sent, because Vertex AI rejects calls with an `id` field.
     fn push_call(&mut self, call: &'a ToolCall, bound: PassthroughFields) {
-        let id = bound.id.map(|_| call.call_id.as_str());
         let order = self.calls.len();
-        self.calls.insert(&call.call_id, CalledFunction { order, id, name: &call.name });
+        let parts = &self.open_content("model").parts;
+        let is_free = |id: &String| !parts.iter().any(|part| part.is_call_with_id(id));
+        let id = bound.id.map(|id| match is_free(&id) {
+            true => Cow::Owned(id),
+            // Another call in this turn has the same id.
+            false => Cow::Borrowed(call.call_id.as_str()),
+        });
+        let name = self.tool_names.sent_name(&call.name);
+        let called = CalledFunction { order, id: id.clone(), name: &call.name };
+        self.calls.insert(&call.call_id, called);
         let args = RawValue::from_string(arguments_as_object(call).into_owned()).ok();
-        let function_call = FunctionCall { id, name: wire_name(&call.name), args };
+        let function_call = FunctionCall { id, name, args };
         // Only the first of several calls has a signature.
         let parts = &self.open_content("model").parts;
         let is_first = !parts.iter().any(|part| matches!(part, Part::Call { .. }));
@@ -130,8 +142,8 @@ impl<'a> Contents<'a> {
         let order = called.map_or(usize::MAX, |called| called.order);
         let name = called.map_or(result.name.as_str(), |called| called.name);
         let mut response = FunctionResponse {
-            id: called.and_then(|called| called.id),
-            name: wire_name(name),
+            id: called.and_then(|called| called.id.clone()),
+            name: self.tool_names.sent_name(name),
             response: response_value(result),
             parts: Vec::new(),
         };

@@ -19,7 +19,11 @@ use crate::provider::encode_context::{EncodeContext, SystemZone};
 use crate::provider::encoded_tools::encoded_tools;
 use crate::provider::gemini::passthrough::PROVIDER_NAME;
 use crate::provider::schema;
-use crate::request::{Request, ToolSpec};
+use crate::request::{Request, ToolNameRule, ToolNames, ToolSpec};
+
+/// The rule for the names of functions: "Must start with a letter or an underscore",
+/// <https://ai.google.dev/api/caching#FunctionDeclaration>.
+pub(super) const TOOL_NAME_RULE: ToolNameRule = ToolNameRule::LetterOrUnderscore;
 
 /// Encodes the body of a request to the Gemini API. The body does not contain the model name, which
 /// is part of the URL.
@@ -39,13 +43,15 @@ use crate::request::{Request, ToolSpec};
 /// `parallel_tool_calls: Some(false)` and a `seed` outside the range of `i32`.
 pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
     request.validate()?;
+    let names = request.tools.names_for(TOOL_NAME_RULE);
     // The cached prefix ends where a model content starts, so no further encoder state is needed.
-    let mut context = EncodeContext::<()>::from_request(request, PROVIDER_NAME, model, ());
+    let mut context: EncodeContext<(), _> =
+        EncodeContext::from_request(request, PROVIDER_NAME, model, names.clone());
     if !starts_model_content(context.peek_items_to_encode()) {
         // The cached prefix ends with a user content, to which this item may also belong.
         context = context.restart();
     }
-    let mut contents = Contents::new(model, context.encoder_state().is_some());
+    let mut contents = Contents::new(model, &names, context.encoder_state().is_some());
     for (at, item) in context.items_to_encode() {
         contents.push(item, at);
     }
@@ -58,13 +64,13 @@ pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
     let body = match request.tools.is_empty() {
         true => body,
         false => {
-            let declare = |_, tool| function_declaration(tool);
+            let declare = |_, tool| function_declaration(tool, &names);
             let tools = encoded_tools(&request.tools, PROVIDER_NAME, (), declare)?;
             body.set_encoded("tools", &[br#"[{"functionDeclarations":["#, &tools, b"]}]"])
         }
     };
     let body = body
-        .set_object("toolConfig", tool_config(request)?)
+        .set_object("toolConfig", tool_config(request, &names)?)
         .set_object("generationConfig", generation_config(&request.options, generation)?);
     context.write_body(body, contents, &request.options.extra)
 }
@@ -77,17 +83,21 @@ struct TextPart<'a> {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct FunctionDeclaration<'a> {
-    name: &'a str,
+    name: Cow<'a, str>,
     description: &'a str,
     /// The schema for the tool's parameters. "This field is mutually exclusive with `parameters`",
     /// which accepts a subset of JSON Schema in a separate format.
     parameters_json_schema: Cow<'a, RawJson>,
 }
 
-fn function_declaration(tool: &ToolSpec) -> Result<FunctionDeclaration<'_>, Error> {
-    let parameters_json_schema = schema::rewrite_json(&tool.parameters, schema::to_gemini_schema)?;
+fn function_declaration<'a>(
+    tool: &'a ToolSpec,
+    names: &ToolNames,
+) -> Result<FunctionDeclaration<'a>, Error> {
+    let parameters_json_schema =
+        schema::rewrite_json(&tool.parameters, schema::to_gemini_parameters_schema)?;
     Ok(FunctionDeclaration {
-        name: &tool.name,
+        name: names.sent_name(&tool.name),
         description: &tool.description,
         parameters_json_schema,
     })

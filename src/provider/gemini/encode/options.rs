@@ -4,12 +4,12 @@ use super::generation::ModelGeneration;
 use crate::error::Error;
 use crate::provider::body::{ObjectWriter, ensure_options_unset, unsupported_error};
 use crate::provider::schema;
-use crate::request::{Effort, Options, Output, Reasoning, Request, ToolChoice};
+use crate::request::{Effort, Options, Output, Reasoning, Request, ToolChoice, ToolNames};
 
 /// The name of the Gemini API in error messages.
 const WIRE_NAME: &str = "Gemini";
 
-pub(super) fn tool_config(request: &Request) -> Result<ObjectWriter, Error> {
+pub(super) fn tool_config(request: &Request, names: &ToolNames) -> Result<ObjectWriter, Error> {
     let options = &request.options;
     let one_at_most = options.parallel_tool_calls == Some(false);
     ensure_options_unset(WIRE_NAME, &[("parallel_tool_calls", one_at_most)])?;
@@ -20,7 +20,9 @@ pub(super) fn tool_config(request: &Request) -> Result<ObjectWriter, Error> {
         ToolChoice::None if request.tools.is_empty() => config,
         ToolChoice::None => config.set("mode", "NONE"),
         ToolChoice::Required => config.set("mode", "ANY"),
-        ToolChoice::Tool(name) => config.set("mode", "ANY").set("allowedFunctionNames", [name]),
+        ToolChoice::Tool(name) => {
+            config.set("mode", "ANY").set("allowedFunctionNames", [names.sent_name(name)])
+        }
     };
     Ok(ObjectWriter::default().set_object("functionCallingConfig", config))
 }
@@ -71,7 +73,7 @@ fn thinking_config(reasoning: Reasoning, generation: ModelGeneration) -> ObjectW
         Reasoning::Effort(Effort::Low) => ("low", 1_024),
         Reasoning::Effort(Effort::Medium) => ("medium", 8_192),
         // This is the API's highest level.
-        Reasoning::Effort(Effort::High | Effort::Max) => ("high", 24_576),
+        Reasoning::Effort(Effort::High | Effort::XHigh | Effort::Max) => ("high", 24_576),
     };
     match generation {
         ModelGeneration::Gemini2OrEarlier => shown.set("thinkingBudget", budget),

@@ -7,11 +7,13 @@ use super::frames::{Function, WireCall};
 use crate::error::Error;
 use crate::provider::failure::protocol_error;
 use crate::provider::lenient::{non_null, read_object};
+use crate::request::ToolNames;
 use crate::turn::{MAX_ITEMS, TurnBuilder};
 
 /// Tracks the tool calls received so far in a turn.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
+    pub(super) tool_names: ToolNames,
     /// The number of calls so far. A call's item key is its position, starting from zero.
     call_count: usize,
     /// The last call, if more of its arguments may still follow.
@@ -90,7 +92,7 @@ impl Calls {
         }
         let key = u32::try_from(self.call_count).unwrap_or(u32::MAX);
         self.call_count += 1;
-        turn.start_tool_call(key, id, name);
+        turn.start_tool_call(key, id, self.tool_names.own_name(name));
         let whole = match arguments {
             Some(Arguments::Text(piece)) => {
                 turn.push_tool_call_args(key, &piece);

@@ -10,6 +10,7 @@ use crate::item::{ProviderData, StopReason};
 use crate::provider::decode::{Decode, FrameOutcome};
 use crate::provider::failure::{self, protocol_error};
 use crate::provider::frame_template::FrameTemplate;
+use crate::request::ToolNames;
 use crate::sse::Frame;
 use crate::turn::{ReasoningKind, TurnBuilder};
 use crate::usage::Usage;
@@ -44,6 +45,13 @@ impl Decoder {
     /// Creates a decoder for a response from `model`.
     pub fn new(model: &str) -> Self {
         Self { model: model.to_owned(), ..Self::default() }
+    }
+
+    /// Sets the names of the tools, which calls are converted back to.
+    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only the provider uses it"))]
+    pub(super) fn with_tool_names(mut self, names: ToolNames) -> Self {
+        self.calls.tool_names = names;
+        self
     }
 
     fn on_line(&mut self, line: &Line<'_>, turn: &mut TurnBuilder) -> Result<FrameOutcome, Error> {

@@ -11,7 +11,8 @@ use crate::item::{Content, Item, ItemKind, MediaSource, Part, ToolCall, ToolResu
 use crate::provider::encode_context::{EncodeContext, JsonArray, SystemZone};
 use crate::provider::handoff;
 use crate::provider::ollama::PROVIDER_NAME;
-use crate::provider::portable_values::{arguments_as_object, wire_name};
+use crate::provider::portable_values::arguments_as_object;
+use crate::request::ToolNames;
 
 #[derive(Default, Serialize)]
 struct Message<'a> {
@@ -59,6 +60,7 @@ struct Function<'a> {
 /// again.
 pub(super) struct Messages<'a> {
     model: &'a str,
+    tool_names: &'a ToolNames,
     written: Vec<Message<'a>>,
     /// The boundary after the messages that can no longer change. The tuple contains the item index
     /// at the boundary and the number of messages before it.
@@ -72,10 +74,11 @@ pub(super) struct Messages<'a> {
 }
 
 impl<'a> Messages<'a> {
-    pub(super) fn new(model: &'a str) -> Self {
+    pub(super) fn new(model: &'a str, tool_names: &'a ToolNames) -> Self {
         let (done, closed, turn) = (Vec::new(), None, None);
         Self {
             model,
+            tool_names,
             written: done,
             closed_elements: closed,
             open_turn: turn,
@@ -85,7 +88,10 @@ impl<'a> Messages<'a> {
     }
 
     /// Encodes a context's items, preceded by the system prompt as a single message.
-    pub(super) fn write(mut self, context: &'a EncodeContext<()>) -> Result<JsonArray<()>, Error> {
+    pub(super) fn write(
+        mut self,
+        context: &'a EncodeContext<(), ToolNames>,
+    ) -> Result<JsonArray<()>, Error> {
         for (at, item) in context.items_to_encode() {
             self.push(item)?;
             if self.open_turn.is_none() && self.open_call_count == 0 {
@@ -144,12 +150,13 @@ impl<'a> Messages<'a> {
             }
             ItemKind::ToolCall(call) => {
                 self.open_call_count += 1;
-                self.open_turn().tool_calls.push(encode_call(call));
+                let call = encode_call(call, self.tool_names);
+                self.open_turn().tool_calls.push(call);
             }
             ItemKind::ToolResult(result) => {
                 self.open_call_count = self.open_call_count.saturating_sub(1);
                 self.close_turn();
-                let message = tool_message(result)?;
+                let message = tool_message(result, self.tool_names)?;
                 self.written.push(message);
             }
             // The API has no way to represent provider-specific items.
@@ -187,14 +194,15 @@ fn append_text<'a>(to: &mut Cow<'a, str>, more: &'a str) {
     }
 }
 
-fn encode_call(call: &ToolCall) -> Call<'_> {
+fn encode_call<'a>(call: &'a ToolCall, names: &ToolNames) -> Call<'a> {
     let arguments = RawValue::from_string(arguments_as_object(call).into_owned()).ok();
-    Call { id: &call.call_id, function: Function { name: wire_name(&call.name), arguments } }
+    let function = Function { name: names.sent_name(&call.name), arguments };
+    Call { id: &call.call_id, function }
 }
 
-fn tool_message(result: &ToolResult) -> Result<Message<'_>, Error> {
+fn tool_message<'a>(result: &'a ToolResult, names: &ToolNames) -> Result<Message<'a>, Error> {
     let message = message_from_content("tool", &result.content)?;
-    let (tool_name, tool_call_id) = (wire_name(&result.name), result.call_id.as_str());
+    let (tool_name, tool_call_id) = (names.sent_name(&result.name), result.call_id.as_str());
     Ok(Message { tool_name: Some(tool_name), tool_call_id: Some(tool_call_id), ..message })
 }
 

@@ -9,12 +9,15 @@ use self::messages::Messages;
 use self::options::WIRE_NAME;
 use super::{Chat, PROVIDER_NAME};
 use crate::error::Error;
-use crate::provider::body::{ObjectWriter, ensure_options_unset, unsupported_error};
+use crate::provider::body::{ObjectWriter, ensure_options_unset, unsupported_error, without_tools};
 use crate::provider::encode_context::EncodeContext;
 use crate::provider::encoded_tools::encoded_tools;
 use crate::provider::function_tool::FunctionTool;
 use crate::provider::schema;
-use crate::request::{Request, ToolChoice, ToolSpec};
+use crate::request::{Request, ToolChoice, ToolNameRule, ToolNames, ToolSpec};
+
+/// The server accepts any name.
+pub(super) const TOOL_NAME_RULE: ToolNameRule = ToolNameRule::Any;
 
 /// Encodes the body of a request to Ollama's native API.
 ///
@@ -24,7 +27,7 @@ use crate::request::{Request, ToolChoice, ToolSpec};
 /// References in the tools' parameter schemas are inlined, because the server drops references.
 /// With [`ToolChoice::None`], the tools are not sent.
 ///
-/// An effort of `minimal` is sent as `low`, and an effort of `max` is sent as `high`, unless
+/// An effort of `minimal` is sent as `low`, and an effort of `xhigh` or `max` as `high`, unless
 /// [`Chat::with_think`] sets another encoding. An output schema's name has no effect.
 /// [`Options::cache`](crate::request::Options::cache) has no effect, because the server caches
 /// automatically.
@@ -53,28 +56,32 @@ pub fn encode(request: &Request, model: &str, chat: &Chat) -> Result<Vec<u8>, Er
             ("parallel_tool_calls", one_at_most),
         ],
     )?;
+    let names = request.tools.names_for(TOOL_NAME_RULE);
     // The cached prefix ends where no turn is open, so no further encoder state is needed.
-    let context = EncodeContext::from_request(request, PROVIDER_NAME, model, ());
-    let messages = Messages::new(model).write(&context)?;
+    let context = EncodeContext::from_request(request, PROVIDER_NAME, model, names.clone());
+    let messages = Messages::new(model, &names).write(&context)?;
     context.ensure_not_empty(messages.is_empty(), "message")?;
     let body = ObjectWriter::for_request().set("model", model).set("stream", true);
     let body = options::write_options(
-        match &tool_declarations(request)? {
+        match &tool_declarations(request, &names)? {
             Some(tools) => body.set_encoded("tools", &[b"[", tools, b"]"]),
             None => body,
         },
         options,
         chat,
     )?;
-    context.write_body(body, messages, &options.extra)
+    match options.tool_choice == ToolChoice::None {
+        true => context.write_body(body, messages, &without_tools(&options.extra)),
+        false => context.write_body(body, messages, &options.extra),
+    }
 }
 
 /// Returns the encoded tool definitions, or `None` if no tools are sent.
-fn tool_declarations(request: &Request) -> Result<Option<Arc<[u8]>>, Error> {
+fn tool_declarations(request: &Request, names: &ToolNames) -> Result<Option<Arc<[u8]>>, Error> {
     match request.options.tool_choice {
         ToolChoice::Auto if request.tools.is_empty() => Ok(None),
         ToolChoice::Auto => {
-            let declare = |_, tool| tool_declaration(tool);
+            let declare = |_, tool| tool_declaration(tool, names);
             encoded_tools(&request.tools, PROVIDER_NAME, (), declare).map(Some)
         }
         // The API has no `tool_choice` option to forbid calls.
@@ -85,7 +92,7 @@ fn tool_declarations(request: &Request) -> Result<Option<Arc<[u8]>>, Error> {
     }
 }
 
-fn tool_declaration(tool: &ToolSpec) -> Result<FunctionTool<'_>, Error> {
+fn tool_declaration<'a>(tool: &'a ToolSpec, names: &ToolNames) -> Result<FunctionTool<'a>, Error> {
     let parameters = schema::rewrite_json(&tool.parameters, schema::to_ollama_parameters_schema)?;
-    Ok(FunctionTool::new(tool, parameters))
+    Ok(FunctionTool::new(tool, names, parameters))
 }

@@ -14,12 +14,14 @@ use crate::provider::openai_chat::passthrough::{
     CALL_EXTRA_FIELDS, CALL_ID_SIGNATURE_SEPARATOR, SIGNATURE_FIELD,
 };
 use crate::provider::ordered_fields::OrderedFields;
+use crate::request::ToolNames;
 use crate::small_map::SmallMap;
 use crate::turn::{MAX_ITEMS, TurnBuilder};
 
 /// The tool calls of a turn that is being streamed. A call's position in `all` is its item key.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
+    pub(super) tool_names: ToolNames,
     all: Vec<Call>,
     /// The newest call for each call index.
     newest_by_index: SmallMap<u64, usize>,
@@ -160,7 +162,7 @@ impl Calls {
             if is_held_up || is_reached && call.buffered_arguments.is_empty() {
                 return;
             }
-            call.start(item_key(next), turn);
+            call.start(item_key(next), &self.tool_names, turn);
             self.started_count += 1;
             is_reached |= next == at;
         }
@@ -213,7 +215,7 @@ impl Calls {
             if call.name.is_empty() {
                 return Err(protocol_error("a tool call has no name"));
             }
-            call.start(item_key(at), turn);
+            call.start(item_key(at), &self.tool_names, turn);
             let kept = std::mem::take(&mut call.data);
             if let Some(value) = kept.into_non_empty_json() {
                 turn.set_tool_call_data(item_key(at), data(value));
@@ -261,9 +263,9 @@ impl Calls {
 }
 
 impl Call {
-    fn start(&mut self, key: u32, turn: &mut TurnBuilder) {
+    fn start(&mut self, key: u32, names: &ToolNames, turn: &mut TurnBuilder) {
         if !std::mem::replace(&mut self.is_started, true) {
-            turn.start_tool_call(key, &self.id, &self.name);
+            turn.start_tool_call(key, &self.id, names.own_name(&self.name));
             turn.push_tool_call_args(key, &std::mem::take(&mut self.buffered_arguments));
         }
     }

@@ -22,6 +22,7 @@ use crate::provider::lenient::{self, FromAny, LenientNumber, MaybeObject, array_
 use crate::provider::openai::arguments_text;
 use crate::provider::openai_chat::dialect::{Dialect, TurnEnd};
 use crate::provider::ordered_fields::OrderedFields;
+use crate::request::ToolNames;
 use crate::sse::Frame;
 use crate::turn::{ReasoningKind, TurnBuilder};
 
@@ -82,6 +83,13 @@ impl Decoder {
             has_choice: false,
             template: FrameTemplate::default(),
         }
+    }
+
+    /// Sets the names of the tools, which calls are converted back to.
+    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only the provider uses it"))]
+    pub(super) fn with_tool_names(mut self, names: ToolNames) -> Self {
+        self.calls.tool_names = names;
+        self
     }
 
     fn provider_data(&self, value: impl Into<RawJson>) -> ProviderData {

@@ -7,10 +7,11 @@ use crate::provider::body::serialization_error;
 use crate::provider::cache_control::CacheControl;
 use crate::provider::encode_context::{ClosedElements, JsonArray, JsonElements};
 use crate::provider::openai_chat::dialect::Dialect;
+use crate::request::ToolNames;
 
-/// The settings that determine, together with the items, how a message is encoded: the dialect, and
-/// whether text is sent as content parts.
-pub(super) type EncodingKey = (Dialect, bool);
+/// The settings that determine, together with the items, how a message is encoded: the dialect, the
+/// names of the tools, and whether text is sent as content parts.
+pub(super) type EncodingKey = (Dialect, ToolNames, bool);
 
 /// The encoder state after the messages that are already encoded.
 #[derive(Clone, Default)]

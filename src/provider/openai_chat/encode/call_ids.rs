@@ -15,6 +15,8 @@ pub(super) struct CallIdMap<'a> {
     /// The sent ids that may differ from the ids that [`wire_id`] alone would produce, by the
     /// call's own id.
     sent_ids: SmallMap<&'a str, String>,
+    /// The ids sent for the calls in the current turn.
+    turn_ids: Vec<Cow<'a, str>>,
     /// All ids assigned so far. Ids are stored only for a rule with so few possible ids that two
     /// calls might otherwise get the same id.
     pub(super) assigned_ids: AssignedIds,
@@ -26,22 +28,46 @@ pub(super) type AssignedIds = NumberSet;
 impl<'a> CallIdMap<'a> {
     /// Creates a map for a point in the history at which every call has a result.
     pub(super) fn new(rule: CallIdRule, given: AssignedIds) -> Self {
-        Self { rule, sent_ids: SmallMap::default(), assigned_ids: given }
+        let (sent_ids, turn_ids) = (SmallMap::default(), Vec::new());
+        Self { rule, sent_ids, turn_ids, assigned_ids: given }
     }
 
-    /// Returns the id to send for a call. If the call has a signature for the preceding reasoning,
-    /// returns a combination of the id and the signature, in LiteLLM's format.
-    pub(super) fn call_id(&mut self, id: &'a str, thought: Option<&str>) -> Cow<'a, str> {
+    /// Starts a turn with calls. Only the ids of calls in the same turn have to differ, because the
+    /// results of earlier calls precede the turn.
+    pub(super) fn start_turn(&mut self) {
+        self.turn_ids.clear();
+    }
+
+    /// Returns the id to send for a call. `issued` is the id under which the server itself issued
+    /// the call, unless that is the call's own id and every provider accepts it. If the call has a
+    /// signature for the preceding reasoning, returns a combination of the id and the signature, in
+    /// LiteLLM's format.
+    pub(super) fn call_id(
+        &mut self,
+        id: &'a str,
+        issued: Option<String>,
+        thought: Option<&str>,
+    ) -> Cow<'a, str> {
         let plain = match self.rule {
-            CallIdRule::Max40Chars => wire_id(id, MAX_SHORT_ID_BYTES),
             CallIdRule::NineAlphanumerics => Cow::Owned(self.nine_char_id(id)),
+            CallIdRule::AnyIssued | CallIdRule::Max40Chars => {
+                let accepts = |issued: &String| {
+                    self.rule == CallIdRule::AnyIssued || issued.len() <= MAX_SHORT_ID_BYTES
+                };
+                let is_free = |issued: &String| self.turn_ids.iter().all(|sent| sent != issued);
+                match issued.filter(|issued| accepts(issued) && is_free(issued)) {
+                    Some(issued) => Cow::Owned(issued),
+                    None => wire_id(id, MAX_SHORT_ID_BYTES),
+                }
+            }
         };
         let sent = match thought {
             Some(thought) => Cow::Owned(format!("{plain}{CALL_ID_SIGNATURE_SEPARATOR}{thought}")),
-            None => plain,
+            None => plain.clone(),
         };
-        if thought.is_some() || self.rule == CallIdRule::NineAlphanumerics {
-            self.sent_ids.insert(id, sent.clone().into_owned());
+        self.turn_ids.push(plain);
+        if let Cow::Owned(sent) = &sent {
+            self.sent_ids.insert(id, sent.clone());
         }
         sent
     }
@@ -101,9 +127,8 @@ mod tests {
             let mut ids = CallIdMap::new(CallIdRule::NineAlphanumerics, AssignedIds::default());
             let texts: Vec<String> = (0..200).map(|n| format!("call_{n}")).collect();
             let sent = texts.iter().map(|id| {
-                let sent =
-                    CallIdMap::call_id(&mut ids, Box::leak(id.clone().into_boxed_str()), None);
-                sent.into_owned()
+                let id = Box::leak(id.clone().into_boxed_str());
+                CallIdMap::call_id(&mut ids, id, None, None).into_owned()
             });
             sent.collect::<Vec<_>>()
         };
@@ -116,11 +141,11 @@ mod tests {
     #[test]
     fn a_valid_id_already_generated_for_another_call_is_replaced() {
         let mut ids = CallIdMap::new(CallIdRule::NineAlphanumerics, AssignedIds::default());
-        let first = ids.call_id("call_1", None).into_owned();
+        let first = ids.call_id("call_1", None, None).into_owned();
         let taken: &'static str = Box::leak(first.clone().into_boxed_str());
-        assert_ne!(ids.call_id(taken, None), first);
+        assert_ne!(ids.call_id(taken, None, None), first);
         assert_eq!(ids.result_id("call_1"), first);
         assert_ne!(ids.result_id(taken), first);
-        assert_eq!(ids.call_id("abcdefghi", None), "abcdefghi");
+        assert_eq!(ids.call_id("abcdefghi", None, None), "abcdefghi");
     }
 }

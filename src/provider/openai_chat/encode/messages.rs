@@ -21,8 +21,9 @@ use crate::provider::openai_chat::passthrough::{
 };
 use crate::provider::ordered_fields::OrderedFields;
 use crate::provider::portable_values::{
-    arguments_as_object, content_text, has_media, result_text, wire_name,
+    arguments_as_object, content_text, has_media, issued_call_id, result_text,
 };
+use crate::request::ToolNames;
 
 /// The text of the assistant message that is inserted between a tool result and a user message if
 /// the dialect requires such a message.
@@ -33,6 +34,7 @@ const RESULTS_ACKNOWLEDGEMENT: &str = "I have read the results.";
 pub(super) struct Messages<'a> {
     dialect: &'a Dialect,
     model: &'a str,
+    tool_names: &'a ToolNames,
     /// Whether the text of assistant and user messages is sent as content parts even if a message
     /// has no cache marker.
     uses_parts: bool,
@@ -60,12 +62,14 @@ impl<'a> Messages<'a> {
     pub(super) fn new(
         dialect: &'a Dialect,
         model: &'a str,
+        tool_names: &'a ToolNames,
         in_parts: bool,
         cursor: &WriteCursor,
     ) -> Self {
         Self {
             dialect,
             model,
+            tool_names,
             uses_parts: in_parts,
             written: Vec::new(),
             call_ids: CallIdMap::new(dialect.call_id_rule, cursor.assigned_ids.clone()),
@@ -181,8 +185,12 @@ impl<'a> Messages<'a> {
             }
             ItemKind::Reasoning { text } => self.push_reasoning(item, text, data),
             ItemKind::ToolCall(call) => {
+                if self.open_call_count == 0 {
+                    self.call_ids.start_turn();
+                }
                 self.open_call_count += 1;
-                let call = self.encode_call(call, data);
+                let issued_id = issued_call_id(item, self.dialect.name);
+                let call = self.encode_call(call, issued_id, data);
                 let calls = &mut self.open_turn().tool_calls;
                 match calls.is_empty() {
                     // Most turns have a single call.
@@ -246,17 +254,22 @@ impl<'a> Messages<'a> {
         }
     }
 
-    fn encode_call(&mut self, call: &'a ToolCall, data: Option<&'a ProviderData>) -> Call<'a> {
+    fn encode_call(
+        &mut self,
+        call: &'a ToolCall,
+        issued_id: Option<String>,
+        data: Option<&'a ProviderData>,
+    ) -> Call<'a> {
         let kept =
             |name: &str| data.and_then(|data| OrderedFields::provider_data_field(data, name));
         let thought = kept(SIGNATURE_FIELD).and_then(|raw| serde_json::from_str(raw.get()).ok());
         let thought: Option<String> = thought;
         let [extra_content, provider_specific_fields] = CALL_EXTRA_FIELDS.map(kept);
         Call {
-            id: self.call_ids.call_id(&call.call_id, thought.as_deref()),
+            id: self.call_ids.call_id(&call.call_id, issued_id, thought.as_deref()),
             r#type: "function",
             function: CallFunction {
-                name: wire_name(&call.name),
+                name: self.tool_names.sent_name(&call.name),
                 arguments: arguments_as_object(call),
                 provider_specific_fields: kept("function"),
             },
@@ -275,7 +288,7 @@ impl<'a> Messages<'a> {
         let mut message = Message::new("tool", Content::Text(result_text(result)));
         message.tool_call_id = Some(self.call_ids.result_id(&result.call_id));
         if self.dialect.names_results {
-            message.rare_fields_mut().name = Some(wire_name(&result.name));
+            message.rare_fields_mut().name = Some(self.tool_names.sent_name(&result.name));
         }
         self.push_message(message);
         Ok(())

@@ -6,7 +6,6 @@ mod call_ids;
 mod messages;
 mod options;
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::json;
@@ -16,13 +15,14 @@ use self::cache::{EncodedPrefix, NewMessages};
 use self::messages::Messages;
 use self::options::{set_options, set_tools};
 use crate::error::Error;
-use crate::provider::body::ObjectWriter;
+use crate::provider::body::{ObjectWriter, without_tools};
 use crate::provider::cache_control::CacheControl;
 use crate::provider::encode_context::EncodeContext;
 use crate::provider::encoded_tools::encoded_tools;
 use crate::provider::function_tool::FunctionTool;
 use crate::provider::openai_chat::dialect::{Dialect, ToolChoices};
-use crate::request::{Request, ToolChoice};
+use crate::provider::schema::{rewrite_json, to_openai_parameters_schema};
+use crate::request::{Request, ToolChoice, ToolNames};
 
 /// Encodes a request body for the Chat Completions API in the given dialect.
 ///
@@ -42,18 +42,20 @@ pub fn encode(request: &Request, model: &str, dialect: &Dialect) -> Result<Vec<u
     let options = &request.options;
     let mark = CacheControl::from_option(options.cache).filter(|_| dialect.supports_cache_control);
     let in_parts = mark.is_some();
+    let tool_names = request.tools.names_for(dialect.tool_name_rule());
+    let key = (*dialect, tool_names.clone(), in_parts);
     let mut context: EncodeContext<EncodedPrefix, _> =
-        EncodeContext::from_request(request, "openai_chat", model, (*dialect, in_parts));
+        EncodeContext::from_request(request, "openai_chat", model, key);
     if in_parts && !context.stable_system().is_empty() && context.stable_system().trim().is_empty()
     {
         // If the stable zone is blank, its cache marker may be placed on an item.
         context = context.restart();
     }
     let known = context.encoder_state().cloned().unwrap_or_default();
-    let messages = Messages::new(dialect, model, in_parts, &known.cursor);
+    let messages = Messages::new(dialect, model, &tool_names, in_parts, &known.cursor);
     let mut written = messages.write(&context)?;
     let called = known.has_calls || written.messages.iter().any(Message::has_calls);
-    let mut tools = tool_declarations(request, dialect, mark)?;
+    let mut tools = tool_declarations(request, dialect, &tool_names, mark)?;
     if tools.is_none() && dialect.sends_empty_tools && called {
         tools = Some(Arc::default());
     }
@@ -67,9 +69,18 @@ pub fn encode(request: &Request, model: &str, dialect: &Dialect) -> Result<Vec<u
         body = body.set("stream_options", json!({ "include_usage": true }));
     }
     body = set_options(body, options, dialect)?;
-    body = set_tools(body, tools.as_deref(), options, dialect)?;
+    body = set_tools(body, tools.as_deref(), options, dialect, &tool_names)?;
     let array = written.into_array(&known, context.encoded_len(), mark)?;
-    context.write_body(body, array, &options.extra)
+    match omits_tools(request, dialect) {
+        true => context.write_body(body, array, &without_tools(&options.extra)),
+        false => context.write_body(body, array, &options.extra),
+    }
+}
+
+/// Returns whether all tools are omitted, because the model must not call tools and the dialect has
+/// no other way to tell the server.
+fn omits_tools(request: &Request, dialect: &Dialect) -> bool {
+    request.options.tool_choice == ToolChoice::None && dialect.tool_choice == ToolChoices::None
 }
 
 /// Returns the encoded tool definitions to send, the last of which has the cache marker, or `None`
@@ -77,16 +88,17 @@ pub fn encode(request: &Request, model: &str, dialect: &Dialect) -> Result<Vec<u
 fn tool_declarations(
     request: &Request,
     dialect: &Dialect,
+    tool_names: &ToolNames,
     mark: Option<CacheControl>,
 ) -> Result<Option<Arc<[u8]>>, Error> {
-    let choice = &request.options.tool_choice;
-    let left_out = *choice == ToolChoice::None && dialect.tool_choice == ToolChoices::None;
-    if request.tools.is_empty() || left_out {
+    if request.tools.is_empty() || omits_tools(request, dialect) {
         return Ok(None);
     }
     let last = request.tools.len() - 1;
-    let encoded = encoded_tools(&request.tools, "openai_chat", mark, |at, tool| {
-        let mut declaration = FunctionTool::new(tool, Cow::Borrowed(&tool.parameters));
+    let key = (mark, tool_names.rule());
+    let encoded = encoded_tools(&request.tools, "openai_chat", key, |at, tool| {
+        let parameters = rewrite_json(&tool.parameters, to_openai_parameters_schema)?;
+        let mut declaration = FunctionTool::new(tool, tool_names, parameters);
         declaration.cache_control = mark.filter(|_| at == last);
         Ok(declaration)
     });

@@ -3,13 +3,13 @@
 use serde_json::{Value, json};
 
 use crate::error::Error;
-use crate::provider::body::{ObjectWriter, unsupported_error};
+use crate::provider::body::{ObjectWriter, has_extra_tools, unsupported_error};
 use crate::provider::effort_names::EffortNames;
 use crate::provider::openai_chat::dialect::{
     Dialect, MaxTokensField, OutputForms, ReasoningSetting, SeedField, ToolChoices, UserField,
 };
-use crate::provider::schema::to_openai_strict_schema;
-use crate::request::{Options, Output, Reasoning, ToolChoice};
+use crate::provider::schema::{to_openai_output_schema, to_plain_output_schema};
+use crate::request::{Options, Output, Reasoning, ToolChoice, ToolNames};
 
 /// The name of the Chat Completions API in error messages.
 const WIRE_NAME: &str = "Chat Completions";
@@ -71,10 +71,11 @@ pub(super) fn set_tools(
     tools: Option<&[u8]>,
     options: &Options,
     dialect: &Dialect,
+    tool_names: &ToolNames,
 ) -> Result<ObjectWriter, Error> {
     // "'tool_choice' is only allowed when 'tools' are specified". The same applies to
     // `parallel_tool_calls`.
-    let declared = tools.is_some_and(|tools| !tools.is_empty());
+    let declared = tools.is_some_and(|tools| !tools.is_empty()) || has_extra_tools(&options.extra);
     let tool_choice = match (&options.tool_choice, dialect.tool_choice) {
         (ToolChoice::Auto, _) => None,
         // Tools are omitted if the dialect does not support `tool_choice`.
@@ -84,6 +85,7 @@ pub(super) fn set_tools(
             Some(json!("required"))
         }
         (ToolChoice::Tool(name), ToolChoices::KeywordsAndNamed) => {
+            let name = tool_names.sent_name(name);
             Some(json!({ "type": "function", "function": { "name": name } }))
         }
         (ToolChoice::Required, ToolChoices::None)
@@ -142,12 +144,13 @@ fn response_format(output: &Output, dialect: &Dialect) -> Result<Option<Value>, 
             json!({ "type": "json_object" })
         }
         (Output::Schema(asked), OutputForms::Schema | OutputForms::ObjectAndSchema) => {
-            let schema = json!({ "name": asked.name, "schema": asked.schema });
+            let schema = to_plain_output_schema(&asked.schema);
+            let schema = json!({ "name": asked.name, "schema": schema });
             json!({ "type": "json_schema", "json_schema": schema })
         }
         (Output::Schema(asked), OutputForms::ObjectAndStrictSchema) => {
-            let schema = to_openai_strict_schema(&asked.schema)?;
-            let schema = json!({ "name": asked.name, "schema": schema, "strict": true });
+            let (schema, strict) = to_openai_output_schema(&asked.schema)?;
+            let schema = json!({ "name": asked.name, "schema": schema, "strict": strict });
             json!({ "type": "json_schema", "json_schema": schema })
         }
         (Output::Json, OutputForms::TextOnly | OutputForms::Schema)

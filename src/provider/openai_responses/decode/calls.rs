@@ -11,7 +11,7 @@ use super::frames::WireItem;
 use super::text::Comparison;
 use crate::error::Error;
 use crate::provider::openai::{arguments_text, malformed_arguments_error};
-use crate::request::ToolSpecs;
+use crate::request::{ToolNames, ToolSpecs};
 use crate::turn::TurnBuilder;
 
 /// The names of the undeclared wrapper tools that models call.
@@ -21,7 +21,8 @@ const WRAPPER_TOOLS: &[&str] = &["parallel", "multi_tool_use.parallel", "multi_t
 #[derive(Debug)]
 pub(super) enum DeclaredTools {
     Names(Vec<String>),
-    Specs(ToolSpecs),
+    /// The tools, and the names under which the server sees them.
+    Specs(ToolSpecs, ToolNames),
 }
 
 impl Default for DeclaredTools {
@@ -34,14 +35,22 @@ impl DeclaredTools {
     fn is_empty(&self) -> bool {
         match self {
             Self::Names(names) => names.is_empty(),
-            Self::Specs(specs) => specs.is_empty(),
+            Self::Specs(specs, _) => specs.is_empty(),
         }
     }
 
     fn contains(&self, name: &str) -> bool {
         match self {
             Self::Names(names) => names.iter().any(|declared| declared == name),
-            Self::Specs(specs) => specs.contains_name(name),
+            Self::Specs(specs, _) => specs.contains_name(name),
+        }
+    }
+
+    /// Returns the own name of the tool that the server calls `name`.
+    pub(super) fn own_name<'a>(&'a self, name: &'a str) -> &'a str {
+        match self {
+            Self::Names(_) => name,
+            Self::Specs(_, names) => names.own_name(name),
         }
     }
 }
@@ -87,6 +96,7 @@ impl Call {
 
     pub(super) fn set_name(&mut self, name: &str, declared: &DeclaredTools) {
         if self.name.is_empty() {
+            let name = declared.own_name(name);
             name.clone_into(&mut self.name);
             // A declared tool with this name is not a wrapper.
             self.may_be_wrapper =
@@ -241,7 +251,7 @@ pub(super) fn expand_wrapper<'a>(
 ) -> Option<Vec<WrappedToolUse<'a>>> {
     let WrapperCall { tool_uses } = serde_json::from_str(arguments).ok()?;
     let fits = |one: &WrappedToolUse<'_>| {
-        one.parameters.get().starts_with('{') && declared.contains(one.name())
+        one.parameters.get().starts_with('{') && declared.contains(declared.own_name(one.name()))
     };
     (!tool_uses.is_empty() && tool_uses.iter().all(fits)).then_some(tool_uses)
 }

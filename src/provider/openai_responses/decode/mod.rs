@@ -21,7 +21,7 @@ use crate::provider::frame_template::FrameTemplate;
 use crate::provider::lenient::{self, LenientStr, array_elements, deserialize_string};
 use crate::provider::openai::arguments_text;
 use crate::provider::openai_responses::passthrough::{MessagePart, PROVIDER_NAME};
-use crate::request::ToolSpecs;
+use crate::request::{ToolNameRule, ToolSpecs};
 use crate::sse::Frame;
 use crate::turn::TurnBuilder;
 
@@ -81,8 +81,9 @@ impl Decoder {
 
     /// Sets the declared tools, like [`with_tools`](Self::with_tools), but shares the list.
     #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only the provider uses it"))]
-    pub(super) fn with_tool_specs(mut self, specs: ToolSpecs) -> Self {
-        self.items.declared_tools = DeclaredTools::Specs(specs);
+    pub(super) fn with_tool_specs(mut self, specs: ToolSpecs, rule: ToolNameRule) -> Self {
+        let names = specs.names_for(rule);
+        self.items.declared_tools = DeclaredTools::Specs(specs, names);
         self
     }
 

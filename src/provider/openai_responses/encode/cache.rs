@@ -1,5 +1,11 @@
 //! The encoder's state after the cached prefix.
 
+use crate::provider::portable_values::{IssuedCallIds, ServerKind};
+use crate::request::ToolNames;
+
+/// The settings that determine, together with the items, how an item is encoded.
+pub(super) type EncodingKey = (ServerKind, ToolNames);
+
 /// The encoder state at a point in the input where no reasoning is pending.
 #[derive(Clone, Default)]
 pub(super) struct EncodedPrefix {
@@ -7,4 +13,6 @@ pub(super) struct EncodedPrefix {
     pub(super) last_reasoning_id: Option<String>,
     /// Whether the previous item was interrupted.
     pub(super) was_interrupted: bool,
+    /// The open calls whose ids are sent back unchanged.
+    pub(super) issued_ids: IssuedCallIds,
 }

@@ -4,7 +4,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::blocks::{content_parts, text_part};
-use super::cache::EncodedPrefix;
+use super::cache::{EncodedPrefix, EncodingKey};
 use crate::error::Error;
 use crate::item::{Item, ItemKind, ProviderData, RawJson, ToolCall, ToolResult};
 use crate::provider::encode_context::{ClosedElements, JsonArray, JsonElements};
@@ -12,14 +12,14 @@ use crate::provider::handoff;
 use crate::provider::openai_responses::passthrough::{
     PROVIDER_NAME, PassthroughItem, ReasoningItem,
 };
-use crate::provider::portable_values::{
-    MAX_LONG_ID_BYTES, arguments_as_object, has_media, result_text, wire_id, wire_name,
-};
+use crate::provider::portable_values::{ServerKind, arguments_as_object, has_media, result_text};
+use crate::request::ToolNames;
 
 /// Collects the input items written so far. The input is append-only, because an item's encoding
 /// depends only on that item and the preceding items.
-#[derive(Default)]
 pub(super) struct InputItems<'a> {
+    server: ServerKind,
+    tool_names: &'a ToolNames,
     written: JsonElements,
     /// The last point in the input at which no reasoning is pending: the index of the history item
     /// that follows this point, the number of bytes written before it, and the encoder's state.
@@ -35,8 +35,18 @@ pub(super) struct InputItems<'a> {
 impl<'a> InputItems<'a> {
     /// Creates an empty collection for the items after the cached prefix, or for all items if
     /// `prefix` is `None`.
-    pub(super) fn new(prefix: Option<&EncodedPrefix>) -> Self {
-        Self { prefix: prefix.cloned().unwrap_or_default(), ..Self::default() }
+    pub(super) fn new(
+        (server, tool_names): &'a EncodingKey,
+        prefix: Option<&EncodedPrefix>,
+    ) -> Self {
+        Self {
+            server: *server,
+            tool_names,
+            written: JsonElements::default(),
+            closed_elements: None,
+            pending_reasoning: Vec::new(),
+            prefix: prefix.cloned().unwrap_or_default(),
+        }
     }
 
     /// Adds an item to the input. `at` is one past the item's index in the history.
@@ -69,7 +79,10 @@ impl<'a> InputItems<'a> {
                     .and_then(|data| Some((ReasoningItem::from_provider_data(data)?, &data.value)));
                 self.pending_reasoning.extend(thought);
             }
-            ItemKind::ToolCall(call) => self.push_call(call, data)?,
+            ItemKind::ToolCall(call) => {
+                let issued_id = self.server.issued_call_id(item, PROVIDER_NAME);
+                self.push_call(call, issued_id, data)?;
+            }
             ItemKind::ToolResult(result) => {
                 self.end_turn();
                 self.push_result(result)?;
@@ -120,8 +133,14 @@ impl<'a> InputItems<'a> {
         })
     }
 
-    fn push_call(&mut self, call: &ToolCall, data: Option<&ProviderData>) -> Result<(), Error> {
-        let (id, name) = (wire_id(&call.call_id, MAX_LONG_ID_BYTES), wire_name(&call.name));
+    fn push_call(
+        &mut self,
+        call: &ToolCall,
+        issued_id: Option<String>,
+        data: Option<&ProviderData>,
+    ) -> Result<(), Error> {
+        let id = self.prefix.issued_ids.call_id(call, issued_id);
+        let name = self.tool_names.sent_name(&call.name);
         let arguments = arguments_as_object(call);
         let kept = data.and_then(|data| self.linked_item(data));
         self.push_linked_or_plain(kept.and_then(|kept| kept.into_call(&id, &name, &arguments)), || {
@@ -153,9 +172,10 @@ impl<'a> InputItems<'a> {
             true => content_parts(&result.content).into(),
             false => json!(result_text(result)),
         };
+        let id = self.prefix.issued_ids.result_id(&result.call_id);
         self.written.push(&json!({
             "type": "function_call_output",
-            "call_id": wire_id(&result.call_id, MAX_LONG_ID_BYTES),
+            "call_id": id,
             "output": output,
         }))
     }

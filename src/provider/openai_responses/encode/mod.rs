@@ -5,9 +5,11 @@ mod cache;
 mod messages;
 mod options;
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 
-use self::cache::EncodedPrefix;
+use self::cache::{EncodedPrefix, EncodingKey};
 use self::messages::InputItems;
 use self::options::{
     reasoning_options, refuse_unsupported, supports_reasoning, text_options, tool_choice,
@@ -18,6 +20,8 @@ use crate::provider::body::ObjectWriter;
 use crate::provider::encode_context::EncodeContext;
 use crate::provider::encoded_tools::encoded_tools;
 use crate::provider::openai_responses::passthrough::PROVIDER_NAME;
+use crate::provider::portable_values::ServerKind;
+use crate::provider::schema::{rewrite_json, to_openai_parameters_schema};
 use crate::request::Request;
 
 /// Encodes the body of a request to the Responses API.
@@ -34,7 +38,8 @@ use crate::request::Request;
 ///
 /// Encrypted reasoning is requested with `include`, unless the model's name indicates that the
 /// model does not support reasoning. Models without reasoning reject a request for encrypted
-/// reasoning. [`extra`](crate::request::Options::extra) can override `include`.
+/// reasoning. The elements of `include` in [`extra`](crate::request::Options::extra) are added; any
+/// value other than a list, such as `null`, replaces `include`.
 /// [`cache`](crate::request::Options::cache) has no effect, because the provider caches
 /// automatically.
 ///
@@ -49,22 +54,34 @@ use crate::request::Request;
 /// support. Returns an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error if there is
 /// nothing to send.
 pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
+    encode_for(request, model, ServerKind::Vendor)
+}
+
+/// Encodes a request for the vendor's own or a compatible server.
+pub(super) fn encode_for(
+    request: &Request,
+    model: &str,
+    server: ServerKind,
+) -> Result<Vec<u8>, Error> {
     request.validate()?;
     let options = &request.options;
     refuse_unsupported(options)?;
-    let context = EncodeContext::<EncodedPrefix>::from_request(request, PROVIDER_NAME, model, ());
-    let mut input = InputItems::new(context.encoder_state());
+    let key: EncodingKey = (server, request.tools.names_for(server.tool_name_rule()));
+    let names = &key.1;
+    let context: EncodeContext<EncodedPrefix, _> =
+        EncodeContext::from_request(request, PROVIDER_NAME, model, key.clone());
+    let mut input = InputItems::new(&key, context.encoder_state());
     for (at, item) in context.items_to_encode() {
         input.push(item, at, model)?;
     }
     context.ensure_not_empty(input.is_empty(), "message")?;
     input.push_instruction(context.volatile_system())?;
-    let functions = encoded_tools(&request.tools, PROVIDER_NAME, (), |_, tool| {
+    let functions = encoded_tools(&request.tools, PROVIDER_NAME, names.rule(), |_, tool| {
         Ok(FunctionTool {
             r#type: "function",
-            name: &tool.name,
+            name: names.sent_name(&tool.name),
             description: &tool.description,
-            parameters: &tool.parameters,
+            parameters: rewrite_json(&tool.parameters, to_openai_parameters_schema)?,
             strict: false,
             defer_loading: tool.deferred,
         })
@@ -93,7 +110,7 @@ pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
         false => body.set_encoded("tools", &[b"[", search, &functions, b"]"]),
     };
     let body = body
-        .set_some("tool_choice", tool_choice(&options.tool_choice))
+        .set_some("tool_choice", tool_choice(&options.tool_choice, names))
         .set_some("parallel_tool_calls", options.parallel_tool_calls)
         .set_some("metadata", metadata)
         .set_some("safety_identifier", options.user.as_ref());
@@ -107,9 +124,9 @@ const TOOL_SEARCH: &[u8] = br#"{"type":"tool_search"},"#;
 #[derive(Serialize)]
 struct FunctionTool<'a> {
     r#type: &'static str,
-    name: &'a str,
+    name: Cow<'a, str>,
     description: &'a str,
-    parameters: &'a RawJson,
+    parameters: Cow<'a, RawJson>,
     /// Whether the schema is strict. The API's default, `true`, would change the schema.
     strict: bool,
     #[serde(skip_serializing_if = "std::ops::Not::not")]

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use crate::error::Error;
 use crate::provider::body::{ensure_options_unset, unsupported_error};
 use crate::provider::effort_names::EffortNames;
-use crate::provider::schema::to_openai_strict_schema;
-use crate::request::{Options, Output, Reasoning, ToolChoice};
+use crate::provider::schema::to_openai_output_schema;
+use crate::request::{Options, Output, Reasoning, ToolChoice, ToolNames};
 
 /// The name of the Responses API in error messages.
 const WIRE_NAME: &str = "OpenAI Responses";
@@ -51,21 +51,26 @@ pub(super) fn text_options(output: &Output) -> Result<Option<Value>, Error> {
     let format = match output {
         Output::Text => return Ok(None),
         Output::Json => json!({ "type": "json_object" }),
-        Output::Schema(schema) => json!({
-            "type": "json_schema",
-            "name": schema.name,
-            "schema": to_openai_strict_schema(&schema.schema)?,
-            "strict": true,
-        }),
+        Output::Schema(output) => {
+            let (schema, strict) = to_openai_output_schema(&output.schema)?;
+            json!({
+                "type": "json_schema",
+                "name": output.name,
+                "schema": schema,
+                "strict": strict,
+            })
+        }
     };
     Ok(Some(json!({ "format": format })))
 }
 
-pub(super) fn tool_choice(choice: &ToolChoice) -> Option<Value> {
+pub(super) fn tool_choice(choice: &ToolChoice, names: &ToolNames) -> Option<Value> {
     match choice {
         ToolChoice::Auto => None,
         ToolChoice::None => Some(json!("none")),
         ToolChoice::Required => Some(json!("required")),
-        ToolChoice::Tool(name) => Some(json!({ "type": "function", "name": name })),
+        ToolChoice::Tool(name) => {
+            Some(json!({ "type": "function", "name": names.sent_name(name) }))
+        }
     }
 }
