@@ -8,7 +8,7 @@ use crate::error::{Error, ErrorKind};
 use crate::item::{Content, Item, Part};
 use crate::mcp::Client;
 use crate::mcp::call::{answer_questions, question_count, repeated};
-use crate::mcp::content::{content_of, parts_of, resource_parts};
+use crate::mcp::content::{content_of, part_of, resource_part};
 use crate::mcp::listing::{ListBudget, next_cursor, page_params};
 
 /// A resource that a server offers, or a template for resource addresses.
@@ -84,8 +84,9 @@ impl Client {
         .await
     }
 
-    /// Reads a resource and returns it as content for a user message. Dropping the returned future
-    /// cancels the request.
+    /// Reads a resource and returns it as content for a user message. A resource with the content of
+    /// a text file is text, even if the server sends the file as base64. Dropping the returned
+    /// future cancels the request.
     ///
     /// # Errors
     ///
@@ -97,7 +98,7 @@ impl Client {
         let params = Map::from_iter([("uri".to_owned(), uri.into())]);
         let read = self.request_with_input("resources/read", params).await?;
         let contents = self.array_of(&read, "contents")?;
-        let parts = contents.iter().flat_map(|resource| resource_parts(resource, self.media()));
+        let parts = contents.iter().map(|resource| resource_part(resource, self.media()));
         Ok(content_of(parts.collect()))
     }
 
@@ -160,7 +161,7 @@ impl Client {
             Value::Array(blocks) => blocks.as_slice(),
             block => std::slice::from_ref(block),
         };
-        let parts = content.iter().flat_map(|block| parts_of(block, self.media()));
+        let parts = content.iter().map(|block| part_of(block, self.media()));
         let content = content_of(parts.collect::<Vec<Part>>());
         match message["role"].as_str() {
             Some("assistant") => Item::text(content.text()),

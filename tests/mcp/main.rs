@@ -7,6 +7,7 @@
 
 #[path = "../support/programs.rs"]
 mod programs;
+mod raw_server;
 mod support;
 
 mod approvals;
@@ -21,3 +22,4 @@ mod http;
 mod processes;
 mod questions;
 mod resources;
+mod results;
