@@ -15,7 +15,7 @@
 //!
 //! | from the server | in this crate |
 //! |---|---|
-//! | `tools/list` | one [`Tool`](crate::Tool) for each entry, named `{server}__{tool}`, in the server's order |
+//! | `tools/list` | one [`Tool`](crate::Tool) for each entry, named `{server}__{tool}`, sorted by name |
 //! | `inputSchema` | [`ToolSpec::parameters`], unchanged; arguments that do not match are not sent |
 //! | `readOnlyHint` | calls may run concurrently; without it a call runs [alone](crate::Tool::exclusive) |
 //! | `notifications/progress` | [`ToolEvent::Progress`]; a slow consumer receives only the newest event |
@@ -81,7 +81,9 @@ mod text_blob;
 mod tool_name;
 
 mod active_calls;
+mod connection_state;
 mod endpoint;
+mod http_backend;
 mod line_channel;
 mod process;
 mod sdk;

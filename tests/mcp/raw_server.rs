@@ -135,3 +135,29 @@ pub(crate) async fn http_answers(
     });
     url
 }
+
+/// A response with a JSON document, after which the connection is closed.
+pub(crate) fn http_json(status: &str, headers: &str, body: &Value) -> String {
+    let body = body.to_string();
+    let length = body.len();
+    format!(
+        "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\
+         {headers}connection: close\r\n\r\n{body}"
+    )
+}
+
+/// A response without a body, after which the connection is closed.
+pub(crate) fn http_empty(status: &str, headers: &str) -> String {
+    format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n{headers}connection: close\r\n\r\n")
+}
+
+/// The message in the body of a request.
+pub(crate) fn http_message(request: &str) -> Value {
+    let body = request.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+    serde_json::from_str(body).unwrap_or_default()
+}
+
+/// A successful answer to a message.
+pub(crate) fn answer(message: &Value, result: &Value) -> Value {
+    json!({ "jsonrpc": "2.0", "id": message["id"], "result": result })
+}
