@@ -41,13 +41,16 @@ use crate::mcp::active_calls::{ActiveCallGuard, ActiveCalls, Arrived, Question};
 use crate::mcp::connection_state::ConnectionState;
 use crate::mcp::endpoint::Endpoint;
 use crate::mcp::http_backend::HttpBackend;
-use crate::mcp::line_channel::{LineChannel, OutputReport, SendQueue};
-use crate::mcp::process::ServerProcess;
+use crate::mcp::line_channel::{LineChannel, Mismatch, OutputReport, SendQueue};
+use crate::mcp::process::{ProcessReport, ServerProcess};
 use crate::mcp::questions::declined_answer;
 use crate::mcp::{Era, Limits, ServerInfo};
 
 /// The newest protocol version that this crate has been tested with.
 const NEWEST_VERSION: ProtocolVersion = ProtocolVersion::V_2026_07_28;
+
+/// The requests that only a client sends, one of which starts each connection.
+const STARTING_REQUESTS: [&str; 2] = ["server/discover", "initialize"];
 
 /// The maximum time to wait for the answer to `server/discover`. A server that does not respond
 /// needs a new connection, whereas rmcp would send `initialize` on the same connection after 10
@@ -101,6 +104,27 @@ struct ErrorContext {
     output: Arc<OutputReport>,
 }
 
+/// A program's output, for an error's message.
+struct ProgramOutput {
+    process: Option<Arc<ProcessReport>>,
+    output: Arc<OutputReport>,
+}
+
+impl ProgramOutput {
+    /// Returns the process's exit status and its output, for use in a message. Returns an empty
+    /// string if there is nothing to report.
+    fn describe(&self) -> String {
+        let about = self.process.as_ref().map(|process| process.describe()).unwrap_or_default();
+        match self.output.noise.get() {
+            Some(noise) => format!("{about}; it wrote to its standard output: {noise}"),
+            None => about,
+        }
+    }
+}
+
+/// The output of the program that was started most recently, or `None` before one was started.
+type LatestOutput = Mutex<Option<ProgramOutput>>;
+
 /// Specifies how a connection is started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lifecycle {
@@ -125,26 +149,31 @@ impl Connection {
             let message = "an MCP server needs a tokio runtime, and it was polled outside of any";
             return Err(Error::new(ErrorKind::Connect, message).with_retryable(false));
         }
-        let start = settings.limits.start;
-        match tokio::time::timeout(start, Self::probe(settings)).await {
+        let (start, latest) = (settings.limits.start, LatestOutput::default());
+        match tokio::time::timeout(start, Self::probe(settings, &latest)).await {
             Ok(connected) => connected,
             Err(_) => {
-                let message =
-                    format!("the MCP server `{}` was not ready after {start:?}", settings.name);
+                let latest = lock_ignoring_poison(&latest);
+                let about = latest.as_ref().map(ProgramOutput::describe).unwrap_or_default();
+                let about = mask_secrets(&settings.endpoint.secrets(), &about);
+                let message = format!(
+                    "the MCP server `{}` was not ready after {start:?}{about}",
+                    settings.name
+                );
                 Err(Error::new(ErrorKind::Timeout, message))
             }
         }
     }
 
-    async fn probe(settings: &ConnectionSettings) -> Result<Self, Error> {
+    async fn probe(settings: &ConnectionSettings, latest: &LatestOutput) -> Result<Self, Error> {
         let limit = MAX_PROBE.min(settings.limits.start / 3);
         if settings.first_era == Era::Legacy {
-            let legacy = Self::begin(settings, Lifecycle::Legacy);
+            let legacy = Self::begin(settings, Lifecycle::Legacy, latest);
             if let Ok(Ok(connection)) = tokio::time::timeout(limit, legacy).await {
                 return Ok(connection);
             }
         }
-        let probe = Self::begin(settings, Lifecycle::Probe);
+        let probe = Self::begin(settings, Lifecycle::Probe, latest);
         let probe = tokio::time::timeout(limit, probe).await;
         let probe_error = match probe {
             Ok(Ok(connection)) => return Ok(connection),
@@ -153,20 +182,24 @@ impl Connection {
             Ok(Err(error)) => Some(error),
             Err(_) => None,
         };
-        let legacy = match Self::begin(settings, Lifecycle::Legacy).await {
+        let legacy = match Self::begin(settings, Lifecycle::Legacy, latest).await {
             Ok(connection) => return Ok(connection),
             Err(error) => error,
         };
         if probe_error.is_none() && legacy.find_source::<Refusal>().is_some() {
             // The server was slow to start, and rejects the methods of versions before 2026-07-28.
-            return Self::begin(settings, Lifecycle::Modern).await;
+            return Self::begin(settings, Lifecycle::Modern, latest).await;
         }
         Err(legacy)
     }
 
     /// Connects using the given lifecycle. Dropping the returned future stops the attempt to
     /// connect.
-    async fn begin(settings: &ConnectionSettings, lifecycle: Lifecycle) -> Result<Self, Error> {
+    async fn begin(
+        settings: &ConnectionSettings,
+        lifecycle: Lifecycle,
+        latest: &LatestOutput,
+    ) -> Result<Self, Error> {
         let limits = &settings.limits;
         let (output, state) = (Arc::<OutputReport>::default(), Arc::<ConnectionState>::default());
         let (server, endpoint) = (settings.name.clone(), settings.endpoint.clone());
@@ -178,6 +211,7 @@ impl Connection {
                 let channel = LineChannel::new(stdout, stdin, limits.message_bytes, report)
                     .ending_with(process.wait_exited());
                 context.process = Some(Arc::new(process));
+                *lock_ignoring_poison(latest) = Some(context.program_output());
                 let transport = LineTransport::new(channel);
                 Self::serve(settings, lifecycle, transport, context, state).await
             }
@@ -189,6 +223,7 @@ impl Connection {
                 })?;
                 let report = Arc::clone(&context.output);
                 let channel = LineChannel::new(reader, writer, limits.message_bytes, report);
+                *lock_ignoring_poison(latest) = Some(context.program_output());
                 let transport = LineTransport::new(channel);
                 Self::serve(settings, lifecycle, transport, context, state).await
             }
@@ -486,6 +521,13 @@ impl std::fmt::Display for SessionEnd {
 
 impl StdError for SessionEnd {}
 
+/// A line that is not a message from a server.
+enum OtherLine {
+    /// A request of this client, which the program has sent back.
+    RepeatedInput,
+    Noise,
+}
+
 /// Transports messages as lines.
 ///
 /// This transport replaces rmcp's own transport for three reasons:
@@ -509,19 +551,22 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> LineTransport<R, W> {
         Self { channel: Some(channel), queue, own_requests: HashSet::new() }
     }
 
-    /// Parses a message for rmcp, or returns `None` if the line is not a message.
-    fn read(&mut self, line: &[u8]) -> Option<ServerJsonRpcMessage> {
-        let json: Value = serde_json::from_slice(line).ok()?;
+    /// Parses a message for rmcp.
+    fn read(&mut self, line: &[u8]) -> Result<ServerJsonRpcMessage, OtherLine> {
+        let json: Value = serde_json::from_slice(line).map_err(|_| OtherLine::Noise)?;
         let id = serde_json::from_value::<NumberOrString>(json["id"].clone()).ok();
+        if id.is_some() && STARTING_REQUESTS.iter().any(|method| json["method"] == *method) {
+            return Err(OtherLine::RepeatedInput);
+        }
         if let Some(id) = id
             && json.get("method").is_none()
             && !self.own_requests.remove(&key(&id))
             && let Some(result) = json.get("result")
         {
             let result = ServerResult::CustomResult(CustomResult(result.clone()));
-            return Some(ServerJsonRpcMessage::response(result, id));
+            return Ok(ServerJsonRpcMessage::response(result, id));
         }
-        serde_json::from_value(json).ok()
+        serde_json::from_value(json).map_err(|_| OtherLine::Noise)
     }
 }
 
@@ -561,8 +606,15 @@ where
         loop {
             let channel = self.channel.as_mut()?;
             let line = future::poll_fn(|cx| channel.poll_line(cx)).await?;
-            if let Some(message) = self.read(&line) {
-                return Some(message);
+            let read = self.read(&line);
+            let channel = self.channel.as_mut()?;
+            match read {
+                Ok(message) => {
+                    channel.on_message();
+                    return Some(message);
+                }
+                Err(OtherLine::RepeatedInput) => channel.on_repeated_input(&line),
+                Err(OtherLine::Noise) => channel.on_noise(&line),
             }
         }
     }
@@ -581,6 +633,7 @@ fn is_final(error: &Error) -> bool {
     };
     error.kind() == ErrorKind::Auth
         || error.kind() == ErrorKind::Connect && is_unreachable()
+        || error.find_source::<Mismatch>().is_some()
 }
 
 /// Converts a request id or a progress token into a string.
@@ -747,6 +800,11 @@ impl Service<RoleClient> for Handler {
 }
 
 impl ErrorContext {
+    fn program_output(&self) -> ProgramOutput {
+        let process = self.process.as_ref().map(|process| Arc::clone(&process.report));
+        ProgramOutput { process, output: Arc::clone(&self.output) }
+    }
+
     /// Masks the configured keys and the sent tokens in a string.
     fn mask(&self, text: &str) -> String {
         mask_secrets(&self.endpoint.secrets(), text)
@@ -826,15 +884,18 @@ impl ErrorContext {
                 format!("the MCP server `{server}` did not read {bytes} bytes that it was sent");
             return Error::new(ErrorKind::Connect, message);
         }
-        let mut about = String::new();
+        if let Some(mismatch) = self.output.mismatch.get() {
+            let about = self.mask(&self.program_output().describe());
+            let message = format!(
+                "the program of the MCP server `{server}` is not an MCP server: {mismatch}{about}"
+            );
+            let error = Error::new(ErrorKind::Protocol, message).with_source(*mismatch);
+            return error.with_retryable(false);
+        }
         if let Some(process) = &self.process {
             let _ = tokio::time::timeout(EXIT_STATUS_TIMEOUT, process.wait_exited()).await;
-            about = process.report.describe();
         }
-        if let Some(noise) = self.output.noise.get() {
-            about = format!("{about}; it wrote to its standard output: {noise}");
-        }
-        let about = self.mask(&about);
+        let about = self.mask(&self.program_output().describe());
         let message = format!("the MCP server `{server}` closed its connection{about}");
         Error::new(ErrorKind::Connect, message)
     }
