@@ -120,6 +120,9 @@ impl Client {
     /// `https://mcp.example.com/mcp`. Neither the older transport with two addresses (`sse`) nor interactive login is
     /// supported. For a server that requires OAuth, pass a token to [`with_credential`](Self::with_credential).
     ///
+    /// A redirect with status 307 or 308 is followed within the origin of `url`. Any other redirect results in an
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) error that contains the address.
+    ///
     /// # Errors
     ///
     /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if `url` is not an `http` or `https` address.

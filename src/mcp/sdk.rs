@@ -35,7 +35,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use crate::error::{Error, ErrorKind, source_chain};
-use crate::http::mask_secrets;
+use crate::http::{self, RefusedRedirect, mask_secrets};
 use crate::lock::lock_ignoring_poison;
 use crate::mcp::active_calls::{ActiveCallGuard, ActiveCalls, Arrived, Question};
 use crate::mcp::connection_state::ConnectionState;
@@ -634,6 +634,7 @@ fn is_final(error: &Error) -> bool {
     error.kind() == ErrorKind::Auth
         || error.kind() == ErrorKind::Connect && is_unreachable()
         || error.find_source::<Mismatch>().is_some()
+        || error.find_source::<Redirected>().is_some()
 }
 
 /// Converts a request id or a progress token into a string.
@@ -975,6 +976,11 @@ impl ErrorContext {
     }
 
     fn on_http_error(&self, error: &reqwest::Error) -> Error {
+        let redirect =
+            source_chain(error).find_map(|source| source.downcast_ref::<RefusedRedirect>());
+        if let Some(redirect) = redirect {
+            return self.on_redirect(redirect);
+        }
         let innermost = source_chain(error).last().map(ToString::to_string).unwrap_or_default();
         let what = self.mask(&shortened(&innermost));
         let status = error.status().map(|status| status.as_u16());
@@ -993,7 +999,33 @@ impl ErrorContext {
         let error = Error::new(kind, message).with_source(HttpFailure);
         status.map_or_else(|| error.clone(), |status| error.clone().with_status(status))
     }
+
+    fn on_redirect(&self, RefusedRedirect { status, location }: &RefusedRedirect) -> Error {
+        // A login page's address may contain secrets of its own.
+        let secrets = http::Endpoint::exact(location.as_str()).map(|location| location.secrets());
+        let location = mask_secrets(&secrets.unwrap_or_default(), location.as_str());
+        let location = self.mask(&shortened(&location));
+        let message = format!(
+            "the MCP server `{}` redirects to {location} (status {status}), which is not followed: \
+             if it is the server's address, use it in place of the configured one",
+            self.server
+        );
+        let error = Error::new(ErrorKind::InvalidRequest, message).with_source(Redirected);
+        error.with_status(*status).with_parameter("url")
+    }
 }
+
+/// Marks an error as caused by a redirect that was not followed.
+#[derive(Debug)]
+struct Redirected;
+
+impl std::fmt::Display for Redirected {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the server redirects to another address")
+    }
+}
+
+impl StdError for Redirected {}
 
 /// Marks an error as coming from the HTTP transport.
 #[derive(Debug)]

@@ -22,6 +22,7 @@ mod http;
 mod lists;
 mod processes;
 mod questions;
+mod redirects;
 mod resources;
 mod results;
 mod sessions;
