@@ -26,7 +26,8 @@ const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Sends requests and pools connections. A client is cheap to clone; clones share a connection
 /// pool.
 ///
-/// The client does not follow redirects, so a key is only ever sent to the configured address.
+/// The client does not follow redirects, so a key is only ever sent to the configured address. Only
+/// requests to MCP servers follow redirects, and only within the origin of the address.
 #[derive(Clone)]
 pub struct HttpClient {
     clients: Arc<ClientCache>,
@@ -46,8 +47,8 @@ struct ClientCache {
 type CustomizeFn = dyn Fn(reqwest::ClientBuilder) -> reqwest::ClientBuilder + Send + Sync;
 
 /// The properties that determine which cached reqwest client is used: the runtime that drives its
-/// connections, the connect timeout, whether connections are reused, and whether a proxy may be
-/// used. reqwest has no such settings for individual requests.
+/// connections, the connect timeout, whether connections are reused, whether a proxy may be used,
+/// and which redirects are followed. reqwest has no such settings for individual requests.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct ClientKey {
     runtime: Id,
@@ -55,6 +56,7 @@ struct ClientKey {
     connection_policy: ConnectionPolicy,
     /// Whether the client's requests are sent to servers on this machine, without a proxy.
     is_loopback: bool,
+    redirect_policy: RedirectPolicy,
 }
 
 type CachedClient = Result<(reqwest::Client, Proxies), Error>;
@@ -73,6 +75,60 @@ pub(crate) enum ConnectionPolicy {
     OpenNew,
 }
 
+/// Determines which redirects are followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RedirectPolicy {
+    /// A redirect is a response like any other.
+    ReturnResponse,
+    /// A redirect with status 307 or 308, which keeps the method and the body, is followed within
+    /// the origin of the address. Any other redirect is a [`RefusedRedirect`] error.
+    #[cfg(feature = "mcp")]
+    FollowWithinOrigin,
+}
+
+impl RedirectPolicy {
+    fn to_reqwest(self) -> reqwest::redirect::Policy {
+        match self {
+            Self::ReturnResponse => reqwest::redirect::Policy::none(),
+            #[cfg(feature = "mcp")]
+            Self::FollowWithinOrigin => reqwest::redirect::Policy::custom(|attempt| {
+                let keeps_body = matches!(attempt.status().as_u16(), 307 | 308);
+                let first = attempt.previous().first();
+                let is_within_origin =
+                    first.is_some_and(|first| first.origin() == attempt.url().origin());
+                if keeps_body && is_within_origin && attempt.previous().len() <= MAX_REDIRECTS {
+                    return attempt.follow();
+                }
+                let (status, location) = (attempt.status().as_u16(), attempt.url().clone());
+                attempt.error(RefusedRedirect { status, location })
+            }),
+        }
+    }
+}
+
+/// The maximum number of redirects that are followed for a request.
+#[cfg(feature = "mcp")]
+const MAX_REDIRECTS: usize = 10;
+
+/// The error for a redirect that is not followed.
+#[cfg(feature = "mcp")]
+#[derive(Debug)]
+pub(crate) struct RefusedRedirect {
+    pub(crate) status: u16,
+    /// The address to which the server redirects.
+    pub(crate) location: reqwest::Url,
+}
+
+#[cfg(feature = "mcp")]
+impl fmt::Display for RefusedRedirect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the redirect with the status {} was not followed", self.status)
+    }
+}
+
+#[cfg(feature = "mcp")]
+impl StdError for RefusedRedirect {}
+
 impl ClientCache {
     fn get_or_build(
         &self,
@@ -80,6 +136,7 @@ impl ClientCache {
         connect_timeout: Option<Duration>,
         connection: ConnectionPolicy,
         to_loopback: bool,
+        redirect_policy: RedirectPolicy,
     ) -> CachedClient {
         let connect_timeout = connect_timeout.unwrap_or(DEFAULT_CONNECT_TIMEOUT);
         let purpose = ClientKey {
@@ -87,6 +144,7 @@ impl ClientCache {
             connect_timeout,
             connection_policy: connection,
             is_loopback: to_loopback,
+            redirect_policy,
         };
         let mut made = lock_ignoring_poison(&self.cached);
         if let Some((_, client)) = made.iter().find(|(known, _)| *known == purpose) {
@@ -110,7 +168,7 @@ impl ClientCache {
                 Error::from_panic("the settings of the HTTP client", &message)
             })?;
         }
-        settings = settings.redirect(reqwest::redirect::Policy::none());
+        settings = settings.redirect(purpose.redirect_policy.to_reqwest());
         if purpose.is_loopback || !self.uses_proxies {
             settings = settings.no_proxy();
         }
@@ -160,8 +218,9 @@ impl HttpClient {
     /// [`ErrorKind::Panic`].
     ///
     /// Two settings are applied after `customize` and cannot be changed. Redirects are not
-    /// followed, because the key would be sent to the redirect target. Requests to this machine
-    /// (`localhost`, `127.0.0.1`) never use a proxy.
+    /// followed, because the key would be sent to the redirect target; only MCP servers may
+    /// redirect, within the origin of their address. Requests to this machine (`localhost`,
+    /// `127.0.0.1`) never use a proxy.
     ///
     /// Set keys on the provider, not as default headers of this client. The provider does not know
     /// the client's default headers, so it can neither mask keys in these headers in errors nor
@@ -229,13 +288,20 @@ impl HttpClient {
         self
     }
 
-    /// Returns the reqwest client for requests to `to` from the current runtime.
+    /// Returns the reqwest client for requests to `to` from the current runtime. The client follows
+    /// redirects with status 307 or 308 within the origin of `to`, and returns an error whose
+    /// source is a [`RefusedRedirect`] for any other redirect.
     #[cfg(feature = "mcp")]
     pub(crate) fn reqwest_client(&self, to: &Endpoint) -> Result<reqwest::Client, Error> {
         let current = connection_runtime::current_runtime()?;
-        let policy = ConnectionPolicy::Reuse;
-        let (client, _) =
-            self.clients.get_or_build(current.id(), None, policy, to.is_loopback())?;
+        let (connection, redirects) = (ConnectionPolicy::Reuse, RedirectPolicy::FollowWithinOrigin);
+        let (client, _) = self.clients.get_or_build(
+            current.id(),
+            None,
+            connection,
+            to.is_loopback(),
+            redirects,
+        )?;
         Ok(client)
     }
 
@@ -252,8 +318,13 @@ impl HttpClient {
         } = post;
         let current = connection_runtime::current_runtime()?;
         let to_loopback = to.is_loopback();
-        let (client, proxies) =
-            self.clients.get_or_build(current.id(), connect_timeout, connection, to_loopback)?;
+        let (client, proxies) = self.clients.get_or_build(
+            current.id(),
+            connect_timeout,
+            connection,
+            to_loopback,
+            RedirectPolicy::ReturnResponse,
+        )?;
         let headers = header_map(headers, secrets)?;
         let sending =
             client.request(Method::POST, to.url().clone()).headers(headers).body(body).send();

@@ -40,6 +40,8 @@ mod turn_deadlines;
 pub use body::Body;
 #[cfg(feature = "http")]
 pub use client::HttpClient;
+#[cfg(feature = "mcp")]
+pub(crate) use client::RefusedRedirect;
 #[cfg(feature = "http")]
 pub(crate) use client::{ConnectionPolicy, PostRequest, was_connection_closed};
 #[cfg(feature = "http")]

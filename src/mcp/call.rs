@@ -18,7 +18,7 @@ use crate::mcp::content::{MediaRules, tool_output};
 use crate::mcp::listing::ListedTool;
 use crate::mcp::questions::{cancelled_answer, sampling_answer, sampling_prompt};
 use crate::mcp::sdk::{CallUpdate, PendingRequest};
-use crate::mcp::shared_client::{CallOrigin, SharedClient};
+use crate::mcp::shared_client::{CallOrigin, MAX_SESSION_RENEWALS, SharedClient};
 use crate::tool::{ToolContext, ToolOutput, ToolUpdate, UpdateStream};
 
 /// Calls a tool. `cx` is `None` if the call is not part of a run. Dropping the stream cancels the
@@ -37,7 +37,7 @@ pub(super) fn call_tool(
             Some(_) => CallOrigin::Model { arguments: &origin_arguments },
             None => CallOrigin::Program,
         };
-        let connection = match shared.connection_for_call(&tool, origin).await {
+        let mut connection = match shared.connection_for_call(&tool, origin).await {
             Ok(connection) => connection,
             Err(error) => {
                 yield ToolUpdate::Output(failure(&error));
@@ -46,19 +46,12 @@ pub(super) fn call_tool(
         };
         let (limits, server) = (shared.settings.limits, &shared.settings.name);
         let mut params = call_params(&tool, &arguments);
-        let mut questions_left = limits.input_rounds;
+        let (mut questions_left, mut renewals_left) = (limits.input_rounds, MAX_SESSION_RENEWALS);
         loop {
-            let sending = connection.send("tools/call", Value::Object(params));
-            let mut pending = match tokio::time::timeout(limits.call, sending).await {
-                Ok(Ok(pending)) => pending,
-                Ok(Err(error)) => {
-                    yield ToolUpdate::Output(failure(&connection.describe(error).await));
-                    return;
-                }
-                Err(_) => {
-                    yield ToolUpdate::Output(unanswered(server, limits.call));
-                    return;
-                }
+            let sending = connection.send("tools/call", Value::Object(params.clone()));
+            let Ok(mut pending) = tokio::time::timeout(limits.call, sending).await else {
+                yield ToolUpdate::Output(unanswered(server, limits.call));
+                return;
             };
             let answer = loop {
                 let mut question = match next_update(&mut pending, limits.call).await {
@@ -97,6 +90,18 @@ pub(super) fn call_tool(
             };
             let result = match answer {
                 Ok(result) => result,
+                // The server has not processed the call. Its tools may have changed.
+                Err(error) if error.is_session_end() && renewals_left > 0 => {
+                    renewals_left -= 1;
+                    connection = match shared.connection_for_call(&tool, origin).await {
+                        Ok(connection) => connection,
+                        Err(error) => {
+                            yield ToolUpdate::Output(failure(&error));
+                            return;
+                        }
+                    };
+                    continue;
+                }
                 Err(error) => {
                     yield ToolUpdate::Output(failure(&connection.describe(error).await));
                     return;

@@ -36,8 +36,8 @@ use crate::tool::{Tool, ToolList, ToolOutput, ToolSource, ToolUpdate, Toolkit};
 /// # The connection
 ///
 /// The client connects on first use: it starts the server's process, or sends a first request to the server's address,
-/// and detects which version of the protocol the server uses. If the connection breaks, the next use of the client
-/// reconnects and lists the tools again. The connection requires a tokio runtime, on which it spawns its tasks. If the
+/// and detects which version of the protocol the server uses. If the connection breaks or the server ends the session,
+/// the next use of the client reconnects, lists the tools again, and compares their definitions. The connection requires a tokio runtime, on which it spawns its tasks. If the
 /// runtime shuts down, the server's process is also terminated.
 ///
 /// The connection is closed when the last clone of the client and the last of its tools are dropped. Closing the
@@ -119,6 +119,9 @@ impl Client {
     /// Creates a client that connects over streamable HTTP to the server at `url`, for example
     /// `https://mcp.example.com/mcp`. Neither the older transport with two addresses (`sse`) nor interactive login is
     /// supported. For a server that requires OAuth, pass a token to [`with_credential`](Self::with_credential).
+    ///
+    /// A redirect with status 307 or 308 is followed within the origin of `url`. Any other redirect results in an
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) error that contains the address.
     ///
     /// # Errors
     ///
@@ -364,13 +367,16 @@ impl Client {
         }))
     }
 
-    /// Returns notes about the most recent listing of the tools: which tools were left out and why, and which allowed
-    /// tools require approval because their definitions have changed or were never accepted. The list of notes is empty
-    /// if the tools have not been listed yet.
+    /// Returns notes about the most recent listings: which tools were left out and why, which allowed tools require
+    /// approval because their definitions have changed or were never accepted, and which lists of tools, resources or
+    /// prompts may be incomplete, because the server did not mark their end. The list of notes is empty if nothing has
+    /// been listed yet.
     pub fn notes(&self) -> Vec<String> {
         let built = lock_ignoring_poison(&self.view.built);
-        let notes = |built: &BuiltTools| [&*built.left_out, &*built.untrusted].concat();
-        built.as_ref().map_or_else(Vec::new, notes)
+        let of_tools = built.iter().flat_map(|built| {
+            built.left_out.iter().chain(&*built.untrusted).chain(&built.listing.end_note)
+        });
+        of_tools.cloned().chain(self.shared.end_notes()).collect()
     }
 
     /// Returns the server's description of itself, connecting to the server first if necessary.

@@ -1,5 +1,6 @@
 //! Converts the content of results, resources and prompts into parts that a model can read.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 
 use base64::Engine;
@@ -8,6 +9,8 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use serde_json::Value;
 
 use crate::item::{Content, Part};
+use crate::mcp::repeated_media::{SentBlocks, media_blocks};
+use crate::mcp::text_blob::{essence, text_of_file, text_of_text_type};
 use crate::tool::ToolOutput;
 
 /// The image types that are accepted by every provider that supports images.
@@ -38,17 +41,32 @@ pub(super) struct MediaRules {
 /// Converts a call's result into the output that is sent to the model.
 pub(super) fn tool_output(result: &Value, media: MediaRules) -> ToolOutput {
     let blocks = result["content"].as_array().map_or(&[][..], Vec::as_slice);
-    let mut parts: Vec<Part> = blocks.iter().flat_map(|block| parts_of(block, media)).collect();
-    let has_text =
-        parts.iter().any(|part| part.as_text().is_some_and(|text| !text.trim().is_empty()));
-    match &result["structuredContent"] {
-        Value::Null => {}
-        structured if !has_text => parts.push(Part::Text { text: structured.to_string() }),
-        _ => {}
+    let mut sent = SentBlocks::new(blocks);
+    let pieces = blocks.iter().filter_map(|block| match piece_of(block, media) {
+        Piece::Text(text) => {
+            let rest = match sent.remove_from_text(&text)? {
+                Cow::Owned(rest) => Some(rest),
+                Cow::Borrowed(_) => None,
+            };
+            Some(Piece::Text(rest.unwrap_or(text)))
+        }
+        piece => Some(piece),
+    });
+    let mut pieces: Vec<Piece> = pieces.collect();
+    let structured = &result["structuredContent"];
+    if !structured.is_null() && !pieces.iter().any(Piece::is_readable) {
+        for block in media_blocks(structured) {
+            if !sent.contains_medium(block) && decoded(&block["data"]).is_some() {
+                sent.add(block);
+                pieces.push(piece_of(block, media));
+            }
+        }
+        let rest = sent.remove_from_json(structured);
+        pieces.extend(rest.map(|rest| Piece::Text(rest.to_string())));
     }
-    let content = match parts.is_empty() {
+    let content = match pieces.is_empty() {
         true => Content::from("The tool returned nothing."),
-        false => content_of(parts),
+        false => content_of(pieces.into_iter().map(Piece::into_part).collect()),
     };
     match result["isError"] == true {
         true => ToolOutput::error(content),
@@ -74,56 +92,110 @@ pub(super) fn content_of(parts: Vec<Part>) -> Content {
     }
 }
 
-/// Converts a content block into parts. A block of an unknown kind becomes a text part that
-/// contains its JSON.
-pub(super) fn parts_of(block: &Value, media: MediaRules) -> Vec<Part> {
-    let text = |field: &str| block[field].as_str();
-    let part = match (text("type"), text("data"), text("text")) {
-        (Some("text"), _, Some(words)) => Part::Text { text: words.to_owned() },
-        (Some(kind @ ("image" | "audio")), Some(data), _) => {
-            let media_type = text("mimeType").unwrap_or(kind);
-            return media_parts(media_type, data, kind, media);
-        }
-        (Some("resource_link"), ..) => Part::Text { text: describe_link(block) },
-        (Some("resource"), ..) => return resource_parts(&block["resource"], media),
-        _ => Part::Text { text: block.to_string() },
-    };
-    vec![part]
+/// The form in which a model receives a content block.
+enum Piece {
+    /// Text from the server.
+    Text(String),
+    /// A description of content that the model does not receive.
+    Description(String),
+    Media(Part),
 }
 
-/// Converts a resource's contents into parts.
-pub(super) fn resource_parts(resource: &Value, media: MediaRules) -> Vec<Part> {
+impl Piece {
+    /// Returns whether the piece is text from the server, which is not blank.
+    fn is_readable(&self) -> bool {
+        matches!(self, Self::Text(text) if !text.trim().is_empty())
+    }
+
+    fn into_part(self) -> Part {
+        match self {
+            Self::Text(text) | Self::Description(text) => Part::Text { text },
+            Self::Media(part) => part,
+        }
+    }
+}
+
+/// Converts a content block into a part. A block of an unknown kind becomes a text part that
+/// contains its JSON.
+pub(super) fn part_of(block: &Value, media: MediaRules) -> Part {
+    piece_of(block, media).into_part()
+}
+
+/// Converts a resource's contents into a part.
+pub(super) fn resource_part(resource: &Value, media: MediaRules) -> Part {
+    resource_piece(resource, media).into_part()
+}
+
+fn piece_of(block: &Value, media: MediaRules) -> Piece {
+    let text = |field: &str| block[field].as_str();
+    match (text("type"), text("data"), text("text")) {
+        (Some("text"), _, Some(text)) => Piece::Text(text.to_owned()),
+        (Some(kind @ ("image" | "audio")), Some(_), _) => {
+            let media_type = essence(text("mimeType").unwrap_or(kind));
+            let Some((base64, bytes)) = decoded(&block["data"]) else {
+                return broken(kind, &media_type);
+            };
+            match text_of_text_type(&media_type, &bytes) {
+                Some(text) => Piece::Text(format!("{kind}:\n{text}")),
+                None => media_piece(kind, &media_type, &base64, bytes.len(), media),
+            }
+        }
+        (Some("resource_link"), ..) => Piece::Description(describe_link(block)),
+        (Some("resource"), ..) => resource_piece(&block["resource"], media),
+        _ => Piece::Text(block.to_string()),
+    }
+}
+
+fn resource_piece(resource: &Value, media: MediaRules) -> Piece {
     let uri = resource["uri"].as_str().unwrap_or("a resource");
     if let Some(text) = resource["text"].as_str() {
-        return vec![Part::Text { text: format!("{uri}:\n{text}") }];
+        return Piece::Text(format!("{uri}:\n{text}"));
     }
-    let media_type = resource["mimeType"].as_str().unwrap_or("application/octet-stream");
-    match resource["blob"].as_str() {
-        Some(blob) => media_parts(media_type, blob, uri, media),
-        None => vec![Part::Text { text: format!("{uri} is empty.") }],
+    if resource["blob"].as_str().is_none_or(str::is_empty) {
+        return Piece::Description(format!("{uri} is empty."));
+    }
+    let media_type = essence(resource["mimeType"].as_str().unwrap_or("application/octet-stream"));
+    let Some((base64, bytes)) = decoded(&resource["blob"]) else {
+        return broken(uri, &media_type);
+    };
+    match text_of_file(&media_type, &bytes) {
+        Some(text) => Piece::Text(format!("{uri}:\n{text}")),
+        None => media_piece(uri, &media_type, &base64, bytes.len(), media),
     }
 }
 
-fn media_parts(media_type: &str, base64: &str, what: &str, media: MediaRules) -> Vec<Part> {
-    let Some(bytes) = decoded_len(base64) else {
-        return vec![Part::Text { text: format!("[{what}: {media_type}, whose data is broken]") }];
-    };
-    let part = match (bytes <= media.max_bytes, media.parts) {
-        (true, _) if IMAGE_TYPES.contains(&media_type) => Part::image(media_type, base64),
-        (true, MediaParts::Sent) => Part::file(media_type, base64),
-        (false, _) | (_, MediaParts::Named) => {
-            let text = format!("[{what}: {media_type}, {bytes} bytes, which cannot be shown]");
-            Part::Text { text }
+fn broken(what: &str, media_type: &str) -> Piece {
+    Piece::Description(format!("[{what}: {media_type}, whose data is broken]"))
+}
+
+fn media_piece(
+    what: &str,
+    media_type: &str,
+    base64: &str,
+    bytes: usize,
+    media: MediaRules,
+) -> Piece {
+    match (bytes <= media.max_bytes, media.parts) {
+        (true, _) if IMAGE_TYPES.contains(&media_type) => {
+            Piece::Media(Part::image(media_type, base64))
         }
-    };
-    vec![part]
+        (true, MediaParts::Sent) => Piece::Media(Part::file(media_type, base64)),
+        (false, _) | (_, MediaParts::Named) => Piece::Description(format!(
+            "[{what}: {media_type}, {bytes} bytes, which cannot be shown]"
+        )),
+    }
 }
 
-/// Returns the number of bytes that a base64 string decodes to, or `None` if the string is empty or
-/// not base64.
-fn decoded_len(base64: &str) -> Option<usize> {
+/// Returns a base64 string without line breaks, and the bytes that it decodes to. Returns `None` if
+/// the value is empty or not base64.
+fn decoded(base64: &Value) -> Option<(Cow<'_, str>, Vec<u8>)> {
+    let mut base64 = Cow::Borrowed(base64.as_str()?);
+    if base64.contains(|c: char| c.is_ascii_whitespace()) {
+        base64.to_mut().retain(|c| !c.is_ascii_whitespace());
+    }
     let engine = GeneralPurpose::new(&STANDARD, PAD_OR_NOT);
-    engine.decode(base64).ok().map(|bytes| bytes.len()).filter(|len| *len > 0)
+    let bytes = engine.decode(base64.as_bytes()).ok().filter(|bytes| !bytes.is_empty())?;
+    Some((base64, bytes))
 }
 
 const PAD_OR_NOT: GeneralPurposeConfig =
@@ -211,6 +283,51 @@ mod tests {
                 "[resource file:///c, c.txt, text/plain]".into(),
             ])
         );
+    }
+
+    #[test]
+    fn a_text_file_that_is_sent_as_base64_is_text() {
+        let resource = |media_type: &str, blob: &str| {
+            let resource = json!({ "uri": "file:///a", "mimeType": media_type, "blob": blob });
+            content(&json!({ "content": [{ "type": "resource", "resource": resource }] }))
+        };
+        let text = Content::from("file:///a:\nhello");
+        assert_eq!(resource("text/x-csharp; charset=utf-8", "aGVsbG8="), text);
+        assert_eq!(resource("application/octet-stream", "aGVs\nbG8"), text);
+        assert_eq!(resource("text/plain", ""), Content::from("file:///a is empty."));
+        let svg = json!({ "type": "image", "mimeType": "image/svg+xml", "data": "PHN2Zy8+" });
+        assert_eq!(content(&json!({ "content": [svg] })), Content::from("image:\n<svg/>"));
+    }
+
+    #[test]
+    fn structured_content_that_repeats_media_is_not_sent_again() {
+        let image = json!({ "type": "image", "mimeType": "image/png", "data": "AAAA" });
+        let audio = json!({ "type": "audio", "mimeType": "audio/wav", "data": "AAAA" });
+        let named = Content::from("[audio: audio/wav, 3 bytes, which cannot be shown]");
+        let part = Content::Parts(vec![Part::image("image/png", "AAAA")]);
+        for (block, expected) in [(&image, &part), (&audio, &named)] {
+            let repeated =
+                json!({ "content": [block], "structuredContent": { "result": [block] } });
+            assert_eq!(content(&repeated), *expected);
+            // Some servers send the media only in the structured content.
+            let alone = json!({ "content": [], "structuredContent": { "result": block } });
+            assert_eq!(content(&alone), *expected);
+        }
+        let described = json!({ "content": [audio], "structuredContent": { "seconds": 2 } });
+        let text = "[audio: audio/wav, 3 bytes, which cannot be shown]\n{\"seconds\":2}";
+        assert_eq!(content(&described), Content::from(text));
+    }
+
+    #[test]
+    fn a_text_that_repeats_media_as_json_is_not_sent() {
+        let data = "AAAA".repeat(20);
+        let image = json!({ "type": "image", "mimeType": "image/png", "data": data });
+        let structured = json!({ "result": [image] });
+        let result = json!({
+            "content": [{ "type": "text", "text": structured.to_string() }, image],
+            "structuredContent": structured,
+        });
+        assert_eq!(content(&result), Content::Parts(vec![Part::image("image/png", &*data)]));
     }
 
     #[test]

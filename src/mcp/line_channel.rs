@@ -2,6 +2,8 @@
 //! length, and lines are sent in the order in which they were queued.
 
 use std::collections::VecDeque;
+use std::error::Error as StdError;
+use std::fmt;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -19,6 +21,16 @@ use crate::lock::lock_ignoring_poison;
 /// The maximum number of bytes to keep from a received line that is not a message.
 const MAX_KEPT_NOISE: usize = 200;
 
+/// The maximum number of bytes that a server may write before its first message. Servers and the
+/// programs that build them often write a banner or a log.
+const MAX_NOISE_BEFORE_MESSAGE: usize = 256 << 10;
+
+/// The beginnings of lines in protocols whose messages are not lines.
+const OTHER_PROTOCOLS: [&[u8]; 2] = [b"Content-Length:", b"HTTP/1."];
+
+/// The byte order mark, which some programs write before their output.
+const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
+
 /// The maximum number of bytes to read at once.
 const READ_CHUNK: usize = 16 << 10;
 
@@ -31,11 +43,46 @@ const LAST_LINES_TIMEOUT: Duration = Duration::from_millis(100);
 pub(super) struct OutputReport {
     /// The line size limit in bytes, if the stream ended because a line exceeded it.
     pub(super) oversized_line: OnceLock<usize>,
-    /// The beginning of the first line that was not a JSON object.
+    /// The beginning of the first line that was not a message.
     pub(super) noise: OnceLock<String>,
+    /// Why the program is not an MCP server, if the stream ended because of its output.
+    pub(super) mismatch: OnceLock<Mismatch>,
     /// The number of bytes that the server left unread, if the stream ended because this number
     /// exceeded its limit.
     pub(super) unread_bytes: OnceLock<usize>,
+}
+
+/// The reason why a program's output cannot be the output of an MCP server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mismatch {
+    /// The program sends back what it receives, like `cat` or a terminal.
+    RepeatsInput,
+    /// The output is that of another protocol, such as HTTP or the Language Server Protocol.
+    OtherProtocol,
+    /// The output is longer than a log, and contains no message.
+    NoMessages,
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::RepeatsInput => "it sends back what it receives",
+            Self::OtherProtocol => "it uses another protocol",
+            Self::NoMessages => "its output contains no messages",
+        })
+    }
+}
+
+impl StdError for Mismatch {}
+
+/// Whether the server has sent a message.
+#[derive(Clone, Copy, Debug)]
+enum OutputStage {
+    /// All output so far, of this number of bytes, is noise.
+    BeforeFirstMessage {
+        noise_bytes: usize,
+    },
+    AfterFirstMessage,
 }
 
 /// A queue of lines that have not been sent yet. Cloning the queue is cheap.
@@ -91,6 +138,7 @@ pub(super) struct LineChannel<R, W> {
     /// The number of bytes in `buffer` that are known to contain no line feed.
     scanned: usize,
     max_bytes: usize,
+    stage: OutputStage,
     report: Arc<OutputReport>,
     /// A future that completes once the server's process has ended.
     process_end: Option<BoxFuture<'static, ()>>,
@@ -110,6 +158,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> LineChannel<R, W> {
             buffer: Vec::new(),
             scanned: 0,
             max_bytes,
+            stage: OutputStage::BeforeFirstMessage { noise_bytes: 0 },
             report,
             process_end: None,
             is_broken: false,
@@ -136,7 +185,10 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> LineChannel<R, W> {
     }
 
     /// Sends queued lines, and returns the next line that looks like a message. Returns `None` when
-    /// the server has closed its output, exceeded a limit or stopped reading.
+    /// the server has closed its output, exceeded a limit or stopped reading, or if its output
+    /// cannot be that of an MCP server. The caller must report whether the line is a message, with
+    /// [`on_message`](Self::on_message), [`on_noise`](Self::on_noise) or
+    /// [`on_repeated_input`](Self::on_repeated_input).
     pub(super) fn poll_line(&mut self, cx: &mut Context<'_>) -> Poll<Option<Vec<u8>>> {
         self.queue.0.waker.register(cx.waker());
         self.is_broken |= self.poll_send(cx).is_err();
@@ -146,10 +198,18 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> LineChannel<R, W> {
             return Poll::Ready(None);
         }
         loop {
-            while let Some(line) = self.next_buffered_line() {
-                if self.is_message(&line) {
-                    return Poll::Ready(Some(line));
+            while self.report.mismatch.get().is_none()
+                && let Some(line) = self.next_buffered_line()
+            {
+                match line.trim_ascii_start() {
+                    [] => {}
+                    [b'{', ..] => return Poll::Ready(Some(line)),
+                    _ => self.on_noise(&line),
                 }
+            }
+            self.check_unfinished_line();
+            if self.report.mismatch.get().is_some() {
+                return Poll::Ready(None);
             }
             if self.buffer.len() > self.max_bytes {
                 let _ = self.report.oversized_line.set(self.max_bytes);
@@ -186,21 +246,52 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> LineChannel<R, W> {
             return None;
         }
         line.pop();
+        if line.starts_with(BYTE_ORDER_MARK) {
+            line.drain(..BYTE_ORDER_MARK.len());
+        }
         Some(line)
     }
 
-    /// Returns whether a line begins like a message. If the line does not, stores the beginning of
-    /// the line in the report.
-    fn is_message(&self, line: &[u8]) -> bool {
-        match line.trim_ascii_start() {
-            [] => false,
-            [b'{', ..] => true,
-            noise => {
-                let noise = String::from_utf8_lossy(&noise[..noise.len().min(MAX_KEPT_NOISE)]);
-                let _ = self.report.noise.set(noise.trim_end().to_owned());
-                false
-            }
+    /// Records that the last line is a message, which proves that the program is a server.
+    pub(super) fn on_message(&mut self) {
+        self.stage = OutputStage::AfterFirstMessage;
+    }
+
+    /// Records that the last line is a message that only a client sends.
+    pub(super) fn on_repeated_input(&mut self, line: &[u8]) {
+        self.keep_noise(line);
+        let _ = self.report.mismatch.set(Mismatch::RepeatsInput);
+    }
+
+    /// Records that a line is not a message. Servers may write such lines at any time, but other
+    /// programs write nothing else.
+    pub(super) fn on_noise(&mut self, line: &[u8]) {
+        self.keep_noise(line);
+        let OutputStage::BeforeFirstMessage { noise_bytes } = &mut self.stage else { return };
+        *noise_bytes += line.len() + 1;
+        if OTHER_PROTOCOLS.iter().any(|beginning| line.starts_with(beginning)) {
+            let _ = self.report.mismatch.set(Mismatch::OtherProtocol);
+        } else if *noise_bytes > MAX_NOISE_BEFORE_MESSAGE {
+            let _ = self.report.mismatch.set(Mismatch::NoMessages);
         }
+    }
+
+    /// Checks the beginning of a line whose end has not been received.
+    fn check_unfinished_line(&self) {
+        let OutputStage::BeforeFirstMessage { noise_bytes } = self.stage else { return };
+        let unfinished = self.buffer.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&self.buffer);
+        let begins_like_message = unfinished.trim_ascii_start().starts_with(b"{");
+        if !begins_like_message && noise_bytes + unfinished.len() > MAX_NOISE_BEFORE_MESSAGE {
+            self.keep_noise(unfinished);
+            let _ = self.report.mismatch.set(Mismatch::NoMessages);
+        }
+    }
+
+    /// Stores the beginning of the first line that is not a message in the report.
+    fn keep_noise(&self, line: &[u8]) {
+        let line = line.trim_ascii_start();
+        let noise = String::from_utf8_lossy(&line[..line.len().min(MAX_KEPT_NOISE)]);
+        let _ = self.report.noise.set(noise.trim_end().to_owned());
     }
 
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
@@ -286,6 +377,44 @@ mod tests {
         let (lines, report) = lines_of(b"{\"a\":1}\n\nListening on 80\nmore\n  {}\n", 100).await;
         assert_eq!(lines, ["{\"a\":1}", "  {}"]);
         assert_eq!(report.noise.get().map(String::as_str), Some("Listening on 80"));
+    }
+
+    #[tokio::test]
+    async fn a_byte_order_mark_before_a_line_is_skipped() {
+        let (lines, report) = lines_of(b"\xEF\xBB\xBF{\"a\":1}\n\xEF\xBB\xBF{}\n", 100).await;
+        assert_eq!(lines, ["{\"a\":1}", "{}"]);
+        assert_eq!(report.noise.get(), None);
+    }
+
+    #[tokio::test]
+    async fn output_that_cannot_be_that_of_a_server_ends_the_channel() {
+        let (flood, log) = ("Downloading\n".repeat(30_000), "Building\n".repeat(1_000) + "{}\n");
+        for (output, messages, mismatch) in [
+            (flood.as_str(), 0, Some(Mismatch::NoMessages)),
+            (&"y".repeat(300 << 10), 0, Some(Mismatch::NoMessages)),
+            ("Content-Length: 20\r\n\r\n{}\n", 0, Some(Mismatch::OtherProtocol)),
+            ("HTTP/1.1 400 Bad Request\r\n\r\n{}\n", 0, Some(Mismatch::OtherProtocol)),
+            ("Starting\n\nListening\n{}\n", 1, None),
+            (&log, 1, None),
+        ] {
+            let (lines, report) = lines_of(output.as_bytes(), 1 << 20).await;
+            let result = (lines.len(), report.mismatch.get().copied());
+            assert_eq!(result, (messages, mismatch), "{:?}", report.noise.get());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_server_may_write_any_amount_of_noise_after_its_first_message() {
+        let output = format!("{{}}\n{}{{}}\n", "log\n".repeat(100_000));
+        let report = Arc::new(OutputReport::default());
+        let mut channel =
+            LineChannel::new(output.as_bytes(), tokio::io::sink(), 1 << 20, Arc::clone(&report));
+        let mut messages = 0;
+        while poll_fn(|cx| channel.poll_line(cx)).await.is_some() {
+            channel.on_message();
+            messages += 1;
+        }
+        assert_eq!((messages, report.mismatch.get()), (2, None));
     }
 
     #[tokio::test]

@@ -1,6 +1,7 @@
-//! Fetches and checks the tools that a server lists.
+//! Fetches and checks the tools that a server lists, and the pages of any list.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
@@ -8,7 +9,7 @@ use sha2::{Digest, Sha256};
 use crate::error::{Error, ErrorKind};
 use crate::item::truncate_middle;
 use crate::mcp::limits::Limits;
-use crate::mcp::sdk::Connection;
+use crate::mcp::sdk::{Connection, Refusal};
 use crate::mcp::tool_name::tool_name;
 use crate::request::ToolSpec;
 
@@ -18,14 +19,15 @@ const MAX_NOTE_BYTES: usize = 300;
 /// The maximum number of nodes in a schema, including the nodes in the target of each reference.
 const MAX_EXPANDED_NODES: u64 = 100_000;
 
-/// A server's tools, in the order in which the server listed them.
+/// A server's tools, sorted by name. A server may list its tools in any order, but a model, and the
+/// cache of its provider, must receive the same tools in the same order, in each process.
 #[derive(Debug)]
 pub(super) struct Listing {
     pub(super) tools: Vec<ListedTool>,
-    /// Notes about the tools that were left out, with the reasons.
+    /// Notes about the tools that were left out, with the reasons, sorted.
     pub(super) left_out: Vec<String>,
-    /// The revision of the tool list just before the tools were requested.
-    pub(super) revision: u64,
+    /// A note about how the list ended, if its end is not certain.
+    pub(super) end_note: Option<String>,
 }
 
 /// A tool that a server lists.
@@ -53,53 +55,114 @@ impl Listing {
         server: &str,
         limits: &Limits,
     ) -> Result<Self, Error> {
-        let revision = connection.tools_revision();
-        let mut listing = Self { tools: Vec::new(), left_out: Vec::new(), revision };
+        let mut listing = Self { tools: Vec::new(), left_out: Vec::new(), end_note: None };
         if !connection.info.has_tools {
             return Ok(listing);
         }
         let mut budget = ListBudget::new(server, "tools", limits);
-        let mut cursor = None;
-        loop {
-            let page = connection.request("tools/list", page_params(cursor)).await?;
-            let tools = budget.take_page(&page)?;
-            for tool in tools {
-                match ListedTool::from_json(tool, server) {
-                    Ok(tool) => {
-                        budget.take_schema(&tool.spec)?;
-                        budget.take_bytes(tool.original_name.len())?;
-                        listing.push(tool);
-                    }
-                    Err(why) => {
-                        let note = truncate_middle(why, MAX_NOTE_BYTES);
-                        budget.take_bytes(note.len())?;
-                        listing.left_out.push(note);
+        let end_note = fetch_pages(connection, "tools/list", &mut budget, |budget, page| {
+            listing.add_page(server, budget, page)
+        });
+        listing.end_note = end_note.await?;
+        listing.sort();
+        Ok(listing)
+    }
+
+    fn add_page(
+        &mut self,
+        server: &str,
+        budget: &mut ListBudget<'_>,
+        page: &[Value],
+    ) -> Result<(), Error> {
+        let earlier = self.tools.len();
+        for tool in page {
+            match ListedTool::from_json(tool, server) {
+                Ok(tool) => {
+                    budget.take_schema(&tool.spec)?;
+                    budget.take_bytes(tool.original_name.len())?;
+                    // A page that is sent twice is not a mistake in the list.
+                    if !self.tools[..earlier].iter().any(|known| known.is_same(&tool)) {
+                        self.tools.push(tool);
                     }
                 }
-            }
-            cursor = next_cursor(&page);
-            if cursor.is_none() {
-                return Ok(listing);
+                Err(why) => {
+                    let note = truncate_middle(why, MAX_NOTE_BYTES);
+                    budget.take_bytes(note.len())?;
+                    self.left_out.push(note);
+                }
             }
         }
+        Ok(())
     }
 
-    fn push(&mut self, tool: ListedTool) {
-        match self.tools.iter().any(|known| known.spec.name == tool.spec.name) {
-            true => self.left_out.push(format!("`{}` is listed twice", tool.spec.name)),
-            false => self.tools.push(tool),
+    /// Sorts the tools by name, and leaves out all but one of the tools with the same name.
+    fn sort(&mut self) {
+        let Self { tools, left_out, .. } = self;
+        tools.sort_by(|a, b| (&a.spec.name, a.fingerprint).cmp(&(&b.spec.name, b.fingerprint)));
+        tools.dedup_by(|tool, first| {
+            let is_repeated = tool.spec.name == first.spec.name;
+            if is_repeated {
+                left_out.push(format!("`{}` is listed twice", tool.spec.name));
+            }
+            is_repeated
+        });
+        left_out.sort();
+        left_out.dedup();
+    }
+
+    /// Returns the earlier listing if it contains the same tools, and this listing otherwise. Tools
+    /// that have not changed keep the spelling of their schemas, in which a server may change the
+    /// order of the fields.
+    pub(super) fn unified_with(mut self, earlier: Option<Arc<Self>>) -> Arc<Self> {
+        let Some(earlier) = earlier else { return Arc::new(self) };
+        let is_same = self.tools.len() == earlier.tools.len()
+            && self.tools.iter().zip(&earlier.tools).all(|(a, b)| a.is_same(b))
+            && self.left_out == earlier.left_out
+            && self.end_note == earlier.end_note;
+        if is_same {
+            return earlier;
         }
+        for tool in &mut self.tools {
+            if let Some(known) = earlier.tools.iter().find(|known| known.is_same(tool)) {
+                tool.clone_from(known);
+            }
+        }
+        Arc::new(self)
     }
 }
 
-/// Returns the parameters for requesting a page of a list.
-pub(super) fn page_params(cursor: Option<String>) -> Value {
-    cursor.map_or_else(|| json!({}), |cursor| json!({ "cursor": cursor }))
-}
-
-/// Returns the cursor for the next page, if any.
-pub(super) fn next_cursor(page: &Value) -> Option<String> {
-    page["nextCursor"].as_str().map(str::to_owned)
+/// Fetches all pages of a list and passes the entries of each page to `add_page`. Returns a note if
+/// the end of the list is not certain:
+///
+/// - A cursor that occurs twice leads to a page that has been fetched already.
+/// - An empty cursor may be a cursor like any other, but some servers send it on the last page, and
+///   reject a request that contains it.
+pub(super) async fn fetch_pages(
+    connection: &Connection,
+    method: &str,
+    budget: &mut ListBudget<'_>,
+    mut add_page: impl FnMut(&mut ListBudget<'_>, &[Value]) -> Result<(), Error>,
+) -> Result<Option<String>, Error> {
+    let mut followed = HashSet::new();
+    let mut cursor: Option<String> = None;
+    loop {
+        let params = cursor.as_ref().map_or_else(|| json!({}), |it| json!({ "cursor": it }));
+        let page = match connection.request(method, params).await {
+            Err(error)
+                if cursor.as_deref() == Some("") && error.find_source::<Refusal>().is_some() =>
+            {
+                return Ok(Some(budget.end_note("is empty")));
+            }
+            page => page?,
+        };
+        let entries = budget.take_page(&page)?;
+        add_page(&mut *budget, entries)?;
+        let Some(next) = page["nextCursor"].as_str() else { return Ok(None) };
+        if !followed.insert(next.to_owned()) {
+            return Ok(Some(budget.end_note("repeats an earlier one")));
+        }
+        cursor = Some(next.to_owned());
+    }
 }
 
 /// Tracks how much of each limit remains while the pages of a list are fetched.
@@ -118,8 +181,16 @@ impl<'a> ListBudget<'a> {
         Self { server, field, limits, pages: 0, entries: 0, schema_bytes: 0 }
     }
 
+    fn end_note(&self, why: &str) -> String {
+        let Self { server, field, .. } = self;
+        format!(
+            "the MCP server `{server}` lists its {field} with a cursor that {why}, and the list \
+             ends there"
+        )
+    }
+
     /// Returns the entries on a page, and counts them toward the limits.
-    pub(super) fn take_page<'page>(&mut self, page: &'page Value) -> Result<&'page [Value], Error> {
+    fn take_page<'page>(&mut self, page: &'page Value) -> Result<&'page [Value], Error> {
         let Self { server, field, .. } = *self;
         let Some(entries) = page[field].as_array() else {
             let message = format!("the MCP server `{server}` answered without a list of {field}");
@@ -167,10 +238,15 @@ impl ListedTool {
         let title = json["title"].as_str().or_else(|| annotations["title"].as_str());
         let description = json["description"].as_str().filter(|text| !text.trim().is_empty());
         let description = description.or(title).unwrap_or(original_name);
+        let fingerprint = fingerprint(original_name, description, &schema, annotations);
         let spec = ToolSpec::new(name, description, schema);
-        let fingerprint = fingerprint(original_name, &spec, annotations);
         let is_read_only = annotations["readOnlyHint"] == true;
         Ok(Self { original_name: original_name.to_owned(), spec, is_read_only, fingerprint })
+    }
+
+    /// Returns whether both are the same tool with the same definition.
+    fn is_same(&self, other: &Self) -> bool {
+        self.fingerprint == other.fingerprint && self.original_name == other.original_name
     }
 }
 
@@ -244,17 +320,55 @@ fn remote_reference(schema: &Value) -> Option<&str> {
     }
 }
 
-/// Returns a hash of everything that a model or an approver sees of a tool. The hash is
-/// collision-resistant, so a server cannot find another definition with the same hash.
-fn fingerprint(original_name: &str, spec: &ToolSpec, annotations: &Value) -> u128 {
+/// Returns a hash of everything that a model or an approver sees of a tool, except for the order of
+/// fields and sets. The hash is collision-resistant, so a server cannot find another definition with
+/// the same hash.
+fn fingerprint(
+    original_name: &str,
+    description: &str,
+    schema: &Value,
+    annotations: &Value,
+) -> u128 {
     let mut hash = Sha256::new();
-    let hints = annotations.to_string();
-    for part in [original_name, &spec.description, spec.parameters.as_str(), &hints] {
+    let (schema, hints) = (normalized(schema).to_string(), normalized(annotations).to_string());
+    for part in [original_name, description, &schema, &hints] {
         hash.update(part.len().to_le_bytes());
         hash.update(part);
     }
     let digest = hash.finalize();
     digest.iter().take(16).fold(0, |number, byte| number << 8 | u128::from(*byte))
+}
+
+/// The keywords of a JSON Schema whose value is a set of strings.
+const SETS: [&str; 3] = ["enum", "required", "type"];
+
+/// Returns a schema with its fields and its sets of strings in a fixed order. Servers that keep
+/// definitions in hash tables list them in another order in each process.
+fn normalized(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let mut fields: Vec<_> = fields.iter().collect();
+            fields.sort_by_key(|(name, _)| *name);
+            let normalize = |(name, value): (&String, &Value)| {
+                let value = match value {
+                    Value::Array(values) if SETS.contains(&name.as_str()) => sorted_set(values),
+                    value => normalized(value),
+                };
+                (name.clone(), value)
+            };
+            Value::Object(fields.into_iter().map(normalize).collect())
+        }
+        Value::Array(values) => values.iter().map(normalized).collect(),
+        value => value.clone(),
+    }
+}
+
+fn sorted_set(values: &[Value]) -> Value {
+    let mut sorted: Vec<Value> = values.to_vec();
+    if sorted.iter().all(Value::is_string) {
+        sorted.sort_by(|a, b| a.as_str().cmp(&b.as_str()));
+    }
+    sorted.into()
 }
 
 #[cfg(test)]
@@ -305,6 +419,68 @@ mod tests {
         let tool = listed(&json!({ "name": "x", "title": "X", "inputSchema": {} })).unwrap();
         assert_eq!(tool.spec.parameters.as_str(), r#"{"type":"object"}"#);
         assert_eq!(tool.spec.description, "X");
+    }
+
+    fn listing(tools: &[Value]) -> Listing {
+        let mut listing = Listing { tools: Vec::new(), left_out: Vec::new(), end_note: None };
+        let limits = Limits::default();
+        let mut budget = ListBudget::new("s", "tools", &limits);
+        listing.add_page("s", &mut budget, tools).unwrap();
+        listing.sort();
+        listing
+    }
+
+    #[test]
+    fn the_fingerprint_ignores_the_order_of_fields_and_of_sets() {
+        let definition = |schema: &str, hints: &str| {
+            let json = format!(
+                r#"{{"name":"x","description":"d","inputSchema":{schema},"annotations":{hints}}}"#
+            );
+            listed(&serde_json::from_str(&json).unwrap()).unwrap().fingerprint
+        };
+        let original = definition(
+            r#"{"type":"object","properties":{"a":{"enum":["x","y"]},"b":{}},"required":["a","b"]}"#,
+            r#"{"readOnlyHint":true,"title":"X"}"#,
+        );
+        let reordered = definition(
+            r#"{"required":["b","a"],"properties":{"b":{},"a":{"enum":["y","x"]}},"type":"object"}"#,
+            r#"{"title":"X","readOnlyHint":true}"#,
+        );
+        assert_eq!(original, reordered);
+        let changed = definition(
+            r#"{"required":["a"],"properties":{"b":{},"a":{"enum":["y","x"]}},"type":"object"}"#,
+            r#"{"title":"X","readOnlyHint":true}"#,
+        );
+        assert_ne!(original, changed);
+    }
+
+    #[test]
+    fn a_listing_is_sorted_and_a_repeated_name_has_the_same_definition_in_any_order() {
+        let tool = |name: &str, description: &str| json!({ "name": name, "description": description, "inputSchema": {} });
+        let tools = [tool("b", "1"), tool("a", "2"), tool("b", "3"), json!({ "name": "c" })];
+        let reversed: Vec<_> = tools.iter().rev().cloned().collect();
+        let (listing, reversed) = (listing(&tools), listing(&reversed));
+        let names: Vec<_> = listing.tools.iter().map(|tool| &*tool.original_name).collect();
+        assert_eq!(names, ["a", "b"]);
+        let notes = ["`s__b` is listed twice", "`s__c` has no schema of its arguments"];
+        assert_eq!(listing.left_out, notes);
+        let listing = Arc::new(listing);
+        assert!(Arc::ptr_eq(&reversed.unified_with(Some(Arc::clone(&listing))), &listing));
+    }
+
+    #[test]
+    fn an_unchanged_tool_keeps_the_spelling_of_its_schema() {
+        let tool = |schema: &str| {
+            let schema: Value = serde_json::from_str(schema).unwrap();
+            json!({ "name": "a", "inputSchema": schema })
+        };
+        let earlier = listing(&[tool(r#"{"type":"object","properties":{"a":{},"b":{}}}"#)]);
+        let spelling = earlier.tools[0].spec.clone();
+        let later = listing(&[
+            tool(r#"{"properties":{"b":{},"a":{}},"type":"object"}"#),
+            json!({ "name": "new", "inputSchema": {} }),
+        ]);
+        assert_eq!(later.unified_with(Some(Arc::new(earlier))).tools[0].spec, spelling);
     }
 
     #[test]

@@ -15,12 +15,12 @@
 //!
 //! | from the server | in this crate |
 //! |---|---|
-//! | `tools/list` | one [`Tool`](crate::Tool) for each entry, named `{server}__{tool}`, in the server's order |
+//! | `tools/list` | one [`Tool`](crate::Tool) for each entry, named `{server}__{tool}`, sorted by name |
 //! | `inputSchema` | [`ToolSpec::parameters`], unchanged; arguments that do not match are not sent |
 //! | `readOnlyHint` | calls may run concurrently; without it a call runs [alone](crate::Tool::exclusive) |
 //! | `notifications/progress` | [`ToolEvent::Progress`]; a slow consumer receives only the newest event |
-//! | text, images, resources | the result's parts |
-//! | `structuredContent` | JSON text, if the result contains no other text |
+//! | text, images, resources | the result's parts; a `blob` that is a text file is text |
+//! | `structuredContent` | JSON text without media that the content repeats, if the result has no other text |
 //! | `isError`, an error, a broken connection | a result that reports the failure to the model |
 //! | a question to the user | answered by [`with_elicitation`](Client::with_elicitation), otherwise declined |
 //! | a request to a model, or for folders | answered by [`with_sampling`] and [`with_roots`], otherwise by an error |
@@ -75,11 +75,15 @@ mod call;
 mod content;
 mod listing;
 mod questions;
+mod repeated_media;
 mod shared_client;
+mod text_blob;
 mod tool_name;
 
 mod active_calls;
+mod connection_state;
 mod endpoint;
+mod http_backend;
 mod line_channel;
 mod process;
 mod sdk;

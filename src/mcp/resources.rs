@@ -1,15 +1,17 @@
 //! Reads a server's resources and prompts, so that a program can add them to a conversation.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
 use crate::error::{Error, ErrorKind};
 use crate::item::{Content, Item, Part};
-use crate::mcp::Client;
 use crate::mcp::call::{answer_questions, question_count, repeated};
-use crate::mcp::content::{content_of, parts_of, resource_parts};
-use crate::mcp::listing::{ListBudget, next_cursor, page_params};
+use crate::mcp::content::{content_of, part_of, resource_part};
+use crate::mcp::listing::{ListBudget, fetch_pages};
+use crate::mcp::sdk::Connection;
+use crate::mcp::{Client, ServerInfo};
 
 /// A resource that a server offers, or a template for resource addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,8 +54,8 @@ pub struct PromptArgument {
 }
 
 impl Client {
-    /// Lists the server's resources. Returns an empty list if the server does not support
-    /// resources.
+    /// Lists the server's resources, sorted by address. Returns an empty list if the server does
+    /// not support resources.
     ///
     /// # Errors
     ///
@@ -64,11 +66,13 @@ impl Client {
             "resources",
             |info| info.has_resources,
             |json| Resource::from_json(json, "uri"),
+            |resource| &resource.uri,
         )
         .await
     }
 
-    /// Lists the server's resource templates. Each template's address contains names in braces.
+    /// Lists the server's resource templates, sorted by address. Each template's address contains
+    /// names in braces.
     ///
     /// # Errors
     ///
@@ -80,12 +84,14 @@ impl Client {
             "resourceTemplates",
             |info| info.has_resources,
             |json| Resource::from_json(json, "uriTemplate"),
+            |template| &template.uri,
         )
         .await
     }
 
-    /// Reads a resource and returns it as content for a user message. Dropping the returned future
-    /// cancels the request.
+    /// Reads a resource and returns it as content for a user message. A resource with the content of
+    /// a text file is text, even if the server sends the file as base64. Dropping the returned
+    /// future cancels the request.
     ///
     /// # Errors
     ///
@@ -97,17 +103,25 @@ impl Client {
         let params = Map::from_iter([("uri".to_owned(), uri.into())]);
         let read = self.request_with_input("resources/read", params).await?;
         let contents = self.array_of(&read, "contents")?;
-        let parts = contents.iter().flat_map(|resource| resource_parts(resource, self.media()));
+        let parts = contents.iter().map(|resource| resource_part(resource, self.media()));
         Ok(content_of(parts.collect()))
     }
 
-    /// Lists the server's prompts. Returns an empty list if the server does not support prompts.
+    /// Lists the server's prompts, sorted by name. Returns an empty list if the server does not
+    /// support prompts.
     ///
     /// # Errors
     ///
     /// Returns the same errors as [`toolkit`](Self::toolkit).
     pub async fn prompts(&self) -> Result<Vec<Prompt>, Error> {
-        self.list_all("prompts/list", "prompts", |info| info.has_prompts, Prompt::from_json).await
+        self.list_all(
+            "prompts/list",
+            "prompts",
+            |info| info.has_prompts,
+            Prompt::from_json,
+            |prompt| &prompt.name,
+        )
+        .await
     }
 
     /// Requests a prompt with the given arguments and returns it as a list of items that can [start
@@ -136,8 +150,18 @@ impl Client {
         method: &str,
         params: Map<String, Value>,
     ) -> Result<Value, Error> {
+        let params = &params;
+        let request = |connection| self.request_with_input_over(connection, method, params);
+        self.shared().over_current_session(request).await
+    }
+
+    async fn request_with_input_over(
+        &self,
+        connection: Arc<Connection>,
+        method: &str,
+        params: &Map<String, Value>,
+    ) -> Result<Value, Error> {
         let shared = self.shared();
-        let connection = shared.connection().await?;
         let mut asked = params.clone();
         let mut questions_left = shared.settings.limits.input_rounds;
         loop {
@@ -160,7 +184,7 @@ impl Client {
             Value::Array(blocks) => blocks.as_slice(),
             block => std::slice::from_ref(block),
         };
-        let parts = content.iter().flat_map(|block| parts_of(block, self.media()));
+        let parts = content.iter().map(|block| part_of(block, self.media()));
         let content = content_of(parts.collect::<Vec<Part>>());
         match message["role"].as_str() {
             Some("assistant") => Item::text(content.text()),
@@ -168,28 +192,38 @@ impl Client {
         }
     }
 
-    /// Fetches all pages of a list.
-    async fn list_all<T>(
+    /// Fetches all pages of a list, and sorts the entries by the key that `key` returns. An entry
+    /// that is listed twice is returned once.
+    async fn list_all<T: PartialEq>(
         &self,
         method: &str,
         field: &'static str,
-        is_offered: impl Fn(&crate::mcp::ServerInfo) -> bool,
+        is_offered: impl Fn(&ServerInfo) -> bool,
         read: impl Fn(&Value) -> Option<T>,
+        key: impl Fn(&T) -> &str,
     ) -> Result<Vec<T>, Error> {
-        let connection = self.shared().connection().await?;
-        if !is_offered(&connection.info) {
-            return Ok(Vec::new());
-        }
-        let mut budget = ListBudget::new(self.name(), field, &self.shared().settings.limits);
-        let (mut listed, mut cursor) = (Vec::new(), None);
-        loop {
-            let page = connection.request(method, page_params(cursor)).await?;
-            listed.extend(budget.take_page(&page)?.iter().filter_map(&read));
-            cursor = next_cursor(&page);
-            if cursor.is_none() {
-                return Ok(listed);
+        let (is_offered, read) = (&is_offered, &read);
+        let list = |connection: Arc<Connection>| async move {
+            let mut listed = Vec::new();
+            if !is_offered(&connection.info) {
+                return Ok((listed, None));
             }
-        }
+            let mut budget = ListBudget::new(self.name(), field, &self.shared().settings.limits);
+            let end_note = fetch_pages(&connection, method, &mut budget, |_, page| {
+                for entry in page.iter().filter_map(read) {
+                    if !listed.contains(&entry) {
+                        listed.push(entry);
+                    }
+                }
+                Ok(())
+            });
+            let end_note = end_note.await?;
+            Ok((listed, end_note))
+        };
+        let (mut listed, end_note) = self.shared().over_current_session(list).await?;
+        self.shared().set_end_note(field, end_note);
+        listed.sort_by(|a, b| key(a).cmp(key(b)));
+        Ok(listed)
     }
 
     fn array_of<'a>(&self, result: &'a Value, field: &str) -> Result<&'a [Value], Error> {

@@ -1,22 +1,18 @@
-//! Connects to an MCP server with rmcp, the protocol's official SDK. No other file uses rmcp's
-//! types.
+//! Connects to an MCP server with rmcp, the protocol's official SDK. Only this file and
+//! `http_backend` use rmcp's types.
 //!
 //! rmcp spawns its own tasks on the runtime in which a connection was created. The tasks belong to
 //! the connection, never to a run. The tasks pass messages to calls through [`ActiveCalls`], which
 //! discards messages for dropped calls.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::error::Error as StdError;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
-use futures::stream::BoxStream;
 use futures::{FutureExt, future};
-use reqwest::header::{HeaderName, HeaderValue};
 use rmcp::ErrorData;
 use rmcp::model::{
     ClientConfig, ClientJsonRpcMessage, ClientRequest, ClientResult, CustomResult, ErrorCode,
@@ -29,29 +25,32 @@ use rmcp::service::{
     RunningService, Service, ServiceError,
 };
 use rmcp::transport::streamable_http_client::{
-    AuthRequiredError, HttpStatusError, InsufficientScopeError, SseError, StreamableHttpClient,
-    StreamableHttpClientTransportConfig, StreamableHttpError, StreamableHttpPostResponse,
-    StreamableHttpResponseLimits,
+    AuthRequiredError, HttpStatusError, InsufficientScopeError,
+    StreamableHttpClientTransportConfig, StreamableHttpError,
 };
 use rmcp::transport::{IntoTransport, StreamableHttpClientTransport, Transport};
 use serde_json::{Value, json};
-use sse_stream::Sse;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use crate::error::{Error, ErrorKind, source_chain};
-use crate::http::{Authorization, KeyHeader, mask_secrets};
+use crate::http::{self, RefusedRedirect, mask_secrets};
 use crate::lock::lock_ignoring_poison;
 use crate::mcp::active_calls::{ActiveCallGuard, ActiveCalls, Arrived, Question};
-use crate::mcp::endpoint::{Endpoint, HttpEndpoint};
-use crate::mcp::line_channel::{LineChannel, OutputReport, SendQueue};
-use crate::mcp::process::ServerProcess;
+use crate::mcp::connection_state::ConnectionState;
+use crate::mcp::endpoint::Endpoint;
+use crate::mcp::http_backend::HttpBackend;
+use crate::mcp::line_channel::{LineChannel, Mismatch, OutputReport, SendQueue};
+use crate::mcp::process::{ProcessReport, ServerProcess};
 use crate::mcp::questions::declined_answer;
 use crate::mcp::{Era, Limits, ServerInfo};
 
 /// The newest protocol version that this crate has been tested with.
 const NEWEST_VERSION: ProtocolVersion = ProtocolVersion::V_2026_07_28;
+
+/// The requests that only a client sends, one of which starts each connection.
+const STARTING_REQUESTS: [&str; 2] = ["server/discover", "initialize"];
 
 /// The maximum time to wait for the answer to `server/discover`. A server that does not respond
 /// needs a new connection, whereas rmcp would send `initialize` on the same connection after 10
@@ -76,6 +75,8 @@ pub(super) struct ConnectionSettings {
     pub(super) capabilities: Value,
     /// The answer to `roots/list`, or `None` if the server may not request the folders.
     pub(super) roots: Option<Value>,
+    /// The protocol to try first.
+    pub(super) first_era: Era,
 }
 
 /// An open connection to a server. Dropping the connection closes it, and kills the server's
@@ -86,7 +87,7 @@ pub(super) struct Connection {
     /// The running service, or `None` after the connection has been closed.
     service: Mutex<Option<RunningService<RoleClient, Handler>>>,
     calls: Arc<ActiveCalls>,
-    tools_revision: Arc<AtomicU64>,
+    state: Arc<ConnectionState>,
     context: ErrorContext,
     limits: Limits,
     subscription: Option<tokio::task::AbortHandle>,
@@ -103,6 +104,27 @@ struct ErrorContext {
     output: Arc<OutputReport>,
 }
 
+/// A program's output, for an error's message.
+struct ProgramOutput {
+    process: Option<Arc<ProcessReport>>,
+    output: Arc<OutputReport>,
+}
+
+impl ProgramOutput {
+    /// Returns the process's exit status and its output, for use in a message. Returns an empty
+    /// string if there is nothing to report.
+    fn describe(&self) -> String {
+        let about = self.process.as_ref().map(|process| process.describe()).unwrap_or_default();
+        match self.output.noise.get() {
+            Some(noise) => format!("{about}; it wrote to its standard output: {noise}"),
+            None => about,
+        }
+    }
+}
+
+/// The output of the program that was started most recently, or `None` before one was started.
+type LatestOutput = Mutex<Option<ProgramOutput>>;
+
 /// Specifies how a connection is started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lifecycle {
@@ -117,7 +139,8 @@ enum Lifecycle {
 impl Connection {
     /// Connects to the server. Dropping the returned future stops the attempt to connect.
     ///
-    /// The method `server/discover`, introduced with protocol version 2026-07-28, is sent first. If
+    /// The method `server/discover`, introduced with protocol version 2026-07-28, is sent first,
+    /// unless the connection replaces an ended session of the older protocol. If
     /// the server answers with an error, `initialize` is sent on the same connection. If the server
     /// does not respond or closes the connection, `initialize` is sent to a new process or over a
     /// new connection.
@@ -126,20 +149,32 @@ impl Connection {
             let message = "an MCP server needs a tokio runtime, and it was polled outside of any";
             return Err(Error::new(ErrorKind::Connect, message).with_retryable(false));
         }
-        let start = settings.limits.start;
-        match tokio::time::timeout(start, Self::probe(settings)).await {
+        let (start, latest) = (settings.limits.start, LatestOutput::default());
+        match tokio::time::timeout(start, Self::probe(settings, &latest)).await {
             Ok(connected) => connected,
             Err(_) => {
-                let message =
-                    format!("the MCP server `{}` was not ready after {start:?}", settings.name);
+                let latest = lock_ignoring_poison(&latest);
+                let about = latest.as_ref().map(ProgramOutput::describe).unwrap_or_default();
+                let about = mask_secrets(&settings.endpoint.secrets(), &about);
+                let message = format!(
+                    "the MCP server `{}` was not ready after {start:?}{about}",
+                    settings.name
+                );
                 Err(Error::new(ErrorKind::Timeout, message))
             }
         }
     }
 
-    async fn probe(settings: &ConnectionSettings) -> Result<Self, Error> {
+    async fn probe(settings: &ConnectionSettings, latest: &LatestOutput) -> Result<Self, Error> {
         let limit = MAX_PROBE.min(settings.limits.start / 3);
-        let probe = tokio::time::timeout(limit, Self::begin(settings, Lifecycle::Probe)).await;
+        if settings.first_era == Era::Legacy {
+            let legacy = Self::begin(settings, Lifecycle::Legacy, latest);
+            if let Ok(Ok(connection)) = tokio::time::timeout(limit, legacy).await {
+                return Ok(connection);
+            }
+        }
+        let probe = Self::begin(settings, Lifecycle::Probe, latest);
+        let probe = tokio::time::timeout(limit, probe).await;
         let probe_error = match probe {
             Ok(Ok(connection)) => return Ok(connection),
             // Another version of the protocol would result in the same error.
@@ -147,22 +182,26 @@ impl Connection {
             Ok(Err(error)) => Some(error),
             Err(_) => None,
         };
-        let legacy = match Self::begin(settings, Lifecycle::Legacy).await {
+        let legacy = match Self::begin(settings, Lifecycle::Legacy, latest).await {
             Ok(connection) => return Ok(connection),
             Err(error) => error,
         };
         if probe_error.is_none() && legacy.find_source::<Refusal>().is_some() {
             // The server was slow to start, and rejects the methods of versions before 2026-07-28.
-            return Self::begin(settings, Lifecycle::Modern).await;
+            return Self::begin(settings, Lifecycle::Modern, latest).await;
         }
         Err(legacy)
     }
 
     /// Connects using the given lifecycle. Dropping the returned future stops the attempt to
     /// connect.
-    async fn begin(settings: &ConnectionSettings, lifecycle: Lifecycle) -> Result<Self, Error> {
+    async fn begin(
+        settings: &ConnectionSettings,
+        lifecycle: Lifecycle,
+        latest: &LatestOutput,
+    ) -> Result<Self, Error> {
         let limits = &settings.limits;
-        let output = Arc::new(OutputReport::default());
+        let (output, state) = (Arc::<OutputReport>::default(), Arc::<ConnectionState>::default());
         let (server, endpoint) = (settings.name.clone(), settings.endpoint.clone());
         let mut context = ErrorContext { server, endpoint, process: None, output };
         match &settings.endpoint {
@@ -172,7 +211,9 @@ impl Connection {
                 let channel = LineChannel::new(stdout, stdin, limits.message_bytes, report)
                     .ending_with(process.wait_exited());
                 context.process = Some(Arc::new(process));
-                Self::serve(settings, lifecycle, LineTransport::new(channel), context).await
+                *lock_ignoring_poison(latest) = Some(context.program_output());
+                let transport = LineTransport::new(channel);
+                Self::serve(settings, lifecycle, transport, context, state).await
             }
             Endpoint::Streams(open) => {
                 let (reader, writer) = open().await.map_err(|error| {
@@ -182,19 +223,24 @@ impl Connection {
                 })?;
                 let report = Arc::clone(&context.output);
                 let channel = LineChannel::new(reader, writer, limits.message_bytes, report);
-                Self::serve(settings, lifecycle, LineTransport::new(channel), context).await
+                *lock_ignoring_poison(latest) = Some(context.program_output());
+                let transport = LineTransport::new(channel);
+                Self::serve(settings, lifecycle, transport, context, state).await
             }
             Endpoint::Http(http) => {
                 let backend = HttpBackend {
                     client: http.http_client.reqwest_client(&http.address)?,
                     endpoint: Arc::clone(http),
+                    state: Arc::clone(&state),
                 };
                 let mut config =
                     StreamableHttpClientTransportConfig::with_uri(http.address.url().as_str());
                 config.max_sse_event_size = limits.message_bytes;
                 config.max_json_response_size = limits.message_bytes;
+                // rmcp would send a call again in a new session without listing the tools first.
+                config.reinit_on_expired_session = false;
                 let transport = StreamableHttpClientTransport::with_client(backend, config);
-                Self::serve(settings, lifecycle, transport, context).await
+                Self::serve(settings, lifecycle, transport, context, state).await
             }
         }
     }
@@ -204,14 +250,14 @@ impl Connection {
         lifecycle: Lifecycle,
         transport: T,
         context: ErrorContext,
+        state: Arc<ConnectionState>,
     ) -> Result<Self, Error>
     where
         T: IntoTransport<RoleClient, E, A>,
         E: StdError + Send + Sync + 'static,
     {
-        let handler = Handler::new(settings)?;
-        let (calls, tools_revision) =
-            (Arc::clone(&handler.calls), Arc::clone(&handler.tools_revision));
+        let handler = Handler::new(settings, Arc::clone(&state))?;
+        let calls = Arc::clone(&handler.calls);
         let preferred_versions = vec![NEWEST_VERSION];
         let mode = match lifecycle {
             Lifecycle::Probe => ClientLifecycleMode::Auto {
@@ -228,33 +274,28 @@ impl Connection {
         let peer = service.peer().clone();
         let info = server_info(&peer);
         let subscription = (info.era == Era::Modern && info.reports_tool_changes).then(|| {
-            tokio::spawn(subscribe_to_tool_changes(peer.clone(), Arc::clone(&tools_revision)))
-                .abort_handle()
+            tokio::spawn(subscribe_to_tool_changes(peer.clone(), Arc::clone(&state))).abort_handle()
         });
         let (service, limits) = (Mutex::new(Some(service)), settings.limits);
         let runtime = Handle::current();
-        Ok(Self {
-            info,
-            peer,
-            service,
-            calls,
-            tools_revision,
-            context,
-            limits,
-            subscription,
-            runtime,
-        })
+        Ok(Self { info, peer, service, calls, state, context, limits, subscription, runtime })
     }
 
     /// Returns whether requests can be sent over this connection.
     pub(super) fn is_open(&self) -> bool {
         let has_ended = self.context.process.as_ref().is_some_and(|process| process.has_exited());
-        !has_ended && !self.peer.is_transport_closed()
+        !has_ended && !self.peer.is_transport_closed() && !self.has_session_ended()
     }
 
-    /// Returns the tool list's revision, which increases with each change that the server reports.
+    /// Returns whether the server has ended the connection's session.
+    pub(super) fn has_session_ended(&self) -> bool {
+        self.state.has_session_ended()
+    }
+
+    /// Returns the tool list's revision, which increases with each change that the server reports,
+    /// and whenever the server may have been replaced.
     pub(super) fn tools_revision(&self) -> u64 {
-        self.tools_revision.load(Ordering::Acquire)
+        self.state.tools_revision()
     }
 
     /// Returns the end of the server process's standard error output.
@@ -268,7 +309,7 @@ impl Connection {
     pub(super) async fn request(&self, method: &str, params: Value) -> Result<Value, Error> {
         let limit = self.limits.request;
         let answered = async {
-            let mut pending = self.send(method, params).await?;
+            let mut pending = self.send(method, params).await;
             std::future::poll_fn(|cx| {
                 loop {
                     match pending.poll_update(cx) {
@@ -295,12 +336,8 @@ impl Connection {
     }
 
     /// Sends a request. Dropping the returned `PendingRequest` before the answer arrives cancels
-    /// the request on the server.
-    pub(super) async fn send(
-        &self,
-        method: &str,
-        params: Value,
-    ) -> Result<PendingRequest, RequestFailure> {
+    /// the request on the server. If the request cannot be sent, the answer is the failure.
+    pub(super) async fn send(&self, method: &str, params: Value) -> PendingRequest {
         let request: Result<ClientRequest, _> =
             serde_json::from_value(json!({ "method": method, "params": params }));
         let sending = (method == "tools/call").then(|| self.calls.begin_sending());
@@ -310,22 +347,27 @@ impl Connection {
             }
             Err(_) => Err(ServiceError::UnexpectedResponse),
         };
-        let handle = match sent {
-            Ok(handle) => handle,
-            Err(error) => {
-                return Err(RequestFailure(error));
+        let (method, runtime) = (method.to_owned(), self.runtime.clone());
+        match sent {
+            Ok(handle) => {
+                let call = sending
+                    .as_ref()
+                    .map(|_| self.calls.register(key(&handle.id), key(&handle.progress_token.0)));
+                PendingRequest { method, runtime, handle: Some(handle), call, answer: None }
             }
-        };
-        let call = sending
-            .as_ref()
-            .map(|_| self.calls.register(key(&handle.id), key(&handle.progress_token.0)));
-        let method = method.to_owned();
-        let runtime = self.runtime.clone();
-        Ok(PendingRequest { method, runtime, handle: Some(handle), call, answer: None })
+            Err(error) => {
+                let answer = Some(Err(RequestFailure(error)));
+                PendingRequest { method, runtime, handle: None, call: None, answer }
+            }
+        }
     }
 
     /// Converts the reason for a failed request into this crate's error type.
     pub(super) async fn describe(&self, failure: RequestFailure) -> Error {
+        if matches!(failure.0, ServiceError::TransportSend(_) | ServiceError::TransportClosed) {
+            // The server may have been replaced. Over HTTP, the connection stays open.
+            self.state.on_tools_changed();
+        }
         self.context.on_service_error(failure.0).await
     }
 
@@ -371,6 +413,18 @@ pub(super) enum CallUpdate {
 
 /// The reason why a request did not receive an answer.
 pub(super) struct RequestFailure(ServiceError);
+
+impl RequestFailure {
+    /// Returns whether the server rejected the request because it does not know the session any
+    /// more. The server has not processed the request.
+    pub(super) fn is_session_end(&self) -> bool {
+        let ServiceError::TransportSend(error) = &self.0 else { return false };
+        matches!(
+            error.error.downcast_ref::<StreamableHttpError<reqwest::Error>>(),
+            Some(StreamableHttpError::SessionExpired)
+        )
+    }
+}
 
 impl PendingRequest {
     /// Polls for the next update. Any progress and questions are returned before the answer. After
@@ -454,6 +508,26 @@ impl std::fmt::Display for Refusal {
 
 impl StdError for Refusal {}
 
+/// Marks an error as caused by a session that the server does not know any more. The server has not
+/// processed the request.
+#[derive(Debug)]
+pub(super) struct SessionEnd;
+
+impl std::fmt::Display for SessionEnd {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the session has ended")
+    }
+}
+
+impl StdError for SessionEnd {}
+
+/// A line that is not a message from a server.
+enum OtherLine {
+    /// A request of this client, which the program has sent back.
+    RepeatedInput,
+    Noise,
+}
+
 /// Transports messages as lines.
 ///
 /// This transport replaces rmcp's own transport for three reasons:
@@ -477,19 +551,22 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> LineTransport<R, W> {
         Self { channel: Some(channel), queue, own_requests: HashSet::new() }
     }
 
-    /// Parses a message for rmcp, or returns `None` if the line is not a message.
-    fn read(&mut self, line: &[u8]) -> Option<ServerJsonRpcMessage> {
-        let json: Value = serde_json::from_slice(line).ok()?;
+    /// Parses a message for rmcp.
+    fn read(&mut self, line: &[u8]) -> Result<ServerJsonRpcMessage, OtherLine> {
+        let json: Value = serde_json::from_slice(line).map_err(|_| OtherLine::Noise)?;
         let id = serde_json::from_value::<NumberOrString>(json["id"].clone()).ok();
+        if id.is_some() && STARTING_REQUESTS.iter().any(|method| json["method"] == *method) {
+            return Err(OtherLine::RepeatedInput);
+        }
         if let Some(id) = id
             && json.get("method").is_none()
             && !self.own_requests.remove(&key(&id))
             && let Some(result) = json.get("result")
         {
             let result = ServerResult::CustomResult(CustomResult(result.clone()));
-            return Some(ServerJsonRpcMessage::response(result, id));
+            return Ok(ServerJsonRpcMessage::response(result, id));
         }
-        serde_json::from_value(json).ok()
+        serde_json::from_value(json).map_err(|_| OtherLine::Noise)
     }
 }
 
@@ -529,8 +606,15 @@ where
         loop {
             let channel = self.channel.as_mut()?;
             let line = future::poll_fn(|cx| channel.poll_line(cx)).await?;
-            if let Some(message) = self.read(&line) {
-                return Some(message);
+            let read = self.read(&line);
+            let channel = self.channel.as_mut()?;
+            match read {
+                Ok(message) => {
+                    channel.on_message();
+                    return Some(message);
+                }
+                Err(OtherLine::RepeatedInput) => channel.on_repeated_input(&line),
+                Err(OtherLine::Noise) => channel.on_noise(&line),
             }
         }
     }
@@ -547,7 +631,10 @@ fn is_final(error: &Error) -> bool {
         error.find_source::<HttpFailure>().is_some()
             || error.find_source::<std::io::Error>().is_some()
     };
-    error.kind() == ErrorKind::Auth || error.kind() == ErrorKind::Connect && is_unreachable()
+    error.kind() == ErrorKind::Auth
+        || error.kind() == ErrorKind::Connect && is_unreachable()
+        || error.find_source::<Mismatch>().is_some()
+        || error.find_source::<Redirected>().is_some()
 }
 
 /// Converts a request id or a progress token into a string.
@@ -567,7 +654,7 @@ fn server_info(peer: &Peer<RoleClient>) -> ServerInfo {
 
 /// Listens for changes to the tool list until the connection is closed. The connection owns the
 /// task that runs this future, and aborts it when the connection closes.
-async fn subscribe_to_tool_changes(peer: Peer<RoleClient>, revision: Arc<AtomicU64>) {
+async fn subscribe_to_tool_changes(peer: Peer<RoleClient>, state: Arc<ConnectionState>) {
     let filter: Result<SubscriptionFilter, _> =
         serde_json::from_value(json!({ "toolsListChanged": true }));
     let Ok(filter) = filter else { return };
@@ -576,10 +663,10 @@ async fn subscribe_to_tool_changes(peer: Peer<RoleClient>, revision: Arc<AtomicU
         if let Ok(mut subscription) = peer.listen(filter.clone()).await {
             // The tool list may have changed before the first subscription, or between two
             // subscriptions.
-            revision.fetch_add(1, Ordering::AcqRel);
+            state.on_tools_changed();
             wait = RESUBSCRIBE_BACKOFF.0;
             while let Ok(Some(_)) = subscription.next().await {
-                revision.fetch_add(1, Ordering::AcqRel);
+                state.on_tools_changed();
             }
         }
         tokio::time::sleep(wait).await;
@@ -593,11 +680,11 @@ struct Handler {
     config: ClientConfig,
     roots: Option<Value>,
     calls: Arc<ActiveCalls>,
-    tools_revision: Arc<AtomicU64>,
+    state: Arc<ConnectionState>,
 }
 
 impl Handler {
-    fn new(settings: &ConnectionSettings) -> Result<Self, Error> {
+    fn new(settings: &ConnectionSettings, state: Arc<ConnectionState>) -> Result<Self, Error> {
         let config = json!({
             "protocolVersion": ProtocolVersion::LATEST_WITH_INITIALIZE,
             "capabilities": settings.capabilities,
@@ -607,8 +694,7 @@ impl Handler {
             let message = format!("the capabilities cannot be written: {error}");
             Error::new(ErrorKind::InvalidRequest, message)
         })?;
-        let (calls, tools_revision) = (Arc::default(), Arc::default());
-        Ok(Self { config, roots: settings.roots.clone(), calls, tools_revision })
+        Ok(Self { config, roots: settings.roots.clone(), calls: Arc::default(), state })
     }
 
     /// Passes a request from the server to one of the active calls, and waits for the answer of
@@ -702,7 +788,7 @@ impl Service<RoleClient> for Handler {
                 self.calls.on_progress(&token, shown);
             }
             ServerNotification::ToolListChangedNotification(_) => {
-                self.tools_revision.fetch_add(1, Ordering::AcqRel);
+                self.state.on_tools_changed();
             }
             _ => {}
         }
@@ -715,6 +801,11 @@ impl Service<RoleClient> for Handler {
 }
 
 impl ErrorContext {
+    fn program_output(&self) -> ProgramOutput {
+        let process = self.process.as_ref().map(|process| Arc::clone(&process.report));
+        ProgramOutput { process, output: Arc::clone(&self.output) }
+    }
+
     /// Masks the configured keys and the sent tokens in a string.
     fn mask(&self, text: &str) -> String {
         mask_secrets(&self.endpoint.secrets(), text)
@@ -794,15 +885,18 @@ impl ErrorContext {
                 format!("the MCP server `{server}` did not read {bytes} bytes that it was sent");
             return Error::new(ErrorKind::Connect, message);
         }
-        let mut about = String::new();
+        if let Some(mismatch) = self.output.mismatch.get() {
+            let about = self.mask(&self.program_output().describe());
+            let message = format!(
+                "the program of the MCP server `{server}` is not an MCP server: {mismatch}{about}"
+            );
+            let error = Error::new(ErrorKind::Protocol, message).with_source(*mismatch);
+            return error.with_retryable(false);
+        }
         if let Some(process) = &self.process {
             let _ = tokio::time::timeout(EXIT_STATUS_TIMEOUT, process.wait_exited()).await;
-            about = process.report.describe();
         }
-        if let Some(noise) = self.output.noise.get() {
-            about = format!("{about}; it wrote to its standard output: {noise}");
-        }
-        let about = self.mask(&about);
+        let about = self.mask(&self.program_output().describe());
         let message = format!("the MCP server `{server}` closed its connection{about}");
         Error::new(ErrorKind::Connect, message)
     }
@@ -849,6 +943,11 @@ impl ErrorContext {
                     return Some(Error::new(ErrorKind::TooLarge, message));
                 }
                 Some(StreamableHttpError::TransportChannelClosed) => return None,
+                Some(StreamableHttpError::SessionExpired) => {
+                    let message = format!("the MCP server `{server}` has ended the session");
+                    let error = Error::new(ErrorKind::Connect, message);
+                    return Some(error.with_source(SessionEnd));
+                }
                 Some(StreamableHttpError::UnexpectedServerResponse(text))
                     if text.starts_with("HTTP 401") || text.starts_with("HTTP 403") =>
                 {
@@ -877,6 +976,11 @@ impl ErrorContext {
     }
 
     fn on_http_error(&self, error: &reqwest::Error) -> Error {
+        let redirect =
+            source_chain(error).find_map(|source| source.downcast_ref::<RefusedRedirect>());
+        if let Some(redirect) = redirect {
+            return self.on_redirect(redirect);
+        }
         let innermost = source_chain(error).last().map(ToString::to_string).unwrap_or_default();
         let what = self.mask(&shortened(&innermost));
         let status = error.status().map(|status| status.as_u16());
@@ -895,7 +999,33 @@ impl ErrorContext {
         let error = Error::new(kind, message).with_source(HttpFailure);
         status.map_or_else(|| error.clone(), |status| error.clone().with_status(status))
     }
+
+    fn on_redirect(&self, RefusedRedirect { status, location }: &RefusedRedirect) -> Error {
+        // A login page's address may contain secrets of its own.
+        let secrets = http::Endpoint::exact(location.as_str()).map(|location| location.secrets());
+        let location = mask_secrets(&secrets.unwrap_or_default(), location.as_str());
+        let location = self.mask(&shortened(&location));
+        let message = format!(
+            "the MCP server `{}` redirects to {location} (status {status}), which is not followed: \
+             if it is the server's address, use it in place of the configured one",
+            self.server
+        );
+        let error = Error::new(ErrorKind::InvalidRequest, message).with_source(Redirected);
+        error.with_status(*status).with_parameter("url")
+    }
 }
+
+/// Marks an error as caused by a redirect that was not followed.
+#[derive(Debug)]
+struct Redirected;
+
+impl std::fmt::Display for Redirected {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the server redirects to another address")
+    }
+}
+
+impl StdError for Redirected {}
 
 /// Marks an error as coming from the HTTP transport.
 #[derive(Debug)]
@@ -913,188 +1043,4 @@ impl StdError for HttpFailure {}
 fn shortened(text: &str) -> String {
     const MAX_TEXT: usize = 600;
     crate::item::truncate_middle(text.to_owned(), MAX_TEXT)
-}
-
-/// A connection's HTTP client, which extends rmcp's reqwest client with this crate's credentials.
-#[derive(Clone)]
-struct HttpBackend {
-    client: reqwest::Client,
-    endpoint: Arc<HttpEndpoint>,
-}
-
-type Headers = HashMap<HeaderName, HeaderValue>;
-type HttpResult<T> = Result<T, StreamableHttpError<reqwest::Error>>;
-
-impl HttpBackend {
-    /// Sends a request with the authorization header attached. If the server rejects a token,
-    /// fetches a new token and retries once.
-    async fn authorized<T, F: Future<Output = HttpResult<T>>>(
-        &self,
-        headers: Headers,
-        send: impl Fn(Headers) -> F,
-    ) -> HttpResult<T> {
-        let authorization = self.authorize().await?;
-        let response = send(self.with_own_headers(headers.clone(), &authorization)?).await;
-        match response {
-            Err(error) if is_unauthorized(&error) && authorization.discard_cached_token() => {
-                let authorization = self.authorize().await?;
-                send(self.with_own_headers(headers, &authorization)?).await
-            }
-            response => response,
-        }
-    }
-
-    async fn authorize(&self) -> HttpResult<Authorization> {
-        let HttpEndpoint { address, credential, .. } = &*self.endpoint;
-        let Some(credential) = credential else { return Ok(Authorization::default()) };
-        let authorized = credential
-            .authorize(KeyHeader::Bearer, address, std::iter::empty(), &Bytes::new())
-            .await;
-        let authorization = authorized.map_err(own_error)?;
-        self.endpoint.remember_secrets(&authorization.secrets);
-        Ok(authorization)
-    }
-
-    fn with_own_headers(
-        &self,
-        mut headers: Headers,
-        authorization: &Authorization,
-    ) -> HttpResult<Headers> {
-        for (name, value) in self.endpoint.headers.iter().chain(&authorization.headers) {
-            let wrong = || {
-                let message = "a key or header has characters that HTTP does not allow";
-                own_error(Error::new(ErrorKind::InvalidRequest, message).with_parameter("headers"))
-            };
-            let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong())?;
-            let mut value = HeaderValue::from_str(value).map_err(|_| wrong())?;
-            value.set_sensitive(true);
-            headers.insert(name, value);
-        }
-        Ok(headers)
-    }
-}
-
-/// Returns whether the server responded with status 401, with or without a challenge.
-fn is_unauthorized(error: &StreamableHttpError<reqwest::Error>) -> bool {
-    match error {
-        StreamableHttpError::AuthRequired(_) => true,
-        StreamableHttpError::UnexpectedServerResponse(text) => text.starts_with("HTTP 401"),
-        StreamableHttpError::Client(error) => error.status().is_some_and(|status| status == 401),
-        _ => false,
-    }
-}
-
-/// Wraps an error from this crate so that it can be passed through rmcp.
-fn own_error(error: Error) -> StreamableHttpError<reqwest::Error> {
-    StreamableHttpError::Io(std::io::Error::other(error))
-}
-
-impl StreamableHttpClient for HttpBackend {
-    type Error = reqwest::Error;
-
-    async fn post_message(
-        &self,
-        uri: Arc<str>,
-        message: ClientJsonRpcMessage,
-        session_id: Option<Arc<str>>,
-        auth_header: Option<String>,
-        headers: Headers,
-    ) -> HttpResult<StreamableHttpPostResponse> {
-        let limits = StreamableHttpResponseLimits::default();
-        self.post_message_with_response_limits(
-            uri,
-            message,
-            session_id,
-            auth_header,
-            headers,
-            limits,
-        )
-        .await
-    }
-
-    async fn post_message_with_response_limits(
-        &self,
-        uri: Arc<str>,
-        message: ClientJsonRpcMessage,
-        session_id: Option<Arc<str>>,
-        auth_header: Option<String>,
-        headers: Headers,
-        limits: StreamableHttpResponseLimits,
-    ) -> HttpResult<StreamableHttpPostResponse> {
-        let post = |headers| {
-            let (uri, message, session_id) = (uri.clone(), message.clone(), session_id.clone());
-            let auth_header = auth_header.clone();
-            self.client.post_message_with_response_limits(
-                uri,
-                message,
-                session_id,
-                auth_header,
-                headers,
-                limits,
-            )
-        };
-        self.authorized(headers, post).await
-    }
-
-    async fn delete_session(
-        &self,
-        uri: Arc<str>,
-        session_id: Arc<str>,
-        auth_header: Option<String>,
-        headers: Headers,
-    ) -> HttpResult<()> {
-        let delete = |headers| {
-            self.client.delete_session(
-                uri.clone(),
-                session_id.clone(),
-                auth_header.clone(),
-                headers,
-            )
-        };
-        self.authorized(headers, delete).await
-    }
-
-    async fn get_stream(
-        &self,
-        uri: Arc<str>,
-        session_id: Option<Arc<str>>,
-        last_event_id: Option<String>,
-        auth_header: Option<String>,
-        headers: Headers,
-    ) -> HttpResult<BoxStream<'static, Result<Sse, SseError>>> {
-        let max_bytes = StreamableHttpResponseLimits::default().max_sse_event_size;
-        self.get_stream_with_max_sse_event_size(
-            uri,
-            session_id,
-            last_event_id,
-            auth_header,
-            headers,
-            max_bytes,
-        )
-        .await
-    }
-
-    async fn get_stream_with_max_sse_event_size(
-        &self,
-        uri: Arc<str>,
-        session_id: Option<Arc<str>>,
-        last_event_id: Option<String>,
-        auth_header: Option<String>,
-        headers: Headers,
-        max_bytes: usize,
-    ) -> HttpResult<BoxStream<'static, Result<Sse, SseError>>> {
-        let get = |headers| {
-            let (uri, session_id) = (uri.clone(), session_id.clone());
-            let (last_event_id, auth_header) = (last_event_id.clone(), auth_header.clone());
-            self.client.get_stream_with_max_sse_event_size(
-                uri,
-                session_id,
-                last_event_id,
-                auth_header,
-                headers,
-                max_bytes,
-            )
-        };
-        self.authorized(headers, get).await
-    }
 }

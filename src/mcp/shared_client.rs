@@ -1,7 +1,7 @@
 //! The state shared by a client's clones and tools: the connection, the most recent listing, and
 //! the accepted definitions.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -13,12 +13,13 @@ use tokio::runtime::Handle;
 use crate::error::{Error, ErrorKind};
 use crate::fnv::fnv1a_128;
 use crate::lock::lock_ignoring_poison;
+use crate::mcp::Era;
 use crate::mcp::content::MediaParts;
 use crate::mcp::endpoint::Endpoint;
 use crate::mcp::limits::Limits;
 use crate::mcp::listing::{ListedTool, Listing};
 use crate::mcp::questions::Answerers;
-use crate::mcp::sdk::{Connection, ConnectionSettings};
+use crate::mcp::sdk::{Connection, ConnectionSettings, SessionEnd};
 
 /// The state shared by a client's clones and tools.
 pub(super) struct SharedClient {
@@ -37,6 +38,9 @@ pub(super) struct Settings {
     pub(super) media: MediaParts,
 }
 
+/// The maximum number of times that a request is repeated because the server has ended the session.
+pub(super) const MAX_SESSION_RENEWALS: u32 = 1;
+
 /// How much longer a caller waits after a connection attempt has reached its own time limit.
 const CONNECTING_GRACE: Duration = Duration::from_secs(1);
 
@@ -54,6 +58,8 @@ struct State {
     /// The most recently closed connection, while a caller waits for it to end.
     closing: Option<Weak<Connection>>,
     prepared: PreparedCalls,
+    /// The notes about the most recent listings other than that of tools, by the listed kind.
+    end_notes: BTreeMap<&'static str, String>,
 }
 
 /// For each call that has not run yet, records the tool definition with which the model made the
@@ -97,6 +103,8 @@ impl PreparedCalls {
 struct CurrentListing {
     listing: Arc<Listing>,
     connection: Weak<Connection>,
+    /// The revision of the tool list just before the tools were requested.
+    revision: u64,
 }
 
 /// The accepted tool definitions, represented by their fingerprints.
@@ -150,7 +158,13 @@ impl SharedClient {
             }
             let dead = state.connection.take();
             let running = state.connecting.as_ref().and_then(WeakShared::upgrade);
-            let connecting = running.unwrap_or_else(|| self.begin_connecting(&mut state));
+            // Only the older protocol has sessions.
+            let first_era = match &dead {
+                Some(dead) if dead.has_session_ended() => Era::Legacy,
+                _ => Era::Modern,
+            };
+            let connecting =
+                running.unwrap_or_else(|| self.begin_connecting(&mut state, first_era));
             (dead, connecting, state.closed_count)
         };
         drop(dead);
@@ -176,7 +190,7 @@ impl SharedClient {
         Ok(connection)
     }
 
-    fn begin_connecting(&self, state: &mut State) -> Shared<Connecting> {
+    fn begin_connecting(&self, state: &mut State, first_era: Era) -> Shared<Connecting> {
         let settings = self.settings.clone();
         let connecting = async move {
             if let Endpoint::Http(http) = &settings.endpoint {
@@ -188,6 +202,7 @@ impl SharedClient {
                 name: settings.name,
                 endpoint: settings.endpoint,
                 limits: settings.limits,
+                first_era,
             };
             Ok(Arc::new(Connection::open(&settings).await?))
         };
@@ -204,33 +219,76 @@ impl SharedClient {
 
     /// Returns the current tools, and the connection over which the tools were fetched.
     async fn listing_over_connection(&self) -> Result<(Arc<Connection>, Arc<Listing>), Error> {
-        let connection = self.connection().await?;
+        let list = |connection| async move {
+            let listing = self.listing_over(&connection).await?;
+            Ok((connection, listing))
+        };
+        self.over_current_session(list).await
+    }
+
+    async fn listing_over(&self, connection: &Arc<Connection>) -> Result<Arc<Listing>, Error> {
+        let revision = connection.tools_revision();
         {
             let state = lock_ignoring_poison(&self.state);
-            if let Some(CurrentListing { listing, connection: listed_over }) = &state.listing
-                && listed_over.as_ptr() == Arc::as_ptr(&connection)
-                && listing.revision == connection.tools_revision()
+            if let Some(current) = &state.listing
+                && current.connection.as_ptr() == Arc::as_ptr(connection)
+                && current.revision == revision
             {
-                let listing = Arc::clone(listing);
-                drop(state);
-                return Ok((connection, listing));
+                return Ok(Arc::clone(&current.listing));
             }
         }
         let Settings { name, limits, .. } = &self.settings;
-        let listing = Arc::new(Listing::fetch(&connection, name, limits).await?);
+        let fetched = Listing::fetch(connection, name, limits).await?;
         let mut accepted = lock_ignoring_poison(&self.accepted);
         if !accepted.is_complete {
-            for tool in &listing.tools {
+            for tool in &fetched.tools {
                 let name = tool.original_name.clone();
                 accepted.by_name.entry(name).or_insert(tool.fingerprint);
             }
         }
         drop(accepted);
-        lock_ignoring_poison(&self.state).listing = Some(CurrentListing {
-            listing: Arc::clone(&listing),
-            connection: Arc::downgrade(&connection),
-        });
-        Ok((connection, listing))
+        let mut state = lock_ignoring_poison(&self.state);
+        let earlier = state.listing.take().map(|current| current.listing);
+        let listing = fetched.unified_with(earlier);
+        let connection = Arc::downgrade(connection);
+        let current = CurrentListing { listing: Arc::clone(&listing), connection, revision };
+        state.listing = Some(current);
+        Ok(listing)
+    }
+
+    /// Performs an operation over the connection. If the server does not know the session any more,
+    /// repeats the operation over a new connection.
+    pub(super) async fn over_current_session<T, F>(
+        &self,
+        operation: impl Fn(Arc<Connection>) -> F,
+    ) -> Result<T, Error>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
+        let mut renewals_left = MAX_SESSION_RENEWALS;
+        loop {
+            let connection = self.connection().await?;
+            match operation(connection).await {
+                Err(error) if renewals_left > 0 && error.find_source::<SessionEnd>().is_some() => {
+                    renewals_left -= 1;
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// Records the note about a listing of resources, templates or prompts.
+    pub(super) fn set_end_note(&self, field: &'static str, note: Option<String>) {
+        let notes = &mut lock_ignoring_poison(&self.state).end_notes;
+        match note {
+            Some(note) => drop(notes.insert(field, note)),
+            None => drop(notes.remove(field)),
+        }
+    }
+
+    /// Returns the notes about the most recent listings of resources, templates and prompts.
+    pub(super) fn end_notes(&self) -> Vec<String> {
+        lock_ignoring_poison(&self.state).end_notes.values().cloned().collect()
     }
 
     /// Returns the connection for calling a tool, or an error if the tool's definition has changed

@@ -12,7 +12,6 @@ use std::time::Duration;
 use futures::{FutureExt, StreamExt};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, ReadBuf};
-use tokio::sync::mpsc;
 use tokio::time::Instant;
 use turnstream::event::ToolEvent;
 use turnstream::http::{Credential, Token};
@@ -24,100 +23,10 @@ use turnstream::testing::mcp::{
 };
 use turnstream::{Agent, Event, Tool};
 
+use crate::raw_server::{
+    Out, client_of_one_tool, discovered, http_answers, initialized, listed, listed_tool, raw_client,
+};
 use crate::support::{call, call_text, client_of, echo_tool, no_arguments, run_call};
-
-/// The output of a raw server, one message per line. Dropping all clones breaks the connection.
-#[derive(Clone)]
-struct Out(mpsc::UnboundedSender<Option<String>>);
-
-impl Out {
-    fn send(&self, message: &Value) {
-        let _ = self.0.send(Some(message.to_string()));
-    }
-
-    #[expect(clippy::needless_pass_by_value, reason = "callers have just created it")]
-    fn result(&self, request: &Value, result: Value) {
-        self.send(&json!({ "jsonrpc": "2.0", "id": request["id"], "result": result }));
-    }
-
-    /// Ends the connection after the pending output.
-    fn end(&self) {
-        let _ = self.0.send(None);
-    }
-}
-
-/// A client of a server that is a function of the connection's number and a message.
-fn raw_client<F>(react: F) -> Client
-where
-    F: Fn(usize, Value, &Out) + Send + Sync + 'static,
-{
-    let (react, connections) = (Arc::new(react), Arc::new(AtomicUsize::new(0)));
-    let client = Client::streams(move || {
-        let react = react.clone();
-        let number = connections.fetch_add(1, Ordering::SeqCst);
-        async move {
-            let (here, there) = tokio::io::duplex(64 << 10);
-            let (reader, mut writer) = tokio::io::split(there);
-            let (sender, mut lines) = mpsc::unbounded_channel();
-            tokio::spawn(async move {
-                let out = Out(sender);
-                let mut reader = BufReader::new(reader).lines();
-                loop {
-                    tokio::select! {
-                        line = reader.next_line() => {
-                            let Ok(Some(line)) = line else { return };
-                            react(number, serde_json::from_str(&line).unwrap(), &out);
-                        }
-                        line = lines.recv() => {
-                            let Some(Some(line)) = line else { return };
-                            let line: String = line + "\n";
-                            if writer.write_all(line.as_bytes()).await.is_err() {
-                                return;
-                            }
-                        }
-                    }
-                }
-            });
-            Ok(tokio::io::split(here))
-        }
-    });
-    client.with_name("s")
-}
-
-fn discovered() -> Value {
-    json!({
-        "resultType": "complete", "supportedVersions": ["2026-07-28"],
-        "capabilities": { "tools": { "listChanged": true } },
-        "ttlMs": 0, "cacheScope": "private",
-        "_meta": { "io.modelcontextprotocol/serverInfo": { "name": "raw", "version": "1" } },
-    })
-}
-
-fn initialized() -> Value {
-    json!({
-        "protocolVersion": "2025-11-25", "capabilities": { "tools": {} },
-        "serverInfo": { "name": "raw", "version": "1" },
-    })
-}
-
-fn listed(tools: &Value) -> Value {
-    json!({ "resultType": "complete", "tools": tools, "ttlMs": 0, "cacheScope": "private" })
-}
-
-/// A client of a server with one tool, whose calls have this result.
-fn client_of_one_tool(tool: Value, result: Value) -> Client {
-    raw_client(move |_, message, out| match message["method"].as_str() {
-        Some("server/discover") => out.result(&message, discovered()),
-        Some("tools/list") => out.result(&message, listed(&json!([tool]))),
-        Some("tools/call") => out.result(&message, result.clone()),
-        _ => {}
-    })
-}
-
-/// A tool without arguments, as a server lists it.
-fn listed_tool(name: &str) -> Value {
-    json!({ "name": name, "inputSchema": { "type": "object" } })
-}
 
 fn read_tool(description: &str) -> McpTool {
     McpTool::new("read", description, no_arguments(), |_, _| async { "read" })
@@ -694,40 +603,6 @@ async fn a_key_echoed_by_the_server_is_masked_in_errors() {
     let by_credential = client.with_credential(Credential::key("sk-very-secret-token"));
     let text = call_text(by_credential.toolkit().await.unwrap(), "s__fails", json!({})).await;
     assert!(!text.contains("sk-very-secret-token"), "credential: {text}");
-}
-
-/// Answers each connection with one raw HTTP response.
-async fn http_answers(respond: impl Fn(&str) -> String + Send + Sync + 'static) -> String {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
-    let respond = Arc::new(respond);
-    tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
-            let respond = respond.clone();
-            tokio::spawn(async move {
-                use tokio::io::AsyncReadExt;
-                let (mut reader, mut writer) = stream.into_split();
-                let (mut bytes, mut chunk) = (Vec::new(), vec![0; 64 << 10]);
-                while let Ok(len @ 1..) = reader.read(&mut chunk).await {
-                    bytes.extend_from_slice(&chunk[..len]);
-                    let text = String::from_utf8_lossy(&bytes).to_ascii_lowercase();
-                    let Some(end) = text.find("\r\n\r\n") else { continue };
-                    let body = text
-                        .split("content-length: ")
-                        .nth(1)
-                        .and_then(|rest| rest.split("\r\n").next()?.parse().ok())
-                        .unwrap_or(0usize);
-                    if bytes.len() >= end + 4 + body {
-                        let _ = writer
-                            .write_all(respond(&String::from_utf8_lossy(&bytes)).as_bytes())
-                            .await;
-                        return;
-                    }
-                }
-            });
-        }
-    });
-    url
 }
 
 #[tokio::test]

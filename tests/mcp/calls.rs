@@ -11,18 +11,18 @@ use turnstream::testing::mcp::{McpAnswer, McpEra, McpFault, McpServer, McpTool};
 use crate::support::{call, call_text, client_of, echo_tool, no_arguments};
 
 #[tokio::test(start_paused = true)]
-async fn tools_are_listed_in_the_order_of_the_server_over_several_pages() {
+async fn tools_are_listed_over_several_pages_and_sorted_by_name() {
     let mut server = McpServer::new().with_page_size(2);
     for name in ["zeta", "alpha", "mid.dle", "b", "a"] {
         server = server.with_tool(McpTool::new(name, name, no_arguments(), |_, _| async { "" }));
     }
     let kit = client_of(&server).toolkit().await.unwrap();
     let names: Vec<_> = kit.specs().iter().map(|spec| spec.name.clone()).collect();
-    assert_eq!(names[..2], ["s__zeta", "s__alpha"]);
-    assert_eq!(names[3..], ["s__b", "s__a"]);
+    assert_eq!(names[..3], ["s__a", "s__alpha", "s__b"]);
+    assert_eq!(names[4..], ["s__zeta"]);
     // The name that had to be changed ends with a hash.
     assert!(
-        names[2].starts_with("s__mid_dle_") && names[2].len() == "s__mid_dle_".len() + 8,
+        names[3].starts_with("s__mid_dle_") && names[3].len() == "s__mid_dle_".len() + 8,
         "{names:?}"
     );
 }

@@ -113,6 +113,81 @@ async fn a_program_that_is_not_an_mcp_server_is_detected_by_its_output() {
     assert_eq!(error.message(), expected);
 }
 
+/// A client of a program that is a function of its streams.
+fn client_of_program<F, Fut>(program: F) -> Client
+where
+    F: Fn(tokio::io::DuplexStream) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = ()> + Send + 'static,
+{
+    let client = Client::streams(move || {
+        let (here, there) = tokio::io::duplex(1 << 16);
+        tokio::spawn(program(there));
+        async { Ok(tokio::io::split(here)) }
+    });
+    client.with_name("s")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_program_whose_output_cannot_be_that_of_a_server_fails_at_once() {
+    let repeats_input = client_of_program(|there| async move {
+        let (mut reader, mut writer) = tokio::io::split(there);
+        let _ = tokio::io::copy(&mut reader, &mut writer).await;
+    });
+    let floods =
+        client_of_program(
+            |mut there| async move { while there.write_all(b"y\n").await.is_ok() {} },
+        );
+    let speaks_http = client_of_program(|there| async move {
+        let mut there = BufReader::new(there);
+        there.read_line(&mut String::new()).await.unwrap();
+        there.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await.unwrap();
+        std::future::pending::<()>().await;
+    });
+    for (client, why) in [
+        (repeats_input, "it sends back what it receives; it wrote to its standard output: {"),
+        (floods, "its output contains no messages; it wrote to its standard output: y"),
+        (speaks_http, "it uses another protocol; it wrote to its standard output: HTTP/1.1 400"),
+    ] {
+        let before = Instant::now();
+        let error = client.toolkit().await.unwrap_err();
+        assert_eq!(before.elapsed(), Duration::ZERO, "{error}");
+        assert_eq!(error.kind(), ErrorKind::Protocol);
+        assert!(!error.is_retryable());
+        let expected = format!("the program of the MCP server `s` is not an MCP server: {why}");
+        assert!(error.message().starts_with(&expected), "{error}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_writes_a_byte_order_mark_or_a_banner_first_connects() {
+    for prefix in ["\u{feff}", "Starting…\n[info] ready\n\n", "{\"level\":\"info\"}\n"] {
+        for era in [McpEra::Modern, McpEra::Legacy] {
+            let server = McpServer::new().with_era(era).with_tool(echo_tool());
+            let client = client_of_program(move |mut there| {
+                let server = server.clone();
+                async move {
+                    there.write_all(prefix.as_bytes()).await.unwrap();
+                    let (reader, writer) = tokio::io::split(there);
+                    let _ = server.serve(reader, writer).await;
+                }
+            });
+            assert_eq!(client.toolkit().await.unwrap().specs().len(), 1, "{prefix:?}, {era:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_timeout_while_connecting_reports_the_programs_output() {
+    let client = client_of_program(|mut there| async move {
+        there.write_all(b"Waiting for the database\n").await.unwrap();
+        let _ = tokio::io::copy(&mut there, &mut tokio::io::sink()).await;
+    });
+    let error = client.toolkit().await.unwrap_err();
+    let expected = "the MCP server `s` was not ready after 30s; it wrote to its standard output: \
+                    Waiting for the database";
+    assert_eq!((error.kind(), error.message()), (ErrorKind::Timeout, expected));
+}
+
 #[test]
 fn outside_of_a_runtime_connecting_is_an_error() {
     let client = client_of(&McpServer::new());

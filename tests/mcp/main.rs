@@ -7,6 +7,7 @@
 
 #[path = "../support/programs.rs"]
 mod programs;
+mod raw_server;
 mod support;
 
 mod approvals;
@@ -18,6 +19,10 @@ mod connecting;
 mod foreign;
 mod hostile;
 mod http;
+mod lists;
 mod processes;
 mod questions;
+mod redirects;
 mod resources;
+mod results;
+mod sessions;

@@ -5,8 +5,9 @@
 use std::time::Duration;
 
 use serde_json::json;
-use turnstream::ErrorKind;
 use turnstream::mcp::{Client, Limits, ServerCommand};
+use turnstream::provider::Scripted;
+use turnstream::{Agent, ErrorKind};
 
 use crate::programs::example_program;
 use crate::support::{call_text, run_call};
@@ -138,6 +139,24 @@ async fn an_exit_error_has_the_status_and_the_last_lines_of_stderr() {
         message.contains("exit status: 3") && message.contains("Usage: server FOLDER"),
         "{message}"
     );
+}
+
+#[tokio::test]
+async fn the_stderr_of_a_server_that_dies_reaches_the_outcome_of_a_run() {
+    for script in ["exit 1", "read -r line; exit 3"] {
+        let script = format!("echo 'ModuleNotFoundError: foo' >&2; {script}");
+        let client = Client::stdio(ServerCommand::new("sh").args(["-c", &script])).with_name("s");
+        let agent = Agent::new(Scripted::new(["done"])).with_tool_source(client);
+        let error = agent.run("go").outcome().await.error.unwrap();
+        assert!(error.message().contains("ModuleNotFoundError: foo"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_program_that_repeats_its_input_is_not_a_server() {
+    let client = Client::stdio(ServerCommand::new("cat")).with_name("s");
+    let error = client.toolkit().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Protocol, "{error}");
 }
 
 #[tokio::test]

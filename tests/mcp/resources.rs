@@ -23,7 +23,7 @@ async fn resources_are_listed_and_read_as_content() {
         let client = client_of(&server(era));
         let names: Vec<_> =
             client.resources().await.unwrap().into_iter().map(|resource| resource.name).collect();
-        assert_eq!(names, ["notes", "dot"]);
+        assert_eq!(names, ["dot", "notes"]);
         let text = client.read_resource("file:///notes").await.unwrap();
         assert_eq!(text, Content::from("file:///notes:\nBuy milk."));
         let image = client.read_resource("file:///dot").await.unwrap();
