@@ -32,7 +32,7 @@ impl TypeMismatch {
     /// Returns the value in the JSON text to which the path leads.
     fn value_in<'a>(&self, json: &'a str) -> Option<&'a str> {
         let mut value = json;
-        for segment in self.path.as_ref()?.iter() {
+        for segment in self.path.as_ref()? {
             value = match segment {
                 Segment::Seq { index } => parse_elements(value)?.get(*index).copied()?,
                 Segment::Map { key: name } | Segment::Enum { variant: name } => {

@@ -130,7 +130,7 @@ mod tests {
         let expected = r#"{"a":5,"b 1.0":"2.0 \" 3.0","c":[-1,1.5, 7],"d":100}"#;
         assert_eq!(with_integers(json).as_deref(), Some(expected));
         assert_eq!(with_integers(r#"{"a":5,"b":"5.0"}"#), None);
-        assert!(has_readable_value(json) && has_readable_value(r#"[null]"#));
+        assert!(has_readable_value(json) && has_readable_value("[null]"));
         assert!(!has_readable_value(r#"{"null":"null 1.0","b":[true,5,5.5]}"#));
     }
 }

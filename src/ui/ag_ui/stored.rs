@@ -10,7 +10,7 @@ use crate::session::{Entry, SessionState};
 use crate::tool::Tool;
 use crate::ui::error_texts::ErrorTexts;
 use crate::ui::message_name::message_id;
-use crate::ui::stored_items::{StoredItem, StoredItems};
+use crate::ui::stored_items::{AppendedBy, StoredItem, StoredItems};
 
 /// Builds messages from a session's entries.
 pub(super) struct StoredMessages<'a> {
@@ -54,7 +54,7 @@ impl<'a> StoredMessages<'a> {
             self.end_turn();
             match &item.kind {
                 ItemKind::User { content }
-                    if appended.as_ref().is_none_or(|it| it.is_user_input()) =>
+                    if appended.as_ref().is_none_or(AppendedBy::is_user_input) =>
                 {
                     self.user_message(*number, content);
                 }

@@ -240,7 +240,7 @@ impl State {
 fn check_outcome(outcome: &Value) -> Result<(), String> {
     let is_text = |value: &Value| value.as_str().is_some_and(|text| !text.is_empty());
     let is_right = match outcome["type"].as_str() {
-        Some("success") => true,
+        Some("success" | "cancelled") => true,
         Some("interrupt") => outcome["interrupts"].as_array().is_some_and(|all| {
             let is_right = |it: &Value| {
                 is_text(&it["id"])
@@ -250,7 +250,6 @@ fn check_outcome(outcome: &Value) -> Result<(), String> {
             };
             !all.is_empty() && all.iter().all(is_right)
         }),
-        Some("cancelled") => true,
         _ => false,
     };
     match is_right {
