@@ -34,6 +34,13 @@ pub struct Limits {
     /// instead of retrying the turn. If the provider is a [`Retry`](crate::provider::Retry) that
     /// has already retried the turn, the agent does not retry it again.
     pub max_turn_retries: u32,
+    /// The number of turns for which a [tool choice](crate::request::Options::tool_choice) that
+    /// requires a call applies. The default is 1: once a turn's calls have been answered, all later
+    /// requests of the run let the model decide. Otherwise, a model that obeys would call tools
+    /// until `max_turns` is reached. `u32::MAX` keeps the requirement for the whole run. If the run
+    /// resumes calls, their turn counts. A tool choice that a hook sets applies whenever the hook
+    /// sets it.
+    pub forced_tool_turns: u32,
     /// The number of consecutive [repeated](crate::agent::RepeatCounter) iterations after which a
     /// message about the repetition is sent to the model. The default is 4; 0 disables the message.
     /// While the repetition continues, the message is sent again each time this number of further
@@ -81,6 +88,7 @@ impl Default for Limits {
             max_continuations: 3,
             max_truncated_call_retries: 1,
             max_turn_retries: 1,
+            forced_tool_turns: 1,
             nudge_after_repeats: 4,
             end_after_repeats: 24,
             max_turn_bytes: TurnBuilder::DEFAULT_MAX_BYTES,

@@ -1,6 +1,7 @@
 //! Applies hooks, verdicts and pool slots to the calls in a turn before their tools run.
 
 use std::any::Any;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use futures::FutureExt;
@@ -30,6 +31,18 @@ impl RunPolicy {
     /// request that the verdict answers.
     fn resumed_verdict(&self, call_id: &str) -> Option<&(PendingCall, Verdict)> {
         self.state.approvals.resume_verdicts.as_ref()?.get(call_id)
+    }
+}
+
+impl RunPolicy {
+    /// Returns the call with the arguments that its tool reads.
+    fn as_read<'a>(&self, call: &'a PendingCall) -> Cow<'a, PendingCall> {
+        let toolkit = self.run.toolkit();
+        let arguments = toolkit.get(&call.name).map(|tool| tool.read_arguments(&call.arguments));
+        match arguments {
+            Some(Cow::Owned(arguments)) => Cow::Owned(PendingCall { arguments, ..call.clone() }),
+            Some(Cow::Borrowed(_)) | None => Cow::Borrowed(call),
+        }
     }
 }
 
@@ -78,6 +91,9 @@ impl ToolPolicy for RunPolicy {
 
     fn verdict(&mut self, call: &PendingCall) -> Option<Verdict> {
         if let Some((answered, verdict)) = self.resumed_verdict(&call.call_id) {
+            // If no verdict was requested, the answered call has the arguments that the model
+            // wrote.
+            let answered = &self.as_read(answered);
             let is_valid = match verdict {
                 Verdict::Approve => answered.covers(call),
                 // The tool does not run, so its definition is irrelevant.
@@ -139,15 +155,11 @@ pub(super) fn redacted_report(
     context: &ToolContext,
 ) -> EffectReport {
     let mut report = context.effect_report();
-    let call = context.turn().tool_calls().find(|call| call.call_id == context.call_id());
-    if let Some(call) = call {
-        let call = &*run.settings.tools.toolkit.unwrapped_call(call);
-        let hooks = run.hooks();
-        // If a hook panics, the evidence is discarded, and the error is reported to hooks.
-        let redact = |json: &mut RawJson| hooks.redact_evidence(state, call, json);
-        if let Err(error) = redact_each(&mut report.evidence, redact) {
-            hooks.on_failure(state, &error);
-        }
+    let hooks = run.hooks();
+    // If a hook panics, the evidence is discarded, and the error is reported to hooks.
+    let redact = |json: &mut RawJson| hooks.redact_evidence(state, context.call(), json);
+    if let Err(error) = redact_each(&mut report.evidence, redact) {
+        hooks.on_failure(state, &error);
     }
     report
 }

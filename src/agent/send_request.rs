@@ -5,12 +5,14 @@ use std::sync::Arc;
 use futures::{future, stream};
 
 use crate::agent::State;
+use crate::agent::decide::ends_with_tool_result;
 use crate::agent::prepared_request::PreparedRequest;
 use crate::agent::refresh_tools::{needs_listing, refresh_tools};
 use crate::agent::run_shared::RunShared;
 use crate::agent::settings::offered_tools;
 use crate::agent::wait_for_pool::wait_for_pool;
 use crate::error::{Error, ErrorKind};
+use crate::event::Transition;
 use crate::provider::should_fall_back;
 use crate::request::{Request, ToolChoice};
 use crate::stream::{TurnStream, seal};
@@ -62,6 +64,10 @@ async fn prepare_request(run: &RunShared, state: &State) -> Result<Request, Erro
     if state.end.wrap_up_reason.is_some() && !request.tools.is_empty() {
         // The tools stay in the request so that it matches the provider's cached prefix.
         request.options.tool_choice = ToolChoice::None;
+    } else if request.options.tool_choice.requires_call()
+        && answered_turns(state) >= run.settings.limits.limits.forced_tool_turns
+    {
+        request.options.tool_choice = ToolChoice::Auto;
     }
     if run.hooks().is_empty() {
         // If there are no hooks, nothing needs to be cloned.
@@ -76,6 +82,15 @@ async fn prepare_request(run: &RunShared, state: &State) -> Result<Request, Erro
     };
     let prepared = run.effects.perform(EffectKind::Prepared, prepare).await?;
     Ok(prepared.into_request(request))
+}
+
+/// Returns the number of turns whose calls have been answered in this run. If the run continues an
+/// earlier run after its calls were answered, their turn counts too.
+fn answered_turns(state: &State) -> u32 {
+    let has_no_turn_yet =
+        matches!(state.transition, None | Some(Transition::Retry | Transition::Fallback));
+    let continues_after_results = has_no_turn_yet && ends_with_tool_result(state);
+    state.counts.tool_turns.max(u32::from(continues_after_results))
 }
 
 /// Returns a stream that sends the request when first polled, and then yields the turn's events.

@@ -5,7 +5,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use serde::de::{self, Deserialize, DeserializeOwned, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
@@ -98,31 +98,6 @@ impl RawJson {
         out.push_str(&self.0[from..]);
         Self(out.into())
     }
-}
-
-/// Deserializes a JSON string. The error describes the mismatch and the path at which it occurred.
-pub(crate) fn from_str_with_path<T: DeserializeOwned>(text: &str) -> Result<T, String> {
-    let mut json = serde_json::Deserializer::from_str(text);
-    let read = serde_path_to_error::deserialize(&mut json).map_err(|error| {
-        let path = error.path().to_string();
-        let inner = error.into_inner();
-        if path == "." { inner.to_string() } else { format!("{inner} (at `{path}`)") }
-    })?;
-    json.end().map_err(|error| error.to_string())?;
-    Ok(read)
-}
-
-/// Deserializes a call's arguments. A zero-sized type, such as `()`, can be deserialized from any
-/// object.
-pub(crate) fn parse_arguments<T: DeserializeOwned>(text: &str) -> Result<T, String> {
-    from_str_with_path(text).or_else(|why| {
-        let is_object =
-            from_str_with_path::<serde_json::Map<String, serde_json::Value>>(text).is_ok();
-        match size_of::<T>() {
-            0 if is_object => from_str_with_path("null").map_err(|_| why),
-            _ => Err(why),
-        }
-    })
 }
 
 impl From<&serde_json::Value> for RawJson {
@@ -330,14 +305,19 @@ pub(crate) fn nesting_depth(json: &str) -> usize {
 
 /// Iterates over the brackets of arrays and objects in a JSON string, with their positions.
 fn structural_brackets(json: &str) -> impl Iterator<Item = (usize, u8)> {
+    unquoted_bytes(json).filter(|(_, byte)| matches!(byte, b'[' | b'{' | b']' | b'}'))
+}
+
+/// Iterates over the bytes of a JSON string that are not part of a string value, with their
+/// positions.
+pub(super) fn unquoted_bytes(json: &str) -> impl Iterator<Item = (usize, u8)> {
     let (mut quoted, mut escaped) = (false, false);
     json.bytes().enumerate().filter(move |(_, byte)| {
         match byte {
             _ if escaped => escaped = false,
             b'\\' => escaped = quoted,
             b'"' => quoted = !quoted,
-            b'[' | b'{' | b']' | b'}' => return !quoted,
-            _ => {}
+            _ => return !quoted,
         }
         false
     })

@@ -10,6 +10,7 @@ mod encoding_key;
 mod history;
 mod item;
 pub(crate) mod json;
+pub(crate) mod model_json;
 mod number_set;
 mod open_calls;
 mod pending_call;

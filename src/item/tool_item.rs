@@ -8,7 +8,7 @@ use serde::de::{DeserializeOwned, IgnoredAny, IntoDeserializer};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::error::{Error, ErrorKind};
-use crate::item::{Content, EffectReport, json};
+use crate::item::{Content, EffectReport, model_json};
 
 /// The maximum length of a call id that every provider accepts.
 pub(crate) const MAX_PORTABLE_CALL_ID_BYTES: usize = 40;
@@ -39,7 +39,8 @@ impl ToolCall {
     }
 
     /// Deserializes the arguments. Empty arguments and `null` are treated as `{}`, and any object
-    /// deserializes into `()`.
+    /// deserializes into `()`. As for a [tool](crate::Tool), an integer may be written as `5.0`, and
+    /// an optional field as `null`.
     ///
     /// ```
     /// use turnstream::item::ToolCall;
@@ -63,7 +64,7 @@ impl ToolCall {
     /// Returns [`Malformed`](ErrorKind::Malformed) if the arguments are not valid JSON or do not
     /// match the type. The error message states where the mismatch occurred.
     pub fn parse_arguments<T: DeserializeOwned>(&self) -> Result<T, Error> {
-        json::parse_arguments(self.arguments_or_empty_object()).map_err(|why| {
+        model_json::read_arguments_by_type(self.arguments_or_empty_object()).map_err(|why| {
             let message = format!("the arguments of `{}` do not fit: {why}", self.name);
             Error::new(ErrorKind::Malformed, message).with_parameter(self.call_id.clone())
         })

@@ -61,6 +61,9 @@ pub struct Options {
     /// occurs.
     pub stop_sequences: Vec<String>,
     /// Whether the model may call tools, must call a tool, or must not call any.
+    ///
+    /// In an agent's run, a choice that requires a call applies only until the calls of a turn have
+    /// been answered; see [`Limits::forced_tool_turns`](crate::agent::Limits::forced_tool_turns).
     pub tool_choice: ToolChoice,
     /// Whether a single turn may contain several tool calls; `Some(false)` allows at most one call.
     pub parallel_tool_calls: Option<bool>,
@@ -243,6 +246,16 @@ pub enum ToolChoice {
     Required,
     /// The model must call the tool with this name.
     Tool(String),
+}
+
+impl ToolChoice {
+    /// Returns whether the model must call a tool.
+    pub(crate) fn requires_call(&self) -> bool {
+        match self {
+            Self::Required | Self::Tool(_) => true,
+            Self::Auto | Self::None => false,
+        }
+    }
 }
 
 /// Whether and how much a model reasons before answering.

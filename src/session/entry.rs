@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::event::RewriteReason;
+use crate::event::{AppendReason, RewriteReason};
 use crate::item::{History, Item, PendingCall, RawJson};
 
 /// An entry in a session. Entries are stored in the order in which they were created.
@@ -37,6 +37,18 @@ pub enum Entry {
         /// The replacement items.
         items: Vec<Item>,
     },
+    /// The items before this entry were added by a run that had already started, for example because
+    /// the run was steered. Items without such an entry are the input of a run, or come from the
+    /// model or a tool. The entry does not change the history.
+    Appended {
+        /// The source of the items.
+        why: AppendReason,
+        /// The id of the event that added the items. For steering input and a follow-up, this is the
+        /// id of the receipt.
+        id: String,
+        /// The number of items, each of which is an entry.
+        count: usize,
+    },
     /// A run ended while calls were waiting for a verdict or an external result. None of these
     /// calls has started, unless an earlier crash left the call open and its tool, or the tool of
     /// the sub-agent that made the call, is [idempotent](crate::Tool::idempotent).
@@ -70,6 +82,7 @@ pub enum Entry {
 #[serde(tag = "type", rename_all = "snake_case")]
 enum StoredEntry {
     Rewritten { why: RewriteReason, from: usize, to: usize, items: Vec<Item> },
+    Appended { why: AppendReason, id: String, count: usize },
     Pending { calls: Vec<PendingCall> },
     Nested { call_id: String, history: History },
     Resumed,
@@ -87,11 +100,12 @@ impl<'de> Deserialize<'de> for Entry {
         let json = RawJson::deserialize(deserializer)?;
         let Tag { r#type } = json.deserialize_as().map_err(D::Error::custom)?;
         let entry = match r#type.as_str() {
-            "rewritten" | "pending" | "nested" | "resumed" => {
+            "rewritten" | "appended" | "pending" | "nested" | "resumed" => {
                 json.deserialize_as().map(|read| match read {
                     StoredEntry::Rewritten { why, from, to, items } => {
                         Self::Rewritten { why, from, to, items }
                     }
+                    StoredEntry::Appended { why, id, count } => Self::Appended { why, id, count },
                     StoredEntry::Pending { calls } => Self::Pending { calls },
                     StoredEntry::Nested { call_id, history } => Self::Nested { call_id, history },
                     StoredEntry::Resumed => Self::Resumed,

@@ -1,6 +1,6 @@
 //! Converts events to session entries.
 
-use crate::event::{EndReason, Event, ToolEvent};
+use crate::event::{AppendReason, EndReason, Event, ToolEvent};
 use crate::item::{Item, OpenCalls, ToolCall, ToolResult};
 use crate::session::Entry;
 use crate::session::restore::EntryFold;
@@ -84,7 +84,7 @@ impl EntryRecorder {
                 let (call_id, history) = (call_id.clone(), (**nested).clone());
                 self.push_entry(Entry::Nested { call_id, history }, &mut entries);
             }
-            Event::Appended { items, .. } => {
+            Event::Appended { why, id, items } => {
                 self.flush_turn(&mut entries);
                 for item in items {
                     if let Some(result) = item.as_tool_result() {
@@ -92,6 +92,10 @@ impl EntryRecorder {
                         self.flush_results_before(result);
                     }
                     self.push_entry(Entry::Item(item.clone()), &mut entries);
+                }
+                if *why != AppendReason::Input && !items.is_empty() {
+                    let (why, id, count) = (*why, id.clone(), items.len());
+                    self.push_entry(Entry::Appended { why, id, count }, &mut entries);
                 }
                 self.flush_results();
             }
@@ -191,6 +195,7 @@ impl EntryRecorder {
                 !item.tombstone && self.fold.call_position(&result.call_id).is_some()
             }),
             Entry::Rewritten { .. }
+            | Entry::Appended { .. }
             | Entry::Pending { .. }
             | Entry::Nested { .. }
             | Entry::Resumed => false,

@@ -124,6 +124,7 @@ impl EntryFold {
                     self.buffered_calls.retain(|id| open.iter().any(|call| call.call_id == *id));
                 }
             }
+            Entry::Appended { .. } => {}
             Entry::Pending { calls } => {
                 self.start_result_batch();
                 self.history.set_pending_calls(&calls);

@@ -30,6 +30,7 @@ mod small {
 
     #[cfg(not(feature = "validate"))]
     use super::{Error, ToolSpec};
+    use crate::item::model_json::{is_of_type, json_eq};
 
     #[cfg(not(feature = "validate"))]
     pub(in crate::tool) struct Schema(Value);
@@ -120,34 +121,6 @@ mod small {
 
     fn violation(path: &str, what: &str) -> Result<(), String> {
         Err(if path.is_empty() { what.to_owned() } else { format!("{what} (at `{path}`)") })
-    }
-
-    fn is_of_type(wanted: &Value, value: &Value) -> bool {
-        match wanted {
-            Value::String(wanted) => match wanted.as_str() {
-                "object" => value.is_object(),
-                "array" => value.is_array(),
-                "string" => value.is_string(),
-                "number" => value.is_number(),
-                // JSON Schema treats 1.0 as an integer.
-                "integer" => {
-                    value.is_i64()
-                        || value.is_u64()
-                        || value.as_f64().is_some_and(|number| number.fract() == 0.0)
-                }
-                "boolean" => value.is_boolean(),
-                "null" => value.is_null(),
-                _ => true,
-            },
-            Value::Array(any) => any.iter().any(|wanted| is_of_type(wanted, value)),
-            _ => true,
-        }
-    }
-
-    /// Compares two JSON values in the same way as JSON Schema: numbers such as 1 and 1.0 are
-    /// equal.
-    fn json_eq(a: &Value, b: &Value) -> bool {
-        a == b || (a.is_number() && b.is_number() && a.as_f64() == b.as_f64())
     }
 
     fn type_names(wanted: &Value) -> String {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use serde::Serialize;
 
-use crate::item::{EffectReport, RawJson, SideEffect, join_call_id};
+use crate::item::{EffectReport, RawJson, SideEffect, ToolCall, join_call_id};
 use crate::lock::lock_ignoring_poison;
 use crate::tool::RunData;
 use crate::turn::Turn;
@@ -20,7 +20,8 @@ use crate::turn::Turn;
 /// result, even if the tool fails, panics or times out.
 #[derive(Clone, Debug)]
 pub struct ToolContext {
-    call_id: String,
+    /// The call, with the arguments that the tool receives.
+    call: Arc<ToolCall>,
     turn: Arc<Turn>,
     idempotency_key: String,
     pub(super) is_dry_run: bool,
@@ -30,11 +31,11 @@ pub struct ToolContext {
 }
 
 impl ToolContext {
-    pub(super) fn new(call_id: &str, history_id: &str, turn: Arc<Turn>) -> Self {
+    pub(super) fn new(call: &ToolCall, history_id: &str, turn: Arc<Turn>) -> Self {
         Self {
-            call_id: call_id.to_owned(),
+            call: Arc::new(call.clone()),
             turn,
-            idempotency_key: join_call_id(history_id, call_id),
+            idempotency_key: join_call_id(history_id, &call.call_id),
             is_dry_run: false,
             policy_extension: None,
             data: RunData::new(),
@@ -48,7 +49,13 @@ impl ToolContext {
 
     /// Returns the id of the call.
     pub fn call_id(&self) -> &str {
-        &self.call_id
+        &self.call.call_id
+    }
+
+    /// Returns the call, with the arguments that the tool receives. If the model called the tool
+    /// through another tool, this is the inner call.
+    pub(crate) fn call(&self) -> &ToolCall {
+        &self.call
     }
 
     /// Returns the turn that contains the call.
@@ -165,8 +172,9 @@ mod tests {
             panic!("no turn")
         };
         let extension: Option<Arc<dyn Any + Send + Sync>> = Some(Arc::new(7_u8));
+        let call = ToolCall { call_id: "c".into(), name: "t".into(), arguments: String::new() };
         let context =
-            ToolContext { policy_extension: extension, ..ToolContext::new("c", "h", turn) };
+            ToolContext { policy_extension: extension, ..ToolContext::new(&call, "h", turn) };
         assert_eq!(context.policy_extension::<u8>().as_deref(), Some(&7));
         assert_eq!(context.policy_extension::<u16>(), None);
     }

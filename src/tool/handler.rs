@@ -51,7 +51,9 @@ pub trait ToolHandler: Send + Sync {
     /// Errors in the arguments are therefore found before an approval is requested. If the returned
     /// call is not allowed to run, it is dropped.
     ///
-    /// `arguments` contains a JSON object, which is `{}` if the model wrote no arguments. If a
+    /// `arguments` contains a JSON object, which is `{}` if the model wrote no arguments. Where the
+    /// [spec](Self::spec) accepts only integers, a whole number such as `5.0` is passed as `5`, and
+    /// `null` for an optional property that is not nullable is left out. If a
     /// [repair](crate::tool::ToolPolicy::repair_arguments) or a
     /// [policy](crate::tool::Permission::arguments) replaces the arguments, `prepare` is called
     /// again.

@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
-use serde::{Deserialize as DeriveDeserialize, Serialize};
-use serde_json::value::RawValue;
+use serde::{Deserialize, Serialize};
+
+use crate::item::model_json::JsonFields;
 
 /// The name of the argument in which a model states its rationale for a call, if the tool [asks for
 /// a rationale](crate::Tool::with_rationale).
@@ -23,7 +23,7 @@ pub(super) const RATIONALE_FIELD: &str = "_why";
 /// assert_eq!(why.risk, Some(Risk::Low));
 /// assert_eq!(arguments, r#"{"path":"a.md"}"#);
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, DeriveDeserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Rationale {
     /// The state that the model expects after the call.
@@ -38,9 +38,7 @@ pub struct Rationale {
 }
 
 /// A model's estimate of how much harm a call could do.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, DeriveDeserialize,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Risk {
     /// No harm, or harm that can be undone immediately.
@@ -57,8 +55,8 @@ impl Rationale {
     /// Parts of the rationale that cannot be parsed are omitted. If the arguments are not a JSON
     /// object, they are returned unchanged.
     pub fn split_arguments(arguments: &str) -> (Self, Cow<'_, str>) {
-        match RawFields::parse(arguments) {
-            Some(fields) => (fields.rationale(), Cow::Owned(fields.without_rationale())),
+        match RationalizedArgs::parse(arguments) {
+            Some(args) => (args.rationale(), Cow::Owned(args.into_arguments())),
             None => (Self::default(), Cow::Borrowed(arguments)),
         }
     }
@@ -66,14 +64,15 @@ impl Rationale {
     /// Like `split_arguments`, but separates the rationale only if parsing preserves all of it,
     /// that is, if the rationale is an object without unknown fields and every field can be parsed.
     pub(crate) fn split_well_formed(arguments: &str) -> (Self, Cow<'_, str>) {
-        let Some(fields) = RawFields::parse(arguments) else {
+        let Some(args) = RationalizedArgs::parse(arguments) else {
             return (Self::default(), Cow::Borrowed(arguments));
         };
-        let rest = match fields.is_well_formed() {
-            true => Cow::Owned(fields.without_rationale()),
+        let rationale = args.rationale();
+        let rest = match args.is_well_formed() {
+            true => Cow::Owned(args.into_arguments()),
             false => Cow::Borrowed(arguments),
         };
-        (fields.rationale(), rest)
+        (rationale, rest)
     }
 
     /// Returns whether the rationale is empty, that is, whether no field is set.
@@ -82,13 +81,11 @@ impl Rationale {
     }
 
     /// Parses a rationale, ignoring invalid fields.
-    fn from_raw_json(json: &RawValue) -> Self {
-        let Ok(RawFields(fields)) = serde_json::from_str::<RawFields<'_>>(json.get()) else {
-            return Self::default();
-        };
+    fn from_raw_json(json: &str) -> Self {
+        let Some(JsonFields(fields)) = JsonFields::parse(json) else { return Self::default() };
         let mut why = Self::default();
         for (name, value) in &fields {
-            let text = || serde_json::from_str::<String>(value.get()).ok();
+            let text = || serde_json::from_str::<String>(value).ok();
             match name.as_ref() {
                 "expected_outcome" => why.expected_outcome = text(),
                 "stop_condition" => why.stop_condition = text(),
@@ -130,73 +127,42 @@ impl fmt::Display for Risk {
     }
 }
 
-/// The fields of a JSON object in their original order. Each value is raw JSON text.
-struct RawFields<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+/// Arguments that contain a rationale.
+struct RationalizedArgs<'a>(JsonFields<'a>);
 
-impl<'a> RawFields<'a> {
-    /// Parses the fields of the arguments. Returns `None` if the arguments contain no rationale.
+impl<'a> RationalizedArgs<'a> {
+    /// Parses the arguments. Returns `None` if the arguments contain no rationale.
     fn parse(arguments: &'a str) -> Option<Self> {
         // The name of the rationale field may also be written with Unicode escapes.
         if !arguments.contains(RATIONALE_FIELD) && !arguments.contains("\\u") {
             return None;
         }
-        let fields: Self = serde_json::from_str(arguments).ok()?;
-        fields.0.iter().any(|(name, _)| name == RATIONALE_FIELD).then_some(fields)
+        let fields = JsonFields::parse(arguments)?;
+        fields.0.iter().any(|(name, _)| name == RATIONALE_FIELD).then_some(Self(fields))
     }
 
     /// Returns the rationale. If the rationale field occurs more than once, the last value is used,
     /// as is usual in JSON.
     fn rationale(&self) -> Rationale {
-        let last = self.0.iter().rev().find(|(name, _)| name == RATIONALE_FIELD);
+        let last = self.0.0.iter().rev().find(|(name, _)| name == RATIONALE_FIELD);
         last.map_or_else(Rationale::default, |(_, json)| Rationale::from_raw_json(json))
     }
 
     /// Returns whether [`rationale`](Self::rationale) preserves everything that the model wrote in
     /// the rationale field.
     fn is_well_formed(&self) -> bool {
-        let mut rationales = self.0.iter().filter(|(name, _)| name == RATIONALE_FIELD);
+        let mut rationales = self.0.0.iter().filter(|(name, _)| name == RATIONALE_FIELD);
         let (Some((_, json)), None) = (rationales.next(), rationales.next()) else { return false };
-        serde_json::from_str::<RawFields<'_>>(json.get())
-            .is_ok_and(|fields| fields.0.len() == Rationale::from_raw_json(json).len())
+        JsonFields::parse(json)
+            .is_some_and(|fields| fields.0.len() == Rationale::from_raw_json(json).len())
     }
 
-    fn without_rationale(&self) -> String {
-        let kept = self.0.iter().filter(|(name, _)| name != RATIONALE_FIELD);
-        let fields: Vec<String> = kept
-            .map(|(name, value)| format!("{}:{}", serde_json::Value::from(&**name), value.get()))
-            .collect();
-        format!("{{{}}}", fields.join(","))
+    fn into_arguments(self) -> String {
+        let Self(mut fields) = self;
+        fields.0.retain(|(name, _)| name != RATIONALE_FIELD);
+        fields.to_json()
     }
 }
-
-impl<'de: 'a, 'a> Deserialize<'de> for RawFields<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct RawFieldsVisitor;
-
-        impl<'de> Visitor<'de> for RawFieldsVisitor {
-            type Value = Vec<(Cow<'de, str>, &'de RawValue)>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
-                let mut fields = Vec::new();
-                while let Some((FieldName(name), value)) = map.next_entry()? {
-                    fields.push((name, value));
-                }
-                Ok(fields)
-            }
-        }
-
-        deserializer.deserialize_map(RawFieldsVisitor).map(Self)
-    }
-}
-
-/// A field name, which is borrowed if it contains no escapes.
-#[derive(DeriveDeserialize)]
-#[serde(transparent)]
-struct FieldName<'a>(#[serde(borrow)] Cow<'a, str>);
 
 #[cfg(test)]
 mod tests {

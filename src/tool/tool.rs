@@ -1,11 +1,13 @@
 //! A tool and its settings.
 
 use std::any::Any;
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::Error;
+use crate::item::model_json;
 use crate::request::ToolSpec;
 use crate::tool::handler::FnHandler;
 use crate::tool::settings::{ToolFlag, ToolSettings};
@@ -273,6 +275,13 @@ impl Tool {
             Ok(prepared)
         };
         Self { settings, fingerprint, agent, ..Self::from_prepare_fn(spec, prepare) }
+    }
+
+    /// Reads arguments as the tool's schema describes them: an integer may be written as `5.0`, and
+    /// an optional argument that is not nullable as `null`. All other arguments are unchanged.
+    pub(crate) fn read_arguments<'a>(&self, arguments: &'a str) -> Cow<'a, str> {
+        let read = model_json::read_by_schema(&self.spec().parameters, arguments);
+        read.map_or(Cow::Borrowed(arguments), Cow::Owned)
     }
 
     /// Starts a call to this tool from within a call to another tool, using the context of the

@@ -9,6 +9,7 @@ use futures::future::BoxFuture;
 
 use crate::env::{Ids, SystemIds};
 use crate::error::Error;
+use crate::item::model_json::is_reading_of;
 use crate::item::{PendingCall, RawJson, ToolCall, ToolResult};
 use crate::tool::{IntoToolOutput, ToolContext, ToolOutput};
 
@@ -102,7 +103,9 @@ pub trait ToolPolicy: Send {
     }
 
     /// Decides whether a call runs. `before_call` is called once for each complete call whose tool
-    /// is known and whose arguments are valid or have been [repaired](Self::repair_arguments).
+    /// is known and whose arguments are valid or have been [repaired](Self::repair_arguments). The
+    /// arguments are those that the tool receives, for example with `5` for an integer that the
+    /// model wrote as `5.0`.
     ///
     /// Decisions are requested one at a time, in call order. A decision is not requested until the
     /// concurrency limit allows the call to start. However, if the call's tool requires an approval
@@ -274,11 +277,13 @@ impl Verdict {
     /// approval must name the request. A verdict with which nothing runs may also name only the
     /// call, since a call is answered once.
     pub(crate) fn answers(&self, request: &PendingCall, given: &PendingCall) -> bool {
-        let names_call = || {
-            *self != Self::Approve
-                && request.is_same_call(given)
-                && request.has_same_arguments(given)
+        // The call may have been taken from a history, which has the arguments that the model wrote.
+        let has_same_arguments = || {
+            request.has_same_arguments(given)
+                || request.name == given.name && is_reading_of(&request.arguments, &given.arguments)
         };
+        let names_call =
+            || *self != Self::Approve && request.is_same_call(given) && has_same_arguments();
         request == given || given.approval_id.is_empty() && names_call()
     }
 

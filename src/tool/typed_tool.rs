@@ -8,7 +8,7 @@ use futures::{FutureExt, Stream, StreamExt};
 use serde::de::DeserializeOwned;
 
 use crate::error::Error;
-use crate::item::json;
+use crate::item::model_json;
 #[cfg(feature = "schemars")]
 use crate::tool::ToolArguments;
 #[cfg(feature = "schemars")]
@@ -24,8 +24,10 @@ impl Tool {
     /// vendors require arguments to be an object.
     ///
     /// The closure receives the arguments and a [`ToolContext`], and returns a future. The
-    /// arguments are deserialized with serde. If the arguments do not match the type, the closure
-    /// does not run, and the model receives an error that contains the path to the mismatch. The
+    /// arguments are deserialized with serde. For an integer, `5.0` is accepted, and for an optional
+    /// field, including one with `#[serde(default)]`, `null`. If the arguments do not match the
+    /// type, the closure does not run, and the model receives an error that contains the path to
+    /// the mismatch. The
     /// output of the returned future becomes the call's result. [`IntoToolOutput`] lists the
     /// supported output types, and [`Json`](crate::tool::Json) wraps any other type that implements
     /// `Serialize`.
@@ -177,7 +179,8 @@ impl Tool {
         St: Stream<Item = ToolUpdate> + Send + 'static,
     {
         let spec = validate_spec(spec)?;
-        Ok(Self::from_typed_fn(spec, |_, arguments| json::parse_arguments(arguments), run))
+        let read = |_: &ToolSpec, arguments: &str| model_json::read_arguments_by_type(arguments);
+        Ok(Self::from_typed_fn(spec, read, run))
     }
 
     /// Creates a tool from an async closure that receives its arguments as JSON.
@@ -186,6 +189,9 @@ impl Tool {
     /// `enum`, `const`, `items` and `additionalProperties`. With the `validate` feature, all
     /// keywords of JSON Schema are checked. If the arguments do not match the schema, the closure
     /// does not run, and the model receives an error that contains the path to the mismatch.
+    ///
+    /// Before the check, a whole number such as `5.0` becomes `5` where the schema accepts only
+    /// integers, and `null` for an optional property that is not nullable is left out.
     ///
     /// # Errors
     ///

@@ -12,6 +12,7 @@
 //! | assemble a turn in a custom provider | [`TurnBuilder`] |
 //! | turn an event stream into a turn | [`TurnStreamExt`](crate::TurnStreamExt) |
 
+mod answer_json;
 mod builder;
 mod delta_text;
 mod event;

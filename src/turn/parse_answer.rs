@@ -7,7 +7,9 @@ use serde_json::error::Category;
 
 use crate::error::{Error, ErrorKind};
 use crate::item::StopReason;
+use crate::item::model_json::read_by_type;
 use crate::turn::Turn;
+use crate::turn::answer_json::find_json;
 
 /// The reason why an answer could not be parsed into the requested type.
 ///
@@ -74,11 +76,19 @@ pub enum ParseError {
 impl Turn {
     /// Parses the answer as JSON into a value of type `T`.
     ///
-    /// The parsed text is the turn's [`answer`](Self::answer). Whitespace and a byte order mark
-    /// around the answer are ignored. A code fence of three backticks around the answer, with or
-    /// without the language `json`, is also ignored, since some models add a code fence. The rest
-    /// of the answer must be JSON. The parser does not search for JSON within other text, because
-    /// such JSON might be a quotation or an example.
+    /// The parsed text is the turn's [`answer`](Self::answer), which must be JSON. Some models write
+    /// more than that. The parser accepts what is certainly meant as JSON:
+    ///
+    /// - Whitespace and a byte order mark around the answer are ignored, and so is reasoning between
+    ///   `<think>` and `</think>` before it.
+    /// - If the text contains one code fence of three backticks, with or without the language
+    ///   `json`, the answer is the JSON inside of it.
+    /// - One sentence may precede an object or list.
+    /// - For an integer, a whole number such as `5.0` is accepted. For an optional field, including
+    ///   one with `#[serde(default)]`, `null` is accepted.
+    ///
+    /// The parser does not search for JSON within other text, because such JSON might be a quotation
+    /// or an example. Two objects are an error.
     ///
     /// # Errors
     ///
@@ -138,7 +148,7 @@ impl ParseError {
 
     /// Parses a complete answer into a value of type `T`; see [`Turn::parse`].
     pub fn read_text<T: DeserializeOwned>(answer: &str) -> Result<T, Self> {
-        match strip_code_fence(answer) {
+        match find_json(answer) {
             "" => Err(Self::NoText),
             json => Self::read_json(json),
         }
@@ -146,17 +156,8 @@ impl ParseError {
 
     /// Parses a single JSON value into a value of type `T`.
     pub(crate) fn read_json<T: DeserializeOwned>(json: &str) -> Result<T, Self> {
-        let mut reader = serde_json::Deserializer::from_str(json);
-        match serde_path_to_error::deserialize(&mut reader) {
-            Ok(value) => match reader.end() {
-                Ok(()) => Ok(value),
-                Err(error) => Err(Self::from_serde(&error, ".", json)),
-            },
-            Err(error) => {
-                let path = error.path().to_string();
-                Err(Self::from_serde(error.inner(), &path, json))
-            }
-        }
+        read_by_type(json)
+            .map_err(|mismatch| Self::from_serde(&mismatch.error, &mismatch.path(), json))
     }
 
     fn from_serde(error: &serde_json::Error, path: &str, json: &str) -> Self {
@@ -172,21 +173,6 @@ impl ParseError {
                 text,
             },
         }
-    }
-}
-
-/// Removes whitespace, a byte order mark and a code fence from around the answer.
-fn strip_code_fence(answer: &str) -> &str {
-    let blank = |c: char| c.is_whitespace() || c == '\u{feff}';
-    let answer = answer.trim_matches(blank);
-    let fenced = answer.strip_prefix("```").and_then(|inside| inside.strip_suffix("```"));
-    let Some((language, inside)) = fenced.and_then(|fenced| fenced.split_once('\n')) else {
-        return answer;
-    };
-    match language.trim() {
-        "" => inside.trim_matches(blank),
-        language if language.eq_ignore_ascii_case("json") => inside.trim_matches(blank),
-        _ => answer,
     }
 }
 

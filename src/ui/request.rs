@@ -161,6 +161,13 @@ impl ClientLimits {
     }
 }
 
+/// Returns the error for a request that contains both answers to waiting calls and a new message.
+pub(super) fn answer_with_message() -> RequestError {
+    let message = "calls are waiting, and the request has both answers to them and a new message: \
+        send the answers without the message, or the message alone, which gives up the calls";
+    RequestError::new(409, message)
+}
+
 pub(super) fn check_count(what: &str, count: usize, max: usize) -> Result<(), RequestError> {
     if count <= max {
         return Ok(());

@@ -202,6 +202,10 @@ async fn the_guide_lists_the_actual_default_values() {
             "consecutive turns with truncated calls that are requested again",
             limits.max_truncated_call_retries.to_string(),
         ),
+        (
+            "turns for which a tool choice that requires a call applies",
+            limits.forced_tool_turns.to_string(),
+        ),
         ("repeated turns before the model gets a message", limits.nudge_after_repeats.to_string()),
         ("repeated turns before the run ends", limits.end_after_repeats.to_string()),
         ("concurrent calls per turn", max_concurrent_calls().await.to_string()),

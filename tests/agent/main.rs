@@ -21,6 +21,7 @@
 //! | `time_limits` | the time that a run and a tool may take |
 //! | `defaults` | the table of defaults in the guide |
 //! | `pools` | resources that a tree of agents shares: tokens, and a limit on concurrency |
+//! | `pending_calls` | calls that are pending, and work inside of tools, when a run ends |
 //! | `redaction` | hooks that remove secrets from the reports of calls |
 //! | `run_data` | data that a program passes to the tools of one run |
 //! | `detectors` | failure modes of a run, each next to a similar run without it |
@@ -29,6 +30,7 @@
 //! | `replay` | recorded runs are replayed, and resumed from a step with one change |
 //! | `old_recordings` | recordings of earlier versions are replayed |
 //! | `tombstones` | items that are tombstoned during a run |
+//! | `tool_choice` | how long a run is forced to call tools |
 //! | `tool_sources` | tools that change while a run continues |
 //! | `world` | a run that is stopped at any effect continues from the stored values |
 //! | `own_body` | the body in the example `own_body` is the agent's own except for one line |
@@ -50,6 +52,7 @@ mod observers;
 mod old_recordings;
 mod outcomes;
 mod own_body;
+mod pending_calls;
 mod pools;
 mod redaction;
 mod repeated_calls;
@@ -64,6 +67,7 @@ mod support;
 mod suspended_sub_agents;
 mod time_limits;
 mod tombstones;
+mod tool_choice;
 mod tool_sources;
 mod trace;
 mod world;

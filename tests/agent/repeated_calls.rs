@@ -71,6 +71,7 @@ async fn run_to_end(agent: &Agent) -> (Outcome, Vec<u32>) {
 }
 
 const NUDGE_ONLY_LIMITS: Limits = Limits {
+    forced_tool_turns: 1,
     max_turns: 60,
     max_corrections: 2,
     max_continuations: 3,

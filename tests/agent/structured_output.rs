@@ -118,13 +118,72 @@ fn an_answer_may_be_wrapped_in_white_space_and_one_code_fence() {
 }
 
 #[test]
-fn json_is_not_extracted_from_surrounding_prose() {
-    assert_not_json(&format!("Here it is: {OSLO_JSON}"), (1, 1));
+fn an_answer_may_follow_reasoning_or_one_sentence_or_be_in_the_only_code_fence() {
+    for around in [
+        format!("Here it is: {OSLO_JSON}"),
+        format!("Sure! Here is the JSON:\n\n{OSLO_JSON}"),
+        format!("I looked it up. It is this:\n```json\n{OSLO_JSON}\n```\nAnything else?"),
+        format!("<think>\nIs it {{\"name\":\"Bergen\"}}? No.\n</think>\n\n{OSLO_JSON}"),
+        format!("<think>Hm.</think>\n```json\n{OSLO_JSON}\n```"),
+    ] {
+        assert_fits(&around);
+    }
+}
+
+#[test]
+fn json_is_not_extracted_where_its_meaning_is_uncertain() {
+    assert_not_json(&format!("I am not sure. An example: {OSLO_JSON}"), (1, 1));
+    assert_not_json(&format!("Either {OSLO_JSON} or {OSLO_JSON}"), (1, 1));
     assert_not_json(&format!("{OSLO_JSON} I hope it helps."), (1, OSLO_JSON.len() + 2));
     assert_not_json(&format!("```rust\n{OSLO_JSON}\n```"), (1, 1));
     assert_not_json(&format!("```json\n{OSLO_JSON}"), (1, 1));
+    assert_not_json(&format!("A:\n```\n{OSLO_JSON}\n```\nB:\n```\n{OSLO_JSON}\n```"), (1, 1));
     assert_not_json(&format!("{OSLO_JSON}{OSLO_JSON}"), (1, OSLO_JSON.len() + 1));
     assert_not_json("{\"name\":\n\"Oslo", (2, 5));
+}
+
+#[derive(Debug, PartialEq, Deserialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
+struct Rating {
+    stars: u8,
+    #[serde(default)]
+    votes: u32,
+    note: Option<String>,
+    mean: f64,
+}
+
+const RATING_JSON: &str = r#"{"stars":4.0,"votes":null,"note":null,"mean":4.0}"#;
+
+#[test]
+fn whole_numbers_and_nulls_of_an_answer_are_read_as_its_type_accepts_them() {
+    let expected = Rating { stars: 4, votes: 0, note: None, mean: 4.0 };
+    assert_eq!(ParseError::read_text::<Rating>(RATING_JSON), Ok(expected));
+    for (wrong, path) in [
+        (r#"{"stars":4.5,"mean":1}"#, "stars"),
+        (r#"{"stars":"4","mean":1}"#, "stars"),
+        (r#"{"stars":256.0,"mean":1}"#, "stars"),
+        (r#"{"stars":4.0,"mean":null}"#, "mean"),
+        (r#"{"stars":4,"mean":null}"#, "mean"),
+    ] {
+        match ParseError::read_text::<Rating>(wrong).unwrap_err() {
+            ParseError::TypeMismatch { path: found, text, .. } => {
+                assert_eq!((found.as_str(), text.as_str()), (path, wrong));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[cfg(feature = "schemars")]
+#[tokio::test]
+async fn an_answer_with_a_whole_number_for_an_integer_costs_no_second_turn() {
+    let text = format!("Here it is:\n```json\n{RATING_JSON}\n```\nEnjoy!");
+    let model = Scripted::new([Reply::text(text.as_str()), Reply::text("never")]);
+    let outcome = Agent::new(model).with_output::<Rating>().run("Rate it").outcome().await;
+    assert_eq!((outcome.reason, outcome.turns), (EndReason::Completed, 1));
+    assert_eq!(outcome.text, text, "the history keeps the model's text");
+    let rating = Rating { stars: 4, votes: 0, note: None, mean: 4.0 };
+    assert_eq!(outcome.parse::<Rating>(), Ok(rating));
 }
 
 #[test]

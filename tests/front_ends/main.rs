@@ -15,9 +15,13 @@ mod conversations;
 mod disconnects;
 mod mutations;
 
-use futures::TryStreamExt;
+use futures::{StreamExt, TryStreamExt};
+use turnstream::provider::{Reply, Scripted};
+use turnstream::turn::TurnEvent;
 use turnstream::ui::{Response, ResponseBody};
-use turnstream::{Error, Event};
+use turnstream::{Agent, Error, Event};
+
+use crate::support::conversations::Events;
 
 /// Reads a body to its end.
 async fn body_text<S>(response: Response<ResponseBody<S>>) -> String
@@ -26,4 +30,29 @@ where
 {
     let body: Vec<_> = response.body.try_collect().await.unwrap();
     String::from_utf8(body.concat()).unwrap()
+}
+
+/// Runs that end while the arguments of a call are streamed: one that is cut off, and one that is
+/// interrupted.
+async fn runs_that_end_inside_a_call() -> [Events; 2] {
+    let begun = || Reply::new().think("Hm.").say("Let me").call_unfinished("c1", "w", "{\"p\":\"a");
+    let cut = Agent::new(Scripted::new([begun().cut(), begun().cut()])).run("Go").collect().await;
+    let mut run = Agent::new(Scripted::new([begun().hang()])).run("Go");
+    let mut interrupted = Vec::new();
+    while let Some(event) = run.next().await {
+        if let Ok(Event::Turn(TurnEvent::ToolCallArgsDelta { .. })) = &event {
+            run.interrupt();
+        }
+        interrupted.push(event);
+    }
+    [cut, interrupted]
+}
+
+/// A run whose first turn breaks off after some text, and is requested again.
+async fn run_with_a_retried_turn() -> Events {
+    let model = Scripted::new([
+        Reply::new().think("First.").say("Hello wo").cut(),
+        Reply::new().think("Second.").say("Hello world"),
+    ]);
+    Agent::new(model).run("Go").collect().await
 }

@@ -94,6 +94,60 @@ mod typed {
         }
     }
 
+    #[derive(Deserialize, Serialize, schemars::JsonSchema)]
+    struct SearchArgs {
+        id: i64,
+        ms: u64,
+        opt: Option<u32>,
+        list: Vec<i32>,
+        #[serde(default)]
+        limit: u32,
+        #[serde(flatten)]
+        shape: Shape,
+    }
+
+    #[derive(Deserialize, Serialize, schemars::JsonSchema)]
+    #[serde(tag = "kind", rename_all = "snake_case")]
+    enum Shape {
+        Circle { radius: u32 },
+        Point { x: f64 },
+    }
+
+    fn search_tool() -> Tool {
+        Tool::new("search", "Searches", |args: SearchArgs, _| async { Json(args) })
+    }
+
+    #[tokio::test]
+    async fn integers_may_be_written_with_a_fraction() {
+        for (written, read) in [
+            (
+                r#"{"id":14380.0,"ms":1.2e2,"opt":2.0,"list":[1.0],"limit":3.0,"kind":"circle","radius":4.0}"#,
+                r#"{"id":14380,"ms":120,"opt":2,"list":[1],"limit":3,"kind":"circle","radius":4}"#,
+            ),
+            (
+                r#"{"id":-1.0,"ms":0.0,"opt":null,"list":[],"kind":"point","x":1.0}"#,
+                r#"{"id":-1,"ms":0,"opt":null,"list":[],"limit":0,"kind":"point","x":1.0}"#,
+            ),
+        ] {
+            let result = call_tool(search_tool(), written).await;
+            assert_eq!((result.kind, result.content.text().as_str()), (ResultKind::Ok, read));
+        }
+        let fields = r#""ms":1,"list":[],"kind":"point","x":1"#;
+        for id in ["5.5", "\"5\"", "\"5.0\"", "null", "1e30"] {
+            let result = call_tool(search_tool(), &format!(r#"{{"id":{id},{fields}}}"#)).await;
+            assert_eq!(result.kind, ResultKind::InvalidArguments, "{id}");
+        }
+    }
+
+    #[tokio::test]
+    async fn null_is_accepted_for_a_field_with_a_default() {
+        let written = r#"{"id":1,"ms":1,"opt":null,"list":[],"limit":null,"kind":"point","x":0}"#;
+        let result = call_tool(search_tool(), written).await;
+        assert_eq!(result.kind, ResultKind::Ok, "{}", result.content.text());
+        let result = call_tool(search_tool(), &written.replace("\"ms\":1", "\"ms\":null")).await;
+        assert_eq!(result.kind, ResultKind::InvalidArguments, "the field is required");
+    }
+
     #[derive(Serialize)]
     struct Weather {
         degrees: i32,

@@ -52,6 +52,7 @@ export class Conversation {
           ? 'The messages above were withdrawn, and are no longer sent to the model'
           : 'The conversation was shortened for the model');
         break;
+      case 'appended':
       case 'pending':
       case 'nested':
       case 'resumed':

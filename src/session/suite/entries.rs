@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use crate::event::RewriteReason;
+use crate::event::{AppendReason, RewriteReason};
 use crate::item::{
     EffectReport, History, Item, Mark, Part, PendingCall, ProviderData, RawJson, ResultKind,
     SideEffect, StopReason, ToolCall, ToolResult, TurnInfo,
@@ -56,6 +56,7 @@ pub fn entries_of_every_kind() -> Vec<Entry> {
     let (first, others) = items.split_at(1);
     let mut entries: Vec<Entry> = others.iter().cloned().map(Entry::Item).collect();
     let history = History::from_items("s/d", first.to_vec());
+    entries.push(Entry::Appended { why: AppendReason::Steer, id: "r".into(), count: 2 });
     entries.push(Entry::Nested { call_id: "d".into(), history });
     entries.push(Entry::Rewritten { why: RewriteReason::Compacted, from: 1, to: 3, items });
     entries.push(Entry::Pending {

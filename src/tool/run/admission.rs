@@ -174,7 +174,7 @@ impl Admission {
         };
         if let Some(arguments) = arguments {
             candidate.call.arguments = arguments;
-            match prepare_call(&candidate.tool, &candidate.call) {
+            match prepare_call(&candidate.tool, &mut candidate.call) {
                 Ok(prepared) => candidate.prepared = prepared,
                 Err(ArgsError::InvalidArguments(why) | ArgsError::Panic(why)) => {
                     let text = format!(
@@ -329,9 +329,9 @@ fn find_resumed(
 /// Admits a call that an earlier attempt already admitted. The policy and the limit on calls are
 /// not applied to a resumed call a second time.
 fn find_admitted(calls: &TurnCalls, at: usize, call: &ToolCall) -> Option<AdmissionStep> {
-    let call = calls.admitted.get(&call.call_id)?.clone();
+    let mut call = calls.admitted.get(&call.call_id)?.clone();
     let tool = calls.toolkit.get(&call.name).cloned();
-    let prepared = tool.as_ref().and_then(|tool| prepare_call(tool, &call).ok());
+    let prepared = tool.as_ref().and_then(|tool| prepare_call(tool, &mut call).ok());
     Some(match (tool, prepared) {
         (Some(tool), Some(prepared)) => {
             AdmissionStep::Allowed(ReadyCall { index: at, call, tool, prepared, is_resumed: false })
@@ -345,8 +345,8 @@ fn find_admitted(calls: &TurnCalls, at: usize, call: &ToolCall) -> Option<Admiss
 }
 
 /// Finds the tool for a call and prepares the call, if the turn, the toolkit and the arguments
-/// allow the call to run. If the arguments are repaired, the repaired arguments replace those in
-/// `call`.
+/// allow the call to run. If the arguments are repaired or read differently, the new arguments
+/// replace those in `call`.
 fn validate_call(
     calls: &mut TurnCalls,
     at: usize,
@@ -391,8 +391,8 @@ fn repair_arguments(
     else {
         return Ok(Err(ArgsError::InvalidArguments(why)));
     };
-    let repaired = ToolCall { arguments, ..call.clone() };
-    Ok(match prepare_call(tool, &repaired) {
+    let mut repaired = ToolCall { arguments, ..call.clone() };
+    Ok(match prepare_call(tool, &mut repaired) {
         Ok(prepared) => {
             *call = repaired;
             Ok(prepared)

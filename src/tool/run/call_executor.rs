@@ -95,8 +95,8 @@ impl CallExecutor {
         };
         self.pending_slot = None;
         let Some(candidate) = self.ready_calls.pop_front() else { return Ok(None) };
-        let (call_id, turn) = (&candidate.call.call_id, Arc::clone(&calls.turn));
-        let mut context = ToolContext::new(call_id, calls.history.id(), turn);
+        let turn = Arc::clone(&calls.turn);
+        let mut context = ToolContext::new(&candidate.call, calls.history.id(), turn);
         (context.is_dry_run, context.data) = (calls.toolkit.is_dry_run(), calls.run_data.clone());
         calls.policy.call_policy(|gate| gate.on_start(&context))?;
         context.policy_extension = calls.policy.call_policy(|gate| gate.policy_extension())?;

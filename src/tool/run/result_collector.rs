@@ -60,22 +60,19 @@ impl ResultCollector {
         event
     }
 
-    /// Applies the policy's redaction to an event's progress data.
+    /// Applies the policy's redaction to a call's progress, and returns its event.
     pub(super) fn redact_progress(
         &mut self,
         calls: &mut TurnCalls,
-        mut event: ToolEvent,
+        call: ToolCall,
+        mut data: RawJson,
     ) -> ToolEvent {
-        let ToolEvent::Progress { call_id, data, .. } = &mut event else { return event };
-        if let Some(call) = calls.turn.tool_calls().find(|call| call.call_id == *call_id) {
-            let call = &*calls.toolkit.unwrapped_call(call);
-            let progress = slice::from_mut(data);
-            let redact = |data: &mut RawJson| {
-                calls.policy.try_call_policy(|gate| gate.redact_progress(call, data))
-            };
-            self.set_error(redact_each(progress, redact));
-        }
-        event
+        let redact = |data: &mut RawJson| {
+            calls.policy.try_call_policy(|gate| gate.redact_progress(&call, data))
+        };
+        self.set_error(redact_each(slice::from_mut(&mut data), redact));
+        let ToolCall { call_id, name, .. } = call;
+        ToolEvent::Progress { call_id, name, data }
     }
 
     pub(super) fn set_error(&mut self, looked: Result<(), Error>) {

@@ -11,7 +11,7 @@ use futures::stream::StreamExt;
 use crate::env::{Deadline, DeadlineOutcome, TimeLimit};
 use crate::error::catch_panic;
 use crate::event::ToolEvent;
-use crate::item::{Content, INTERRUPTED_MID_EXECUTION, ResultKind, ToolCall, ToolResult};
+use crate::item::{Content, INTERRUPTED_MID_EXECUTION, RawJson, ResultKind, ToolCall, ToolResult};
 use crate::tool::context::CallRecord;
 use crate::tool::run::call_journal::{CallJournal, CallStart};
 use crate::tool::run::policy_handle::HeldSlot;
@@ -43,6 +43,7 @@ pub(super) struct RunningCall {
 /// An update from a running call.
 pub(super) enum CallUpdate {
     Event(ToolEvent),
+    Progress { call: ToolCall, data: RawJson },
     Answered(Box<AnsweredCall>),
     Suspended { call_index: usize, call: ToolCall, suspension: Box<Suspension> },
 }
@@ -161,12 +162,11 @@ impl RunningCall {
                 });
             }
             Ok(Poll::Ready(Some(ToolUpdate::Progress(data)))) => {
-                let (call_id, name) = call_id_and_name(&self.call);
-                let event = ToolEvent::Progress { call_id, name, data };
-                return Poll::Ready(Some(CallUpdate::Event(event)));
+                let call = self.call.clone();
+                return Poll::Ready(Some(CallUpdate::Progress { call, data }));
             }
             Ok(Poll::Ready(Some(ToolUpdate::NestedEvent(event)))) => {
-                let (call_id, name) = call_id_and_name(&self.call);
+                let ToolCall { call_id, name, .. } = self.call.clone();
                 let event = ToolEvent::Nested { call_id, name, event };
                 return Poll::Ready(Some(CallUpdate::Event(event)));
             }
@@ -244,8 +244,4 @@ impl Drop for RunningCall {
             self.drop_updates();
         }
     }
-}
-
-fn call_id_and_name(call: &ToolCall) -> (String, String) {
-    (call.call_id.clone(), call.name.clone())
 }

@@ -445,8 +445,9 @@ impl ToolRun {
     /// Converts an update from a running call into an event.
     fn emit_update(&mut self, said: CallUpdate) -> ToolEvent {
         match said {
-            CallUpdate::Event(event) => {
-                self.result_collector.redact_progress(&mut self.turn_calls, event)
+            CallUpdate::Event(event) => event,
+            CallUpdate::Progress { call, data } => {
+                self.result_collector.redact_progress(&mut self.turn_calls, call, data)
             }
             CallUpdate::Answered(ended) => {
                 self.result_collector.emit_result(&mut self.turn_calls, *ended)

@@ -1,5 +1,6 @@
 //! The calls in a turn, and the states that a call can be in.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -174,8 +175,11 @@ impl ArgsError {
     }
 }
 
-/// Prepares a call if its arguments are a JSON object that is valid for the tool.
-pub(super) fn prepare_call(tool: &Tool, call: &ToolCall) -> Result<PreparedCall, ArgsError> {
+/// Prepares a call if its arguments are a JSON object that is valid for the tool. The arguments are
+/// [read](Tool::read_arguments) as the tool's schema describes them. If the call can be prepared,
+/// the arguments that were read replace those in `call`, so that hooks, approvers and the tool all
+/// see the same arguments.
+pub(super) fn prepare_call(tool: &Tool, call: &mut ToolCall) -> Result<PreparedCall, ArgsError> {
     let arguments = call.arguments_or_empty_object();
     if let Err(error) = validate_json(&call.arguments) {
         return Err(ArgsError::InvalidArguments(format!("not JSON: {error}")));
@@ -183,12 +187,17 @@ pub(super) fn prepare_call(tool: &Tool, call: &ToolCall) -> Result<PreparedCall,
     if !arguments.starts_with('{') {
         return Err(ArgsError::InvalidArguments("not a JSON object".to_owned()));
     }
+    let arguments = tool.read_arguments(arguments);
     // The reason is truncated, since it may repeat all of the arguments.
     let reason = |why| truncate_middle(why, MAX_ARGS_ERROR_BYTES);
-    match catch_panic(|| tool.handler.prepare(arguments)) {
-        Ok(prepared) => prepared.map_err(|why| ArgsError::InvalidArguments(reason(why))),
-        Err(message) => Err(ArgsError::Panic(reason(panic_message(&message)))),
+    let prepared = match catch_panic(|| tool.handler.prepare(&arguments)) {
+        Ok(prepared) => prepared.map_err(|why| ArgsError::InvalidArguments(reason(why)))?,
+        Err(message) => return Err(ArgsError::Panic(reason(panic_message(&message)))),
+    };
+    if let Cow::Owned(read) = arguments {
+        call.arguments = read;
     }
+    Ok(prepared)
 }
 
 pub(super) fn panic_message(message: &str) -> String {

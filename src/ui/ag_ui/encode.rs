@@ -435,7 +435,8 @@ impl AgUiEncoder {
         let count = items.len() as u64;
         for (at, item) in items.iter().enumerate() {
             let Some(content) = item.as_user() else { continue };
-            let id = self.next_message_id(count - at as u64);
+            // The entries of the items are followed by one that states their source.
+            let id = self.next_message_id(count - at as u64 + 1);
             let (message_id, delta, subagent_run_id) = (id.as_str(), content.text(), None);
             let role = "user";
             write_data(out, &AgUiEvent::TextMessageStart { message_id, role, subagent_run_id });
@@ -516,44 +517,23 @@ impl AgUiEncoder {
             "reason": outcome.reason.as_str(), "why": outcome.why, "turns": outcome.turns,
         });
         let (outcome, result) = match outcome.reason {
-            EndReason::Interrupted(_) | EndReason::Stopped => (Outcome::Cancelled, None),
-            EndReason::Pending => match self.waiting(&outcome.pending) {
-                waiting @ Outcome::Interrupt { .. } => (waiting, None),
-                waiting => (waiting, Some(result)),
-            },
-            _ => (Outcome::Success { pending_tool_call_ids: Vec::new() }, Some(result)),
+            EndReason::Interrupted(_) | EndReason::Stopped => (Some(Outcome::Cancelled), None),
+            EndReason::Pending => {
+                let is_approval =
+                    |call: &PendingCall| self.approval_ids.contains(&call.approval_id);
+                match interrupts(&outcome.pending, is_approval) {
+                    // By AG-UI 1.0, a run that stops on calls to the client's tools ends with the
+                    // outcome `success` or without one, but not with `interrupt`. Some clients take
+                    // `success` for the end of the work, whereas all derive the pending calls from
+                    // the stream.
+                    none if none.is_empty() => (None, Some(result)),
+                    interrupts => (Some(Outcome::Interrupt { interrupts }), None),
+                }
+            }
+            _ => (Some(Outcome::Success), Some(result)),
         };
         let (thread_id, run_id) = (self.thread_id.as_str(), self.run_id.as_str());
         write_data(out, &AgUiEvent::RunFinished { thread_id, run_id, outcome, result, usage });
-    }
-
-    /// Returns the outcome of a run that ended with pending calls. If any pending call awaits
-    /// approval or belongs to a sub-agent, the outcome is an interruption that lists all pending
-    /// calls.
-    fn waiting(&self, pending: &[PendingCall]) -> Outcome {
-        let id = |call: &PendingCall| call_path(&call.path, &call.call_id);
-        let is_approval = |call: &PendingCall| self.approval_ids.contains(&call.approval_id);
-        if pending.iter().all(|call| call.path.is_empty() && !is_approval(call)) {
-            return Outcome::Success { pending_tool_call_ids: pending.iter().map(id).collect() };
-        }
-        let interrupt = |call: &PendingCall| {
-            let is_approval = is_approval(call);
-            let approval = || {
-                json!({
-                    "type": "object",
-                    "properties": { "approved": { "type": "boolean" }, "reason": { "type": "string" } },
-                    "required": ["approved"],
-                })
-            };
-            Interrupt {
-                reason: if is_approval { "tool_approval" } else { "tool_output" },
-                response_schema: if is_approval { approval() } else { json!({}) },
-                metadata: json!({ "toolCallName": call.name, "arguments": call.arguments }),
-                tool_call_id: id(call),
-                id: call.approval_id.clone(),
-            }
-        };
-        Outcome::Interrupt { interrupts: pending.iter().map(interrupt).collect() }
     }
 
     fn close(&mut self, out: &mut Vec<u8>) {
@@ -568,6 +548,36 @@ impl AgUiEncoder {
     }
 }
 
+/// Returns the interrupts of a run that ended with pending calls. If any pending call awaits approval
+/// or belongs to a sub-agent, there is an interrupt for each pending call. Otherwise, all of them are
+/// calls to the client's tools, and there is no interrupt.
+pub(super) fn interrupts(
+    pending: &[PendingCall],
+    is_approval: impl Fn(&PendingCall) -> bool,
+) -> Vec<Interrupt> {
+    if pending.iter().all(|call| call.path.is_empty() && !is_approval(call)) {
+        return Vec::new();
+    }
+    let interrupt = |call: &PendingCall| {
+        let is_approval = is_approval(call);
+        let approval = || {
+            json!({
+                "type": "object",
+                "properties": { "approved": { "type": "boolean" }, "reason": { "type": "string" } },
+                "required": ["approved"],
+            })
+        };
+        Interrupt {
+            reason: if is_approval { "tool_approval" } else { "tool_output" },
+            response_schema: if is_approval { approval() } else { json!({}) },
+            metadata: json!({ "toolCallName": call.name, "arguments": call.arguments }),
+            tool_call_id: call_path(&call.path, &call.call_id),
+            id: call.approval_id.clone(),
+        }
+    };
+    pending.iter().map(interrupt).collect()
+}
+
 fn approval_ids(pending: &[PendingCall]) -> Vec<String> {
     pending.iter().map(|call| call.approval_id.clone()).collect()
 }
@@ -577,7 +587,7 @@ fn write_error(error: &Error, usage: Vec<TokenUsage<'_>>, out: &mut Vec<u8>) {
     write_data(out, &AgUiEvent::RunError { message: &message, code, usage });
 }
 
-fn content_to_json(content: &Content) -> Value {
+pub(super) fn content_to_json(content: &Content) -> Value {
     match content {
         Content::Text(text) => text.as_str().into(),
         Content::Parts(parts) => parts.iter().map(part_to_json).collect(),

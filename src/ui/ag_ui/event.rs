@@ -19,7 +19,9 @@ pub(super) enum AgUiEvent<'a> {
     RunFinished {
         thread_id: &'a str,
         run_id: &'a str,
-        outcome: Outcome,
+        /// The outcome, or `None` if calls to the client's tools are pending.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        outcome: Option<Outcome>,
         #[serde(skip_serializing_if = "Option::is_none")]
         result: Option<Value>,
         usage: Vec<TokenUsage<'a>>,
@@ -142,13 +144,8 @@ pub(super) enum AgUiEvent<'a> {
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
 pub(super) enum Outcome {
-    Success {
-        #[serde(skip_serializing_if = "Vec::is_empty")]
-        pending_tool_call_ids: Vec<String>,
-    },
-    Interrupt {
-        interrupts: Vec<Interrupt>,
-    },
+    Success,
+    Interrupt { interrupts: Vec<Interrupt> },
     Cancelled,
 }
 

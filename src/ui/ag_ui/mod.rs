@@ -15,18 +15,21 @@
 //! | steering input | a user message |
 //! | a request that is sent again | `CUSTOM` `retrying` |
 //! | a call that needs approval | `CUSTOM` `approval_requested`, and an interrupt if the run ends while waiting |
-//! | calls to the client's tools | `pendingToolCallIds`, or interrupts `tool_output` if there are also approvals |
+//! | calls to the client's tools | no outcome, or interrupts `tool_output` if there are also approvals |
 //! | an interrupted or stopped run | `cancelled` |
 //! | a run that failed | `RUN_ERROR`, whose `code` is the kind of the error |
 //! | any other end of a run | `success`, with the reason in `result` |
 //!
 //! Encrypted reasoning, the run's input, and items that hooks added are not sent.
+//!
+//! When a user reopens a page, load the session's messages with [`AgUi::load_messages`].
 
 mod encode;
 mod event;
 mod lane;
 mod request;
 mod settings;
+mod stored;
 
 pub use request::{Action, Context, RunRequest};
 pub use settings::AgUi;

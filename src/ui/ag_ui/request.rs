@@ -10,7 +10,7 @@ use crate::item::{Content, Item, Part, PendingCall};
 use crate::session::{Session, SessionState};
 use crate::tool::{Tool, ToolOutput, ToolSpec, Verdict};
 use crate::ui::nested_run::call_path;
-use crate::ui::request::{ClientLimits, RequestError, check_count};
+use crate::ui::request::{ClientLimits, RequestError, answer_with_message, check_count};
 
 /// A `RunAgentInput`, the request that a client sends.
 ///
@@ -288,12 +288,17 @@ impl RunRequest {
     ///
     /// # Errors
     ///
-    /// Returns an error with status 409 if no call is waiting for the answers, or if some waiting calls were not
-    /// answered. Returns an error with status 400 if the request contains no input.
+    /// Returns an error with status 409 if no call is waiting for the answers, if some waiting calls were not answered,
+    /// or if the request contains both answers to waiting calls and a new message: a run starts either with the answers
+    /// or with the message. Returns an error with status 400 if the request contains no input.
     pub fn action(&self, session: &Session, agent: &Agent) -> Result<Action, RequestError> {
-        let state = session.state();
         let is_answer = !self.input.resume.is_empty() || !self.results.is_empty();
-        match state {
+        match session.state() {
+            SessionState::Pending { calls }
+                if !self.user_items.is_empty() && self.answers_any(&calls) =>
+            {
+                Err(answer_with_message())
+            }
             SessionState::Pending { calls } if is_answer && self.user_items.is_empty() => {
                 self.verdicts(calls, agent).map(Action::Resume)
             }
@@ -305,6 +310,13 @@ impl RunRequest {
             _ if is_answer => Err(RequestError::new(409, "no call is waiting for this result")),
             _ => Err(RequestError::new(400, "the request has no user message")),
         }
+    }
+
+    /// Returns whether the request contains `resume`, or a result for one of the `pending` calls.
+    fn answers_any(&self, pending: &[PendingCall]) -> bool {
+        let has_result =
+            |call: &PendingCall| self.results.contains_key(&call_path(&call.path, &call.call_id));
+        !self.input.resume.is_empty() || pending.iter().any(has_result)
     }
 
     fn verdicts(

@@ -3,9 +3,12 @@
 use std::time::Duration;
 
 use futures::Stream;
+use serde_json::Value;
 
 use super::encode::AgUiEncoder;
 use super::request::RunRequest;
+use super::stored::StoredMessages;
+use crate::agent::Agent;
 use crate::error::Error;
 use crate::event::Event;
 use crate::session::Session;
@@ -68,6 +71,52 @@ impl AgUi {
     pub fn with_error_texts(mut self, texts: ErrorTexts) -> Self {
         self.encoder.error_texts = texts;
         self
+    }
+
+    /// Loads the messages to show when a page opens, each as the JSON of an AG-UI message, for
+    /// example for a `MESSAGES_SNAPSHOT`. The ids of the messages are those that
+    /// [`with_session`](Self::with_session) derives, except that the input of a run, which the
+    /// client sent under an id of its own, has the id `{session}:{number}` with the number of its
+    /// entry.
+    ///
+    /// Compacted items are included, and items that were marked as tombstones are left out, as are
+    /// the messages of sub-agents and the items that the agent or its hooks added. If the session
+    /// waits for approvals, the last messages are activities of the type `interrupt`. The `content`
+    /// of each is an interrupt, as in the `RUN_FINISHED` event with which the run ended.
+    ///
+    /// # Errors
+    ///
+    /// [`Store`](crate::ErrorKind::Store) if the entries cannot be read.
+    ///
+    /// ```
+    /// use turnstream::Agent;
+    /// use turnstream::provider::Scripted;
+    /// use turnstream::session::{MemoryStore, Session};
+    /// use turnstream::ui::ClientLimits;
+    /// use turnstream::ui::ag_ui::{AgUi, RunRequest};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let agent = Agent::new(Scripted::new(["Hello!"]));
+    /// let session = Session::open(MemoryStore::new(), "t").await?;
+    /// session.run(&agent, "Hi").await?.outcome().await?;
+    ///
+    /// // A client that connects posts its thread, without messages.
+    /// let body = br#"{"threadId":"t","runId":"r","messages":[]}"#;
+    /// let request = RunRequest::parse(Some("application/json"), body, &ClientLimits::default())?;
+    /// let messages = AgUi::new(&request).load_messages(&session, &agent).await?;
+    /// assert_eq!((&messages[0]["id"], &messages[0]["content"]), (&"t:0".into(), &"Hi".into()));
+    /// assert_eq!((&messages[1]["id"], &messages[1]["content"]), (&"t:1".into(), &"Hello!".into()));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn load_messages(
+        &self,
+        session: &Session,
+        agent: &Agent,
+    ) -> Result<Vec<Value>, Error> {
+        let messages = StoredMessages::new(session.id(), &self.encoder.error_texts);
+        Ok(messages.read(session.entries().await?, &session.state(), agent))
     }
 
     /// Creates a response that streams a run's events up to [`Finished`](Event::Finished) or the first error.

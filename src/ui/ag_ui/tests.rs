@@ -158,6 +158,56 @@ async fn all_open_interrupts_must_be_answered_and_arguments_come_from_the_sessio
 }
 
 #[tokio::test]
+async fn answers_that_come_with_a_new_message_are_refused_with_the_reason() {
+    let message = |request: &RunRequest, session: &Session, agent: &Agent| {
+        let error = request.action(session, agent).unwrap_err();
+        assert_eq!(error.status(), 409);
+        error.to_string()
+    };
+    let with_answers = |messages: &Value, resume: &Value| {
+        let mut body = request(messages);
+        body["resume"] = resume.clone();
+        parse(&body).unwrap()
+    };
+    let call = json!([{ "id": "c1", "type": "function", "function": { "name": "delete", "arguments": "{}" } }]);
+    let user = json!({ "id": "u2", "role": "user", "content": "Yes, and be quick" });
+    let entry = |id: &str| json!([{ "interruptId": id, "status": "resolved", "payload": { "approved": true } }]);
+
+    let deletes = agent(&["delete"]);
+    let session = session_after(&deletes).await;
+    let approval_id = session.history().pending_calls()[0].approval_id.clone();
+    let messages = json!([{ "id": "a", "role": "assistant", "toolCalls": call }, user]);
+    for id in [approval_id.as_str(), "call_1_1"] {
+        let text = message(&with_answers(&messages, &entry(id)), &session, &deletes);
+        assert!(text.starts_with("calls are waiting") && text.contains("new message"), "{text}");
+    }
+    // The message alone gives up the calls, and the answers alone answer them.
+    let alone = with_answers(&messages, &json!([])).action(&session, &deletes).unwrap();
+    assert_eq!(alone, Action::Run(vec![Item::user("Yes, and be quick")]));
+    let answers = with_answers(&json!([messages[0]]), &entry(&approval_id));
+    assert!(matches!(answers.action(&session, &deletes).unwrap(), Action::Resume(_)));
+
+    let asks = agent(&["ask"]);
+    let session = session_after(&asks).await;
+    let result = |id: &str| {
+        json!([
+            { "id": "a", "role": "assistant" },
+            { "id": "t", "role": "tool", "toolCallId": id, "content": "yes" },
+            user,
+        ])
+    };
+    let text = message(&with_answers(&result("call_1_1"), &json!([])), &session, &asks);
+    assert!(text.contains("new message"), "{text}");
+    let earlier = with_answers(&result("another"), &json!([])).action(&session, &asks).unwrap();
+    assert!(matches!(earlier, Action::Run(_)), "the result of an earlier call is no answer");
+
+    // Nothing is waiting any more.
+    session.run(&asks, "Never mind").await.unwrap().outcome().await.unwrap();
+    let late = with_answers(&messages, &entry(&approval_id));
+    assert_eq!(message(&late, &session, &asks), "no call is waiting for this answer");
+}
+
+#[tokio::test]
 async fn a_result_is_accepted_only_for_an_external_tool() {
     let asks = agent(&["ask"]);
     let session = session_after(&asks).await;
@@ -198,4 +248,139 @@ async fn message_ids_are_derived_from_the_session_entries() {
     ] {
         assert!(body.contains(expected), "{expected}\n{body}");
     }
+}
+
+/// The events of a run, as sent to the client.
+async fn events<S>(response: crate::ui::Response<crate::ui::ResponseBody<S>>) -> Vec<Value>
+where
+    S: futures::Stream<Item = Result<crate::event::Event, crate::error::Error>>,
+{
+    let body: Vec<_> = response.body.try_collect().await.unwrap();
+    let body = String::from_utf8(body.concat()).unwrap();
+    let data = body.lines().filter_map(|line| line.strip_prefix("data: "));
+    data.map(|data| serde_json::from_str(data).unwrap()).collect()
+}
+
+#[tokio::test]
+async fn a_run_with_pending_calls_is_not_reported_as_a_success() {
+    for (names, outcome) in [
+        (&["ask"][..], json!(null)),
+        (&["ask", "ask"], json!(null)),
+        (&["delete"], json!("interrupt")),
+        (&["ask", "delete"], json!("interrupt")),
+        (&[], json!("success")),
+    ] {
+        let run = agent(names).run("Go");
+        let events = events(AgUi::new(&parse(&hello()).unwrap()).respond(run)).await;
+        let end = events.last().unwrap();
+        assert_eq!(end["type"], "RUN_FINISHED");
+        assert_eq!(end["outcome"]["type"], outcome, "{names:?}: {end}");
+        if outcome.is_null() {
+            assert_eq!(end.get("outcome"), None, "clients reject null");
+            assert_eq!(end["result"]["reason"], "pending");
+        }
+    }
+}
+
+#[tokio::test]
+async fn loaded_messages_have_the_ids_and_contents_of_the_stream() {
+    let read = ToolSpec::new("read", "Reads", json!({ "type": "object" }));
+    let read = Tool::raw(read, |_, _| async { Err::<String, _>("no /home/ada/notes.txt") });
+    let model = Scripted::new([
+        Reply::new().think("Hm.").say("Reading.").call("read", json!({})),
+        Reply::text("As you say."),
+        Reply::text("Yes."),
+    ]);
+    let agent = Agent::new(model).with_tools([read.unwrap()]).with_validation(|turn| {
+        match turn.text() == "As you say." {
+            true => Err("say yes"),
+            false => Ok(()),
+        }
+    });
+    let session = Session::open(MemoryStore::new(), "c").await.unwrap();
+    let mut run = session.run(&agent, "Go").await.unwrap();
+    let handle = run.handle();
+    let steered = futures::stream::poll_fn(move |cx| {
+        let event = futures::StreamExt::poll_next_unpin(&mut run, cx);
+        if let std::task::Poll::Ready(Some(Ok(crate::event::Event::Tool(
+            crate::event::ToolEvent::Started { .. },
+        )))) = &event
+        {
+            handle.steer(vec![Item::user("Hurry."), Item::user("Please.")]).unwrap();
+        }
+        event
+    });
+    let settings = AgUi::new(&parse(&hello()).unwrap()).with_session(&session);
+    let events = events(settings.clone().respond(steered)).await;
+
+    let messages = settings.load_messages(&session, &agent).await.unwrap();
+    let id = |message: &Value| message["id"].as_str().unwrap().to_owned();
+    let ids: Vec<String> = messages.iter().map(id).collect();
+    let mut streamed = vec!["c:0".to_owned()];
+    for event in &events {
+        let id = event["messageId"].as_str().or(event["parentMessageId"].as_str());
+        let is_start = event["type"].as_str().unwrap().ends_with("_START")
+            || event["type"] == "TOOL_CALL_RESULT";
+        if let Some(id) = id.filter(|_| is_start)
+            && !streamed.iter().any(|seen| seen == id)
+        {
+            streamed.push(id.to_owned());
+        }
+    }
+    assert_eq!(ids, streamed);
+    let shown: Vec<_> = messages.iter().map(|it| (&it["role"], &it["content"])).collect();
+    let expected = [
+        ("user", "Go"),
+        ("reasoning", "Hm."),
+        ("assistant", "Reading."),
+        ("tool", "error (call_1_1)"),
+        ("user", "Hurry."),
+        ("user", "Please."),
+        ("assistant", "As you say."),
+        ("assistant", "Yes."),
+    ];
+    let expected = expected.map(|(role, content)| (json!(role), json!(content)));
+    assert_eq!(shown, expected.iter().map(|(role, content)| (role, content)).collect::<Vec<_>>());
+    assert_eq!(messages[2]["toolCalls"][0]["function"]["name"], "read");
+    assert_eq!(messages[3]["metadata"]["kind"], "error");
+}
+
+#[tokio::test]
+async fn loaded_messages_include_the_open_interrupts() {
+    let agent = agent(&["delete", "ask"]);
+    let session = session_after(&agent).await;
+    let settings = AgUi::new(&parse(&hello()).unwrap());
+    let messages = settings.load_messages(&session, &agent).await.unwrap();
+    let pending = session.history().pending_calls();
+    let open: Vec<_> =
+        messages.iter().filter(|message| message["activityType"] == "interrupt").collect();
+    assert_eq!(open.len(), 2);
+    for ((interrupt, call), reason) in
+        open.iter().zip(&pending).zip(["tool_approval", "tool_output"])
+    {
+        assert_eq!(interrupt["content"]["id"], call.approval_id.as_str());
+        assert_eq!(interrupt["content"]["toolCallId"], call.call_id.as_str());
+        assert_eq!(interrupt["content"]["reason"], reason);
+    }
+    // A client posts its messages back, with these activities among them.
+    parse(&request(&json!(messages))).unwrap();
+}
+
+#[tokio::test]
+async fn a_loaded_call_of_an_incomplete_turn_is_answered() {
+    let cut = Reply::text("Let me").call_unfinished("c1", "delete", "{\"file\":").cut();
+    let agent = Agent::new(Scripted::new([cut])).with_limits(crate::agent::Limits {
+        max_turn_retries: 0,
+        ..crate::agent::Limits::default()
+    });
+    let session = Session::open(MemoryStore::new(), "c").await.unwrap();
+    session.run(&agent, "Go").await.unwrap().outcome().await.unwrap();
+    let settings = AgUi::new(&parse(&hello()).unwrap());
+    let messages = settings.load_messages(&session, &agent).await.unwrap();
+    let calls =
+        messages.iter().flat_map(|message| message["toolCalls"].as_array().into_iter().flatten());
+    for call in calls {
+        assert!(messages.iter().any(|message| message["toolCallId"] == call["id"]), "{messages:?}");
+    }
+    assert_eq!(messages[1]["content"], "Let me");
 }

@@ -15,6 +15,7 @@ use crate::ui::frame::{write_data, write_keep_alive};
 use crate::ui::message_name::MessageName;
 use crate::ui::nested_run::{NestedRun, call_path};
 use crate::ui::response::EncodeEvents;
+use crate::ui::stored_items::appended_item_id;
 
 /// Encodes a run's events as a single message.
 #[derive(Clone, Debug, Default)]
@@ -475,9 +476,7 @@ impl AiSdkEncoder {
 
     fn steered(&mut self, id: &str, items: &[Item], out: &mut Vec<u8>) {
         for (index, content) in items.iter().filter_map(Item::as_user).enumerate() {
-            // A part with a reused id would replace the earlier part, so each part needs its own
-            // id.
-            let id = &if index == 0 { id.to_owned() } else { format!("{id}.{index}") };
+            let id = &appended_item_id(id, index);
             if self.version >= Version::V7 {
                 write_data(out, &Chunk::SteeringMessage { id, parts: content_to_parts(content) });
             } else {

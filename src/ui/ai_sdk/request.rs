@@ -10,7 +10,7 @@ use crate::session::{Session, SessionState};
 use crate::tool::{Tool, ToolOutput, Verdict};
 use crate::ui::message_name::entry_of_message;
 use crate::ui::nested_run::call_path;
-use crate::ui::request::{ClientLimits, RequestError, check_count};
+use crate::ui::request::{ClientLimits, RequestError, answer_with_message, check_count};
 
 /// A request from `DefaultChatTransport`. The request contains either all messages or, if the app
 /// is configured to send only the last message, a `message` field.
@@ -249,7 +249,8 @@ impl ChatRequest {
     /// # Errors
     ///
     /// Returns an error with status 409 if no call is waiting for the answers, if some waiting
-    /// calls were not answered, or if the message to be replaced does not belong to this session.
+    /// calls were not answered, if the request contains both `approvals` and a new message, or if
+    /// the message to be replaced does not belong to this session.
     /// Returns an error with status 400 if the request contains no input.
     pub fn action(&self, session: &Session, agent: &Agent) -> Result<Action, RequestError> {
         let find = |id: &str| {
@@ -273,6 +274,11 @@ impl ChatRequest {
                 let message_id = id.clone();
                 let verdicts = self.verdicts(answers, session, agent)?;
                 Ok(Action::Resume { message_id, verdicts })
+            }
+            (LastMessage::User(_), _)
+                if matches!(session.state(), SessionState::Pending { .. }) =>
+            {
+                Err(answer_with_message())
             }
             (LastMessage::None | LastMessage::User(_), id) if !self.approvals.is_empty() => {
                 let message_id = id.clone().unwrap_or_default();

@@ -148,10 +148,10 @@ impl AiSdk {
     /// is derived from its entry in the session. An assistant message's id is the same id that
     /// [`with_session`](Self::with_session) derives.
     ///
-    /// Compacted items are included, and items that were marked as tombstones are left out. A user
-    /// message in the middle of a run starts a new assistant message. The messages contain an
-    /// approval request for each pending call, except for calls to `agent`'s external tools, which
-    /// wait for a result instead.
+    /// Compacted items are included, and items that were marked as tombstones are left out. As in
+    /// the stream, steering input and follow-ups are parts of the assistant message, and items that
+    /// the agent or its hooks added are left out. The messages contain an approval request for each
+    /// pending call, except for calls to `agent`'s external tools, which wait for a result instead.
     ///
     /// # Errors
     ///

@@ -7,12 +7,12 @@ use super::approval_group::approval_group_id;
 use super::encode::{AiSdkEncoder, call_input, content_to_json, content_to_parts};
 use super::version::Version;
 use crate::agent::Agent;
-use crate::item::{Item, ItemKind, PendingCall, ResultKind, ToolCall, ToolResult};
+use crate::item::{Content, Item, ItemKind, PendingCall, ResultKind, ToolCall, ToolResult};
 use crate::session::{Entry, SessionState};
 use crate::tool::Tool;
 use crate::ui::error_texts::ErrorTexts;
 use crate::ui::message_name::message_id;
-use crate::ui::stored_items::StoredItems;
+use crate::ui::stored_items::{StoredItem, StoredItems};
 
 /// Builds messages from a session's entries.
 pub(super) struct StoredMessages<'a> {
@@ -53,24 +53,36 @@ impl<'a> StoredMessages<'a> {
     ) -> Vec<Value> {
         let mut is_new_turn = true;
         let items = StoredItems::new(entries);
-        for (number, item) in items.iter() {
+        for stored in items.iter() {
+            let StoredItem { number, item, appended } = stored;
             // A regenerated answer starts after the entry that voided the previous answer.
-            if let Some(voided) = items.voided_before(number).filter(|_| !self.is_answering()) {
+            if let Some(voided) = items.voided_before(*number).filter(|_| !self.is_answering()) {
                 self.begins_at = self.begins_at.max(voided + 1);
             }
-            match &item.kind {
-                ItemKind::User { content } => {
-                    let id = message_id(self.session_id, number);
-                    let parts = content_to_parts(content).iter().map(|part| json!(part)).collect();
-                    self.messages.push(UiMessage { id, role: "user", parts });
-                    self.begins_at = number + 1;
+            match (&item.kind, appended) {
+                (ItemKind::User { content }, Some(appended))
+                    if appended.is_user_input() && self.is_answering() =>
+                {
+                    self.steered(content, &appended.item_id());
                 }
-                ItemKind::System { .. } => self.begins_at = number + 1,
-                ItemKind::ToolResult(result) => self.result(result),
-                ItemKind::Text { .. }
-                | ItemKind::Reasoning { .. }
-                | ItemKind::ToolCall(_)
-                | ItemKind::Other => self.model_output(item, std::mem::take(&mut is_new_turn)),
+                (ItemKind::User { content }, None) => self.user_message(*number, content),
+                (ItemKind::User { content }, Some(appended)) if appended.is_user_input() => {
+                    self.user_message(*number, content);
+                    self.begins_at = appended.next_entry;
+                }
+                (ItemKind::User { .. } | ItemKind::System { .. }, _) if self.is_answering() => {}
+                (ItemKind::User { .. } | ItemKind::System { .. }, appended) => {
+                    let next = appended.as_ref().map_or(number + 1, |it| it.next_entry);
+                    self.begins_at = next;
+                }
+                (ItemKind::ToolResult(result), _) => self.result(result),
+                (
+                    ItemKind::Text { .. }
+                    | ItemKind::Reasoning { .. }
+                    | ItemKind::ToolCall(_)
+                    | ItemKind::Other,
+                    _,
+                ) => self.model_output(item, std::mem::take(&mut is_new_turn)),
             }
             is_new_turn |= item.turn.is_some() || !item.is_model_output();
         }
@@ -80,6 +92,24 @@ impl<'a> StoredMessages<'a> {
             }
         }
         self.messages.iter().map(|message| json!(message)).collect()
+    }
+
+    fn user_message(&mut self, number: u64, content: &Content) {
+        let id = message_id(self.session_id, number);
+        let parts = content_to_parts(content).iter().map(|part| json!(part)).collect();
+        self.messages.push(UiMessage { id, role: "user", parts });
+        self.begins_at = number + 1;
+    }
+
+    /// Adds input that was sent during the run to the message that the run continues.
+    fn steered(&mut self, content: &Content, id: &str) {
+        let part = match self.version >= Version::V7 {
+            true => json!({
+                "type": "steering-message", "id": id, "parts": content_to_parts(content),
+            }),
+            false => json!({ "type": "data-steer", "id": id, "data": { "text": content.text() } }),
+        };
+        self.parts().push(part);
     }
 
     /// Returns whether the last message is an assistant message.

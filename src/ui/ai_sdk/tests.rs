@@ -463,3 +463,111 @@ async fn verdicts_steered_input_and_interrupts_use_the_format_of_the_version() {
     let end = frames(events().await, AiSdk::new(Version::V6)).await.pop().unwrap();
     assert_eq!(end["finishReason"], "other");
 }
+
+#[tokio::test]
+async fn approvals_that_come_with_a_new_message_are_refused_with_the_reason() {
+    let agent = agent(&["delete"]);
+    let session = session_after(&agent).await;
+    let mut body = user_request(&json!([{ "type": "text", "text": "And hurry" }]));
+    body["approvals"] = json!([{ "id": approval_id(&session, "call_1_1"), "approved": true }]);
+    let error = parse(&body).unwrap().action(&session, &agent).unwrap_err();
+    assert_eq!(error.status(), 409);
+    assert!(error.to_string().contains("new message"), "{error}");
+    session.run(&agent, "Never mind").await.unwrap().outcome().await.unwrap();
+    let error = parse(&body).unwrap().action(&session, &agent).unwrap_err();
+    assert_eq!(error.to_string(), "no call is waiting for this answer");
+}
+
+/// The parts of the only assistant message in a page's messages, without their ids.
+fn assistant_parts(messages: &[Value]) -> Vec<Value> {
+    let mut of_assistant = messages.iter().filter(|message| message["role"] == "assistant");
+    let (Some(message), None) = (of_assistant.next(), of_assistant.next()) else {
+        panic!("not one message: {messages:?}")
+    };
+    message["parts"].as_array().unwrap().clone()
+}
+
+#[tokio::test]
+async fn input_during_a_run_is_part_of_the_assistant_message_after_a_reload() {
+    let model = Scripted::new([
+        Reply::new().call("read", json!({})),
+        Reply::text("First."),
+        Reply::text("Second."),
+        Reply::text("Third."),
+        Reply::text("Welcome."),
+    ]);
+    let agent = Agent::new(model).with_tools([tool("read")]).with_validation(|turn| {
+        match turn.text() == "First." {
+            true => Err("not yet"),
+            false => Ok(()),
+        }
+    });
+    let session = Session::open(MemoryStore::new(), "c").await.unwrap();
+    let mut run = session.run(&agent, "Go").await.unwrap();
+    let mut events = Vec::new();
+    while let Some(event) = run.next().await {
+        if matches!(&event, Ok(Event::Tool(crate::event::ToolEvent::Started { .. }))) {
+            run.steer(vec![Item::user("Hurry."), Item::user("Please.")]).unwrap();
+            run.follow_up("And then?").unwrap();
+        }
+        events.push(event);
+    }
+    for (version, kind) in [
+        (Version::V5, "data-steer"),
+        (Version::V6, "data-steer"),
+        (Version::V7, "steering-message"),
+    ] {
+        let chunks = frames(events.clone(), AiSdk::new(version).with_message_id("c:1")).await;
+        let streamed = chunks.iter().filter(|chunk| chunk["type"] == kind);
+        let streamed: Vec<&Value> = streamed.map(|chunk| &chunk["id"]).collect();
+        assert_eq!(streamed.len(), 3);
+
+        let messages = AiSdk::new(version).load_messages(&session, &agent).await.unwrap();
+        assert_eq!(messages.len(), 2, "{messages:?}");
+        assert_eq!(messages[1]["id"], "c:1");
+        let parts = assistant_parts(&messages);
+        let shown: Vec<&str> = parts.iter().map(|part| part["type"].as_str().unwrap()).collect();
+        let expected = [
+            "step-start",
+            "dynamic-tool",
+            kind,
+            kind,
+            "step-start",
+            "text",
+            "step-start",
+            "text",
+            kind,
+            "step-start",
+            "text",
+        ];
+        assert_eq!(shown, expected);
+        let loaded = parts.iter().filter(|part| part["type"] == kind);
+        let loaded: Vec<&Value> = loaded.map(|part| &part["id"]).collect();
+        assert_eq!(loaded, streamed, "the ids are those of the stream");
+        assert!(json!(messages).to_string().contains("Hurry."));
+        assert!(!json!(messages).to_string().contains("not yet"), "the correction is not shown");
+    }
+    // The next run's input is a message of its own, and its answer is a new message.
+    session.run(&agent, "Thanks").await.unwrap().outcome().await.unwrap();
+    let messages = AiSdk::default().load_messages(&session, &agent).await.unwrap();
+    let roles: Vec<&str> = messages.iter().map(|it| it["role"].as_str().unwrap()).collect();
+    assert_eq!(roles, ["user", "assistant", "user", "assistant"]);
+}
+
+#[tokio::test]
+async fn a_message_that_starts_after_input_during_a_run_keeps_its_id_after_a_reload() {
+    // The input arrives before the model has said anything.
+    let agent = Agent::new(Scripted::new(["Hello!"]));
+    let session = Session::open(MemoryStore::new(), "c").await.unwrap();
+    let run = session.run(&agent, "Go").await.unwrap();
+    run.steer("Hurry.").unwrap();
+    let body = AiSdk::default().with_session(&session).respond(run).body;
+    let body: Vec<_> = body.try_collect().await.unwrap();
+    let body = String::from_utf8(body.concat()).unwrap();
+    let (_, id) = body.split_once("\"messageId\":\"").unwrap();
+    let streamed = id.split('"').next().unwrap();
+    let messages = AiSdk::default().load_messages(&session, &agent).await.unwrap();
+    let roles: Vec<&str> = messages.iter().map(|it| it["role"].as_str().unwrap()).collect();
+    assert_eq!(roles, ["user", "user", "assistant"]);
+    assert_eq!(messages[2]["id"], streamed);
+}

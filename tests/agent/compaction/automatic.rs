@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::StreamExt;
+use serde_json::json;
 use turnstream::agent::{Budget, hook};
 use turnstream::context::{
     Compaction, Compactor, Summarizer, Truncator, Window, compactor_fn, was_reactively_compacted,
@@ -512,4 +513,49 @@ async fn a_failed_summary_is_priced_by_the_agents_model() {
         ("tt0t", EndReason::Completed)
     );
     assert_eq!(outcome.cost, Some(910 * 100 + 50));
+}
+
+/// The ids of the calls without a result, and those of the results without a call.
+fn unpaired_ids(history: &History) -> Vec<String> {
+    let ids = |of: fn(&Item) -> Option<&str>| history.iter().filter_map(of).collect::<Vec<_>>();
+    let calls = ids(|item| item.as_tool_call().map(|call| &*call.call_id));
+    let results = ids(|item| item.as_tool_result().map(|result| &*result.call_id));
+    let open = calls.iter().filter(|id| !results.contains(id));
+    let orphans = results.iter().filter(|id| !calls.contains(id));
+    open.chain(orphans).map(|id| (*id).to_owned()).collect()
+}
+
+#[tokio::test]
+async fn repeated_compactions_split_no_batch_of_calls() {
+    let summary = || Scripted::from_fn(|_, _| Reply::text("SUMMARY"));
+    let compactors: [fn(Agent, Scripted) -> Agent; 3] = [
+        |agent, _| agent.with_compactor(Truncator::new().with_keep_turns(1)),
+        |agent, model| agent.with_compactor(Summarizer::new(model).with_keep_turns(1)),
+        |agent, model| {
+            let summarizer = Summarizer::new(model).with_keep_turns(2).with_keep_tokens(500);
+            agent.with_compactor(summarizer)
+        },
+    ];
+    let mut compactions = 0;
+    for with_compactor in compactors {
+        for calls in [1, 3] {
+            let model = Scripted::from_fn(move |_, request| match request < 18 {
+                true => (0..calls)
+                    .fold(Reply::text("Let me look."), |reply, _| reply.call("look", json!({}))),
+                false => Reply::text("Done."),
+            });
+            let agent = Agent::new(model.clone()).with_tool(look_tool(700)).with_max_turns(40);
+            let agent = with_compactor(agent.with_window(Window::new(3000)), summary());
+            let (events, outcome) = run_to_end(agent.run("Go")).await;
+            assert_eq!(outcome.reason, EndReason::Completed, "{:?}", outcome.error);
+            compactions += events.iter().filter(|event| event.is_rewrite()).count();
+            for request in model.requests() {
+                assert_eq!(unpaired_ids(&request.history), Vec::<String>::new());
+            }
+            let stored = serde_json::to_string(&outcome.history).unwrap();
+            let stored: History = serde_json::from_str(&stored).unwrap();
+            assert_eq!(unpaired_ids(&stored.settled()), Vec::<String>::new());
+        }
+    }
+    assert!(compactions > 0, "nothing was compacted");
 }

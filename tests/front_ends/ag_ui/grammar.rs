@@ -32,7 +32,7 @@ fn fields(kind: &str) -> Option<Fields> {
         "RUN_FINISHED" => &[
             ("threadId", Text, true),
             ("runId", Text, true),
-            ("outcome", Object, true),
+            ("outcome", Object, false),
             ("result", Object, false),
             ("usage", List, true),
         ],
@@ -115,6 +115,8 @@ struct State {
     ended_sub_agents: HashSet<String>,
     /// The ids of results, which must be unique.
     results: HashSet<String>,
+    /// The run's own calls that have no result yet.
+    unanswered_calls: HashSet<String>,
 }
 
 impl State {
@@ -159,11 +161,17 @@ impl State {
             }
             "REASONING_MESSAGE_CONTENT" => self.is_open(&reasoning())?,
             "REASONING_MESSAGE_END" => self.end(&reasoning())?,
-            "TOOL_CALL_START" => self.begin(call())?,
+            "TOOL_CALL_START" => {
+                self.begin(call())?;
+                if owner.is_empty() {
+                    self.unanswered_calls.insert(text("toolCallId"));
+                }
+            }
             "TOOL_CALL_ARGS" => self.is_open(&call())?,
             "TOOL_CALL_END" => self.end(&call())?,
             "TOOL_CALL_RESULT" => {
                 self.is_closed(&call())?;
+                self.unanswered_calls.remove(&text("toolCallId"));
                 if !self.results.insert(text("messageId")) || text("role") != "tool" {
                     return Err("the message of a result is a new one of a tool".into());
                 }
@@ -183,7 +191,12 @@ impl State {
                 self.ended_sub_agents.insert(owner);
             }
             "RUN_FINISHED" => {
-                check_outcome(&event["outcome"])?;
+                let outcome = event.get("outcome");
+                outcome.map_or(Ok(()), check_outcome)?;
+                let is_success = outcome.is_some_and(|outcome| outcome["type"] == "success");
+                if is_success && !self.unanswered_calls.is_empty() {
+                    return Err(format!("calls are pending: {:?}", self.unanswered_calls));
+                }
                 if !self.open.is_empty() {
                     return Err(format!("open: {:?}", self.open));
                 }
@@ -227,12 +240,7 @@ impl State {
 fn check_outcome(outcome: &Value) -> Result<(), String> {
     let is_text = |value: &Value| value.as_str().is_some_and(|text| !text.is_empty());
     let is_right = match outcome["type"].as_str() {
-        Some("success") => match outcome.get("pendingToolCallIds") {
-            Some(ids) => {
-                ids.as_array().is_some_and(|ids| !ids.is_empty() && ids.iter().all(is_text))
-            }
-            None => true,
-        },
+        Some("success" | "cancelled") => true,
         Some("interrupt") => outcome["interrupts"].as_array().is_some_and(|all| {
             let is_right = |it: &Value| {
                 is_text(&it["id"])
@@ -242,7 +250,6 @@ fn check_outcome(outcome: &Value) -> Result<(), String> {
             };
             !all.is_empty() && all.iter().all(is_right)
         }),
-        Some("cancelled") => true,
         _ => false,
     };
     match is_right {

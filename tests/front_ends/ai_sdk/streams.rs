@@ -10,8 +10,8 @@ use turnstream::ui::ai_sdk::{AiSdk, Version};
 
 use super::grammar;
 use super::projection::{expected_steps, steps_of_message};
-use crate::body_text;
 use crate::support::conversations::{Conversation, Events, agent_of_conversations, conversations};
+use crate::{body_text, run_with_a_retried_turn, runs_that_end_inside_a_call};
 
 pub(super) const VERSIONS: [Version; 3] = [Version::V5, Version::V6, Version::V7];
 
@@ -102,5 +102,36 @@ async fn a_panicking_stream_still_encodes_validly() {
             assert_eq!(grammar::check(&body, version, &[]), Ok(()), "{length}: {body}");
             assert!(body.contains("\"type\":\"error\"") && !body.contains("broken"), "{body}");
         }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_ends_inside_a_call_closes_everything_that_it_opened() {
+    for run in runs_that_end_inside_a_call().await {
+        for version in VERSIONS {
+            let body = body_of(run.clone(), version, false).await;
+            assert_eq!(grammar::check(&body, version, &[]), Ok(()), "{body}");
+            for kind in ["text", "reasoning"] {
+                let count = |end: &str| body.matches(&format!("\"type\":\"{kind}-{end}\"")).count();
+                assert!(count("start") > 0, "{body}");
+                assert_eq!(count("start"), count("end"), "{kind}: {body}");
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_text_of_a_retried_turn_is_reset_or_marked_as_retracted() {
+    let run = run_with_a_retried_turn().await;
+    for version in VERSIONS {
+        let body = body_of(run.clone(), version, false).await;
+        assert_eq!(grammar::check(&body, version, &[]), Ok(()), "{body}");
+        let is_reset = body.contains("\"type\":\"reset-step\"");
+        let is_marked = body.contains("\"type\":\"data-retracted\"");
+        assert_eq!(
+            (is_reset, is_marked),
+            (version == Version::V7, version < Version::V7),
+            "{body}"
+        );
     }
 }

@@ -9,6 +9,7 @@ use super::script::{CallFate, Script, ScriptTurn, TurnEnding};
 
 /// Limits so small that every counter is reached within three turns.
 pub(crate) const SHORT_LIMITS: Limits = Limits {
+    forced_tool_turns: 1,
     max_turns: 3,
     max_corrections: 2,
     max_continuations: 1,

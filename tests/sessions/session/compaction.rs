@@ -1,6 +1,7 @@
 //! Compactions of an idle session: the note and the record that they keep.
 
 use futures::executor::block_on;
+use serde_json::json;
 use turnstream::context::{
     BytesDiv4, Compaction, Compactor, Summarizer, compactor_fn, count_tokens, estimate_tokens,
     was_reactively_compacted,
@@ -9,11 +10,13 @@ use turnstream::event::EndReason;
 use turnstream::item::Mark;
 use turnstream::provider::{Reply, Scripted};
 use turnstream::session::{JsonLinesStore, MemoryStore, Session, Store};
+use turnstream::tool::Verdict;
 use turnstream::{Agent, Error, ErrorKind, History, Item};
 
 use crate::stores::sample_entries::TempFolder;
 use crate::support::items::token_usage;
 use crate::support::stores::open_session;
+use crate::support::tools::{Counter, ok_tool};
 
 fn context_window_error() -> Reply {
     Reply::error(Error::new(ErrorKind::ContextWindow, "the prompt is too long").with_status(400))
@@ -137,4 +140,34 @@ async fn usage_after_the_compaction_of_a_session_counts() {
     assert_eq!(estimate_tokens(&history, &BytesDiv4), count_tokens(&history, &BytesDiv4));
     run_with_replies(&session, [Reply::text("Yes.").usage(token_usage(500, 10))]).await;
     assert_eq!(estimate_tokens(&open_session(&store).await.history(), &BytesDiv4), 510);
+}
+
+#[tokio::test]
+async fn a_compaction_of_a_pending_session_keeps_the_pending_call() {
+    let counter = Counter::default();
+    let long = "word ".repeat(4000);
+    let replies = [
+        Reply::text(&*long),
+        Reply::text(&*long),
+        Reply::new().call("delete", json!({})),
+        Reply::text("Done."),
+    ];
+    let agent = Agent::new(Scripted::new(replies))
+        .with_tool(ok_tool("delete", &counter).requires_approval());
+    let session = open_session(&MemoryStore::new()).await;
+    for _ in 0..2 {
+        session.run(&agent, "And?").await.unwrap().outcome().await.unwrap();
+    }
+    let outcome = session.run(&agent, "Delete it").await.unwrap().outcome().await.unwrap();
+    assert_eq!(outcome.reason, EndReason::Pending);
+    let before = session.history().pending_calls();
+    assert_eq!(before.len(), 1);
+
+    session.compact(&summarizer()).await.unwrap();
+    assert!(session.history().iter().any(|item| item.compacted));
+    let after = session.history().pending_calls();
+    assert_eq!(after, before);
+    let verdicts: Vec<_> = after.into_iter().map(|call| (call, Verdict::Approve)).collect();
+    let outcome = session.resume(&agent, verdicts).await.unwrap().outcome().await.unwrap();
+    assert_eq!((outcome.text.as_str(), counter.started_count()), ("Done.", 1));
 }

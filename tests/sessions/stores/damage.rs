@@ -41,9 +41,11 @@ fn load(folder: &Path, id: &str, from: u64) -> Result<Option<Vec<Entry>>, Error>
 pub(super) fn write_sample_session(folder: &TempFolder, id: &str) -> Vec<Entry> {
     let store = JsonLinesStore::open(folder.path()).unwrap();
     let mut all = Vec::new();
+    // The positions that these tests name were chosen for nine kinds.
+    let is_counted = |entry: &Entry| !matches!(entry, Entry::Appended { .. });
     let appends = [
         numbered_entries(0..2),
-        entries_of_every_kind(),
+        entries_of_every_kind().into_iter().filter(is_counted).collect(),
         vec![said("1 + 1 = 2\n\"ü😀\"")],
         numbered_entries(5..8),
     ];

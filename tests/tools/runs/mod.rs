@@ -4,6 +4,7 @@ mod approval;
 mod argument_repair;
 pub(crate) mod fixture;
 mod policy;
+mod read_arguments;
 mod results;
 mod resume;
 mod timeouts;
