@@ -228,7 +228,9 @@ impl fmt::Display for FallbackFailure {
 }
 
 impl std::error::Error for FallbackFailure {
+    /// Returns the source of the last error. The message contains the message of the last error
+    /// itself.
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.errors.last().map(|(_, error)| error as &(dyn std::error::Error + 'static))
+        self.errors.last().and_then(|(_, error)| error.source())
     }
 }
