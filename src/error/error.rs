@@ -224,7 +224,7 @@ impl Error {
     }
 
     /// Returns the error's source, even if the error's message repeats the source's message.
-    pub(super) fn direct_source(&self) -> Option<&(dyn StdError + 'static)> {
+    pub(crate) fn direct_source(&self) -> Option<&(dyn StdError + 'static)> {
         self.0.source.as_deref().map(|source| source as &(dyn StdError + 'static))
     }
 
