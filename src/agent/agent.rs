@@ -637,7 +637,9 @@ impl Agent {
     /// also half as long as before. The results of the newest turn are never truncated. A compactor
     /// that is set explicitly does not truncate results unless the compactor itself does so.
     pub fn with_compactor(self, compactor: impl Compactor + 'static) -> Self {
-        self.update_settings(|it| it.context.compactor = CompactorSetting::Custom(Arc::new(compactor)))
+        self.update_settings(|it| {
+            it.context.compactor = CompactorSetting::Custom(Arc::new(compactor))
+        })
     }
 
     /// Shortens the reasoning and the call arguments in old turns as a conversation grows,

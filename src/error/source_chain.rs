@@ -46,9 +46,8 @@ pub(crate) fn format_source_chain(error: &dyn StdError) -> String {
 /// the messages of all sources would otherwise contain that text twice.
 pub(super) fn unrepeated_source(error: &Error) -> Option<&(dyn StdError + 'static)> {
     let sources: Vec<_> = source_chain(error).skip(1).take(MAX_SOURCES).collect();
-    let is_repeated = |source: &&(dyn StdError + 'static)| {
-        error.message().ends_with(source.to_string().as_str())
-    };
+    let is_repeated =
+        |source: &&(dyn StdError + 'static)| error.message().ends_with(source.to_string().as_str());
     match sources.iter().rposition(is_repeated) {
         Some(at) => sources.get(at + 1).copied(),
         None => sources.first().copied(),

@@ -7,7 +7,7 @@ use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use serde_json::Value;
 
-use crate::item::{Content, Part};
+use crate::item::{Content, MediaSource, Part};
 use crate::tool::ToolOutput;
 
 /// The image types that are accepted by every provider that supports images.
@@ -109,8 +109,10 @@ fn media_parts(media_type: &str, base64: &str, what: &str, media: MediaRules) ->
         return vec![Part::Text { text: format!("[{what}: {media_type}, whose data is broken]") }];
     };
     let part = match (bytes <= media.max_bytes, media.parts) {
-        (true, _) if IMAGE_TYPES.contains(&media_type) => Part::image(media_type, base64),
-        (true, MediaParts::Sent) => Part::file(media_type, base64),
+        (true, _) if IMAGE_TYPES.contains(&media_type) => {
+            Part::image(media_type, MediaSource::Data(base64.to_owned()))
+        }
+        (true, MediaParts::Sent) => Part::file(media_type, MediaSource::Data(base64.to_owned())),
         (false, _) | (_, MediaParts::Named) => {
             let text = format!("[{what}: {media_type}, {bytes} bytes, which cannot be shown]");
             Part::Text { text }
@@ -160,7 +162,7 @@ mod tests {
             { "type": "image", "mimeType": "image/png", "data": "AAAA" },
             { "type": "text", "text": "c" },
         ]});
-        let parts = vec!["a\nb".into(), Part::image("image/png", "AAAA"), "c".into()];
+        let parts = vec!["a\nb".into(), Part::image("image/png", b"\0\0\0"), "c".into()];
         assert_eq!(content(&result), Content::Parts(parts));
     }
 
@@ -182,7 +184,7 @@ mod tests {
             Content::from("[audio: audio/wav, 3 bytes, which cannot be shown]")
         );
         let sent = tool_output(&audio, MediaRules { parts: MediaParts::Sent, ..NAMED }).content;
-        assert_eq!(sent, Content::Parts(vec![Part::file("audio/wav", "AAAA")]));
+        assert_eq!(sent, Content::Parts(vec![Part::file("audio/wav", b"\0\0\0")]));
     }
 
     #[test]
@@ -207,7 +209,7 @@ mod tests {
             content(&result),
             Content::Parts(vec![
                 "file:///a:\nhello".into(),
-                Part::image("image/png", "AAAA"),
+                Part::image("image/png", b"\0\0\0"),
                 "[resource file:///c, c.txt, text/plain]".into(),
             ])
         );

@@ -90,7 +90,10 @@ fn any_content() -> impl Strategy<Value = Content> {
     prop_oneof![
         text().prop_map(Content::from),
         (text(), text()).prop_map(|(text, data)| {
-            Content::from(vec![text.as_str().into(), Part::image("image/png", data)])
+            Content::from(vec![
+                text.as_str().into(),
+                Part::image("image/png", MediaSource::Data(data)),
+            ])
         }),
     ]
 }

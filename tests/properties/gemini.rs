@@ -232,7 +232,11 @@ impl ConversationStep {
                 if let turnstream::item::ItemKind::ToolResult(result) = &mut result.kind
                     && self.has_image_results
                 {
-                    result.content = vec!["see".into(), Part::image("image/png", "AA")].into();
+                    result.content = vec![
+                        "see".into(),
+                        Part::image("image/png", MediaSource::Data("AA".to_owned())),
+                    ]
+                    .into();
                 }
                 result
             })

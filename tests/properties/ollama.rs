@@ -171,7 +171,10 @@ impl ConversationStep {
         }
         items.extend(results);
         if self.has_user_message {
-            items.push(Item::user(vec!["see".into(), Part::image("image/png", "AA")]));
+            items.push(Item::user(vec![
+                "see".into(),
+                Part::image("image/png", MediaSource::Data("AA".to_owned())),
+            ]));
         }
     }
 }

@@ -103,8 +103,10 @@ fn agent_history(wire: Wire) -> Vec<Item> {
             Ok(turn) => {
                 items.extend(turn.to_history_items());
                 for call in turn.tool_calls() {
-                    let image =
-                        vec![Part::from("Result."), Part::image("image/png", "iVBORw0KGgo=")];
+                    let image = vec![
+                        Part::from("Result."),
+                        Part::image("image/png", MediaSource::Data("iVBORw0KGgo=".to_owned())),
+                    ];
                     items.push(Item::tool_result(ToolResult::for_call(
                         call,
                         ResultKind::Ok,

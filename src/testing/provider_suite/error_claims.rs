@@ -153,6 +153,7 @@ pub(super) async fn no_error_and_no_debug_output_shows_the_key<S: Subject>(
 
 /// Returns the `Display` and `Debug` output of an error and its sources.
 fn display_and_debug_text(error: &Error) -> String {
-    let sources: Vec<String> = source_chain(error).skip(1).map(|error| format!(" {error} {error:?}")).collect();
+    let sources: Vec<String> =
+        source_chain(error).skip(1).map(|error| format!(" {error} {error:?}")).collect();
     format!("{error} {error:?} {error:#} {error:#?}{}", sources.concat())
 }
