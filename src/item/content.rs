@@ -190,11 +190,12 @@ mod tests {
     fn content_is_a_string_or_an_array_of_parts() {
         round_trip(&"hi".into(), r#""hi""#);
         round_trip(
-            &vec!["look".into(), Part::image("image/png", "AAAA")].into(),
+            &vec!["look".into(), Part::image("image/png", b"\0\0\0")].into(),
             r#"[{"type":"text","text":"look"},{"type":"image","media_type":"image/png","data":"AAAA"}]"#,
         );
         round_trip(
-            &vec![Part::image_url("image/png", "https://a.example/b.png")].into(),
+            &vec![Part::image("image/png", MediaSource::Url("https://a.example/b.png".into()))]
+                .into(),
             r#"[{"type":"image","media_type":"image/png","url":"https://a.example/b.png"}]"#,
         );
     }

@@ -6,7 +6,7 @@ use futures::{StreamExt, stream};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::Value;
-use turnstream::item::{Mark, Part, ProviderData, ResultKind};
+use turnstream::item::{Mark, MediaSource, Part, ProviderData, ResultKind};
 use turnstream::provider::{Decoding, gemini};
 use turnstream::stream::seal;
 use turnstream::turn::TurnEvent;

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use turnstream::item::{Mark, Part, ProviderData};
+use turnstream::item::{Mark, MediaSource, Part, ProviderData};
 use turnstream::turn::TurnEvent;
 use turnstream::{Error, Item};
 

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use futures::executor::block_on;
 use futures::stream;
 use serde_json::{Value, json};
-use turnstream::item::{Part, ResultKind, ToolCall, ToolResult};
+use turnstream::item::{MediaSource, Part, ResultKind, ToolCall, ToolResult};
 use turnstream::provider::openai_chat::Dialect;
 use turnstream::provider::{Reply, anthropic, gemini, ollama, openai_chat, openai_responses};
 use turnstream::stream::TurnStreamExt;

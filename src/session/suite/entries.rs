@@ -7,8 +7,8 @@ use serde_json::json;
 
 use crate::event::RewriteReason;
 use crate::item::{
-    EffectReport, History, Item, Mark, Part, PendingCall, ProviderData, RawJson, ResultKind,
-    SideEffect, StopReason, ToolCall, ToolResult, TurnInfo,
+    EffectReport, History, Item, Mark, MediaSource, Part, PendingCall, ProviderData, RawJson,
+    ResultKind, SideEffect, StopReason, ToolCall, ToolResult, TurnInfo,
 };
 use crate::session::Entry;
 use crate::usage::Usage;

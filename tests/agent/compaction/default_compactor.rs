@@ -1,11 +1,12 @@
 //! The compactor of an agent without an explicit one: a context that is full of tool results.
 
+use serde_json::json;
 use turnstream::context::{Truncator, Window, was_reactively_compacted};
 use turnstream::event::EndReason;
 use turnstream::provider::{Reply, Scripted};
 use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Request, Usage};
 
-use super::{compaction_order, look_call_reply, look_tool, run_to_end};
+use super::{compaction_order, look_tool, run_to_end};
 use crate::support::items::token_usage;
 
 const RESULT_BYTES: usize = 22_000;
@@ -24,7 +25,7 @@ fn model_with_limit(max_bytes: usize, results: usize, usage: Usage) -> Scripted 
             return Reply::error(Error::new(ErrorKind::ContextWindow, "the prompt is too long"));
         }
         match lengths.len() < results {
-            true => look_call_reply(usage),
+            true => Reply::new().call("look", json!({ "page": lengths.len() })).usage(usage),
             false => Reply::text("Done."),
         }
     })
@@ -56,7 +57,7 @@ async fn with_a_window_no_more_results_are_truncated_than_necessary() {
     let (events, outcome) = run_to_end(agent(&model).with_window(window).run("go")).await;
     assert_eq!(outcome.reason, EndReason::Completed);
     // Above 40,000 tokens, the request is shortened to 30,000 tokens, which are 120,000 bytes.
-    assert_eq!(compaction_order(&events), "ttttttttctttt");
+    assert_eq!(compaction_order(&events), "ttttttttcttt");
     let lengths = result_lengths(&outcome.history);
     let truncated = lengths.iter().filter(|len| **len <= 1_024).count();
     assert!(lengths[truncated..].iter().all(|len| *len == RESULT_BYTES), "{lengths:?}");
@@ -86,9 +87,9 @@ async fn a_result_is_truncated_once_and_then_never_changes_again() {
 async fn if_only_the_newest_results_are_left_the_run_ends_with_the_context_window() {
     let model = Scripted::from_fn(|request: &Request, _| {
         match result_lengths(&request.context).is_empty() {
-            true => (0..10).fold(Reply::text("Let me look."), |reply, _| {
-                reply.call("look", serde_json::json!({}))
-            }),
+            true => {
+                (0..10).fold(Reply::text("Let me look."), |reply, _| reply.call("look", json!({})))
+            }
             false => Reply::error(Error::new(ErrorKind::ContextWindow, "the prompt is too long")),
         }
     });

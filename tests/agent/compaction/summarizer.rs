@@ -8,7 +8,7 @@ use turnstream::context::{
     Compaction, CompactionFailure, Compactor, Summarizer, Truncator, compactor_fn,
     record_stale_usage,
 };
-use turnstream::item::{Mark, Part};
+use turnstream::item::{Mark, MediaSource, Part};
 use turnstream::provider::{Reply, Retry, Scripted};
 use turnstream::request::Options;
 use turnstream::turn::StopReason;
