@@ -10,7 +10,7 @@ use crate::agent::evidence::RequireEvidence;
 use crate::agent::hook::Hook;
 use crate::agent::resume::check_verdicts;
 use crate::agent::run::RunArgs;
-use crate::agent::settings::{AgentSettings, WorldFactory, offered_tools};
+use crate::agent::settings::{AgentSettings, CompactorSetting, WorldFactory, offered_tools};
 use crate::agent::{
     Budget, BudgetUsage, Input, Limits, ResumeVerdicts, Run, RunContext, RunStart, State,
     loop_body, subagent,
@@ -627,11 +627,19 @@ impl Agent {
     }
 
     /// Sets the compactor, which shortens the history if a request is close to filling the
-    /// [window](Self::with_window) or has exceeded the model's context window. The default
-    /// compactor is [`Truncator`](crate::context::Truncator). If a request exceeds the model's
-    /// context window, the history is compacted at most once in response.
+    /// [window](Self::with_window) or has exceeded the model's context window. If a request exceeds
+    /// the model's context window, the history is compacted at most once in response.
+    ///
+    /// If no compactor is set, a default [`Truncator`](crate::context::Truncator) shortens the
+    /// history. If that is not enough, long tool results are truncated to 1,024 bytes in the same
+    /// compaction, from the oldest result on, until the request is 25% below the threshold. If the
+    /// request has exceeded the model's context window, results are truncated until the request is
+    /// also half as long as before. The results of the newest turn are never truncated. A compactor
+    /// that is set explicitly does not truncate results unless the compactor itself does so.
     pub fn with_compactor(self, compactor: impl Compactor + 'static) -> Self {
-        self.update_settings(|it| it.context.compactor = Some(Arc::new(compactor)))
+        self.update_settings(|it| {
+            it.context.compactor = CompactorSetting::Custom(Arc::new(compactor))
+        })
     }
 
     /// Shortens the reasoning and the call arguments in old turns as a conversation grows,
@@ -667,7 +675,7 @@ impl Agent {
     /// Disables compaction. Without a compactor, a run ends with the reason `context_window` if a
     /// request exceeds the model's context window.
     pub fn without_compactor(self) -> Self {
-        self.update_settings(|it| it.context.compactor = None)
+        self.update_settings(|it| it.context.compactor = CompactorSetting::Disabled)
     }
 
     /// Makes the agent's runs wait for verdicts on calls that need approval, instead of ending with

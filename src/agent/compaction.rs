@@ -1,15 +1,21 @@
 //! Keeps a run's history within the model's context window.
 
+use std::future::ready;
+use std::sync::Arc;
+
+use futures::future::{BoxFuture, FutureExt};
 use serde::{Deserialize, Serialize};
 
 use crate::agent::State;
 use crate::agent::run_shared::RunShared;
-use crate::agent::settings::{AgentSettings, offered_tools};
+use crate::agent::settings::{AgentSettings, CompactorSetting, offered_tools};
 use crate::agent::timed_call::{TOKEN_COUNTER_NAME, call_with_timeout, catch_named_panic};
-use crate::context::{self, Compaction, CompactionFailure, Compactor};
+use crate::context::{self, BytesDiv4, Compaction, CompactionFailure, Truncator};
 use crate::error::{Error, ErrorKind};
 use crate::event::{Event, RewriteReason};
 use crate::item::History;
+use crate::request::{Request, ToolSpecs};
+use crate::tool::Toolkit;
 use crate::usage::Usage;
 use crate::world::EffectKind;
 
@@ -46,6 +52,42 @@ impl From<Result<Option<Compaction>, Error>> for CompactionAttempt {
     }
 }
 
+/// The size that a request should have after a compaction.
+#[derive(Clone)]
+struct CompactionGoal {
+    settings: Arc<AgentSettings>,
+    toolkit: Toolkit,
+    tools: ToolSpecs,
+    /// The maximum size, as an estimated number of tokens.
+    max_tokens: u64,
+}
+
+impl CompactionGoal {
+    fn new(run: &RunShared, state: &State) -> Self {
+        let toolkit = run.toolkit().into_owned();
+        let tools = offered_tools(&toolkit, run.provider(state));
+        Self { settings: Arc::clone(&run.settings), toolkit, tools, max_tokens: u64::MAX }
+    }
+
+    /// Builds the request that would be sent for the history.
+    fn request(&self, history: &History) -> Request {
+        self.settings.build_request(&self.toolkit, self.tools.clone(), history)
+    }
+
+    /// Estimates the number of tokens in the request for the history, ignoring reported usage.
+    fn count_tokens(&self, history: &History) -> u64 {
+        let request = self.request(history);
+        match &self.settings.context.window {
+            Some(window) => window.count_request_tokens(&request),
+            None => context::count_request_tokens(&request, &BytesDiv4),
+        }
+    }
+
+    fn is_reached(&self, history: &History) -> bool {
+        self.count_tokens(history) <= self.max_tokens
+    }
+}
+
 /// Shortens the history before a request. If some turns have become old, only those turns are
 /// shortened. Otherwise, if the request is close to filling the context window, the compactor is
 /// called.
@@ -55,12 +97,11 @@ pub(super) async fn compact_if_needed(run: &RunShared, state: State) -> (State, 
         let event = compaction_event(run, &state, Ok(Some(compaction)));
         return (state, event);
     }
-    let (Some(window), Some(_)) = (&settings.context.window, &settings.context.compactor) else {
+    let Some(window) = settings.context.window.as_ref().filter(|_| settings.has_compactor()) else {
         return (state, None);
     };
-    let toolkit = run.toolkit().into_owned();
-    let tools = offered_tools(&toolkit, run.provider(&state));
-    let request = settings.build_request(&toolkit, tools.clone(), &state.history);
+    let goal = CompactionGoal::new(run, &state);
+    let request = goal.request(&state.history);
     let limit = window.threshold(&request.options);
     let room = state.compaction;
     let near = catch_named_panic(TOKEN_COUNTER_NAME, || {
@@ -81,14 +122,17 @@ pub(super) async fn compact_if_needed(run: &RunShared, state: State) -> (State, 
             return (state, event);
         }
     };
+    let low = target_tokens(limit);
+    // The provider's count may differ from the estimate by a constant factor.
+    let max_tokens = u128::from(low) * u128::from(guess) / u128::from(now.max(1));
+    let max_tokens = u64::try_from(max_tokens).unwrap_or(u64::MAX);
+    let goal = CompactionGoal { max_tokens, ..goal };
     // The future is boxed to keep the body's future small.
-    let made = Box::pin(attempt_compaction(run, &state, move |settings, compaction, history| {
+    let made = Box::pin(attempt_compaction(run, &state, goal, move |goal, compaction, history| {
         let compaction = context::record_stale_usage(compaction, history);
         let mut shorter = history.clone();
         compaction.apply(&mut shorter);
-        let window = settings.context.window.as_ref();
-        let request = settings.build_request(&toolkit, tools.clone(), &shorter);
-        match window.is_none_or(|it| it.count_request_tokens(&request) < guess) {
+        match goal.count_tokens(&shorter) < guess {
             true => Ok(compaction),
             false => Err(unusable_compaction_error("the history would not get shorter")),
         }
@@ -101,12 +145,17 @@ pub(super) async fn compact_if_needed(run: &RunShared, state: State) -> (State, 
     let above = match &made {
         // The compactor is called again immediately. Each call shortens the history, so the number
         // of calls is bounded.
-        Ok(Some(_)) => limit - limit / 4,
+        Ok(Some(_)) => low,
         Ok(None) | Err(_) => limit.max(now.saturating_add(window.tokens() / 20)),
     };
     let state = state.update(|it| it.compaction = room.after_attempt(counted, guess, above));
     let event = compaction_event(run, &state, made);
     (state, event)
+}
+
+/// Returns the number of tokens to which a request is shortened when it exceeds `limit` tokens.
+fn target_tokens(limit: u64) -> u64 {
+    limit - limit / 4
 }
 
 /// Returns a compaction of the turns that have become old, if any.
@@ -118,13 +167,27 @@ fn ageing_compaction(settings: &AgentSettings, history: &History) -> Option<Comp
 
 /// Compacts a history that has exceeded the model's context window.
 pub(super) async fn compact(run: &RunShared, state: State) -> (State, Option<Event>) {
-    if run.settings.context.compactor.is_none() {
+    if !run.settings.has_compactor() {
         return (state, None);
     }
-    let made = Box::pin(attempt_compaction(run, &state, |_, compaction, history| {
-        Ok(context::mark_reactive_compaction(compaction, history))
-    }));
-    let Some(made) = made.await else { return (state, None) };
+    let goal = CompactionGoal::new(run, &state);
+    let goal = catch_named_panic(TOKEN_COUNTER_NAME, || {
+        // The provider does not state by how much the request is too long.
+        let half = goal.count_tokens(&state.history) / 2;
+        let window = run.settings.context.window.as_ref();
+        let low = window.map(|it| target_tokens(it.threshold(&run.settings.prompt.options)));
+        CompactionGoal { max_tokens: low.map_or(half, |low| low.min(half)), ..goal }
+    });
+    let made = match goal {
+        Ok(goal) => {
+            let made = attempt_compaction(run, &state, goal, |_, compaction, history| {
+                Ok(context::mark_reactive_compaction(compaction, history))
+            });
+            let Some(made) = Box::pin(made).await else { return (state, None) };
+            made
+        }
+        Err(panicked) => Err(panicked),
+    };
     let room = match &made {
         Ok(Some(_)) => state.compaction.after_compaction(),
         Ok(None) | Err(_) => state.compaction,
@@ -138,7 +201,8 @@ pub(super) async fn compact(run: &RunShared, state: State) -> (State, Option<Eve
 async fn attempt_compaction(
     run: &RunShared,
     state: &State,
-    finish: impl Fn(&AgentSettings, Compaction, &History) -> Result<Compaction, Error>
+    goal: CompactionGoal,
+    finish: impl Fn(&CompactionGoal, Compaction, &History) -> Result<Compaction, Error>
     + Send
     + Sync
     + 'static,
@@ -148,12 +212,17 @@ async fn attempt_compaction(
         if run_now.is_time_over(&state) {
             return Ok(CompactionAttempt { is_too_late: true, ..CompactionAttempt::default() });
         }
-        let settings = &run_now.settings;
-        let Some(compactor) = &settings.context.compactor else {
-            return Ok(CompactionAttempt::default());
+        let history = &state.history;
+        let compact = || match &run_now.settings.context.compactor {
+            CompactorSetting::Default => {
+                let fits = |history: &History| goal.is_reached(history);
+                ready(Ok(Truncator::new().plan_to_fit(history, fits))).boxed()
+            }
+            CompactorSetting::Custom(compactor) => compactor.compact(history),
+            CompactorSetting::Disabled => ready(Ok(None)).boxed(),
         };
-        let finish = |compaction, history: &History| finish(settings, compaction, history);
-        let made = call_compactor(&run_now, &**compactor, &state.history, finish).await;
+        let finish = |compaction| finish(&goal, compaction, history);
+        let made = call_compactor(&run_now, history, compact, finish).await;
         Ok(CompactionAttempt::from(made))
     };
     match run.effects.perform(EffectKind::Compacted, compact).await {
@@ -168,21 +237,21 @@ async fn attempt_compaction(
 
 async fn call_compactor(
     run: &RunShared,
-    compactor: &dyn Compactor,
     history: &History,
-    finish: impl Fn(Compaction, &History) -> Result<Compaction, Error>,
+    compact: impl FnOnce() -> BoxFuture<'static, Result<Option<Compaction>, Error>>,
+    finish: impl Fn(Compaction) -> Result<Compaction, Error>,
 ) -> Result<Option<Compaction>, Error> {
     let limit = run.settings.context.compactor_timeout;
     // A compaction counts as an open request, so it is dropped when the run's time limit expires.
     run.control().begin_request();
-    let made = call_with_timeout(COMPACTOR_NAME, limit, || compactor.compact(history)).await;
+    let made = call_with_timeout(COMPACTOR_NAME, limit, compact).await;
     run.control().end_request();
     let made = made?;
     let Some(compaction) = made? else {
         return Ok(None);
     };
     let usage = compaction.usage;
-    let finished = catch_named_panic(TOKEN_COUNTER_NAME, || finish(compaction, history));
+    let finished = catch_named_panic(TOKEN_COUNTER_NAME, || finish(compaction));
     let finished = finished.and_then(|finished| {
         let compaction = finished?;
         compaction.validate(history)?;

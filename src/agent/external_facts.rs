@@ -51,7 +51,7 @@ pub(super) fn gather_facts(run: &RunShared, state: State) -> (State, Facts) {
         // another turn.
         limits.max_continuations = 0;
     }
-    let has_compactor = run.settings.context.compactor.is_some();
+    let has_compactor = run.settings.has_compactor();
     let facts = Facts {
         limits,
         has_steering: outside.steered,

@@ -7,7 +7,7 @@ use crate::agent::hook::Hooks;
 use crate::agent::tool_sources::ToolSources;
 use crate::agent::validators::Validators;
 use crate::agent::{Budget, Limits, RunStart};
-use crate::context::{Ageing, Compactor, Truncator, Window};
+use crate::context::{Ageing, Compactor, Window};
 use crate::env::{Ids, SystemIds, TimeLimit};
 use crate::item::History;
 use crate::provider::Provider;
@@ -80,12 +80,21 @@ pub(super) struct LimitSettings {
     pub(super) budget: Budget,
 }
 
+/// Which compactor shortens a history that does not fit.
+#[derive(Clone)]
+pub(super) enum CompactorSetting {
+    /// A [`Truncator`](crate::context::Truncator), which also truncates old results if the history does not fit otherwise.
+    Default,
+    Custom(Arc<dyn Compactor>),
+    Disabled,
+}
+
 /// The settings that determine how a history is shortened.
 #[derive(Clone)]
 pub(super) struct ContextSettings {
     /// The rule for shortening old turns, which applies regardless of the request's size.
     pub(super) ageing: Option<Ageing>,
-    pub(super) compactor: Option<Arc<dyn Compactor>>,
+    pub(super) compactor: CompactorSetting,
     pub(super) compactor_timeout: TimeLimit,
     /// The model's context window, if one was set.
     pub(super) window: Option<Window>,
@@ -102,13 +111,20 @@ impl AgentSettings {
             validators: Validators::default(),
             context: ContextSettings {
                 ageing: None,
-                compactor: Some(Arc::new(Truncator::new())),
+                compactor: CompactorSetting::Default,
                 compactor_timeout: TimeLimit::Default(DEFAULT_COMPACTOR_TIMEOUT),
                 window: None,
             },
             hooks: Hooks::new(),
             ids: Arc::new(SystemIds),
             world: Arc::new(|_, _| Arc::new(LiveWorld)),
+        }
+    }
+
+    pub(super) fn has_compactor(&self) -> bool {
+        match self.context.compactor {
+            CompactorSetting::Default | CompactorSetting::Custom(_) => true,
+            CompactorSetting::Disabled => false,
         }
     }
 

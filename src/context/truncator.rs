@@ -18,6 +18,9 @@ use crate::item::{
 /// turns.
 const NEW_TURN_RESULT_LIMIT_FACTOR: usize = 8;
 
+/// The maximum number of bytes in a result that is truncated because the history does not fit.
+const AGED_RESULT_BYTES: usize = 1_024;
+
 /// The minimum number of bytes in a prefix. A shorter prefix would not be informative.
 const MIN_PREFIX_BYTES: usize = 16;
 
@@ -140,7 +143,58 @@ impl Truncator {
     /// Plans which items to replace. Returns `None` if no item would become shorter.
     pub fn plan_compaction(&self, history: &History) -> Option<Compaction> {
         let items: Vec<&Item> = history.iter().collect();
-        let old = self.old_item_count(&items);
+        compaction_from_changes(self.plan_changes(&items), &items)
+    }
+
+    /// Plans which items to replace, as [`plan_compaction`](Self::plan_compaction) does. If the
+    /// shortened history still does not fit, long results are truncated as well, from the oldest
+    /// result on, until the history fits or only the results of the newest turn are left. Results
+    /// that an earlier compaction has changed are not changed again.
+    pub(crate) fn plan_to_fit(
+        &self,
+        history: &History,
+        fits: impl Fn(&History) -> bool,
+    ) -> Option<Compaction> {
+        let items: Vec<&Item> = history.iter().collect();
+        let end = Self { keep_turns: 1, ..*self }.old_item_count(&items);
+        let short = Self { max_result_bytes: Some(AGED_RESULT_BYTES), ..*self };
+        let truncated = items.iter().enumerate().take(end).filter_map(|(at, item)| {
+            let result = item.as_tool_result().filter(|_| !item.tombstone && !item.compacted)?;
+            match short.truncate_result(item, result, 1) {
+                ItemChange::Replace(truncated) => Some((at, truncated)),
+                ItemChange::Keep | ItemChange::Remove => None,
+            }
+        });
+        let truncated: Vec<(usize, Item)> = truncated.collect();
+        let plan = |result_count: usize| {
+            let mut changes = self.plan_changes(&items);
+            for (at, item) in truncated.iter().take(result_count) {
+                changes[*at] = ItemChange::Replace(item.clone());
+            }
+            compaction_from_changes(changes, &items)
+        };
+        let is_enough = |result_count: usize| {
+            let mut shorter = history.clone();
+            if let Some(compaction) = plan(result_count) {
+                compaction.apply(&mut shorter);
+            }
+            fits(&shorter)
+        };
+        // With more truncated results, the history is shorter, so this is a binary search.
+        let (mut enough, mut too_few) = (truncated.len(), 0);
+        while too_few < enough {
+            let middle = usize::midpoint(too_few, enough);
+            match is_enough(middle) {
+                true => enough = middle,
+                false => too_few = middle + 1,
+            }
+        }
+        plan(enough)
+    }
+
+    /// Determines the change to each item.
+    fn plan_changes(&self, items: &[&Item]) -> Vec<ItemChange> {
+        let old = self.old_item_count(items);
         let mut own = vec![false; old];
         mark_turns_with_provider_items(&items[..old], &mut own);
         let change = |(at, item): (usize, &&Item)| match item.tombstone || item.compacted {
@@ -148,16 +202,7 @@ impl Truncator {
             false if at < old => self.change_in_old_turn(item, own[at]),
             false => self.change_in_new_turn(item),
         };
-        let mut changes: Vec<ItemChange> = items.iter().enumerate().map(change).collect();
-        let from = changes.iter().position(ItemChange::is_modification)?;
-        let to = changes.iter().rposition(ItemChange::is_modification)? + 1;
-        if !changes.iter().any(|change| matches!(change, ItemChange::Replace(_))) {
-            // At least one item must carry the mark that shows that the history was shortened.
-            changes[to - 1] = ItemChange::Replace(strip_reasoning_text(items[to - 1]));
-        }
-        let replaced = changes.into_iter().zip(&items).take(to).skip(from);
-        let items = replaced.filter_map(|(change, item)| change.apply_to(item)).collect();
-        Some(Compaction::new(from, to, items))
+        items.iter().enumerate().map(change).collect()
     }
 
     /// Returns the number of items up to and including the last result of the newest turn that
@@ -261,6 +306,20 @@ impl ItemChange {
             Self::Replace(item) => Some(item.with_mark(Mark::Compacted)),
         }
     }
+}
+
+/// Creates the compaction that makes the changes, one for each item. Returns `None` if nothing
+/// changes.
+fn compaction_from_changes(mut changes: Vec<ItemChange>, items: &[&Item]) -> Option<Compaction> {
+    let from = changes.iter().position(ItemChange::is_modification)?;
+    let to = changes.iter().rposition(ItemChange::is_modification)? + 1;
+    if !changes.iter().any(|change| matches!(change, ItemChange::Replace(_))) {
+        // At least one item must carry the mark that shows that the history was shortened.
+        changes[to - 1] = ItemChange::Replace(strip_reasoning_text(items[to - 1]));
+    }
+    let replaced = changes.into_iter().zip(items).take(to).skip(from);
+    let items = replaced.filter_map(|(change, item)| change.apply_to(item)).collect();
+    Some(Compaction::new(from, to, items))
 }
 
 /// Marks the items of all turns that contain a provider-specific item.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 #[cfg(feature = "http")]
 use crate::error::redacted_source::RedactedSource;
-use crate::error::source_chain::{format_source_chain, source_chain};
+use crate::error::source_chain::{format_source_chain, source_chain, unrepeated_source};
 use crate::error::{AuthProblem, ContextLimits, ErrorKind, RateLimitScope};
 
 /// An error from this crate. Errors are cheap to clone.
@@ -223,6 +223,11 @@ impl Error {
         source_chain(self).skip(1).find_map(|source| source.downcast_ref())
     }
 
+    /// Returns the error's source, even if the error's message repeats the source's message.
+    pub(crate) fn direct_source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.0.source.as_deref().map(|source| source as &(dyn StdError + 'static))
+    }
+
     /// Applies `f` to all of the error's strings, any of which may come from a server. If `f`
     /// changes the message of a source, the source is replaced with the changed message.
     #[cfg(feature = "http")]
@@ -372,8 +377,11 @@ impl fmt::Debug for Error {
 }
 
 impl StdError for Error {
+    /// Returns the first source whose message the error's own [message](Error::message) does not
+    /// repeat. To look for a source of a certain type, use [`find_source`](Error::find_source),
+    /// which visits all sources.
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.0.source.as_deref().map(|source| source as &(dyn StdError + 'static))
+        unrepeated_source(self)
     }
 }
 

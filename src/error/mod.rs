@@ -21,7 +21,7 @@ pub use error::Error;
 pub use kind::ErrorKind;
 pub(crate) use panic::{catch_panic, panic_to_error, panic_to_error_async};
 pub(crate) use source_chain::format_source_chain;
-#[cfg(feature = "http")]
+#[cfg(any(feature = "http", feature = "testing"))]
 pub(crate) use source_chain::source_chain;
 
 #[cfg(test)]

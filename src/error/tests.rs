@@ -135,6 +135,26 @@ fn the_alternate_format_shows_the_whole_chain_without_repetition() {
 }
 
 #[test]
+fn a_report_that_joins_the_messages_of_all_sources_contains_each_cause_once() {
+    /// Joins the messages as the reports of common error libraries do.
+    fn report(error: &dyn std::error::Error) -> String {
+        let sources = std::iter::successors(Some(error), |error| error.source());
+        sources.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+    }
+    let disk = || std::io::Error::other("the disk is full");
+    let page = Error::new(ErrorKind::Other, "while writing page 3").with_source(disk());
+    let whole = Error::new(ErrorKind::Store, "not stored: the disk is full").with_source(page);
+    assert_eq!(report(&whole), "not stored: the disk is full");
+    assert!(whole.find_source::<std::io::Error>().is_some(), "all sources can still be found");
+
+    let inner = Error::new(ErrorKind::Store, "not stored: the disk is full").with_source(disk());
+    let outer = Error::new(ErrorKind::Other, "page 3 is lost").with_source(inner);
+    assert_eq!(report(&outer), "page 3 is lost: not stored: the disk is full");
+    let half = Error::new(ErrorKind::Other, "lost: page 3 is lost").with_source(outer);
+    assert_eq!(report(&half), "lost: page 3 is lost: not stored: the disk is full");
+}
+
+#[test]
 fn an_error_that_main_returns_is_printed_as_one_line() {
     let error = Error::new(ErrorKind::RateLimited, "slow down\r\n\tplease")
         .with_status(429)

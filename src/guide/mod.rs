@@ -20,6 +20,7 @@
 //! | page | topic |
 //! |---|---|
 //! | [Tools](tools) | arguments, results, concurrency, search |
+//! | [Structured output](structured_output) | an answer as a Rust type, and rules of your own |
 //! | [Providers, credentials, dialects](providers) | models, credentials, and what each wire supports |
 //! | [Every limit, timeout and retry](defaults) | the default values and the settings that change them |
 //! | [Cancellation, floor by floor](cancellation) | what dropping a stream stops, and what is kept |
@@ -92,6 +93,10 @@ pub mod evidence {}
 #[doc = include_str!("links.md")]
 #[cfg_attr(feature = "schemars", doc = include_str!("hooks.md"))]
 pub mod hooks {}
+
+#[doc = include_str!("links.md")]
+#[cfg_attr(feature = "schemars", doc = include_str!("structured_output.md"))]
+pub mod structured_output {}
 
 #[doc = include_str!("links.md")]
 #[cfg_attr(feature = "schemars", doc = include_str!("sub_agents.md"))]

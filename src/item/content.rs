@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use base64::prelude::{BASE64_STANDARD, Engine};
 use serde::{Deserialize, Serialize};
 
 /// The content of a message or tool result: plain text, or a list of parts. Plain text serializes
@@ -39,9 +40,14 @@ pub struct Media {
     /// The image or file itself, either as inline bytes or as a URL.
     #[serde(flatten)]
     pub source: MediaSource,
+    /// The name of the file, for example `report.pdf`. Chat Completions, Responses and Messages
+    /// send the name of a file, so that the model can refer to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
 }
 
-/// The data of an image or a file, given either as inline bytes or as a URL.
+/// The data of an image or a file, given either as inline bytes or as a URL. A `MediaSource` can be
+/// created from bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -89,22 +95,61 @@ impl Part {
         }
     }
 
-    /// Creates an image part from base64 data.
-    pub fn image(media_type: impl Into<String>, base64: impl Into<String>) -> Self {
-        let source = MediaSource::Data(base64.into());
-        Self::Image(Media { media_type: media_type.into(), source })
+    /// Creates an image part from bytes, or from a [`MediaSource`] such as a URL.
+    ///
+    /// ```
+    /// use turnstream::Item;
+    /// use turnstream::item::{MediaSource, Part};
+    ///
+    /// let drawn = Part::image("image/png", b"\x89PNG\r\n\x1a\n");
+    /// let url = MediaSource::Url("https://example.com/photo.jpg".to_owned());
+    /// let fetched = Part::image("image/jpeg", url);
+    /// let message = Item::user(vec!["What is different?".into(), drawn, fetched]);
+    /// # let _ = message;
+    /// ```
+    pub fn image(media_type: impl Into<String>, source: impl Into<MediaSource>) -> Self {
+        Self::Image(Media { media_type: media_type.into(), source: source.into(), name: None })
     }
 
-    /// Creates an image part from a URL that the provider fetches.
-    pub fn image_url(media_type: impl Into<String>, url: impl Into<String>) -> Self {
-        let source = MediaSource::Url(url.into());
-        Self::Image(Media { media_type: media_type.into(), source })
+    /// Creates a file part, for example for a PDF, from bytes or from a [`MediaSource`].
+    ///
+    /// ```no_run
+    /// use turnstream::item::Part;
+    ///
+    /// let bytes = std::fs::read("report.pdf")?;
+    /// let report = Part::file("application/pdf", bytes).with_name("report.pdf");
+    /// # let _ = report;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn file(media_type: impl Into<String>, source: impl Into<MediaSource>) -> Self {
+        Self::File(Media { media_type: media_type.into(), source: source.into(), name: None })
     }
 
-    /// Creates a file part from base64 data, for example for a PDF.
-    pub fn file(media_type: impl Into<String>, base64: impl Into<String>) -> Self {
-        let source = MediaSource::Data(base64.into());
-        Self::File(Media { media_type: media_type.into(), source })
+    /// Sets the [name](Media::name) of an image or a file. A text part has no name.
+    pub fn with_name(mut self, name: impl Into<String>) -> Self {
+        match &mut self {
+            Self::Image(media) | Self::File(media) => media.name = Some(name.into()),
+            Self::Text { .. } => {}
+        }
+        self
+    }
+}
+
+impl From<&[u8]> for MediaSource {
+    fn from(bytes: &[u8]) -> Self {
+        Self::Data(BASE64_STANDARD.encode(bytes))
+    }
+}
+
+impl From<Vec<u8>> for MediaSource {
+    fn from(bytes: Vec<u8>) -> Self {
+        bytes.as_slice().into()
+    }
+}
+
+impl<const N: usize> From<&[u8; N]> for MediaSource {
+    fn from(bytes: &[u8; N]) -> Self {
+        bytes.as_slice().into()
     }
 }
 
@@ -145,11 +190,12 @@ mod tests {
     fn content_is_a_string_or_an_array_of_parts() {
         round_trip(&"hi".into(), r#""hi""#);
         round_trip(
-            &vec!["look".into(), Part::image("image/png", "AAAA")].into(),
+            &vec!["look".into(), Part::image("image/png", b"\0\0\0")].into(),
             r#"[{"type":"text","text":"look"},{"type":"image","media_type":"image/png","data":"AAAA"}]"#,
         );
         round_trip(
-            &vec![Part::image_url("image/png", "https://a.example/b.png")].into(),
+            &vec![Part::image("image/png", MediaSource::Url("https://a.example/b.png".into()))]
+                .into(),
             r#"[{"type":"image","media_type":"image/png","url":"https://a.example/b.png"}]"#,
         );
     }

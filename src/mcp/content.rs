@@ -8,7 +8,7 @@ use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use serde_json::Value;
 
-use crate::item::{Content, Part};
+use crate::item::{Content, MediaSource, Part};
 use crate::mcp::repeated_media::{SentBlocks, media_blocks};
 use crate::mcp::text_blob::{essence, text_of_file, text_of_text_type};
 use crate::tool::ToolOutput;
@@ -177,9 +177,9 @@ fn media_piece(
 ) -> Piece {
     match (bytes <= media.max_bytes, media.parts) {
         (true, _) if IMAGE_TYPES.contains(&media_type) => {
-            Piece::Media(Part::image(media_type, base64))
+            Piece::Media(Part::image(media_type, MediaSource::Data(base64.to_owned())))
         }
-        (true, MediaParts::Sent) => Piece::Media(Part::file(media_type, base64)),
+        (true, MediaParts::Sent) => Piece::Media(Part::file(media_type, MediaSource::Data(base64.to_owned()))),
         (false, _) | (_, MediaParts::Named) => Piece::Description(format!(
             "[{what}: {media_type}, {bytes} bytes, which cannot be shown]"
         )),
@@ -232,7 +232,7 @@ mod tests {
             { "type": "image", "mimeType": "image/png", "data": "AAAA" },
             { "type": "text", "text": "c" },
         ]});
-        let parts = vec!["a\nb".into(), Part::image("image/png", "AAAA"), "c".into()];
+        let parts = vec!["a\nb".into(), Part::image("image/png", b"\0\0\0"), "c".into()];
         assert_eq!(content(&result), Content::Parts(parts));
     }
 
@@ -254,7 +254,7 @@ mod tests {
             Content::from("[audio: audio/wav, 3 bytes, which cannot be shown]")
         );
         let sent = tool_output(&audio, MediaRules { parts: MediaParts::Sent, ..NAMED }).content;
-        assert_eq!(sent, Content::Parts(vec![Part::file("audio/wav", "AAAA")]));
+        assert_eq!(sent, Content::Parts(vec![Part::file("audio/wav", b"\0\0\0")]));
     }
 
     #[test]
@@ -279,7 +279,7 @@ mod tests {
             content(&result),
             Content::Parts(vec![
                 "file:///a:\nhello".into(),
-                Part::image("image/png", "AAAA"),
+                Part::image("image/png", b"\0\0\0"),
                 "[resource file:///c, c.txt, text/plain]".into(),
             ])
         );

@@ -174,8 +174,7 @@ impl TurnSource for FallbackTurn {
 /// The errors from all providers that a [`Fallback`] called for a single request.
 ///
 /// If more than one provider was called, a `FallbackFailure` is the source of the last provider's
-/// error. The source of the `FallbackFailure` is the last provider's error with its original
-/// sources.
+/// error. Its message lists the earlier errors, and its source is the last error's original source.
 ///
 /// ```
 /// use turnstream::provider::{Fallback, FallbackFailure, Provider, Reply, Scripted};
@@ -219,8 +218,10 @@ impl FallbackFailure {
 
 impl fmt::Display for FallbackFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} providers failed", self.errors.len())?;
-        for (at, (model, error)) in self.errors().enumerate() {
+        // The failure is the source of the last error.
+        let earlier = self.errors.len().saturating_sub(1);
+        f.write_str("before that, other providers failed")?;
+        for (at, (model, error)) in self.errors().take(earlier).enumerate() {
             write!(f, "{} {model}: {error}", if at == 0 { ":" } else { ";" })?;
         }
         Ok(())
@@ -228,7 +229,8 @@ impl fmt::Display for FallbackFailure {
 }
 
 impl std::error::Error for FallbackFailure {
+    /// Returns the source of the last error, which the failure was added to.
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.errors.last().map(|(_, error)| error as &(dyn std::error::Error + 'static))
+        self.errors.last().and_then(|(_, error)| error.direct_source())
     }
 }

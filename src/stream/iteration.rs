@@ -36,7 +36,7 @@ pub trait LoopObserver<S> {
     /// Observes the state from which a body is about to be built.
     fn observe_state(&mut self, state: &S);
     /// Observes the end of the loop. `state` is the final state, if any.
-    fn observe_end(&mut self, ended: LoopEndReason, state: Option<S>);
+    fn observe_end(&mut self, ended: LoopEndReason, state: Option<&S>);
 }
 
 /// An observer that ignores all states and the end of the loop.
@@ -44,48 +44,67 @@ impl<S> LoopObserver<S> for () {
     #[inline]
     fn observe_state(&mut self, _: &S) {}
     #[inline]
-    fn observe_end(&mut self, _: LoopEndReason, _: Option<S>) {}
+    fn observe_end(&mut self, _: LoopEndReason, _: Option<&S>) {}
 }
 
-/// Contains the active body, the state for the next body, or the reason why the loop ended. At most
-/// one of these three is set.
+/// The active iteration of a loop.
 #[pin_project]
 #[derive(Debug)]
 pub(super) struct Iteration<B, S, O> {
-    /// The active body. This field is `None` before the first body, between two bodies, and after
-    /// the end of the loop.
     #[pin]
-    body: Option<B>,
-    /// The state for the next body. This field is set only before the first body and between two
-    /// bodies.
-    next: Option<S>,
-    end_reason: Option<LoopEndReason>,
+    phase: Phase<B, S>,
     empty_bodies: u32,
     observer: O,
 }
 
+#[pin_project(project = PhaseProjection, project_replace = ReplacedPhase)]
+#[derive(Debug)]
+enum Phase<B, S> {
+    /// Before the first body, or between two bodies, with the state for the next body.
+    Idle(S),
+    Active(#[pin] B),
+    /// After the end of the loop, with the final state, if any.
+    Ended(LoopEndReason, Option<S>),
+}
+
 impl<B, S, O> Iteration<B, S, O> {
     pub(super) fn new(state: S, observer: O) -> Self {
-        Self { body: None, next: Some(state), end_reason: None, empty_bodies: 0, observer }
+        Self { phase: Phase::Idle(state), empty_bodies: 0, observer }
     }
 
     #[inline]
     pub(super) fn is_active(&self) -> bool {
-        self.body.is_some()
+        matches!(self.phase, Phase::Active(_))
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        matches!(self.phase, Phase::Idle(_))
     }
 
     #[inline]
     pub(super) fn end_reason(&self) -> Option<LoopEndReason> {
-        self.end_reason
+        match &self.phase {
+            Phase::Idle(_) | Phase::Active(_) => None,
+            Phase::Ended(reason, _) => Some(*reason),
+        }
     }
 
-    /// Returns the state from which the next body is built.
-    pub(super) fn next(&self) -> Option<&S> {
-        self.next.as_ref()
+    /// Returns the state for the next body, or the final state. Returns `None` while a body is
+    /// active.
+    pub(super) fn state(&self) -> Option<&S> {
+        match &self.phase {
+            Phase::Idle(state) => Some(state),
+            Phase::Active(_) => None,
+            Phase::Ended(_, state) => state.as_ref(),
+        }
     }
 
-    pub(super) fn observer(&self) -> &O {
-        &self.observer
+    /// Takes the final state. Returns `None` while the loop is running.
+    pub(super) fn take_final_state(self: Pin<&mut Self>) -> Option<S> {
+        match self.project().phase.project() {
+            PhaseProjection::Idle(_) | PhaseProjection::Active(_) => None,
+            PhaseProjection::Ended(_, state) => state.take(),
+        }
     }
 
     /// Returns whether the loop should yield to the executor, because [`MAX_EMPTY_BODIES`]
@@ -102,15 +121,19 @@ impl<B, S, O> Iteration<B, S, O> {
 }
 
 impl<B, S, O: LoopObserver<S>> Iteration<B, S, O> {
-    /// Builds the next body if the state for that body is set. A panic in `make` ends the loop and
-    /// propagates.
+    /// Builds the next body if no body is active and the loop has not ended. A panic in `make` ends
+    /// the loop and propagates.
     pub(super) fn start_body(self: Pin<&mut Self>, make: impl FnOnce(S) -> B) {
+        if !self.is_idle() {
+            return;
+        }
         let mut guard = EndOnPanic { iteration: self, armed: true };
         let mut this = guard.iteration.as_mut().project();
-        if let Some(state) = this.next.take() {
+        let panicked = Phase::Ended(LoopEndReason::Panicked, None);
+        if let ReplacedPhase::Idle(state) = this.phase.as_mut().project_replace(panicked) {
             this.observer.observe_state(&state);
             let body = make(state);
-            this.body.set(Some(body));
+            this.phase.set(Phase::Active(body));
         }
         guard.armed = false;
     }
@@ -119,20 +142,24 @@ impl<B, S, O: LoopObserver<S>> Iteration<B, S, O> {
     /// being dropped ends the loop and propagates.
     pub(super) fn restart(self: Pin<&mut Self>, state: S) {
         let mut guard = EndOnPanic { iteration: self, armed: true };
-        let mut this = guard.iteration.as_mut().project();
-        this.body.set(None);
-        *this.next = Some(state);
-        *this.end_reason = None;
+        let this = guard.iteration.as_mut().project();
+        set_phase(this.phase, Phase::Idle(state));
         *this.empty_bodies = 0;
         guard.armed = false;
     }
 
     /// Ends the loop from outside a body. The state for the next body, if any, becomes the final
     /// state.
-    pub(super) fn end_with(self: Pin<&mut Self>, ended: LoopEndReason) {
-        let this = self.project();
-        *this.end_reason = Some(ended);
-        this.observer.observe_end(ended, this.next.take());
+    pub(super) fn end_with(self: Pin<&mut Self>, reason: LoopEndReason) {
+        let mut this = self.project();
+        let ended = this.phase.as_mut().project_replace(Phase::Ended(reason, None));
+        let state = match ended {
+            ReplacedPhase::Idle(state) => Some(state),
+            ReplacedPhase::Ended(_, state) => state,
+            ReplacedPhase::Active(_) => None,
+        };
+        this.observer.observe_end(reason, state.as_ref());
+        this.phase.set(Phase::Ended(reason, state));
     }
 
     /// Polls the active body for an item.
@@ -150,11 +177,14 @@ impl<B, S, O: LoopObserver<S>> Iteration<B, S, O> {
     {
         let mut guard = EndOnPanic { iteration: self, armed: true };
         let mut this = guard.iteration.as_mut().project();
-        let polled = match this.body.as_mut().as_pin_mut() {
-            Some(body) => body.poll_next(cx),
-            None => Poll::Ready(None),
+        let polled = match this.phase.as_mut().project() {
+            PhaseProjection::Active(body) => body.poll_next(cx),
+            PhaseProjection::Idle(_) | PhaseProjection::Ended(..) => {
+                guard.armed = false;
+                return Poll::Ready(None);
+            }
         };
-        let (ended, state, item) = match polled {
+        let (reason, state, item) = match polled {
             Poll::Pending => {
                 guard.armed = false;
                 return Poll::Pending;
@@ -168,8 +198,7 @@ impl<B, S, O: LoopObserver<S>> Iteration<B, S, O> {
                 }
                 Ok(Step::Next(state)) => {
                     // The current body is dropped before the next body is built.
-                    drop_body(this.body);
-                    *this.next = Some(state);
+                    set_phase(this.phase, Phase::Idle(state));
                     *this.empty_bodies += 1;
                     guard.armed = false;
                     return Poll::Ready(None);
@@ -179,20 +208,23 @@ impl<B, S, O: LoopObserver<S>> Iteration<B, S, O> {
                 Err(item) => (LoopEndReason::Failed, None, Some(item)),
             },
         };
-        drop_body(this.body);
-        *this.end_reason = Some(ended);
-        this.observer.observe_end(ended, state);
+        set_phase(this.phase.as_mut(), Phase::Ended(reason, state));
+        let state = match this.phase.project() {
+            PhaseProjection::Ended(_, state) => state.as_ref(),
+            PhaseProjection::Idle(_) | PhaseProjection::Active(_) => None,
+        };
+        this.observer.observe_end(reason, state);
         guard.armed = false;
         Poll::Ready(item)
     }
 }
 
-/// Drops the body. This function is not inlined, so that the stack frame that polls a body does not
-/// reserve space for a second body. The size of the frame matters because a body may itself poll a
-/// loop.
+/// Drops the body, if it is active, and then sets the phase. This function is not inlined, so that
+/// the stack frame that polls a body does not reserve space for a second body. The size of the
+/// frame matters because a body may itself poll a loop.
 #[inline(never)]
-fn drop_body<B>(mut body: Pin<&mut Option<B>>) {
-    body.set(None);
+fn set_phase<B, S>(mut phase: Pin<&mut Phase<B, S>>, next: Phase<B, S>) {
+    phase.set(next);
 }
 
 /// Drops the body and ends the loop if user code panics, including code in a `Drop` implementation.
@@ -205,9 +237,8 @@ impl<B, S, O: LoopObserver<S>> Drop for EndOnPanic<'_, B, S, O> {
     fn drop(&mut self) {
         if self.armed {
             let mut this = self.iteration.as_mut().project();
-            *this.end_reason = Some(LoopEndReason::Panicked);
             this.observer.observe_end(LoopEndReason::Panicked, None);
-            this.body.set(None);
+            this.phase.set(Phase::Ended(LoopEndReason::Panicked, None));
         }
     }
 }

@@ -45,11 +45,7 @@ impl fmt::Display for LineError {
     }
 }
 
-impl std::error::Error for LineError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.error)
-    }
-}
+impl std::error::Error for LineError {}
 
 /// The stream returned by the [`json_lines`](crate::stream::TurnStreamExt::json_lines) method.
 #[pin_project]

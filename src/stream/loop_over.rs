@@ -9,7 +9,7 @@ use futures::Stream;
 use futures::stream::FusedStream;
 use pin_project::pin_project;
 
-use crate::stream::iteration::{Iteration, LoopObserver};
+use crate::stream::iteration::Iteration;
 use crate::stream::{IntoStep, LoopEndReason};
 
 /// Runs `body` once for each item in `input`, passing along the state from the previous iteration.
@@ -37,7 +37,7 @@ where
     B: Stream,
     B::Item: IntoStep<State = S>,
 {
-    LoopOver { input, make_body: body, iteration: Iteration::new(state, LastState(None)) }
+    LoopOver { input, make_body: body, iteration: Iteration::new(state, ()) }
 }
 
 /// An extension trait that provides [`loop_over`] as a method on streams.
@@ -64,20 +64,7 @@ pub struct LoopOver<I, F, B, S> {
     input: I,
     make_body: F,
     #[pin]
-    iteration: Iteration<B, S, LastState<S>>,
-}
-
-/// The final state, if the loop ended with one.
-struct LastState<S>(Option<S>);
-
-impl<S> LoopObserver<S> for LastState<S> {
-    #[inline]
-    fn observe_state(&mut self, _: &S) {}
-
-    #[inline]
-    fn observe_end(&mut self, _: LoopEndReason, state: Option<S>) {
-        self.0 = state;
-    }
+    iteration: Iteration<B, S, ()>,
 }
 
 impl<I, F, B, S> LoopOver<I, F, B, S> {
@@ -90,7 +77,7 @@ impl<I, F, B, S> LoopOver<I, F, B, S> {
     /// ended or a body has yielded [`Step::StopWith`](crate::stream::Step::StopWith). Returns
     /// `None` while a body is active.
     pub fn state(&self) -> Option<&S> {
-        self.iteration.next().or(self.iteration.observer().0.as_ref())
+        self.iteration.state()
     }
 }
 
@@ -132,8 +119,8 @@ where
     ) -> Poll<Option<<B::Item as IntoStep>::Item>> {
         let mut this = self.project();
         loop {
-            // The loop has ended if there is no state.
-            if this.iteration.next().is_none() {
+            // Without a state for the next body, the loop has ended.
+            if !this.iteration.is_idle() {
                 return Poll::Ready(None);
             }
             if this.iteration.as_mut().should_yield() {

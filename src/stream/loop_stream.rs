@@ -78,6 +78,30 @@ impl<F, B, S, O> LoopStream<F, B, S, O> {
     pub fn end_reason(&self) -> Option<LoopEndReason> {
         self.iteration.end_reason()
     }
+
+    /// Takes the final state of a loop that has ended with
+    /// [`Step::StopWith`](crate::stream::Step::StopWith). Returns `None` while the loop is running,
+    /// if the loop has ended in another way, and if the final state has already been taken.
+    ///
+    /// ```
+    /// use std::pin::pin;
+    ///
+    /// use futures::{StreamExt, executor::block_on, stream};
+    /// use turnstream::stream::{Step, loop_stream};
+    ///
+    /// let mut sum = pin!(loop_stream((0, 1), |(sum, n)| {
+    ///     let next = (sum + n, n + 1);
+    ///     let step = if n == 4 { Step::StopWith(next) } else { Step::Next(next) };
+    ///     stream::iter([Step::Value(n), step])
+    /// }));
+    /// while let Some(n) = block_on(sum.next()) {
+    ///     println!("adding {n}");
+    /// }
+    /// assert_eq!(sum.take_final_state(), Some((10, 5)));
+    /// ```
+    pub fn take_final_state(self: Pin<&mut Self>) -> Option<S> {
+        self.project().iteration.take_final_state()
+    }
 }
 
 impl<F, B, S, O> Stream for LoopStream<F, B, S, O>
@@ -118,8 +142,8 @@ where
     ) -> Poll<Option<<B::Item as IntoStep>::Item>> {
         let mut this = self.project();
         loop {
-            // The loop has ended if there is no state.
-            if this.iteration.next().is_none() {
+            // Without a state for the next body, the loop has ended.
+            if !this.iteration.is_idle() {
                 return Poll::Ready(None);
             }
             if this.iteration.as_mut().should_yield() {

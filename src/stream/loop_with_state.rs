@@ -83,7 +83,8 @@ impl<S: Clone> LoopObserver<S> for StateCell<S> {
 
     // `observe_end` is not part of the code that runs for each item.
     #[inline(never)]
-    fn observe_end(&mut self, ended: LoopEndReason, state: Option<S>) {
+    fn observe_end(&mut self, ended: LoopEndReason, state: Option<&S>) {
+        let state = state.cloned();
         let before = self.with_contents(|seen| {
             seen.end_reason = Some(ended);
             state.map(|state| std::mem::replace(&mut seen.state, state))

@@ -181,7 +181,7 @@ fn part(media_type: &str, source: MediaSource) -> Result<Part, RequestError> {
     if !media_type.contains('/') || !media_type.chars().all(is_allowed) {
         return Err(RequestError::new(400, "a file has no media type such as image/png"));
     }
-    let media = Media { media_type: media_type.to_ascii_lowercase(), source };
+    let media = Media { media_type: media_type.to_ascii_lowercase(), source, name: None };
     Ok(if media.media_type.starts_with("image/") { Part::Image(media) } else { Part::File(media) })
 }
 

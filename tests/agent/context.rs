@@ -284,7 +284,10 @@ fn old_turns_keep_a_prefix_of_reasoning_and_arguments_and_all_other_items() {
         ),
         as_stop_turn_end(look_call("small", "{\"a\":1}")),
         look_result("small", "fine"),
-        look_result("big", vec![long.as_str().into(), Part::image("image/png", long.clone())]),
+        look_result(
+            "big",
+            vec![long.as_str().into(), Part::image("image/png", long.clone().into_bytes())],
+        ),
     ];
     let old = items.len();
     items.extend((0..4).flat_map(look_turn));
@@ -319,7 +322,7 @@ fn results_are_truncated_only_if_configured() {
     let mut items = vec![Item::user("u"), as_stop_turn_end(look_call("big", "{}"))];
     items.push(look_result(
         "big",
-        vec![long.as_str().into(), Part::image("image/png", long.clone())],
+        vec![long.as_str().into(), Part::image("image/png", long.clone().into_bytes())],
     ));
     items.extend((0..4).flat_map(look_turn));
     let before = history_of(items);

@@ -301,7 +301,7 @@ mod oversized_result {
         let parts = || {
             vec![
                 Part::Text { text: "é".repeat(300) },
-                Part::image("image/png", "AAAA"),
+                Part::image("image/png", b"\0\0\0"),
                 Part::Text { text: "👍".repeat(300) },
             ]
         };

@@ -104,12 +104,12 @@ async fn images_are_parts_and_other_media_are_named_by_default() {
     });
     let client = client_of(&McpServer::new().with_tool(tool)).trusted();
     let (named, _) = call(client.toolkit().await.unwrap(), "s__media", json!({})).await;
-    let (text, image) = ("look".into(), Part::image("image/png", "AAAA"));
+    let (text, image) = ("look".into(), Part::image("image/png", b"\0\0\0"));
     let audio = "[audio: audio/wav, 3 bytes, which cannot be shown]".into();
     assert_eq!(named.content, Content::Parts(vec![text, image, audio]));
     let sending = client.with_media(MediaParts::Sent);
     let (sent, _) = call(sending.toolkit().await.unwrap(), "s__media", json!({})).await;
-    assert!(sent.content.into_parts().contains(&Part::file("audio/wav", "AAAA")));
+    assert!(sent.content.into_parts().contains(&Part::file("audio/wav", b"\0\0\0")));
 }
 
 #[tokio::test(start_paused = true)]

@@ -27,7 +27,7 @@ async fn resources_are_listed_and_read_as_content() {
         let text = client.read_resource("file:///notes").await.unwrap();
         assert_eq!(text, Content::from("file:///notes:\nBuy milk."));
         let image = client.read_resource("file:///dot").await.unwrap();
-        assert_eq!(image, Content::Parts(vec![Part::image("image/png", "AAAA")]));
+        assert_eq!(image, Content::Parts(vec![Part::image("image/png", b"\0\0\0")]));
         let error = client.read_resource("file:///none").await.unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::InvalidRequest | ErrorKind::Server), "{error}");
     }

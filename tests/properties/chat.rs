@@ -139,7 +139,7 @@ fn push_step(items: &mut Vec<Item>, step: usize, at: usize, takes_media: bool, o
         3 => items.push(Item::text("cut o").with_mark(Mark::Interrupted)),
         4 => items.push(Item::system("Be quick.")),
         5 if takes_media => {
-            let image = vec!["see".into(), Part::image("image/png", "AAAA")].into();
+            let image = vec!["see".into(), Part::image("image/png", b"\0\0\0")].into();
             items.extend([info(Item::tool_call(&id, "f", "{}")), answered(image)]);
         }
         5 => items.push(Item::user("again")),

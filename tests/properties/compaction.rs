@@ -5,7 +5,7 @@ use serde_json::json;
 use turnstream::context::{
     Compaction, Truncator, mark_reactive_compaction, record_stale_usage, was_reactively_compacted,
 };
-use turnstream::item::{Content, ItemKind, Mark, Part, ToolCall};
+use turnstream::item::{Content, ItemKind, Mark, MediaSource, Part, ToolCall};
 use turnstream::testing::{Wire, lint};
 use turnstream::{History, Item};
 
@@ -90,7 +90,10 @@ fn any_content() -> impl Strategy<Value = Content> {
     prop_oneof![
         text().prop_map(Content::from),
         (text(), text()).prop_map(|(text, data)| {
-            Content::from(vec![text.as_str().into(), Part::image("image/png", data)])
+            Content::from(vec![
+                text.as_str().into(),
+                Part::image("image/png", MediaSource::Data(data)),
+            ])
         }),
     ]
 }

@@ -41,6 +41,7 @@ fn image_part() -> Part {
     Part::Image(Media {
         media_type: "image/png".into(),
         source: MediaSource::Data("iVBORw0KGgo=".into()),
+        name: None,
     })
 }
 

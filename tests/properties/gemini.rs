@@ -6,7 +6,7 @@ use futures::{StreamExt, stream};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::Value;
-use turnstream::item::{Mark, Part, ProviderData, ResultKind};
+use turnstream::item::{Mark, MediaSource, Part, ProviderData, ResultKind};
 use turnstream::provider::{Decoding, gemini};
 use turnstream::stream::seal;
 use turnstream::turn::TurnEvent;
@@ -232,7 +232,11 @@ impl ConversationStep {
                 if let turnstream::item::ItemKind::ToolResult(result) = &mut result.kind
                     && self.has_image_results
                 {
-                    result.content = vec!["see".into(), Part::image("image/png", "AA")].into();
+                    result.content = vec![
+                        "see".into(),
+                        Part::image("image/png", MediaSource::Data("AA".to_owned())),
+                    ]
+                    .into();
                 }
                 result
             })

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use turnstream::item::{Mark, Part, ProviderData};
+use turnstream::item::{Mark, MediaSource, Part, ProviderData};
 use turnstream::turn::TurnEvent;
 use turnstream::{Error, Item};
 
@@ -171,7 +171,10 @@ impl ConversationStep {
         }
         items.extend(results);
         if self.has_user_message {
-            items.push(Item::user(vec!["see".into(), Part::image("image/png", "AA")]));
+            items.push(Item::user(vec![
+                "see".into(),
+                Part::image("image/png", MediaSource::Data("AA".to_owned())),
+            ]));
         }
     }
 }

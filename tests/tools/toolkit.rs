@@ -263,7 +263,7 @@ async fn a_stream_that_ends_without_an_output_is_an_error() {
 
 #[tokio::test]
 async fn a_tool_may_return_parts() {
-    let tool = Tool::raw(spec("t"), |_, _| async { vec![Part::image("image/png", "AAAA")] });
+    let tool = Tool::raw(spec("t"), |_, _| async { vec![Part::image("image/png", b"\0\0\0")] });
     let result = result_of(tool.unwrap(), "t", "{}").await;
     assert!(matches!(result.content, Content::Parts(parts) if parts.len() == 1));
     let tool = Tool::raw(spec("t"), |_, _| async { ToolOutput::error("no") }).unwrap();

@@ -178,15 +178,16 @@ const FAILED_RESULT_ROW: &str = "a failed result";
 type ItemsForWire = Box<dyn Fn(&str) -> Vec<Item>>;
 
 fn content_rows() -> Vec<TableRow> {
-    let image = || Part::image("image/png", BASE64_MARK);
-    let image_url = || Part::image_url("image/png", "https://a.example/MARK.png");
+    let image = || Part::image("image/png", MediaSource::Data(BASE64_MARK.into()));
+    let image_url =
+        || Part::image("image/png", MediaSource::Url("https://a.example/MARK.png".to_owned()));
     let file = |media_type: &str| {
         let source = MediaSource::Data(BASE64_MARK.into());
-        Part::File(Media { media_type: media_type.into(), source })
+        Part::File(Media { media_type: media_type.into(), source, name: None })
     };
     let file_url = || {
         let source = MediaSource::Url("https://a.example/MARK.pdf".into());
-        Part::File(Media { media_type: "application/pdf".into(), source })
+        Part::File(Media { media_type: "application/pdf".into(), source, name: None })
     };
     let user = |part: Part| vec![Item::user(vec!["look".into(), part])];
     let result = |kind, content: Content| {

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use futures::executor::block_on;
 use futures::stream;
 use serde_json::{Value, json};
-use turnstream::item::{Part, ResultKind, ToolCall, ToolResult};
+use turnstream::item::{MediaSource, Part, ResultKind, ToolCall, ToolResult};
 use turnstream::provider::openai_chat::Dialect;
 use turnstream::provider::{Reply, anthropic, gemini, ollama, openai_chat, openai_responses};
 use turnstream::stream::TurnStreamExt;
@@ -103,8 +103,10 @@ fn agent_history(wire: Wire) -> Vec<Item> {
             Ok(turn) => {
                 items.extend(turn.to_history_items());
                 for call in turn.tool_calls() {
-                    let image =
-                        vec![Part::from("Result."), Part::image("image/png", "iVBORw0KGgo=")];
+                    let image = vec![
+                        Part::from("Result."),
+                        Part::image("image/png", MediaSource::Data("iVBORw0KGgo=".to_owned())),
+                    ];
                     items.push(Item::tool_result(ToolResult::for_call(
                         call,
                         ResultKind::Ok,

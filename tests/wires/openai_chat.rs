@@ -230,7 +230,7 @@ fn a_request_has_the_documented_shape() {
         Item::tool_call("a", "f", ""),
         Item::tool_call("b", "f", "{\"x\": 1"),
         tool_result("a", "fine"),
-        tool_result("b", vec!["see".into(), Part::image("image/png", "AAAA")]),
+        tool_result("b", vec!["see".into(), Part::image("image/png", b"\0\0\0")]),
         Item::text("done"),
     ])
     .unwrap();
@@ -265,9 +265,23 @@ fn a_request_has_the_documented_shape() {
 }
 
 #[test]
+fn a_file_is_sent_with_its_name() {
+    let pdf = || Part::file("application/pdf", b"\0\0\0");
+    let parts = vec![pdf().with_name("report.pdf"), pdf()];
+    let body = encode_json(vec![Item::user(parts)]).unwrap();
+    let names: Vec<&Value> = body["messages"][0]["content"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|part| &part["file"]["filename"])
+        .collect();
+    assert_eq!(names, ["report.pdf", "file"]);
+}
+
+#[test]
 fn a_file_url_is_an_unsupported_error() {
     let source = MediaSource::Url("https://a.example/b.pdf".into());
-    let file = Part::File(Media { media_type: "application/pdf".into(), source });
+    let file = Part::File(Media { media_type: "application/pdf".into(), source, name: None });
     let error = encode_json(vec![Item::user(vec![file])]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
 }

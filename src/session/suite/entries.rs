@@ -7,8 +7,8 @@ use serde_json::json;
 
 use crate::event::{AppendReason, RewriteReason};
 use crate::item::{
-    EffectReport, History, Item, Mark, Part, PendingCall, ProviderData, RawJson, ResultKind,
-    SideEffect, StopReason, ToolCall, ToolResult, TurnInfo,
+    EffectReport, History, Item, Mark, MediaSource, Part, PendingCall, ProviderData, RawJson,
+    ResultKind, SideEffect, StopReason, ToolCall, ToolResult, TurnInfo,
 };
 use crate::session::Entry;
 use crate::usage::Usage;
@@ -44,7 +44,10 @@ pub fn entries_of_every_kind() -> Vec<Entry> {
                 side_effects: vec![SideEffect::of_change("a.rs")],
                 evidence: vec![RawJson::from(json!({ "exit_code": 1 }))],
             });
-    let picture = vec![Part::image("image/png", "aGk="), Part::image_url("image/png", "https://x")];
+    let picture = vec![
+        Part::image("image/png", MediaSource::Data("aGk=".to_owned())),
+        Part::image("image/png", MediaSource::Url("https://x".to_owned())),
+    ];
     let items = vec![
         Item::system("Be brief."),
         Item::user(picture),

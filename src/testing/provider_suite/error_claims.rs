@@ -1,11 +1,10 @@
 //! Checks how a provider handles errors from its server.
 
-use std::error::Error as StdError;
 use std::time::Duration;
 
 use futures::StreamExt;
 
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, source_chain};
 use crate::provider::Provider;
 use crate::request::Retries;
 use crate::testing::provider_suite::report::{UnmetClaim, ensure_that};
@@ -154,7 +153,7 @@ pub(super) async fn no_error_and_no_debug_output_shows_the_key<S: Subject>(
 
 /// Returns the `Display` and `Debug` output of an error and its sources.
 fn display_and_debug_text(error: &Error) -> String {
-    let sources = std::iter::successors(error.source(), |&error| error.source());
-    let sources: Vec<String> = sources.map(|error| format!(" {error} {error:?}")).collect();
+    let sources: Vec<String> =
+        source_chain(error).skip(1).map(|error| format!(" {error} {error:?}")).collect();
     format!("{error} {error:?} {error:#} {error:#?}{}", sources.concat())
 }

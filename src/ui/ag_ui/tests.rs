@@ -65,7 +65,7 @@ async fn the_last_messages_of_the_user_are_the_input() {
     ]));
     let session = session_after(&agent(&[])).await;
     let action = parse(&body).unwrap().action(&session, &agent(&[])).unwrap();
-    let parts = vec!["at this".into(), Part::image("image/png", "AAAA")];
+    let parts = vec!["at this".into(), Part::image("image/png", b"\0\0\0")];
     assert_eq!(action, Action::Run(vec![Item::user("Look"), Item::user(Content::Parts(parts))]));
     let nothing = parse(&request(&json!([]))).unwrap();
     assert_eq!(status(nothing.action(&session, &agent(&[]))), 400);

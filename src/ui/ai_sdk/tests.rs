@@ -112,7 +112,7 @@ async fn the_last_message_of_the_user_is_the_input() {
     else {
         panic!("it has parts")
     };
-    assert_eq!(parts, ["Look".into(), Part::image("image/png", "AAAA")]);
+    assert_eq!(parts, ["Look".into(), Part::image("image/png", b"\0\0\0")]);
 }
 
 #[test]

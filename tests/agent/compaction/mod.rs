@@ -4,6 +4,7 @@
 mod ageing;
 mod automatic;
 mod context_injector;
+mod default_compactor;
 mod estimate;
 mod summarizer;
 mod window;

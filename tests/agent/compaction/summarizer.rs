@@ -8,7 +8,7 @@ use turnstream::context::{
     Compaction, CompactionFailure, Compactor, Summarizer, Truncator, compactor_fn,
     record_stale_usage,
 };
-use turnstream::item::{Mark, Part};
+use turnstream::item::{Mark, MediaSource, Part};
 use turnstream::provider::{Reply, Retry, Scripted};
 use turnstream::request::Options;
 use turnstream::turn::StopReason;
@@ -43,7 +43,10 @@ fn the_summary_request_is_one_message_without_reasoning_or_tools() {
     items.push(Item::tool_call("c9", "look", format!("{{\"a\":\"{}\"}}", "y".repeat(9_000))));
     items.push(look_result(
         "c9",
-        vec!["z".repeat(9_000).as_str().into(), Part::image("image/png", "AA")],
+        vec![
+            "z".repeat(9_000).as_str().into(),
+            Part::image("image/png", MediaSource::Data("AA".to_owned())),
+        ],
     ));
     items.push(Item::user("void").with_mark(Mark::Tombstone));
     items.extend(look_turn(2));

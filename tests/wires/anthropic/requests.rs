@@ -147,10 +147,14 @@ fn images_and_documents_are_encoded_in_prompts_and_results() {
     }
     let base64 = |kind: &str| json!({ "type": "base64", "media_type": kind, "data": "AAAA" });
     let fetched = json!({ "type": "url", "url": "https://x.example/a" });
-    check(Part::image("image/png", "AAAA"), "image", &base64("image/png"));
-    check(Part::image("IMAGE/JPG", "AAAA"), "image", &base64("image/jpeg"));
+    check(Part::image("image/png", b"\0\0\0"), "image", &base64("image/png"));
+    check(Part::image("IMAGE/JPG", b"\0\0\0"), "image", &base64("image/jpeg"));
     check(file_part("image/webp", data_source("AAAA")), "image", &base64("image/webp"));
-    check(Part::image_url("image/gif", "https://x.example/a"), "image", &fetched);
+    check(
+        Part::image("image/gif", MediaSource::Url("https://x.example/a".to_owned())),
+        "image",
+        &fetched,
+    );
     check(
         file_part("application/pdf", data_source("AAAA")),
         "document",
@@ -164,13 +168,19 @@ fn images_and_documents_are_encoded_in_prompts_and_results() {
 }
 
 #[test]
+fn a_documents_name_is_its_title() {
+    let report = file_part("application/pdf", data_source("AAAA")).with_name("report.pdf");
+    assert_eq!(encode_part(report).unwrap()["title"], "report.pdf");
+}
+
+#[test]
 fn media_the_wire_cannot_express_are_a_typed_error() {
     #[track_caller]
     fn check(given: Part) {
         let expected = (ErrorKind::Unsupported, Some("content".to_owned()));
         assert_eq!(encode_part(given), Err(expected));
     }
-    check(Part::image("image/svg+xml", "AAAA"));
+    check(Part::image("image/svg+xml", b"\0\0\0"));
     check(file_part("audio/wav", data_source("AAAA")));
     check(file_part("application/zip", url_source()));
     check(file_part("text/plain", url_source()));
@@ -234,7 +244,7 @@ fn cache_marks_are_on_tools_stable_prompt_and_last_user_message() {
     let mut request = request;
     request.system.stable = "".into();
     request.tools = ToolSpecs::default();
-    request.context.push(Item::user(vec!["look".into(), Part::image("image/png", "AAAA")]));
+    request.context.push(Item::user(vec!["look".into(), Part::image("image/png", b"\0\0\0")]));
     let at: Vec<_> = cache_marks(&request).into_iter().map(|(at, _)| at).collect();
     assert_eq!(at, ["/tools/0", "/messages/2/content/2"]);
 }

@@ -142,7 +142,7 @@ fn an_assistant_message_separates_result_and_user_if_the_dialect_requires_it() {
         ["user", "assistant", "tool", "user"]
     );
     // Images of a result are sent in a user message, too.
-    let content = vec!["see".into(), Part::image("image/png", "AAAA")].into();
+    let content = vec!["see".into(), Part::image("image/png", b"\0\0\0")].into();
     let kind = ResultKind::Ok;
     let mut items = call_items("a");
     items[2] = Item::tool_result(ToolResult {
@@ -160,8 +160,11 @@ fn an_assistant_message_separates_result_and_user_if_the_dialect_requires_it() {
 
 #[test]
 fn media_are_encoded_or_rejected_according_to_the_dialect() {
-    let media =
-        |media_type: &str, source: MediaSource| Media { media_type: media_type.into(), source };
+    let media = |media_type: &str, source: MediaSource| Media {
+        media_type: media_type.into(),
+        source,
+        name: None,
+    };
     let data = || MediaSource::Data("AAAA".into());
     let url = || MediaSource::Url("https://a.example/b".into());
     let parts = [

@@ -161,8 +161,8 @@ fn images_and_files_are_sent_as_bytes_or_url() {
     let url = MediaSource::Url("https://a.example/b.pdf".into());
     let parts = vec![
         "look".into(),
-        Part::image("image/png", "AAAA"),
-        Part::File(Media { media_type: "application/pdf".into(), source: url }),
+        Part::image("image/png", b"\0\0\0"),
+        Part::File(Media { media_type: "application/pdf".into(), source: url, name: None }),
     ];
     assert_eq!(
         encode_contents(vec![Item::user(parts)])[0]["parts"],
@@ -190,8 +190,11 @@ fn files_of_a_result_are_sent_inside_it_or_after_the_results() {
                 "c1",
                 vec![
                     "see".into(),
-                    Part::image("image/png", "AAAA"),
-                    Part::image_url("image/png", "https://a.example/b.png"),
+                    Part::image("image/png", b"\0\0\0"),
+                    Part::image(
+                        "image/png",
+                        MediaSource::Url("https://a.example/b.png".to_owned()),
+                    ),
                 ],
             ),
             result("c2", vec!["2".into()]),

@@ -228,7 +228,7 @@ fn object_arguments_are_sent_byte_for_byte_and_others_are_wrapped() {
 
 #[test]
 fn images_are_sent_next_to_the_text_of_prompts_and_results() {
-    let image = || Part::image("image/png", "TUFSSw==");
+    let image = || Part::image("image/png", MediaSource::Data("TUFSSw==".to_owned()));
     let user = Item::user(vec!["see".into(), image(), " it".into(), image()]);
     let result = Item::tool_result(ToolResult {
         call_id: "c".into(),
@@ -248,10 +248,10 @@ fn images_are_sent_next_to_the_text_of_prompts_and_results() {
 fn other_media_are_rejected() {
     let file = |media_type: &str| {
         let source = MediaSource::Data("TUFSSw==".into());
-        Part::File(Media { media_type: media_type.into(), source })
+        Part::File(Media { media_type: media_type.into(), source, name: None })
     };
     for part in [
-        Part::image_url("image/png", "https://a.example/a.png"),
+        Part::image("image/png", MediaSource::Url("https://a.example/a.png".to_owned())),
         file("application/pdf"),
         file("audio/wav"),
         file("text/plain"),

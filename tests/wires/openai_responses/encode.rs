@@ -26,7 +26,7 @@ fn a_request_has_the_documented_shape() {
         "h",
         [
             Item::user("one"),
-            Item::user(vec!["look".into(), Part::image("image/png", "AAAA")]),
+            Item::user(vec!["look".into(), Part::image("image/png", b"\0\0\0")]),
             Item::reasoning("unsigned, not sent"),
             Item::text("I'll look."),
             Item::tool_call("a", "f", ""),
@@ -34,7 +34,10 @@ fn a_request_has_the_documented_shape() {
             tool_result("a", "fine"),
             tool_result(
                 "b",
-                vec!["see".into(), Part::image_url("image/png", "https://a.example/b")],
+                vec![
+                    "see".into(),
+                    Part::image("image/png", MediaSource::Url("https://a.example/b".to_owned())),
+                ],
             ),
             Item::system("be kind"),
             Item::text("done"),
@@ -85,15 +88,18 @@ fn a_request_has_the_documented_shape() {
 #[test]
 fn files_are_encoded_in_messages_and_results() {
     let file = |media_type: &str, source: MediaSource| {
-        Part::File(Media { media_type: media_type.into(), source })
+        Part::File(Media { media_type: media_type.into(), source, name: None })
     };
     let parts: Vec<Part> = vec![
         file("application/pdf", MediaSource::Data("AAAA".into())),
+        file("application/pdf", MediaSource::Data("AAAA".into())).with_name("report.pdf"),
         file("text/x-rust", MediaSource::Data("BBBB".into())),
         file("application/pdf", MediaSource::Url("https://a.example/b.pdf".into())),
     ];
     let expected = json!([
         { "type": "input_file", "filename": "file.pdf",
+            "file_data": "data:application/pdf;base64,AAAA" },
+        { "type": "input_file", "filename": "report.pdf",
             "file_data": "data:application/pdf;base64,AAAA" },
         { "type": "input_file", "filename": "file.txt", "file_data": "data:text/x-rust;base64,BBBB" },
         { "type": "input_file", "file_url": "https://a.example/b.pdf" },

@@ -56,6 +56,8 @@ pub(super) enum Block<'a> {
     Document {
         source: Source<'a>,
         #[serde(skip_serializing_if = "Option::is_none")]
+        title: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
         cache_control: Option<CacheControl>,
     },
     #[serde(untagged)]

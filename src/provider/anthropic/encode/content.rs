@@ -101,7 +101,7 @@ fn document_block<'a>(media: &'a Media, kind: &str) -> Result<Option<Block<'a>>,
         }
         MediaSource::Data(_) | MediaSource::Url(_) => return Err(unsupported_media(kind)),
     };
-    Ok(Some(Block::Document { source, cache_control: None }))
+    Ok(Some(Block::Document { source, title: media.name.as_deref(), cache_control: None }))
 }
 
 fn unsupported_media(kind: &str) -> Error {

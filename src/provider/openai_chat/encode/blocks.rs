@@ -230,7 +230,8 @@ pub(super) fn media_part(part: &item::Part, takes: MediaForms) -> Result<Part<'_
                     MediaSource::Data(_) => (MediaForms::FileBytes, "a file"),
                     MediaSource::Url(_) => (MediaForms::FileUrls, "a file by URL"),
                 };
-                let file = json!({ "filename": "file", "file_data": media.to_url() });
+                let name = media.name.as_deref().unwrap_or("file");
+                let file = json!({ "filename": name, "file_data": media.to_url() });
                 (needs, what, json!({ "type": "file", "file": file }))
             }
         },

@@ -29,11 +29,14 @@ pub(super) fn text_part(text: &str) -> Option<Value> {
 fn file_part(media: &Media) -> Value {
     match &media.source {
         // The API determines a file's type from its file name extension.
-        MediaSource::Data(_) => json!({
-            "type": "input_file",
-            "filename": format!("file.{}", file_extension(&media.media_type)),
-            "file_data": media.to_url(),
-        }),
+        MediaSource::Data(_) => {
+            let unnamed = || format!("file.{}", file_extension(&media.media_type));
+            json!({
+                "type": "input_file",
+                "filename": media.name.clone().unwrap_or_else(unnamed),
+                "file_data": media.to_url(),
+            })
+        }
         MediaSource::Url(url) => json!({ "type": "input_file", "file_url": url }),
     }
 }
