@@ -10,5 +10,6 @@ mod wire;
 
 pub use decode::{Decoder, InputTransformation, input_transformations};
 pub use encode::encode;
+pub(super) use passthrough::is_metadata;
 #[cfg(feature = "http")]
 pub use wire::{Anthropic, Messages};

@@ -23,6 +23,7 @@ use crate::provider::failure::{self, protocol_error};
 use crate::provider::frame_template::FrameTemplate;
 use crate::provider::lenient::{LenientStr, read_frame, read_lenient};
 use crate::provider::ordered_fields::OrderedFields;
+use crate::provider::turn_ending::TurnEnding;
 use crate::sse::Frame;
 use crate::turn::TurnBuilder;
 
@@ -112,7 +113,7 @@ impl Decoder {
         }
         // The stop reason of a message whose blocks have not arrived yet is not final.
         if self.item_keys.end > self.item_keys.start {
-            set_stop_reason(&message.stop_reason, turn);
+            set_stop_reason(&message.stop_reason, turn)?;
         }
         Ok(())
     }
@@ -285,7 +286,7 @@ impl Decode for Decoder {
                     turn.set_usage(self.token_counts.to_usage());
                 }
                 if let Some(delta) = &event.delta.0 {
-                    set_stop_reason(&delta.stop_reason, turn);
+                    set_stop_reason(&delta.stop_reason, turn)?;
                 }
                 self.meta.read_event(frame.data);
             }
@@ -341,18 +342,14 @@ fn late_call_error() -> Error {
     protocol_error("a piece of a tool call came after the stop reason")
 }
 
-fn set_stop_reason(reason: &LenientStr<'_>, turn: &mut TurnBuilder) {
-    let Some(raw) = reason.get().filter(|raw| !raw.is_empty()) else { return };
+fn set_stop_reason(reason: &LenientStr<'_>, turn: &mut TurnBuilder) -> Result<(), Error> {
+    let Some(raw) = reason.get().filter(|raw| !raw.is_empty()) else { return Ok(()) };
     let reason = match raw {
-        "end_turn" | "stop_sequence" => StopReason::Stop,
-        "tool_use" => StopReason::ToolCalls,
-        "max_tokens" => StopReason::MaxTokens,
         // After either of these stop reasons, the model continues once the history is sent again.
         "pause_turn" | "compaction" => StopReason::Pause,
         "refusal" => StopReason::Refusal,
-        "model_context_window_exceeded" => StopReason::ContextWindow,
-        "sensitive" => StopReason::ContentFilter,
-        other => StopReason::Other(other.to_owned()),
+        word => TurnEnding::from_word(word).into_stop_reason(word)?,
     };
     turn.stop(reason, raw);
+    Ok(())
 }

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use serde::Serialize;
 
 use self::generation::ModelGeneration;
-use self::messages::{Contents, starts_model_content};
+use self::messages::{Contents, PausedTurn, starts_model_content};
 use self::options::{generation_config, tool_config};
 use crate::error::Error;
 use crate::item::RawJson;
@@ -32,6 +32,9 @@ use crate::request::{Request, ToolSpec};
 /// schema's name has no effect. [`Options::cache`](crate::request::Options::cache) has no effect,
 /// because the provider caches automatically.
 ///
+/// If the history ends with a turn that the provider has paused, the request continues this turn: it
+/// repeats the contents that precede the turn, together with the turn's `continuationToken`.
+///
 /// # Errors
 ///
 /// Returns an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error if all content of the request is empty.
@@ -45,8 +48,10 @@ pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
         // The cached prefix ends with a user content, to which this item may also belong.
         context = context.restart();
     }
+    let paused = PausedTurn::at_end_of(context.peek_items_to_encode(), model);
+    let sent_items = paused.as_ref().map_or(usize::MAX, |paused| paused.preceding_items);
     let mut contents = Contents::new(model, context.encoder_state().is_some());
-    for (at, item) in context.items_to_encode() {
+    for (at, item) in context.items_to_encode().take(sent_items) {
         contents.push(item, at);
     }
     let contents = contents.finish()?;
@@ -64,6 +69,7 @@ pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
         }
     };
     let body = body
+        .set_some("continuationToken", paused.map(|paused| paused.continuation_token))
         .set_object("toolConfig", tool_config(request)?)
         .set_object("generationConfig", generation_config(&request.options, generation)?);
     context.write_body(body, contents, &request.options.extra)

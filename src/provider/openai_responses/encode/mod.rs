@@ -17,6 +17,7 @@ use crate::item::RawJson;
 use crate::provider::body::ObjectWriter;
 use crate::provider::encode_context::EncodeContext;
 use crate::provider::encoded_tools::encoded_tools;
+use crate::provider::openai_responses::client_calls::AnsweredCalls;
 use crate::provider::openai_responses::passthrough::PROVIDER_NAME;
 use crate::request::Request;
 
@@ -53,7 +54,8 @@ pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
     let options = &request.options;
     refuse_unsupported(options)?;
     let context = EncodeContext::<EncodedPrefix>::from_request(request, PROVIDER_NAME, model, ());
-    let mut input = InputItems::new(context.encoder_state());
+    let answered_calls = AnsweredCalls::of(context.peek_items_to_encode());
+    let mut input = InputItems::new(context.encoder_state(), answered_calls);
     for (at, item) in context.items_to_encode() {
         input.push(item, at, model)?;
     }
