@@ -17,6 +17,7 @@ use self::frames::{Delta, Event, Message, RawDelta, TokenCounts};
 use self::message_meta::MessageMeta;
 use crate::error::Error;
 use crate::item::{ProviderData, StopReason};
+use crate::provider::anthropic::dialect::Dialect;
 use crate::provider::anthropic::passthrough::PROVIDER_NAME;
 use crate::provider::decode::{Decode, FrameOutcome};
 use crate::provider::failure::{self, protocol_error};
@@ -56,6 +57,7 @@ const MAX_OPEN_BLOCKS: usize = 256;
 pub struct Decoder {
     /// The requested model. The provider data of the turn's items is sent back only to this model.
     model: String,
+    dialect: Dialect,
     message_id: Option<String>,
     token_counts: TokenCounts,
     meta: MessageMeta,
@@ -77,6 +79,11 @@ impl Decoder {
     /// Creates a decoder for a response from `model`.
     pub fn new(model: &str) -> Self {
         Self { model: model.to_owned(), ..Self::default() }
+    }
+
+    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only the provider uses it"))]
+    pub(super) fn with_dialect(self, dialect: Dialect) -> Self {
+        Self { dialect, ..self }
     }
 
     fn on_message_start(
@@ -206,7 +213,7 @@ impl Decoder {
     fn on_block_stop(&mut self, index: u64, turn: &mut TurnBuilder) {
         if let Some(at) = self.open_blocks.iter().rposition(|(open, _)| *open == index) {
             let (_, block) = self.open_blocks.remove(at);
-            block.finish(self.item_key(index), &self.model, turn);
+            block.finish(self.item_key(index), &self.model, self.dialect, turn);
         }
     }
 
@@ -215,7 +222,9 @@ impl Decoder {
     fn end_open_blocks(&mut self, turn: &mut TurnBuilder) {
         for (index, block) in std::mem::take(&mut self.open_blocks) {
             if block.may_stay_open() {
-                block.finish(self.item_key(index), &self.model, turn);
+                // Thinking without its end event may be incomplete, and its signature may be
+                // missing for this reason.
+                block.finish(self.item_key(index), &self.model, Dialect::Signed, turn);
             }
         }
     }

@@ -18,6 +18,7 @@ use self::messages::{Messages, starts_user_message};
 use self::options::{Settings, offers_server_tools};
 use crate::error::Error;
 use crate::item::RawJson;
+use crate::provider::anthropic::dialect::Dialect;
 use crate::provider::anthropic::passthrough::PROVIDER_NAME;
 use crate::provider::body::ObjectWriter;
 use crate::provider::cache_control::CacheControl;
@@ -25,7 +26,8 @@ use crate::provider::encode_context::{EncodeContext, JsonElements, SystemZone};
 use crate::provider::encoded_tools::encoded_tools;
 use crate::request::{Request, ToolSpec, ToolSpecs};
 
-/// Encodes the body of a request to the Anthropic Messages API.
+/// Encodes the body of a request to the Anthropic Messages API, in the dialect
+/// [`Signed`](Dialect::Signed).
 ///
 /// Message content is always an array. All items in a turn form a single message. A turn's tool
 /// results are grouped at the start of the next user message.
@@ -92,7 +94,8 @@ use crate::request::{Request, ToolSpec, ToolSpecs};
 /// Returns an [`Unsupported`](crate::ErrorKind::Unsupported) error for images that are not JPEG,
 /// PNG, GIF or WebP, and for files that are neither PDF nor text.
 pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
-    encode_body(request, model, BodyHead::Vendor, PrefixMismatchBehavior::Unspecified)
+    let changed_prefix = PrefixMismatchBehavior::Unspecified;
+    encode_body(request, model, Dialect::Signed, BodyHead::Vendor, changed_prefix)
         .map(|(body, _)| body)
 }
 
@@ -115,12 +118,13 @@ pub(super) enum PrefixMismatchBehavior {
 pub(super) fn encode_body(
     request: &Request,
     model: &str,
+    dialect: Dialect,
     head: BodyHead<'_>,
     changed_prefix: PrefixMismatchBehavior,
 ) -> Result<(Vec<u8>, Option<&'static str>), Error> {
     request.validate()?;
-    let mut context =
-        EncodeContext::<EncodedPrefix>::from_request(request, PROVIDER_NAME, model, ());
+    let mut context: EncodeContext<EncodedPrefix, _> =
+        EncodeContext::from_request(request, PROVIDER_NAME, model, dialect);
     if !context.peek_items_to_encode().next().is_some_and(starts_user_message) {
         // The cached prefix ends with an assistant message, to which this item may also belong.
         context = context.restart();
@@ -131,7 +135,7 @@ pub(super) fn encode_body(
         has_deferred_tools || offers_server_tools(&request.options.extra),
     );
     for (at, item) in context.items_to_encode() {
-        messages.push(item, at, model)?;
+        messages.push(item, at, model, dialect)?;
     }
     let mut written = messages.finish();
     context.ensure_not_empty(written.is_empty(), "message")?;
