@@ -59,6 +59,7 @@ async fn main() -> Result<(), Error> {
 /// The stream ends with an error, which ends the run, in the following cases:
 ///
 /// - A turn fails, and [`on_error`] returns `None`.
+/// - [`decide`] returns [`Decision::Fail`].
 /// - [`refresh_tools`](RunContext::refresh_tools), [`next_request`](RunContext::next_request),
 ///   [`run_tools`](RunContext::run_tools),
 ///   [`resume_pending_calls`](RunContext::resume_pending_calls),
@@ -130,6 +131,10 @@ fn loop_body(
                         }
                         None => Decision::RunTools,
                     };
+                    if let Decision::Fail(error) = &decision {
+                        cx.report_error(&state, error);
+                        Err::<(), _>(error.clone())?;
+                    }
                     println!("  iteration {}: {decision:?}", state.counts.model_calls); // the line that is ours
                     let mut answers = cx.run_tools(&state, turn.as_ref(), &decision)?;
                     let mut of = turn.as_deref();
@@ -150,7 +155,7 @@ fn loop_body(
                             (state, next) = cx.review_stop(state, &turn).await?;
                             next
                         }
-                        (Decision::RunTools | Decision::Stop, _) => {
+                        (Decision::RunTools | Decision::Stop | Decision::Fail(_), _) => {
                             let facts;
                             (state, facts) = cx.gather_facts(state);
                             let next = after_tools(&state, !state.approvals.pending.is_empty(), &facts);

@@ -439,7 +439,12 @@ async fn drive_run(mut run: SessionRun, user: &mut UserInterface) -> Result<Exit
         let texts = texts.filter_map(|item| item.as_user().map(Content::text));
         undelivered.extend(texts);
         match outcome.reason {
-            EndReason::Completed => return Ok(ExitStatus::Done),
+            EndReason::Completed => {
+                if let Some(word) = &outcome.unknown_stop_reason {
+                    render::print_unknown_stop_reason(word);
+                }
+                return Ok(ExitStatus::Done);
+            }
             EndReason::Interrupted(_) => render::print_interrupted(&run.history()),
             EndReason::Pending => render::print_pending(&outcome.pending),
             _ => render::print_failure(outcome, variable),

@@ -346,7 +346,9 @@ pub(crate) fn print_failure(outcome: &Outcome, variable: &str) {
     let Some(failure) = &outcome.error else {
         let why = outcome.why.as_deref().unwrap_or_default();
         let gap = if why.is_empty() { "" } else { ": " };
-        return print_error(&format!("{}{gap}{why}", end_reason_text(outcome.reason)));
+        let word = outcome.unknown_stop_reason.as_deref();
+        let word = word.map_or_else(String::new, |word| format!(" (stop reason `{word}`)"));
+        return print_error(&format!("{}{gap}{why}{word}", end_reason_text(outcome.reason)));
     };
     let message = describe_error(failure, variable);
     // A time in the past needs no wait.
@@ -354,6 +356,15 @@ pub(crate) fn print_failure(outcome: &Outcome, variable: &str) {
         0 => print_error(&message),
         seconds => print_error(&format!("{message} (try again in {seconds} s)")),
     }
+}
+
+/// Reports that the answer ended for a reason that is not known, in the provider's word.
+pub(crate) fn print_unknown_stop_reason(word: &str) {
+    let word = one_line(word, 200);
+    let _ = writeln!(
+        io::stderr(),
+        "note: the model ended its answer for an unknown reason, `{word}`; it may be incomplete"
+    );
 }
 
 /// Prints a notice about the session that the user continues.

@@ -301,7 +301,10 @@ async fn void_from(session: &Session, entry: u64) -> Result<(), Failure> {
     let Some((before, after)) = entries.split_at_checked(at) else {
         return Err(Failure::conflict("the session has no such entry"));
     };
-    let moves_items = |entry: &Entry| matches!(entry, Entry::Rewritten { why, .. } if *why != RewriteReason::Tombstoned);
+    let keeps_positions =
+        |why| matches!(why, RewriteReason::Tombstoned | RewriteReason::ReasoningRefused);
+    let moves_items =
+        |entry: &Entry| matches!(entry, Entry::Rewritten { why, .. } if !keeps_positions(*why));
     if after.iter().any(moves_items) {
         return Err(Failure::conflict("the history was shortened after this entry"));
     }

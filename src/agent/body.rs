@@ -25,6 +25,7 @@ use crate::stream::Step;
 /// The stream ends with an error, which ends the run, in the following cases:
 ///
 /// - A turn fails, and [`on_error`] returns `None`.
+/// - [`decide`] returns [`Decision::Fail`].
 /// - [`refresh_tools`](RunContext::refresh_tools), [`next_request`](RunContext::next_request),
 ///   [`run_tools`](RunContext::run_tools),
 ///   [`resume_pending_calls`](RunContext::resume_pending_calls),
@@ -96,6 +97,10 @@ pub fn loop_body(
                         }
                         None => Decision::RunTools,
                     };
+                    if let Decision::Fail(error) = &decision {
+                        cx.report_error(&state, error);
+                        Err::<(), _>(error.clone())?;
+                    }
                     let mut answers = cx.run_tools(&state, turn.as_ref(), &decision)?;
                     let mut of = turn.as_deref();
                     loop {
@@ -115,7 +120,7 @@ pub fn loop_body(
                             (state, next) = cx.review_stop(state, &turn).await?;
                             next
                         }
-                        (Decision::RunTools | Decision::Stop, _) => {
+                        (Decision::RunTools | Decision::Stop | Decision::Fail(_), _) => {
                             let facts;
                             (state, facts) = cx.gather_facts(state);
                             let next = after_tools(&state, !state.approvals.pending.is_empty(), &facts);

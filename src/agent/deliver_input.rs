@@ -2,9 +2,10 @@
 
 use crate::agent::State;
 use crate::agent::control::DeliveryPoint;
+use crate::agent::refused_reasoning::reasoning_removal;
 use crate::agent::run_shared::RunShared;
 use crate::agent::tombstone_queue::TombstoneQueue;
-use crate::event::{AppendReason, Event, RewriteReason};
+use crate::event::{AppendReason, Event, RewriteReason, Transition};
 use crate::item::{Item, TombstoneEdit};
 use crate::usage::Usage;
 use crate::world::EffectKind;
@@ -12,6 +13,12 @@ use crate::world::EffectKind;
 /// Applies the next pending change to the history before a request is sent.
 pub(super) fn deliver_next_input(run: &RunShared, state: State) -> (State, Option<Event>) {
     let history = run.history();
+    if state.transition == Some(Transition::ReasoningRefused)
+        && let Some(event) = reasoning_removal(&history, &state.model_selection.model)
+    {
+        let room = state.compaction.after_tombstone(&history);
+        return (state.update(|it| (it.history, it.compaction) = (history, room)), Some(event));
+    }
     if !run.settings.tools.sources.is_empty()
         && let Some(notice) = run.control().listed_tools().take_notice()
     {

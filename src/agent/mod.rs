@@ -25,7 +25,7 @@
 //! - `decide` chooses the next action.
 //! - `state` defines the state of the loop.
 //! - `run_context` defines the methods that the body calls. The files `external_facts`,
-//!   `refresh_tools`, `deliver_input`, `compaction`, `send_request`, `run_tools` and `stop_review`
+//!   `refresh_tools`, `deliver_input`, `refused_reasoning`, `compaction`, `send_request`, `run_tools` and `stop_review`
 //!   implement the methods of `run_context`.
 //! - `run` implements the stream that drives the loop.
 //! - `agent` starts runs.
@@ -53,6 +53,7 @@ mod pool_claim;
 mod prepared_request;
 mod prompts;
 mod refresh_tools;
+mod refused_reasoning;
 mod repeat_counter;
 mod resume;
 mod resume_verdicts;

@@ -50,7 +50,7 @@ pub(super) fn run_tools(
         Decision::RefuseTools { result_kind: kind, reason: why, .. } => {
             tools.with_refusal(*kind, why.clone())
         }
-        Decision::Continue(_) | Decision::Stop => tools,
+        Decision::Continue(_) | Decision::Stop | Decision::Fail(_) => tools,
     };
     let handle = Arc::clone(&run.handle);
     let tools = tools.with_history_source(move || handle.history());

@@ -324,7 +324,7 @@ impl Streaks {
             Transition::Retry => self.turn_retries += 1,
             Transition::Fallback => self.turn_retries = 0,
             // No turn was received, so the counters for turns do not change.
-            Transition::ReactiveCompactRetry => {}
+            Transition::ReactiveCompactRetry | Transition::ReasoningRefused => {}
             // The model had finished, so the truncation and correction counters are reset.
             Transition::FollowUp | Transition::Steering => {
                 self.reset();
@@ -400,6 +400,7 @@ mod tests {
         check(NextAction::Continue(T::MaxOutputTokensRecovery), [7, 2, 2, 0, 1, 0]);
         check(with_message(T::StopHookBlocking), [7, 2, 1, 0, 1, 0]);
         check(NextAction::Compact, [7, 2, 1, 1, 1, 0]);
+        check(NextAction::Continue(T::ReasoningRefused), [7, 2, 1, 1, 1, 0]);
         check(with_message(T::Corrective), [7, 2, 1, 2, 1, 0]);
         check(NextAction::Continue(T::Corrective), [7, 2, 1, 0, 1, 0]);
         check(NextAction::Continue(T::Retry), [7, 2, 1, 1, 2, 0]);

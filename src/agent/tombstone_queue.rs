@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard};
 
 use crate::error::{Error, ErrorKind};
-use crate::event::{Event, RewriteReason};
+use crate::event::Event;
 use crate::item::{History, Item, ItemKind, TombstoneEdit, position_out_of_range_error};
 use crate::journal::Journal;
 use crate::lock::lock_ignoring_poison;
@@ -67,8 +67,7 @@ impl TombstoneQueue {
             return journal.observe(event);
         };
         let mut waiting = self.lock();
-        // Turning items into tombstones does not move any items.
-        if *why != RewriteReason::Tombstoned && !waiting.positions.is_empty() {
+        if !why.keeps_positions() && !waiting.positions.is_empty() {
             waiting.shift_positions(&journal.history(), *from, *to, items);
         }
         journal.observe(event);

@@ -312,13 +312,14 @@ fn summary_text(turn: &Turn) -> Result<String, Error> {
     let failed =
         |kind, what: &str| Err(Error::new(kind, format!("no summary was written: {what}")));
     match turn.stop_reason() {
-        StopReason::Stop | StopReason::Other(_) => {}
+        StopReason::Stop => {}
         StopReason::MaxTokens => return failed(ErrorKind::GenerationFailed, "it was cut off"),
         StopReason::ContextWindow => return failed(ErrorKind::ContextWindow, "the window is full"),
         StopReason::Refusal | StopReason::ContentFilter => {
             return failed(ErrorKind::Filtered, "it was refused");
         }
-        StopReason::ToolCalls | StopReason::Pause => {
+        // After an unknown reason, the summary may be incomplete, and it would replace the history.
+        StopReason::ToolCalls | StopReason::Pause | StopReason::Other(_) => {
             return failed(ErrorKind::GenerationFailed, "the model stopped for another reason");
         }
     }

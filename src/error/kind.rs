@@ -33,6 +33,10 @@ pub enum ErrorKind {
     ContextWindow,
     /// The provider rejected the request. Sending the same request again will not help.
     InvalidRequest,
+    /// The provider rejected reasoning from an earlier turn, which the request sends back in signed
+    /// or encrypted form, for example because the key, the organization or the gateway has changed.
+    /// The same request without this reasoning may succeed. An agent sends it once.
+    ReasoningRefused,
     /// The requested operation is not supported by the provider's API, the model or the store.
     Unsupported,
     /// A content filter blocked the request or the answer, or the model refused to answer.
@@ -85,6 +89,7 @@ impl ErrorKind {
             Self::Server => "server",
             Self::ContextWindow => "context_window",
             Self::InvalidRequest => "invalid_request",
+            Self::ReasoningRefused => "reasoning_refused",
             Self::Unsupported => "unsupported",
             Self::Filtered => "filtered",
             Self::GenerationFailed => "generation_failed",
@@ -118,6 +123,7 @@ impl ErrorKind {
             | Self::Billing
             | Self::ContextWindow
             | Self::InvalidRequest
+            | Self::ReasoningRefused
             | Self::Unsupported
             | Self::Filtered
             | Self::Malformed

@@ -23,8 +23,12 @@ pub struct Outcome {
     /// The message from the stop hook or the evidence policy that ended the run, if any. The
     /// message states why the run was stopped, what is missing, or what has not been proven.
     pub why: Option<String>,
-    /// Whether the run ended before the model finished its work.
+    /// Whether the run ended before the model finished its work, or may have: the last turn of a
+    /// `completed` run ended for an [unknown reason](Self::unknown_stop_reason).
     pub partial: bool,
+    /// The provider's word for the reason why the last turn ended, if this crate does not know the
+    /// word. The text of such a turn may be incomplete.
+    pub unknown_stop_reason: Option<String>,
     /// The text of the last turn. If the last turn continues truncated turns, their text is
     /// included.
     pub text: String,
@@ -75,12 +79,13 @@ impl PartialEq for Outcome {
     fn eq(&self, other: &Self) -> bool {
         let Self { reason, partial, text, turns, usage, nested_usage, cost, new_items, .. } = self;
         let Self { error, pending, undelivered, evidence, budget, why, .. } = self;
-        let Self { proof, history: _, .. } = self;
+        let Self { proof, unknown_stop_reason, history: _, .. } = self;
         (*reason, *partial, text, *turns) == (other.reason, other.partial, &other.text, other.turns)
             && (*usage, *nested_usage, *cost) == (other.usage, other.nested_usage, other.cost)
             && (new_items, error, pending) == (&other.new_items, &other.error, &other.pending)
             && (undelivered, evidence) == (&other.undelivered, &other.evidence)
             && (budget, why, proof) == (&other.budget, &other.why, &other.proof)
+            && *unknown_stop_reason == other.unknown_stop_reason
     }
 }
 
@@ -164,8 +169,8 @@ impl Outcome {
     }
 
     /// Returns the run's text for a reader that sees nothing else from the run, for example a
-    /// parent agent. If the run did not complete, a label after the text states the reason why the
-    /// run ended.
+    /// parent agent. If the run did not complete, or its last turn ended for an unknown reason, a
+    /// label after the text states the reason.
     ///
     /// ```
     /// use turnstream::Agent;
@@ -183,7 +188,15 @@ impl Outcome {
     /// ```
     pub fn labeled_text(&self) -> String {
         let why = match self.reason {
-            EndReason::Completed => return self.text.clone(),
+            EndReason::Completed => match &self.unknown_stop_reason {
+                Some(word) => {
+                    return self.text_with_label(&format!(
+                        "[the answer ended for an unknown reason, `{word}` — this result may be \
+                         partial]"
+                    ));
+                }
+                None => return self.text.clone(),
+            },
             EndReason::MaxTurns => "the step limit was reached",
             EndReason::Interrupted(_) => "it was interrupted",
             EndReason::Stopped => "it was stopped",
@@ -204,16 +217,20 @@ impl Outcome {
             EndReason::Other => "for a reason that this version does not know",
         };
         let partial = if self.partial { " — this result is partial" } else { "" };
-        let stamp = match &self.error {
+        let label = match &self.error {
             Some(error) => format!("[stopped early: {why} ({error}){partial}]"),
             None => match &self.why {
                 Some(message) => format!("[stopped early: {why} ({message}){partial}]"),
                 None => format!("[stopped early: {why}{partial}]"),
             },
         };
+        self.text_with_label(&label)
+    }
+
+    fn text_with_label(&self, label: &str) -> String {
         match self.text.trim() {
-            "" => stamp,
-            _ => format!("{}\n\n{stamp}", self.text),
+            "" => label.to_owned(),
+            _ => format!("{}\n\n{label}", self.text),
         }
     }
 
@@ -254,6 +271,8 @@ struct OutcomeRepr {
     why: Option<String>,
     #[serde(default)]
     partial: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    unknown_stop_reason: Option<String>,
     #[serde(default)]
     text: String,
     #[serde(default)]
@@ -290,6 +309,7 @@ impl From<OutcomeRepr> for Outcome {
             reason: EndReason::named(&wire.reason, wire.phase),
             why: wire.why,
             partial: wire.partial,
+            unknown_stop_reason: wire.unknown_stop_reason,
             text: wire.text,
             turns: wire.turns,
             usage: wire.usage,
@@ -318,6 +338,7 @@ impl From<Outcome> for OutcomeRepr {
             phase,
             why: outcome.why,
             partial: outcome.partial,
+            unknown_stop_reason: outcome.unknown_stop_reason,
             text: outcome.text,
             turns: outcome.turns,
             usage: outcome.usage,

@@ -18,6 +18,7 @@ fn outcome(reason: EndReason, error: Option<Error>) -> Event {
     Event::Finished(Box::new(Outcome {
         reason,
         partial: reason.is_partial(),
+        unknown_stop_reason: None,
         text: "t".into(),
         turns: 2,
         usage: Usage::default(),

@@ -18,6 +18,8 @@ pub enum Transition {
     StopHookBlocking,
     /// The context was too long and was compacted.
     ReactiveCompactRetry,
+    /// The provider rejected reasoning from earlier turns, which is no longer sent.
+    ReasoningRefused,
     /// The reply could not be used. The model learns the reason from a message or from the results
     /// of its calls.
     Corrective,
@@ -77,9 +79,23 @@ pub enum RewriteReason {
     Compacted,
     /// The entries were marked as tombstones.
     Tombstoned,
+    /// The provider rejected reasoning in the entries, which now contain only its text. The number
+    /// of entries is unchanged.
+    ReasoningRefused,
     /// A reason that was added in a later version.
     #[serde(other)]
     Other,
+}
+
+impl RewriteReason {
+    /// Returns whether each entry is replaced by an entry at the same position, so that no entry
+    /// moves.
+    pub(crate) fn keeps_positions(self) -> bool {
+        match self {
+            Self::Tombstoned | Self::ReasoningRefused => true,
+            Self::Compacted | Self::Other => false,
+        }
+    }
 }
 
 impl fmt::Display for Transition {

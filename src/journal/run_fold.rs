@@ -8,7 +8,8 @@ use crate::event::{
     ToolEvent, Transition, UndeliveredInput,
 };
 use crate::item::{
-    EffectReport, History, Item, OpenCalls, PendingCall, RawJson, ResultKind, ToolResult,
+    EffectReport, History, Item, OpenCalls, PendingCall, RawJson, ResultKind, StopReason,
+    ToolResult,
 };
 use crate::journal::open_call::{Interruption, OpenCall};
 use crate::turn::{PartialTurn, TurnEvent};
@@ -44,6 +45,8 @@ pub(super) struct RunFold {
     continued_text: String,
     /// Whether the next turn continues the text of the last turn.
     next_turn_continues: bool,
+    /// The provider's word for the reason why the last turn ended, if it is unknown.
+    unknown_stop_reason: Option<String>,
 }
 
 impl RunFold {
@@ -78,6 +81,7 @@ impl RunFold {
             last_text: String::new(),
             continued_text: String::new(),
             next_turn_continues: false,
+            unknown_stop_reason: None,
         }
     }
 
@@ -131,6 +135,7 @@ impl RunFold {
                 self.request_count += 1;
                 let continues = std::mem::take(&mut self.next_turn_continues)
                     || *transition == Some(Transition::PauseResumed);
+                self.unknown_stop_reason = None;
                 let last = std::mem::take(&mut self.last_text);
                 self.continued_text = if continues { last } else { String::new() };
             }
@@ -159,6 +164,10 @@ impl RunFold {
                 self.partial_turn = PartialTurn::default();
                 self.usage += turn.usage();
                 self.completed_turns += 1;
+                self.unknown_stop_reason = match turn.stop_reason() {
+                    StopReason::Other(word) => Some(word.clone()),
+                    _ => None,
+                };
                 self.last_text = format!("{}{}", self.continued_text, turn.answer());
                 self.history.extend(turn.to_history_items());
                 self.open_calls.extend(turn.tool_calls().cloned().map(OpenCall::from));
@@ -331,7 +340,9 @@ impl RunFold {
         Outcome {
             reason,
             why: None,
-            partial: reason.is_partial(),
+            partial: reason.is_partial()
+                || reason == EndReason::Completed && self.unknown_stop_reason.is_some(),
+            unknown_stop_reason: self.unknown_stop_reason.clone(),
             text,
             turns: self.request_count.max(self.completed_turns + open),
             usage: self.usage(),

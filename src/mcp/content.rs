@@ -179,7 +179,9 @@ fn media_piece(
         (true, _) if IMAGE_TYPES.contains(&media_type) => {
             Piece::Media(Part::image(media_type, MediaSource::Data(base64.to_owned())))
         }
-        (true, MediaParts::Sent) => Piece::Media(Part::file(media_type, MediaSource::Data(base64.to_owned()))),
+        (true, MediaParts::Sent) => {
+            Piece::Media(Part::file(media_type, MediaSource::Data(base64.to_owned())))
+        }
         (false, _) | (_, MediaParts::Named) => Piece::Description(format!(
             "[{what}: {media_type}, {bytes} bytes, which cannot be shown]"
         )),

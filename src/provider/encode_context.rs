@@ -156,6 +156,22 @@ where
         Err(Error::new(ErrorKind::InvalidRequest, message))
     }
 
+    /// Checks that the request contains anything other than instructions. Some servers never answer
+    /// a request that contains nothing else.
+    ///
+    /// # Errors
+    ///
+    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if the context contains only
+    /// system items.
+    pub(super) fn ensure_not_only_instructions(&self) -> Result<(), Error> {
+        if self.encoded_len() > 0 || self.peek_items_to_encode().next().is_some() {
+            return Ok(());
+        }
+        let message = "there is nothing to answer: the request contains only instructions, and this \
+                       server answers only if there is another message";
+        Err(Error::new(ErrorKind::InvalidRequest, message))
+    }
+
     /// Returns the number of bytes that are already encoded.
     pub(super) fn encoded_len(&self) -> usize {
         self.encoded_chunk.as_ref().map_or(0, |piece| piece.total_byte_len())

@@ -69,6 +69,7 @@ pub mod openai_chat;
 pub mod openai_responses;
 mod ordered_fields;
 mod portable_values;
+mod provider_items;
 mod record;
 mod replay;
 mod retry;
@@ -77,6 +78,7 @@ mod scripted;
 #[cfg(feature = "testing")]
 pub(crate) mod server;
 mod should_fall_back;
+mod turn_ending;
 
 use std::sync::Arc;
 
@@ -100,6 +102,7 @@ pub use ollama::Ollama;
 pub use openai_chat::OpenAiChat;
 #[cfg(feature = "http")]
 pub use openai_responses::OpenAiResponses;
+pub(crate) use provider_items::{is_model_output, unanswered_client_call, without_reasoning};
 pub use record::Record;
 pub(crate) use record::is_vetoed_event;
 pub use replay::{Replay, RequestMismatch};

@@ -18,6 +18,8 @@ pub(crate) fn should_fall_back(kind: ErrorKind) -> bool {
         | ErrorKind::Server
         | ErrorKind::GenerationFailed
         | ErrorKind::ContextWindow
+        // Another model does not receive this reasoning.
+        | ErrorKind::ReasoningRefused
         | ErrorKind::IncompleteTurn
         | ErrorKind::Protocol
         | ErrorKind::TooLarge => true,

@@ -121,6 +121,7 @@ pub(super) fn normalize_error(error: &Error) -> NormalizedError {
     let kind = match error.kind() {
         ErrorKind::Timeout => FailureKind::Timeout,
         ErrorKind::InvalidRequest
+        | ErrorKind::ReasoningRefused
         | ErrorKind::Unsupported
         | ErrorKind::ContextWindow
         | ErrorKind::TooLarge

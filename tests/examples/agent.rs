@@ -13,7 +13,7 @@ use serde_json::json;
 use turnstream::event::EndReason;
 use turnstream::provider::Reply;
 use turnstream::testing::ModelServer;
-use turnstream::turn::Text;
+use turnstream::turn::{StopReason, Text};
 use turnstream::{Error, ErrorKind, Event, Outcome};
 
 use crate::support::programs::example_program;
@@ -304,6 +304,46 @@ fn a_run_that_is_not_completed_exits_with_1() {
     assert_exit_code(&output, 1);
     let errors = utf8_str(&output.stderr).lines().filter(|line| line.starts_with("error: "));
     assert_eq!(errors.collect::<Vec<_>>(), ["error: stopped at the limit of --max-turns"]);
+}
+
+#[tokio::test]
+async fn an_answer_that_ends_for_an_unknown_reason_exits_with_0_and_names_the_reason() {
+    let server = ModelServer::anthropic(|_, _| {
+        Reply::text("Half an answer").stop(StopReason::Other("moon_phase".into()))
+    });
+    let server = server.await.unwrap();
+    let temp = TempProject::new();
+    let command = |args: &[&str]| {
+        let mut agent = agent_command(&temp.0, args);
+        agent.env("ANTHROPIC_API_KEY", "sk-ant-key").env("ANTHROPIC_BASE_URL", server.url());
+        tokio::task::spawn_blocking(move || agent.output().unwrap())
+    };
+    let output = command(&["Hi"]).await.unwrap();
+    assert_exit_code(&output, 0);
+    assert_eq!(utf8_str(&output.stdout).trim(), "Half an answer");
+    let err = utf8_str(&output.stderr);
+    assert!(err.lines().any(|line| line.contains("`moon_phase`")), "{err}");
+    let output = command(&["--json", "Hi"]).await.unwrap();
+    assert_exit_code(&output, 0);
+    let (.., outcome) = parse_json_output(&output.stdout);
+    assert_eq!((outcome.reason, outcome.partial), (EndReason::Completed, true));
+    assert_eq!(outcome.unknown_stop_reason.as_deref(), Some("moon_phase"));
+    assert!(utf8_str(&output.stderr).contains("`moon_phase`"));
+}
+
+#[tokio::test]
+async fn an_empty_answer_with_an_unknown_reason_exits_with_1_and_names_the_reason() {
+    let server =
+        ModelServer::anthropic(|_, _| Reply::new().stop(StopReason::Other("moon_phase".into())));
+    let server = server.await.unwrap();
+    let temp = TempProject::new();
+    let mut agent = agent_command(&temp.0, &["Hi"]);
+    agent.env("ANTHROPIC_API_KEY", "sk-ant-key").env("ANTHROPIC_BASE_URL", server.url());
+    let output = tokio::task::spawn_blocking(move || agent.output().unwrap()).await.unwrap();
+    assert_exit_code(&output, 1);
+    let err = utf8_str(&output.stderr);
+    let line = err.lines().find(|line| line.starts_with("error: ")).unwrap();
+    assert!(line.contains("`moon_phase`"), "{line}");
 }
 
 const WRITE_PROMPT: &str = r#"Write "some words" to notes.txt"#;

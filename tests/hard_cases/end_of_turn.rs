@@ -247,6 +247,22 @@ mod error_mid_stream {
     }
 
     #[tokio::test]
+    async fn a_turn_cut_inside_a_calls_arguments_is_requested_again_and_its_call_runs_once() {
+        let cut = Reply::text("Running.").call_unfinished("a", "t", "{\"p\":\"pri").cut();
+        let whole = Reply::text("Running.").call_raw("a", "t", "{\"p\":\"print(1)\"}");
+        let world = AgentFixture::new([cut, whole, "ok".into()])
+            .map_agent(|agent| agent.with_limits(limits_with_retries(1)));
+        let finished = world.run().await;
+        finished.check_outcome(EndReason::Completed, 3);
+        assert_eq!((world.tool_run_count(), finished.text()), (1, "ok"));
+        let history = finished.handle.history();
+        let texts = history.iter().filter(|item| item.as_text() == Some("Running."));
+        assert_eq!(texts.count(), 1, "nothing of the first attempt is left");
+        let call = history.iter().find_map(turnstream::Item::as_tool_call).unwrap();
+        assert_eq!(call.arguments, "{\"p\":\"print(1)\"}");
+    }
+
+    #[tokio::test]
     async fn consecutive_agent_retries_are_bounded_and_reset_by_a_turn() {
         let limited = |agent: turnstream::Agent| agent.with_limits(limits_with_retries(2));
         let finished =

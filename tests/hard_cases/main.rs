@@ -16,6 +16,7 @@
 //! | `limits` | the order of results, and the limits of a run |
 //! | `input_during_a_run` | input during a run, and hooks that prevent its end |
 //! | `history` | compaction, crashes, handoff to another model |
+//! | `refused_reasoning` | reasoning that its provider no longer accepts |
 //! | `unsettled_histories` | histories that are not settled |
 //! | `transport` | caches, transforms, frames that are split anywhere |
 //! | `on_each_wire` | five of the cases again, on each of the wires |
@@ -36,6 +37,7 @@ mod interrupt_during_waits;
 mod interrupt_races;
 mod limits;
 mod on_each_wire;
+mod refused_reasoning;
 mod stop_and_drop;
 mod stop_reasons;
 #[path = "../support/mod.rs"]
@@ -44,7 +46,7 @@ mod transport;
 mod unsettled_histories;
 
 /// The source files with tests.
-const TEST_SOURCES: [&str; 16] = [
+const TEST_SOURCES: [&str; 17] = [
     include_str!("interrupt.rs"),
     include_str!("stop_and_drop.rs"),
     include_str!("interrupt_races.rs"),
@@ -58,13 +60,14 @@ const TEST_SOURCES: [&str; 16] = [
     include_str!("limits.rs"),
     include_str!("input_during_a_run.rs"),
     include_str!("history.rs"),
+    include_str!("refused_reasoning.rs"),
     include_str!("unsettled_histories.rs"),
     include_str!("transport.rs"),
     include_str!("on_each_wire.rs"),
 ];
 
 /// Each case has a module of this name.
-const CASE_MODULES: [&str; 65] = [
+const CASE_MODULES: [&str; 68] = [
     "interrupt_while_a_call_streams",
     "interrupt_before_tools_start",
     "interrupt_while_tools_run",
@@ -109,7 +112,9 @@ const CASE_MODULES: [&str; 65] = [
     "calls_of_a_filtered_turn",
     "refusal",
     "paused_turn",
+    "words_for_the_end_of_a_turn",
     "unknown_stop_reason",
+    "calls_for_the_client",
     "empty_turn",
     "events_after_the_end",
     "empty_reply_after_tool_results",
@@ -126,6 +131,7 @@ const CASE_MODULES: [&str; 65] = [
     "crash_of_a_stored_run",
     "calls_running_at_a_crash",
     "model_handoff",
+    "refused_reasoning",
     "unsettled_histories",
     "prompt_cache_prefix",
     "turn_transforms",

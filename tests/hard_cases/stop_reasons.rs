@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
-use turnstream::agent::hook;
+use turnstream::agent::{Limits, hook};
 use turnstream::env::CountingIds;
 use turnstream::event::{AppendReason, EndReason, Transition};
 use turnstream::item::ResultKind;
@@ -11,13 +11,13 @@ use turnstream::provider::{Reply, Scripted};
 use turnstream::request::Options;
 use turnstream::testing::{Answer, Wire};
 use turnstream::turn::StopReason;
-use turnstream::{Agent, Event, Item};
+use turnstream::{Agent, ErrorKind, Event, Item};
 
 use crate::support::items::token_usage;
 use crate::support::models::{ChunkedProvider, WireProvider};
 use crate::support::runs::{reply_calling_t, test_agent};
 use crate::support::tools::{Counter, ok_tool, uncounted_tool};
-use crate::support::wires::{read_frames, sse_body};
+use crate::support::wires::{encode, read_frames, sse_body, wire_frame};
 use crate::support::world::{self, AgentFixture, finish_run};
 
 mod calls_truncated_by_output_limit {
@@ -435,6 +435,35 @@ mod paused_turn {
     }
 
     #[tokio::test]
+    async fn gemini_continues_a_paused_turn_with_its_token_as_googles_own_sdk_does() {
+        let paused = |words: &str| Answer::reply(Reply::text(words).stop(StopReason::Pause));
+        let answers =
+            [paused("one "), paused("two "), Answer::reply("three"), Answer::reply("And so on.")];
+        let model = WireProvider::new(Wire::Gemini, "m", answers);
+        let agent = test_agent(model.clone());
+        let finished = finish_run(agent.run("go")).await;
+        finished.check_outcome(EndReason::Completed, 3);
+        assert_eq!(finished.text(), "one two three");
+        assert_eq!(finished.transitions(), [Transition::PauseResumed; 2]);
+        finish_run(agent.run_from(finished.handle.history(), "more")).await;
+        let sent = model.sent_bodies();
+        // A request that continues the turn repeats the contents of the first one.
+        assert_eq!(sent[0]["continuationToken"], Value::Null);
+        let tokens: Vec<&str> =
+            sent[1..3].iter().map(|body| body["continuationToken"].as_str().unwrap()).collect();
+        assert_ne!(tokens[0], tokens[1]);
+        assert_eq!(sent[1]["contents"], sent[0]["contents"]);
+        assert_eq!(sent[2]["contents"], sent[0]["contents"]);
+        // Afterwards, the parts of the turn are a single content.
+        assert_eq!(sent[3]["continuationToken"], Value::Null);
+        let parts = &sent[3]["contents"][1]["parts"];
+        let texts: String =
+            parts.as_array().unwrap().iter().map(|part| part["text"].as_str().unwrap()).collect();
+        assert_eq!(texts, "one two three");
+        assert_eq!(sent[3]["contents"].as_array().unwrap().len(), 3);
+    }
+
+    #[tokio::test]
     async fn endless_pauses_are_bounded() {
         // By default; the usage is the sum of all parts.
         let paused = |_: &turnstream::Request, _| {
@@ -457,10 +486,169 @@ mod paused_turn {
     }
 }
 
-mod unknown_stop_reason {
-    //! An unknown stop reason completes text and runs no calls.
+/// The frames of a turn that says `words`, if any, and ends for the reason `word`.
+fn frames_ending_with(wire: Wire, words: Option<&str>, word: &str) -> Vec<String> {
+    let frames = match wire {
+        Wire::Anthropic => {
+            let block = words.map(|text| {
+                let block = json!({ "type": "text", "text": text });
+                json!({ "type": "content_block_start", "index": 0, "content_block": block })
+            });
+            let end = [
+                json!({ "type": "message_delta", "delta": { "stop_reason": word } }),
+                json!({ "type": "message_stop" }),
+            ];
+            let start = json!({ "type": "message_start", "message": { "id": "m" } });
+            [start].into_iter().chain(block).chain(end).collect()
+        }
+        Wire::OpenAiChat => vec![
+            json!({ "choices": [{ "delta": { "content": words.unwrap_or_default() } }] }),
+            json!({ "choices": [{ "delta": {}, "finish_reason": word }] }),
+        ],
+        Wire::OpenAiResponses => vec![
+            json!({ "type": "response.output_text.delta", "output_index": 0,
+                "delta": words.unwrap_or_default() }),
+            json!({ "type": "response.incomplete", "response": { "status": "incomplete",
+                "incomplete_details": { "reason": word } } }),
+        ],
+        Wire::Ollama => {
+            vec![json!({ "message": { "content": words.unwrap_or_default() }, "done": true,
+                "done_reason": word })]
+        }
+        _ => {
+            let parts: Vec<_> = words.iter().map(|text| json!({ "text": text })).collect();
+            vec![json!({ "candidates": [{ "content": { "parts": parts }, "finishReason": word }] })]
+        }
+    };
+    frames.iter().map(Value::to_string).collect()
+}
+
+/// A model that ends each turn with the given words and reason.
+fn model_ending_with(wire: Wire, turns: &[(Option<&str>, &str)]) -> ChunkedProvider {
+    let frames = |(words, word): &(Option<&str>, &str)| {
+        let frames = frames_ending_with(wire, *words, word);
+        frames.iter().map(|data| wire_frame(wire, data)).collect()
+    };
+    ChunkedProvider::new(turns.iter().map(frames).collect(), wire)
+}
+
+mod words_for_the_end_of_a_turn {
+    //! The words with which vendors and gateways end a turn mean the same on every wire.
 
     use super::*;
+
+    fn read_end(wire: Wire, word: &str) -> Result<StopReason, ErrorKind> {
+        let frames = frames_ending_with(wire, Some("half"), word);
+        let frames: Vec<&str> = frames.iter().map(String::as_str).collect();
+        let turn = read_frames(wire, &frames).map_err(|error| error.kind())?;
+        Ok(turn.stop_reason().clone())
+    }
+
+    #[test]
+    fn words_of_other_servers_are_known_on_every_wire() {
+        use StopReason::{ContentFilter, MaxTokens, Stop};
+        for wire in Wire::ALL {
+            for (reason, words) in [
+                (Ok(Stop), ["eos", "eos_token", "end", "stop_sequence"]),
+                (Ok(MaxTokens), ["model_length", "max_messages", "length", "max_tokens"]),
+                (Ok(ContentFilter), ["content_filter", "sensitive", "sensitive", "sensitive"]),
+                (Err(ErrorKind::Server), ["error", "abort", "network_error", "error"]),
+            ] {
+                for word in words {
+                    assert_eq!(read_end(wire, word), reason, "{wire}: {word}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn googles_words_for_a_filter_are_known() {
+        for word in ["ESCALATION", "PUP_LIMITED_DISABLED", "MODEL_ARMOR"] {
+            assert_eq!(read_end(Wire::Gemini, word), Ok(StopReason::ContentFilter), "{word}");
+        }
+        // Without a token, the answer cannot be continued as the vendor does.
+        assert_eq!(read_end(Wire::Gemini, "CONTINUATION"), Ok(StopReason::MaxTokens));
+        assert_eq!(read_end(Wire::Gemini, "ABORT"), Err(ErrorKind::Server));
+    }
+
+    #[tokio::test]
+    async fn a_turn_that_the_server_gave_up_is_requested_again() {
+        for wire in Wire::ALL {
+            let model = model_ending_with(wire, &[(Some("half"), "abort"), (Some("whole"), "end")]);
+            let limits = Limits { max_turn_retries: 1, ..Limits::default() };
+            let finished = finish_run(test_agent(model).with_limits(limits).run("go")).await;
+            finished.check_outcome(EndReason::Completed, 2);
+            assert_eq!(finished.transitions(), [Transition::Retry], "{wire}");
+            assert_eq!((finished.text(), finished.outcome.partial), ("whole", false), "{wire}");
+        }
+    }
+}
+
+mod unknown_stop_reason {
+    //! An unknown stop reason completes text, which is marked as partial, and runs no calls.
+
+    use super::*;
+
+    #[tokio::test]
+    async fn text_with_an_unknown_stop_reason_is_partial_and_names_the_reason_on_every_wire() {
+        for wire in Wire::ALL {
+            for word in ["weird", "steered", "load"] {
+                let model = model_ending_with(wire, &[(Some("half an answer"), word)]);
+                let finished = finish_run(test_agent(model).run("go")).await;
+                finished.check_outcome(EndReason::Completed, 1);
+                let outcome = &finished.outcome;
+                assert!(outcome.partial && outcome.error.is_none(), "{wire}");
+                assert_eq!(outcome.unknown_stop_reason.as_deref(), Some(word), "{wire}");
+                assert_eq!(outcome.text, "half an answer", "{wire}");
+                let label = outcome.labeled_text();
+                assert!(label.contains(word) && label.contains("partial"), "{wire}: {label}");
+                let json = serde_json::to_value(outcome).unwrap();
+                assert_eq!(json["unknown_stop_reason"], word, "{wire}");
+                let read: turnstream::Outcome = serde_json::from_value(json).unwrap();
+                assert_eq!(&read, outcome, "{wire}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn an_empty_turn_with_an_unknown_stop_reason_is_never_an_answer_on_any_wire() {
+        for wire in Wire::ALL {
+            for words in [None, Some(" \n")] {
+                let empty = (words, "load");
+                let model = model_ending_with(wire, &[empty, (Some("here"), "end")]);
+                let finished = finish_run(test_agent(model).run("go")).await;
+                finished.check_outcome(EndReason::Completed, 2);
+                assert_eq!(finished.transitions(), [Transition::Corrective], "{wire}");
+                assert_eq!((finished.text(), finished.outcome.partial), ("here", false), "{wire}");
+                assert_eq!(finished.outcome.unknown_stop_reason, None, "{wire}");
+
+                let model = model_ending_with(wire, &[empty; 3]);
+                let finished = finish_run(test_agent(model).run("go")).await;
+                finished.check_outcome(EndReason::Malformed, 3);
+                assert_eq!(finished.outcome.unknown_stop_reason.as_deref(), Some("load"), "{wire}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn an_empty_turn_with_an_unknown_stop_reason_after_tool_results_is_not_an_answer() {
+        let odd = || Reply::new().stop(StopReason::Other("odd".into()));
+        let world = AgentFixture::new([reply_calling_t("c"), odd(), "done".into()]);
+        let finished = world.run().await;
+        finished.check_outcome(EndReason::Completed, 3);
+        assert_eq!(finished.transitions(), [Transition::NextTurn, Transition::Corrective]);
+        assert_eq!(finished.text(), "done");
+    }
+
+    #[tokio::test]
+    async fn a_parent_sees_that_the_answer_of_its_sub_agent_may_be_incomplete() {
+        let child = Scripted::new([Reply::text("half").stop(StopReason::Other("odd".into()))]);
+        let child = Agent::new(child).as_tool("child", "Answers").unwrap();
+        let replies = [Reply::new().call("child", json!({ "prompt": "go" })), "done".into()];
+        let finished = finish_run(test_agent(Scripted::new(replies)).with_tool(child).run("go"));
+        let texts = finished.await.result_texts();
+        assert!(texts[0].starts_with("half") && texts[0].contains("`odd`"), "{texts:?}");
+    }
 
     #[tokio::test]
     async fn an_unknown_stop_reason_completes_text_and_runs_no_calls() {
@@ -499,6 +687,87 @@ mod unknown_stop_reason {
     }
 }
 
+mod calls_for_the_client {
+    //! A call that is not a call of a tool and that only the client can answer is an error.
+
+    use super::*;
+
+    /// A response with these output items.
+    fn response(items: &[Value]) -> Vec<String> {
+        let done = (0..).zip(items).map(|(at, item): (u32, _)| {
+            json!({ "type": "response.output_item.done", "output_index": at, "item": item })
+        });
+        let end = json!({ "type": "response.completed", "response":
+            { "id": "r", "status": "completed", "output": items,
+              "usage": { "input_tokens": 10, "output_tokens": 3 } } });
+        done.chain([end])
+            .map(|event| wire_frame(Wire::OpenAiResponses, &event.to_string()))
+            .collect()
+    }
+
+    fn message(text: &str) -> Value {
+        json!({ "type": "message", "id": "m", "role": "assistant",
+            "content": [{ "type": "output_text", "text": text, "annotations": [] }] })
+    }
+
+    #[tokio::test]
+    async fn a_call_that_only_the_client_can_answer_is_a_typed_error_and_the_history_can_be_sent() {
+        for kind in [
+            "computer_call",
+            "shell_call",
+            "local_shell_call",
+            "apply_patch_call",
+            "custom_tool_call",
+            "mcp_approval_request",
+        ] {
+            let call =
+                json!({ "type": kind, "id": "call_1", "call_id": "c", "status": "completed" });
+            let function = json!({ "type": "function_call", "id": "fc_1", "call_id": "f",
+                "name": "t", "arguments": "{}" });
+            for before in [vec![], vec![message("I will look.")], vec![function]] {
+                let items = [before, vec![call.clone()]].concat();
+                let turns = vec![response(&items), response(&[message("Hello.")])];
+                let model = ChunkedProvider::new(turns, Wire::OpenAiResponses);
+                let requests = Arc::clone(&model.requests);
+                let ran = Counter::default();
+                let agent = test_agent(model).with_tools([ok_tool("t", &ran)]);
+                let finished = finish_run(agent.run("go")).await;
+                finished.check_outcome(EndReason::ProviderError, 1);
+                let error = finished.outcome.error.as_ref().unwrap();
+                assert_eq!(
+                    (error.kind(), error.parameter()),
+                    (ErrorKind::Unsupported, Some("tools"))
+                );
+                assert!(error.message().contains(kind), "{error}");
+                assert_eq!((ran.started_count(), finished.outcome.usage), (0, token_usage(10, 3)));
+                // The next request does not contain a call without an answer.
+                let next = agent.run_from(finished.handle.history(), "Hello?");
+                finish_run(next).await.check_outcome(EndReason::Completed, 1);
+                let sent = requests.lock().unwrap().pop().unwrap();
+                let sent = encode(Wire::OpenAiResponses, "m", &sent).to_string();
+                assert!(!sent.contains(kind), "{sent}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_call_that_the_server_answers_itself_is_not_an_error() {
+        let call = json!({ "type": "shell_call", "id": "s", "call_id": "c" });
+        let output = json!({ "type": "shell_call_output", "id": "o", "call_id": "c" });
+        let turns = vec![response(&[call, output, message("Done.")]), response(&[message("Yes.")])];
+        let model = ChunkedProvider::new(turns, Wire::OpenAiResponses);
+        let requests = Arc::clone(&model.requests);
+        let agent = test_agent(model);
+        let finished = finish_run(agent.run("go")).await;
+        finished.check_outcome(EndReason::Completed, 1);
+        let next = agent.run_from(finished.handle.history(), "again");
+        finish_run(next).await.check_outcome(EndReason::Completed, 1);
+        let sent = requests.lock().unwrap().pop().unwrap();
+        let sent = encode(Wire::OpenAiResponses, "m", &sent).to_string();
+        assert!(sent.contains("shell_call_output") && sent.contains("\"shell_call\""), "{sent}");
+    }
+}
+
 mod empty_turn {
     //! An empty or reasoning-only turn is corrected a bounded number of times.
 
@@ -519,15 +788,25 @@ mod empty_turn {
         let finished = world.run().await;
         finished.check_outcome(EndReason::Malformed, 3);
         assert_eq!(world.request_count(), 3);
-        // One good reply in between resets the count. After its results, an empty reply would end
-        // the run.
-        let finished = AgentFixture::new([
-            Reply::new(),
-            Reply::new(),
-            reply_calling_t("c"),
-            Reply::new().stop(StopReason::Other("odd".into())),
-        ]);
+        // One good reply in between resets the count. After its results, an empty reply ends the
+        // run.
+        let finished =
+            AgentFixture::new([Reply::new(), Reply::new(), reply_calling_t("c"), Reply::new()]);
         finished.run().await.check_outcome(EndReason::Completed, 4);
+    }
+
+    #[tokio::test]
+    async fn white_space_alone_is_not_an_answer() {
+        let world = AgentFixture::new([Reply::text(" \n\n"), "sorry".into()]);
+        let finished = world.run().await;
+        finished.check_outcome(EndReason::Completed, 2);
+        assert_eq!(
+            (finished.text(), finished.transitions()),
+            ("sorry", vec![Transition::Corrective])
+        );
+        // After tool results, it is an empty reply, which ends the run.
+        let world = AgentFixture::new([reply_calling_t("c"), Reply::text("\n"), "never".into()]);
+        world.run().await.check_outcome(EndReason::Completed, 2);
     }
 
     #[tokio::test]

@@ -73,9 +73,15 @@ pub(crate) async fn finish_run_from(mut events: Vec<Event>, mut run: Run) -> Fin
     assert!(history.settled().is_settled(), "it can be sent");
     let answered = history.unanswered_calls().is_empty();
     assert!(answered || outcome.reason == EndReason::Pending, "every call has its result");
-    assert_eq!(outcome.partial, outcome.reason.is_partial());
+    assert_eq!(outcome.partial, is_partial(&outcome));
     assert_eq!(outcome.usage, handle.usage());
     FinishedRun { events, outcome, handle }
+}
+
+/// Whether the outcome of a run must be marked as partial.
+pub(crate) fn is_partial(outcome: &Outcome) -> bool {
+    outcome.reason.is_partial()
+        || outcome.reason == EndReason::Completed && outcome.unknown_stop_reason.is_some()
 }
 
 impl FinishedRun {

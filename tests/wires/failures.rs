@@ -17,7 +17,7 @@ use turnstream::{Error, ErrorKind, History, Item, Request};
 
 use ErrorKind::{
     Auth, Billing, ContextWindow, Filtered, GenerationFailed, InvalidRequest, Overloaded,
-    RateLimited, Server, Timeout, Unsupported,
+    RateLimited, ReasoningRefused, Server, Timeout, Unsupported,
 };
 
 /// The current time in all tests: 2026-01-01.
@@ -257,6 +257,23 @@ failures! {
         => error_of_kind(InvalidRequest).with_parameter("messages.1.content.0.text");
     anthropic_unknown_model: anthropic_case(404, "not_found_error", "model: claude-nope")
         => error_of_kind(InvalidRequest).with_parameter("model");
+    anthropic_invalid_signature: anthropic_case(400, "invalid_request_error",
+        "messages.1.content.0: Invalid `signature` in `thinking` block")
+        => error_of_kind(ReasoningRefused).with_parameter("messages.1.content.0");
+    anthropic_invalid_redacted_thinking: anthropic_case(400, "invalid_request_error",
+        "messages.1.content.0: Invalid `data` in `redacted_thinking` block")
+        => error_of_kind(ReasoningRefused).with_parameter("messages.1.content.0");
+    anthropic_changed_thinking: anthropic_case(400, "invalid_request_error", "messages.1.content.0: \
+        `thinking` or `redacted_thinking` blocks in the latest assistant message cannot be modified.")
+        => error_of_kind(ReasoningRefused).with_parameter("messages.1.content.0");
+    anthropic_missing_signature: anthropic_case(400, "invalid_request_error",
+        "messages.1.content.0.thinking.signature: Field required")
+        => error_of_kind(ReasoningRefused).with_parameter("messages.1.content.0.thinking.signature");
+    anthropic_missing_thinking: anthropic_case(400, "invalid_request_error", "messages.1.content.0.type: \
+        Expected `thinking` or `redacted_thinking`, but found `tool_use`.")
+        => error_of_kind(InvalidRequest).with_parameter("messages.1.content.0.type");
+    bedrock_invalid_signature: messages_case(400, r#"{"message":"***.***.content.0: Invalid `signature`
+        in `thinking` block"}"#) => error_of_kind(ReasoningRefused);
     anthropic_filtered: anthropic_case(400, "invalid_request_error",
         "Output blocked by content filtering policy") => error_of_kind(Filtered);
     anthropic_input_tokens: anthropic_case(429, "rate_limit_error", "This request would exceed the rate \
@@ -294,6 +311,19 @@ failures! {
         .into_stream_case() => error_of_kind(InvalidRequest).with_parameter("max_tokens");
 
     // OpenAI, <https://platform.openai.com/docs/guides/error-codes>.
+    openai_encrypted_content: openai_case(400, "invalid_request_error", "invalid_encrypted_content",
+        "The encrypted content for item rs_1 could not be verified. Reason: Encrypted content could \
+        not be decrypted or parsed.") => error_of_kind(ReasoningRefused);
+    openai_encrypted_content_of_an_organization: openai_case(400, "invalid_request_error", "",
+        "Encrypted content organization_id did not match the target organization.")
+        => error_of_kind(ReasoningRefused);
+    google_corrupted_signature: google_case(400, "INVALID_ARGUMENT", "Corrupted thought signature.",
+        &serde_json::json!([])) => error_of_kind(ReasoningRefused);
+    google_invalid_signature: google_case(400, "INVALID_ARGUMENT", "Unable to submit request because \
+        Thought signature is not valid.", &serde_json::json!([])) => error_of_kind(ReasoningRefused);
+    google_missing_signature: google_case(400, "INVALID_ARGUMENT", "Function call is missing a \
+        thought_signature in functionCall parts.", &serde_json::json!([]))
+        => error_of_kind(InvalidRequest);
     openai_invalid_key: openai_case(401, "invalid_request_error", "invalid_api_key",
         "Incorrect API key provided: sk-1234****5678.") => error_of_kind(Auth).with_auth_problem(InvalidKey);
     openai_missing_key: chat_case(401, r#"{"error":{"message":"You didn't provide an API key. You need to

@@ -443,7 +443,7 @@ fn every_stop_reason_is_written_or_rejected() {
         [word("sensitive"), word("content_filter"), word("content_filter"), word("SAFETY"), None],
     );
     check(&StopReason::Refusal, [word("refusal"), None, None, None, None]);
-    check(&StopReason::Pause, [word("pause_turn"), None, None, None, None]);
+    check(&StopReason::Pause, [word("pause_turn"), None, None, word("CONTINUATION"), None]);
     let full = "model_context_window_exceeded";
     check(&StopReason::ContextWindow, [word(full), word(full), None, None, None]);
     let novel = StopReason::Other("novel".into());

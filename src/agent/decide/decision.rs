@@ -2,11 +2,12 @@
 
 use std::borrow::Cow;
 
+use crate::error::Error;
 use crate::event::{AppendReason, EndReason, Transition};
 use crate::item::ResultKind;
 
 /// The action to take after a complete turn.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Decision {
     /// Run the turn's tool calls, and then use [`after_tools`](super::after_tools) to decide the
     /// next action.
@@ -26,6 +27,8 @@ pub enum Decision {
     Continue(NextAction),
     /// The model has stopped on its own; use [`at_stop`](super::at_stop) to decide the next action.
     Stop,
+    /// The turn contains something that an agent cannot handle. The run ends with this error.
+    Fail(Error),
 }
 
 /// A run's next action: to continue or to end.

@@ -11,11 +11,12 @@ mod tests;
 pub use decision::{Decision, NextAction};
 
 use crate::agent::hook::StopDecision;
+use crate::agent::refused_reasoning::reasoning_removal;
 use crate::agent::{Limits, State, prompts};
 use crate::error::{Error, ErrorKind};
 use crate::event::{AppendReason, BudgetExceeded, EndReason, Transition};
-use crate::item::{ItemKind, StopReason};
-use crate::provider::should_fall_back;
+use crate::item::{Item, ItemKind, StopReason};
+use crate::provider::{is_model_output, should_fall_back, unanswered_client_call};
 use crate::turn::{PartialTurn, Turn};
 
 /// The facts that a decision needs in addition to the state.
@@ -58,49 +59,58 @@ pub fn decide(state: &State, turn: &Turn, facts: &Facts) -> Decision {
     use StopReason::{
         ContentFilter, ContextWindow, MaxTokens, Other, Pause, Refusal, Stop, ToolCalls,
     };
+    use TurnContent::{Answer, Calls, Nothing};
 
     if let Some(reason) = state.end.wrap_up_reason {
         return Decision::refuse_tools(prompts::NOT_RUN_DURING_WRAP_UP, NextAction::Finish(reason));
     }
+    if let Some(kind) = unanswered_client_call(turn.items()) {
+        return Decision::Fail(client_call_error(&kind));
+    }
     let limits = &facts.limits;
-    let next = match (turn.stop_reason(), !turn.calls().is_empty()) {
+    let next = match (turn.stop_reason(), TurnContent::of(turn)) {
         // If the limit on tool calls allows only some of the calls, the first ones are run.
-        (Stop | ToolCalls, true) => match facts.exceeded_budget {
+        (Stop | ToolCalls, Calls) => match facts.exceeded_budget {
             None => return Decision::RunTools,
             Some(exceeded) => {
                 let next = facts.or_wrap_up(state, NextAction::Finish(EndReason::Budget));
                 return Decision::refuse_tools(prompts::not_run_over_budget(&exceeded), next);
             }
         },
-        (Stop | ToolCalls, false) if has_visible_content(turn) => return Decision::Stop,
-        (Stop, false) if ends_with_tool_result(state) => return Decision::Stop,
-        (Stop, false) => correct_or_finish(state, limits, prompts::EMPTY_REPLY.to_owned()),
-        (ToolCalls, false) => NextAction::Finish(EndReason::Malformed),
-        (MaxTokens, false) if state.streaks.continuations < limits.max_continuations => {
+        // The text of a turn that ended for an unknown reason may be incomplete, so the outcome of
+        // the run is marked as partial.
+        (Stop | ToolCalls | Other(_), Answer) => return Decision::Stop,
+        (Stop, Nothing) if ends_with_tool_result(state) => return Decision::Stop,
+        (Stop | Other(_), Nothing) => {
+            correct_or_finish(state, limits, prompts::EMPTY_REPLY.to_owned())
+        }
+        (ToolCalls, Nothing) => NextAction::Finish(EndReason::Malformed),
+        (MaxTokens, Answer | Nothing) if state.streaks.continuations < limits.max_continuations => {
             NextAction::SendMessage {
                 transition: Transition::MaxOutputTokensRecovery,
                 append_reason: AppendReason::Continuation,
                 text: prompts::CONTINUE_TRUNCATED.into(),
             }
         }
-        (MaxTokens, true) if state.streaks.truncated_calls < limits.max_truncated_call_retries => {
+        (MaxTokens, Calls) if state.streaks.truncated_calls < limits.max_truncated_call_retries => {
             NextAction::Continue(Transition::MaxOutputTokensRecovery)
         }
         (MaxTokens, _) => NextAction::Finish(EndReason::Truncated),
         // After compaction, truncated text must be continued, whereas truncated calls are requested
         // again.
-        (ContextWindow, calls) if facts.can_compact && (calls || limits.max_continuations > 0) => {
+        (ContextWindow, content)
+            if facts.can_compact && (content == Calls || limits.max_continuations > 0) =>
+        {
             NextAction::Compact
         }
         (ContextWindow, _) => NextAction::Finish(EndReason::ContextWindow),
         (ContentFilter, _) => NextAction::Finish(EndReason::Filtered),
         (Refusal, _) => NextAction::Finish(EndReason::Refused),
         (Pause, _) => NextAction::Continue(Transition::PauseResumed),
-        (Other(_), false) => return Decision::Stop,
-        (Other(_), true) if state.streaks.retried_unknown_stop => {
+        (Other(_), Calls) if state.streaks.retried_unknown_stop => {
             NextAction::Finish(EndReason::Malformed)
         }
-        (Other(_), true) => NextAction::Continue(Transition::Corrective),
+        (Other(_), Calls) => NextAction::Continue(Transition::Corrective),
     };
     Decision::Continue(facts.apply_limit(state, next))
 }
@@ -111,6 +121,13 @@ pub fn on_error(state: &State, error: &Error, facts: &Facts) -> Option<NextActio
         && state.model_selection.provider_index < facts.fallback_count;
     let next = match error.kind() {
         ErrorKind::ContextWindow if facts.can_compact => NextAction::Compact,
+        // If the request was already sent without the reasoning, a further attempt would not help.
+        ErrorKind::ReasoningRefused
+            if state.transition != Some(Transition::ReasoningRefused)
+                && reasoning_removal(&state.history, &state.model_selection.model).is_some() =>
+        {
+            NextAction::Continue(Transition::ReasoningRefused)
+        }
         // The model caused the error, but there is no call that could be given an error result.
         ErrorKind::GenerationFailed
             if state.streaks.malformed_replies < facts.limits.max_corrections =>
@@ -309,17 +326,42 @@ fn correct_or_finish(state: &State, limits: &Limits, what: String) -> NextAction
     }
 }
 
-/// Returns whether the turn contains any content that is visible to a user.
-fn has_visible_content(turn: &Turn) -> bool {
-    turn.items().iter().any(|item| match &item.kind {
-        ItemKind::Text { text } => !text.is_empty(),
-        ItemKind::Other => true,
-        ItemKind::System { .. }
-        | ItemKind::User { .. }
-        | ItemKind::Reasoning { .. }
-        | ItemKind::ToolCall(_)
-        | ItemKind::ToolResult(_) => false,
-    })
+/// The content of a turn, as far as it determines what the end of the turn means.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum TurnContent {
+    /// The model made tool calls, possibly in addition to text.
+    Calls,
+    /// The model made no call, and wrote text or produced something else that a user can see.
+    Answer,
+    /// The turn contains at most white space, reasoning and metadata.
+    Nothing,
+}
+
+impl TurnContent {
+    fn of(turn: &Turn) -> Self {
+        let is_answer = |item: &Item| match &item.kind {
+            ItemKind::Text { text } => !text.trim().is_empty(),
+            ItemKind::Other => item.provider_data.as_deref().is_some_and(is_model_output),
+            ItemKind::System { .. }
+            | ItemKind::User { .. }
+            | ItemKind::Reasoning { .. }
+            | ItemKind::ToolCall(_)
+            | ItemKind::ToolResult(_) => false,
+        };
+        match turn.calls().is_empty() {
+            false => Self::Calls,
+            true if turn.items().iter().any(is_answer) => Self::Answer,
+            true => Self::Nothing,
+        }
+    }
+}
+
+/// Creates the error for a call that is not a call of one of the agent's tools and that only the
+/// client can answer. `kind` is the provider's name for the kind of call.
+fn client_call_error(kind: &str) -> Error {
+    let message =
+        format!("the model answered with a `{kind}`, which an agent does not know how to answer");
+    Error::new(ErrorKind::Unsupported, message).with_parameter("tools")
 }
 
 /// Returns whether the latest item is a tool result. A run may end with an empty reply to a tool

@@ -1,7 +1,7 @@
 use super::*;
 use crate::agent::RepeatCounter;
 use crate::event::BudgetKind;
-use crate::item::{History, Item, ResultKind, ToolCall, ToolResult};
+use crate::item::{History, Item, ProviderData, RawJson, ResultKind, ToolCall, ToolResult};
 use crate::turn::{TurnBuilder, TurnEvent};
 
 fn turn(reason: StopReason, text: &str, calls: u32) -> std::sync::Arc<Turn> {
@@ -81,8 +81,109 @@ fn each_stop_reason_maps_to_its_decision() {
     check(s, StopReason::ContentFilter, "hi", 1, &finish(Filtered));
     check(s, StopReason::Refusal, "no", 0, &finish(Refused));
     check(s, StopReason::Pause, "", 0, &go_on(Transition::PauseResumed));
-    check(s, other(), "", 0, &Decision::Stop);
+    check(s, other(), "hi", 0, &Decision::Stop);
+    check(s, other(), "", 0, &then(corrective(prompts::EMPTY_REPLY)));
     check(s, other(), "", 1, &go_on(Transition::Corrective));
+}
+
+#[test]
+fn white_space_is_not_an_answer() {
+    let empty = then(corrective(prompts::EMPTY_REPLY));
+    for blank in [" ", "\n\n", "\u{a0}\t"] {
+        check(&state(), StopReason::Stop, blank, 0, &empty);
+        check(&state(), StopReason::Other("odd".into()), blank, 0, &empty);
+        check(&state(), StopReason::ToolCalls, blank, 0, &finish(EndReason::Malformed));
+    }
+}
+
+/// A turn that consists of one provider-specific item.
+fn provider_turn(provider: &str, value: &str) -> std::sync::Arc<Turn> {
+    let mut turn = TurnBuilder::new();
+    turn.push_provider_item(ProviderData {
+        provider: provider.to_owned(),
+        model: "m".to_owned(),
+        value: RawJson::parse(value).unwrap(),
+    });
+    turn.stop(StopReason::Stop, "");
+    turn.complete().unwrap();
+    match std::iter::from_fn(|| turn.next_event()).last() {
+        Some(TurnEvent::TurnComplete { turn }) => turn,
+        _ => panic!("no turn"),
+    }
+}
+
+#[test]
+fn metadata_of_the_provider_is_not_an_answer() {
+    let decided =
+        |provider, value| decide(&state(), &provider_turn(provider, value), &Facts::default());
+    let empty = then(corrective(prompts::EMPTY_REPLY));
+    for (provider, value) in [
+        ("anthropic", r#"{"type":"message","stop_sequence":"END"}"#),
+        ("openai_responses", r#"{"type":"mcp_list_tools","tools":[]}"#),
+        ("gemini", r#"{"continuationToken":"t"}"#),
+    ] {
+        assert_eq!(decided(provider, value), empty, "{value}");
+    }
+    let image = r#"{"type":"image_generation_call","result":"AA"}"#;
+    assert_eq!(decided("openai_responses", image), Decision::Stop);
+    assert_eq!(decided("gemini", r#"{"inlineData":{"data":"AA"}}"#), Decision::Stop);
+}
+
+#[test]
+fn a_call_that_only_the_client_can_answer_fails_the_run() {
+    for kind in [
+        "computer_call",
+        "shell_call",
+        "local_shell_call",
+        "apply_patch_call",
+        "custom_tool_call",
+        "mcp_approval_request",
+    ] {
+        let item = format!(r#"{{"type":"{kind}","id":"i","call_id":"c"}}"#);
+        let turn = provider_turn("openai_responses", &item);
+        let Decision::Fail(error) = decide(&state(), &turn, &Facts::default()) else {
+            panic!("{kind} is passed off as an answer")
+        };
+        assert_eq!((error.kind(), error.parameter()), (ErrorKind::Unsupported, Some("tools")));
+        assert!(error.message().contains(kind), "{error}");
+    }
+    for item in [
+        r#"{"type":"web_search_call","id":"i"}"#,
+        r#"{"type":"tool_search_call","id":"i","call_id":"c","execution":"server"}"#,
+    ] {
+        let turn = provider_turn("openai_responses", item);
+        assert_eq!(decide(&state(), &turn, &Facts::default()), Decision::Stop, "{item}");
+    }
+}
+
+/// A state whose last request, to the model `m`, contained reasoning of this model.
+fn state_with_reasoning(model: &str) -> State {
+    let value = RawJson::parse(r#"{"signature":"s"}"#).unwrap();
+    let data = ProviderData { provider: "anthropic".to_owned(), model: model.to_owned(), value };
+    let thought = Item { provider_data: Some(data.into()), ..Item::reasoning("hm") };
+    let history = History::from_items("h", [Item::user("go"), thought, Item::text("so")]);
+    asked_once(history).update(|it| it.model_selection.model = "m".into())
+}
+
+#[test]
+fn refused_reasoning_is_removed_once_in_a_row() {
+    let error = Error::new(ErrorKind::ReasoningRefused, "stale");
+    let on = |state: &State, facts: &Facts| on_error(state, &error, facts);
+    let (facts, has_reasoning) = (Facts::default(), state_with_reasoning("m"));
+    let without = NextAction::Continue(Transition::ReasoningRefused);
+    assert_eq!(on(&has_reasoning, &facts), Some(without.clone()));
+    let again =
+        has_reasoning.clone().update(|it| it.transition = Some(Transition::ReasoningRefused));
+    assert_eq!(on(&again, &facts), None);
+    // There is nothing to remove.
+    assert_eq!(on(&state(), &facts), None);
+    assert_eq!(on(&state_with_reasoning("other"), &facts), None);
+    // The same model is asked first, then another one, and not beyond the limit on requests.
+    let fallback = Facts { fallback_count: 1, ..Facts::default() };
+    assert_eq!(on(&has_reasoning, &fallback), Some(without));
+    assert_eq!(on(&again, &fallback), Some(NextAction::Continue(Transition::Fallback)));
+    let at_cap = has_reasoning.update(|it| it.counts.model_calls = 20);
+    assert_eq!(on(&at_cap, &facts), None);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The Anthropic Messages API, <https://docs.anthropic.com/en/api/messages-streaming>.
 
 mod decode;
+mod dialect;
 mod encode;
 mod passthrough;
 #[cfg(feature = "testing")]
@@ -9,6 +10,8 @@ pub(crate) mod server;
 mod wire;
 
 pub use decode::{Decoder, InputTransformation, input_transformations};
+pub use dialect::Dialect;
 pub use encode::encode;
+pub(super) use passthrough::is_metadata;
 #[cfg(feature = "http")]
 pub use wire::{Anthropic, Messages};

@@ -7,9 +7,17 @@
 use serde::Serialize;
 
 use crate::item::{ProviderData, RawJson};
+use crate::provider::ordered_fields::OrderedFields;
 
 /// The name that identifies this API in provider data.
 pub(super) const PROVIDER_NAME: &str = "anthropic";
+
+/// Returns whether a provider-specific item is only metadata of the message, rather than a block.
+pub(in crate::provider) fn is_metadata(data: &ProviderData) -> bool {
+    data.provider == PROVIDER_NAME
+        && OrderedFields::provider_data_field(data, "type")
+            .is_some_and(|kind| kind.get() == r#""message""#)
+}
 
 /// Creates provider data that contains a single field of a block, with its value unchanged.
 pub(super) fn field_data(model: &str, name: &str, value: &impl Serialize) -> ProviderData {

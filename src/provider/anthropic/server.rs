@@ -22,7 +22,11 @@ pub(crate) const SERVER_WIRE: ServerWire = ServerWire {
     },
     request_id_header: Some("request-id"),
     ..ServerWire::new("anthropic", "/messages", MessageWriter::start, |error, status| {
-        let message = error_message(error, "prompt is too long");
+        let phrases = [
+            (ErrorKind::ContextWindow, "prompt is too long"),
+            (ErrorKind::ReasoningRefused, "Invalid `signature` in `thinking` block"),
+        ];
+        let message = error_message(error, &phrases);
         let kind = error_type(error.kind(), status);
         json!({ "type": "error", "error": { "type": kind, "message": message } })
     })

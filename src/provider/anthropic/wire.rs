@@ -1,8 +1,8 @@
 //! The provider for the Anthropic Messages API over HTTP.
 
-use super::Decoder;
 use super::encode::{BodyHead, PrefixMismatchBehavior, encode_body};
 use super::passthrough::PROVIDER_NAME;
+use super::{Decoder, Dialect};
 use crate::error::Error;
 use crate::framing::ServerSentEvents;
 use crate::http::KeyHeader;
@@ -30,6 +30,8 @@ pub type Anthropic = HttpProvider<Messages>;
 /// The wire format of the Anthropic Messages API, <https://docs.anthropic.com/en/api/messages>.
 #[derive(Clone, Debug)]
 pub struct Messages {
+    /// The dialect, or `None` if it depends on the address of the server.
+    dialect: Option<Dialect>,
     prefix_mismatch_behavior: PrefixMismatchBehavior,
     host: Host,
     has_tool_search: bool,
@@ -47,6 +49,7 @@ enum Host {
 impl Default for Messages {
     fn default() -> Self {
         Self {
+            dialect: None,
             prefix_mismatch_behavior: PrefixMismatchBehavior::DropBlock,
             host: Host::Vendor,
             has_tool_search: false,
@@ -96,7 +99,8 @@ impl Wire for Messages {
                 BodyHead::Vertex { anthropic_version: "vertex-2023-10-16", anthropic_beta: betas }
             }
         };
-        let (body, beta) = encode_body(request, to.model, to.into(), head, changed_prefix)?;
+        let server = (to.into(), self.dialect_for(to));
+        let (body, beta) = encode_body(request, to.model, server, head, changed_prefix)?;
         let encoded = EncodedRequest::from(body);
         Ok(match beta {
             Some(beta) => encoded.with_header(BETA_HEADER, beta),
@@ -106,7 +110,9 @@ impl Wire for Messages {
 
     fn decoder(&self, request: &Request, to: Destination<'_>) -> Decoder {
         let rule = ServerKind::from(to).tool_name_rule();
-        Decoder::new(to.model).with_tool_names(request.tools.names_for(rule))
+        Decoder::new(to.model)
+            .with_tool_names(request.tools.names_for(rule))
+            .with_dialect(self.dialect_for(to))
     }
 
     fn has_tool_search(&self) -> bool {
@@ -114,7 +120,31 @@ impl Wire for Messages {
     }
 }
 
+impl Messages {
+    fn dialect_for(&self, to: Destination<'_>) -> Dialect {
+        let by_address = if to.is_vendor { Dialect::Signed } else { Dialect::Unsigned };
+        self.dialect.unwrap_or(by_address)
+    }
+}
+
 impl Anthropic {
+    /// Sets the server's dialect, which otherwise depends on its address.
+    ///
+    /// ```
+    /// use turnstream::provider::Anthropic;
+    /// use turnstream::provider::anthropic::Dialect;
+    ///
+    /// # fn main() -> Result<(), turnstream::Error> {
+    /// let gateway = Anthropic::new("claude-sonnet-4-5").with_base_url("https://gateway.example")?;
+    /// // The gateway loses signatures, without which Claude rejects thinking.
+    /// let model = gateway.with_dialect(Dialect::Signed);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn with_dialect(self, dialect: Dialect) -> Self {
+        self.update_wire(|wire| wire.dialect = Some(dialect))
+    }
+
     /// Disables `drop_block`, which asks Anthropic to drop reasoning whose preceding context has
     /// changed.
     ///

@@ -9,7 +9,7 @@ use crate::provider::failure::error_codes::{GENERAL_CODES, SPECIFIC_CODES};
 use AuthProblem::{ExpiredKey, Forbidden, InvalidKey, MissingKey, Region};
 use ErrorKind::{
     Auth, Billing, ContextWindow, Filtered, GenerationFailed, InvalidRequest, Overloaded, Protocol,
-    RateLimited, Server, Timeout, Unsupported,
+    RateLimited, ReasoningRefused, Server, Timeout, Unsupported,
 };
 use RateLimitScope::{
     Concurrency, Daily, InputTokens, OutputTokens, RequestSize, Requests, Tokens,
@@ -20,6 +20,17 @@ use RateLimitScope::{
 /// the error's codes do not determine the kind, since many vendors call every error an invalid
 /// request.
 const KIND_PHRASES: &[(ErrorKind, &[&str])] = &[
+    // The wording used by Anthropic and Bedrock, with and without quotes.
+    (ReasoningRefused, &["invalid `signature` in `thinking`", "invalid signature in thinking"]),
+    (ReasoningRefused, &["invalid `data` in `redacted_thinking`", "thinking.signature:"]),
+    (ReasoningRefused, &["invalid data in redacted_thinking"]),
+    (ReasoningRefused, &["blocks in the latest assistant message cannot be modified"]),
+    // The wording used by Google.
+    (ReasoningRefused, &["corrupted thought signature", "invalid thought signature"]),
+    (ReasoningRefused, &["thought signature is not valid"]),
+    // The wording used by OpenAI, for gateways that do not pass on the code.
+    (ReasoningRefused, &["encrypted content could not be decrypted", "encrypted content for item"]),
+    (ReasoningRefused, &["encrypted content organization_id did not match"]),
     // The wording used by Anthropic and Bedrock.
     (ContextWindow, &["prompt is too long", "input is too long for requested model"]),
     // The wording used by OpenAI, vLLM, OpenRouter, DeepSeek and Together.

@@ -4,13 +4,15 @@ use crate::error::ErrorKind;
 
 use ErrorKind::{
     Auth, Billing, ContextWindow, Filtered, GenerationFailed, InvalidRequest, Overloaded,
-    RateLimited, Server, Timeout, Unsupported,
+    RateLimited, ReasoningRefused, Server, Timeout, Unsupported,
 };
 
 /// The codes that determine an error's kind. If several codes match, the first of these codes in
 /// the table takes precedence. An error may have several codes: for example, Groq also reports a
 /// failed generation as an invalid request.
 pub(super) const SPECIFIC_CODES: &[(ErrorKind, &[&str])] = &[
+    // A code used by OpenAI.
+    (ReasoningRefused, &["invalid_encrypted_content"]),
     (ContextWindow, &["context_length_exceeded", "exceed_context_size_error"]),
     (ContextWindow, &["model_context_window_exceeded", "context_window_exceeded"]),
     (GenerationFailed, &["tool_use_failed", "failed_generation", "json_validate_failed"]),

@@ -115,7 +115,7 @@ fn add_error_details(
                 error = error.with_context_limits(limits);
             }
         }
-        ErrorKind::InvalidRequest | ErrorKind::Unsupported => {
+        ErrorKind::InvalidRequest | ErrorKind::ReasoningRefused | ErrorKind::Unsupported => {
             let parameter =
                 error_body.parameter.clone().or_else(|| classify::refused_parameter(error_body));
             if let Some(name) = parameter {

@@ -11,5 +11,6 @@ mod wire;
 
 pub use decode::Decoder;
 pub use encode::encode;
+pub(super) use passthrough::is_metadata;
 #[cfg(feature = "http")]
 pub use wire::{Gemini, GenerateContent};

@@ -28,3 +28,31 @@ impl PassthroughFields {
         Some(ProviderData::new(PROVIDER_NAME, model, RawJson::new(self).ok()?))
     }
 }
+
+/// The item at the end of a turn that the provider paused. The next request continues the turn with
+/// the token; it then contains neither this item nor the paused turn.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Continuation {
+    pub(super) continuation_token: String,
+}
+
+impl Continuation {
+    pub(super) fn new(continuation_token: String) -> Self {
+        Self { continuation_token }
+    }
+
+    pub(super) fn from_provider_data(data: &ProviderData) -> Option<Self> {
+        (data.provider == PROVIDER_NAME).then(|| data.value.deserialize_as().ok()).flatten()
+    }
+
+    pub(super) fn to_provider_data(&self, model: &str) -> ProviderData {
+        let value = serde_json::json!({ "continuationToken": self.continuation_token });
+        ProviderData::new(PROVIDER_NAME, model, value)
+    }
+}
+
+/// Returns whether a provider-specific item is only metadata of the response, rather than a part.
+pub(in crate::provider) fn is_metadata(data: &ProviderData) -> bool {
+    Continuation::from_provider_data(data).is_some()
+}

@@ -33,7 +33,10 @@ pub(crate) const SERVER_WIRE: ServerWire = ServerWire {
     ..ServerWire::new("gemini", ":streamGenerateContent", ContentWriter::start, |error, status| {
         let mut inner = json!({
             "code": status,
-            "message": error_message(error, "exceeds the maximum number of tokens"),
+            "message": error_message(error, &[
+                (ErrorKind::ContextWindow, "exceeds the maximum number of tokens"),
+                (ErrorKind::ReasoningRefused, "Corrupted thought signature."),
+            ]),
             "status": error_status(error.kind(), status),
         });
         if let Some(wait) = error.retry_after() {
@@ -132,6 +135,9 @@ impl ContentWriter {
         let role = match finish {
             Some(reason) => {
                 candidate["finishReason"] = reason.into();
+                if reason == "CONTINUATION" {
+                    candidate["continuationToken"] = format!("continue_{}", self.id).into();
+                }
                 FrameRole::Terminal
             }
             None => FrameRole::Event,
@@ -209,8 +215,8 @@ impl TurnWriter for ContentWriter {
             StopReason::MaxTokens => "MAX_TOKENS",
             StopReason::ContentFilter => "SAFETY",
             StopReason::Other(raw) => raw,
+            StopReason::Pause => "CONTINUATION",
             StopReason::Refusal => return Err("a refusal"),
-            StopReason::Pause => return Err("a pause"),
             StopReason::ContextWindow => return Err("the end of the context window"),
         };
         self.flush();

@@ -64,6 +64,9 @@ pub struct Dialect {
     pub system_role: SystemRole,
     /// The positions where system messages are allowed.
     pub system_position: SystemPosition,
+    /// Whether a request must contain a message other than instructions. Without such a message,
+    /// Ollama sends an empty answer, and Mistral reports "Expected last role User or Tool".
+    pub requires_message: bool,
     /// The supported types of non-text content.
     pub media_forms: MediaForms,
     /// The value of the `content` field in an assistant message that contains only tool calls.
@@ -266,6 +269,11 @@ pub enum TurnEnd {
     /// A turn with tool calls still requires a finish reason, because proxies send `[DONE]` even
     /// after a truncated response.
     DoneMarker,
+    /// A finish reason or `[DONE]` completes a turn, even a turn with tool calls if the usage was
+    /// received and the arguments of every call are JSON, for servers that omit the finish reason
+    /// after tool calls. A truncated response looks the same if its last arguments happen to be
+    /// JSON, so set this only for a server that is known to behave in this way.
+    DoneMarkerAfterUsage,
     /// A finish reason, `[DONE]` or the end of the body completes a turn, for servers that send
     /// neither a finish reason nor `[DONE]`. A turn with tool calls still requires a finish reason,
     /// because a lost connection looks like the end of the body.

@@ -29,6 +29,7 @@ impl Dialect {
         supports_cache_control: false,
         system_role: SystemRole::System,
         system_position: SystemPosition::Front,
+        requires_message: false,
         media_forms: MediaForms::None,
         empty_content: EmptyContent::EmptyString,
         reasoning_echo: ReasoningEcho::None,
@@ -154,6 +155,7 @@ impl Dialect {
             ..EffortNames::OPENAI
         }),
         output_forms: OutputForms::ObjectAndStrictSchema,
+        requires_message: true,
         media_forms: MediaForms::ImageUrls,
         call_id_rule: CallIdRule::NineAlphanumerics,
         names_results: true,
@@ -182,6 +184,7 @@ impl Dialect {
         seed_field: SeedField::Seed,
         reasoning_setting: ReasoningSetting::Effort(EffortNames::LOW_MEDIUM_HIGH),
         output_forms: OutputForms::ObjectAndSchema,
+        requires_message: true,
         media_forms: MediaForms::ImageBytes,
         ..Self::MINIMAL
     };

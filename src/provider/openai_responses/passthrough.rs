@@ -15,6 +15,14 @@ use crate::provider::ordered_fields::OrderedFields;
 /// The name that identifies this API in provider data.
 pub(super) const PROVIDER_NAME: &str = "openai_responses";
 
+/// Returns whether a provider-specific item is only metadata that the server adds to its output.
+pub(in crate::provider) fn is_metadata(data: &ProviderData) -> bool {
+    data.provider == PROVIDER_NAME
+        && data.value.deserialize_as::<MessagePart<'_>>().is_ok_and(|item| {
+            matches!(item.r#type.or_empty(), "mcp_list_tools" | "additional_tools")
+        })
+}
+
 /// A part of a message or of a reasoning item.
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]

@@ -2,11 +2,11 @@
 
 use crate::error::{Error, ErrorKind};
 
-/// Returns an error's message. If the context window is full, the message contains `full_context`,
-/// a phrase that the vendor uses and that clients look for.
-pub(crate) fn error_message(error: &Error, full_context: &str) -> String {
-    let is_full = error.kind() == ErrorKind::ContextWindow;
-    message_with_phrase(error, if is_full { full_context } else { "" })
+/// Returns an error's message. For an error of a kind in `phrases`, the message contains the phrase,
+/// which the vendor uses and clients look for.
+pub(crate) fn error_message(error: &Error, phrases: &[(ErrorKind, &str)]) -> String {
+    let phrase = phrases.iter().find(|(kind, _)| *kind == error.kind());
+    message_with_phrase(error, phrase.map_or("", |(_, phrase)| phrase))
 }
 
 /// Returns an error's message, with the given phrase added if the message does not contain it.
@@ -33,6 +33,7 @@ pub(crate) fn default_status(kind: ErrorKind) -> u16 {
         ErrorKind::Timeout => 504,
         ErrorKind::ContextWindow
         | ErrorKind::InvalidRequest
+        | ErrorKind::ReasoningRefused
         | ErrorKind::Unsupported
         | ErrorKind::Filtered => 400,
         ErrorKind::TooLarge => 413,

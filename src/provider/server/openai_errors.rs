@@ -14,7 +14,7 @@ pub(crate) const REQUEST_ID_HEADER: &str = "x-request-id";
 pub(crate) fn error_body(error: &Error, full_context: &str) -> Value {
     let (kind, code) = error_type_and_code(error.kind());
     json!({ "error": {
-        "message": error_message(error, full_context), "type": kind, "param": error.parameter(), "code": code,
+        "message": error_message(error, &[(ErrorKind::ContextWindow, full_context)]), "type": kind, "param": error.parameter(), "code": code,
     } })
 }
 
@@ -44,6 +44,7 @@ pub(crate) fn error_type_and_code(kind: ErrorKind) -> (&'static str, Option<&'st
         ErrorKind::Timeout => ("server_error", Some("timeout")),
         ErrorKind::ContextWindow => ("invalid_request_error", Some("context_length_exceeded")),
         ErrorKind::Filtered => ("invalid_request_error", Some("content_filter")),
+        ErrorKind::ReasoningRefused => ("invalid_request_error", Some("invalid_encrypted_content")),
         ErrorKind::Unsupported => ("invalid_request_error", Some("unsupported_parameter")),
         ErrorKind::InvalidRequest | ErrorKind::TooLarge => ("invalid_request_error", None),
         _ => ("server_error", Some("server_error")),

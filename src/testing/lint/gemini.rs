@@ -218,7 +218,7 @@ fn check_tools(body: &Value, bad: &mut Violations) {
 fn check_options(body: &Value, bad: &mut Violations) {
     const KNOWN_FIELDS: &[&[&str]] = &[
         &["model", "contents", "systemInstruction", "tools", "toolConfig", "generationConfig"],
-        &["safetySettings", "cachedContent", "labels", "serviceTier", "store"],
+        &["safetySettings", "cachedContent", "continuationToken", "labels", "serviceTier", "store"],
     ];
     let is_known =
         |field: &str| KNOWN_FIELDS.iter().any(|row| row.contains(&to_camel_case(field).as_str()));

@@ -154,12 +154,23 @@ impl TurnBuilder {
     }
 
     fn has_truncated_call(&self) -> bool {
+        self.calls.iter().any(|call| !call.has_ended)
+            || self.all_arguments().any(|arguments| validate_json(arguments).is_err())
+    }
+
+    /// Returns whether the arguments of each call are JSON. Unlike the arguments of a call that has
+    /// ended, empty arguments are not JSON, because the rest may be missing.
+    pub(crate) fn has_json_arguments(&self) -> bool {
+        let is_json = |text: &str| !text.trim().is_empty() && validate_json(text).is_ok();
+        self.all_arguments().all(is_json)
+    }
+
+    /// Returns the arguments of all calls, as far as they have been received.
+    fn all_arguments(&self) -> impl Iterator<Item = &str> {
         let written = self.partial.blocks.iter().filter_map(|block| block.item.as_tool_call());
         let held = self.calls.iter().filter_map(|call| call.held_call.as_ref());
-        let mut arguments =
-            written.map(|call| &call.arguments).chain(held.map(|held| &held.arguments));
-        self.calls.iter().any(|call| !call.has_ended)
-            || arguments.any(|arguments| validate_json(arguments).is_err())
+        let written = written.map(|call| call.arguments.as_str());
+        written.chain(held.map(|held| held.arguments.as_str()))
     }
 
     /// Ends a turn that has no terminal marker. The returned error contains the partial turn.

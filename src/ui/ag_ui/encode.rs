@@ -83,6 +83,8 @@ impl EncodeEvents for AgUiEncoder {
                 self.begin_turn(out);
             }
             Event::Appended { why, items, .. } => self.appended(*why, items, out),
+            // Removing reasoning that the provider refused changes nothing that the client shows.
+            Event::Rewritten { why: RewriteReason::ReasoningRefused, .. } => {}
             event @ Event::Rewritten { why, items, .. } if event.is_rewrite() => {
                 if *why == RewriteReason::Tombstoned {
                     self.remove_tombstones(items);

@@ -6,7 +6,7 @@ use super::approval_group::approval_group_id;
 use super::chunk::{Chunk, DataChunk, EndMetadata, MessagePart, StartMetadata};
 use super::version::Version;
 use crate::error::Error;
-use crate::event::{AppendReason, EndReason, Event, Outcome, ToolEvent};
+use crate::event::{AppendReason, EndReason, Event, Outcome, RewriteReason, ToolEvent};
 use crate::item::{Content, Item, Part, PendingCall, RawJson, ResultKind, ToolCall, ToolResult};
 use crate::small_map::SmallMap;
 use crate::turn::{Turn, TurnEvent};
@@ -98,6 +98,8 @@ impl EncodeEvents for AiSdkEncoder {
             Event::Appended { why: AppendReason::Steer | AppendReason::FollowUp, id, items } => {
                 self.steered(id, items, out);
             }
+            // Removing reasoning that the provider refused changes nothing that the client shows.
+            Event::Rewritten { why: RewriteReason::ReasoningRefused, .. } => {}
             event @ Event::Rewritten { from, to, .. } if event.is_rewrite() => {
                 self.push_data_part("data-compacted", json!({ "from": from, "to": to }), out);
             }
@@ -522,7 +524,11 @@ impl AiSdkEncoder {
         if matches!(outcome.reason, EndReason::Interrupted(_)) {
             write_data(out, &Chunk::Abort);
         }
-        let finish_reason = self.finish_reason(finish_reason(outcome.reason, self.version));
+        let reason = match (outcome.reason, &outcome.unknown_stop_reason) {
+            (EndReason::Completed, Some(_)) => "other",
+            (reason, _) => finish_reason(reason, self.version),
+        };
+        let finish_reason = self.finish_reason(reason);
         write_data(out, &Chunk::Finish { finish_reason, message_metadata: Some(metadata) });
     }
 

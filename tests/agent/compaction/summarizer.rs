@@ -150,12 +150,14 @@ fn assert_fails_with(reply: Reply, kind: ErrorKind) {
 }
 
 #[test]
-fn an_empty_truncated_or_refused_summary_is_an_error() {
+fn a_summary_that_may_be_incomplete_is_an_error() {
     let says = |text| Reply::text(text).usage(token_usage(70, 7));
     let said = || says("The user");
     assert_fails_with(says(" \n"), ErrorKind::GenerationFailed);
     assert_fails_with(said().stop(StopReason::MaxTokens), ErrorKind::GenerationFailed);
     assert_fails_with(said().stop(StopReason::Pause), ErrorKind::GenerationFailed);
+    let odd = StopReason::Other("odd".into());
+    assert_fails_with(said().stop(odd), ErrorKind::GenerationFailed);
     assert_fails_with(said().call("look", json!({})), ErrorKind::GenerationFailed);
     assert_fails_with(said().stop(StopReason::Refusal), ErrorKind::Filtered);
     assert_fails_with(said().stop(StopReason::ContentFilter), ErrorKind::Filtered);

@@ -216,6 +216,7 @@ fn is_continued_after(first: &str) -> bool {
         "pause, calls",
         "pause, nothing",
         "odd, calls",
+        "odd, nothing",
     ];
     CONTINUED_TURNS.contains(&first)
 }

@@ -157,7 +157,9 @@ pub(crate) async fn check_one_ending<'w>(world: &'w mut Simulation<'_>) -> &'w O
     world.check_eq(&(outcome.turns as usize), &began.count(), "law 6: the turns are counted");
     let failed = matches!(outcome.reason, EndReason::ProviderError | EndReason::Incomplete);
     world.check_eq(&outcome.error.is_some(), &failed, "law 6: an error says what failed");
-    world.check_eq(&outcome.partial, &outcome.reason.is_partial(), "law 6: partial");
+    let is_partial = outcome.reason.is_partial()
+        || outcome.reason == EndReason::Completed && outcome.unknown_stop_reason.is_some();
+    world.check_eq(&outcome.partial, &is_partial, "law 6: partial");
     if outcome.reason != EndReason::Pending {
         let open = world.handle.history().unanswered_calls();
         world.check(open.is_empty(), "law 3: at the end every call has its result");

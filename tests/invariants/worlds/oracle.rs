@@ -81,7 +81,8 @@ pub(crate) fn predict_run(script: &Script) -> ExpectedRun {
                 Some(EndReason::Completed)
             }
             (TurnEnding::Stop, false) if was_behind_results => Some(EndReason::Completed),
-            (TurnEnding::Stop, false) => {
+            (TurnEnding::Other, false) if turn.has_text => Some(EndReason::Completed),
+            (TurnEnding::Stop | TurnEnding::Other, false) => {
                 bad += 1;
                 behind_results = false;
                 (bad == 3).then_some(EndReason::Malformed)
@@ -104,7 +105,6 @@ pub(crate) fn predict_run(script: &Script) -> ExpectedRun {
             (TurnEnding::ContextWindow, _) => {
                 std::mem::replace(&mut compacted, true).then_some(EndReason::ContextWindow)
             }
-            (TurnEnding::Other, false) => Some(EndReason::Completed),
             (TurnEnding::Other, true) => {
                 bad = 0;
                 std::mem::replace(&mut odd, true).then_some(EndReason::Malformed)

@@ -6,13 +6,19 @@ use std::time::Duration;
 use serde_json::json;
 use turnstream::event::EndReason;
 use turnstream::http::HttpClient;
+use turnstream::provider::anthropic::Dialect;
 use turnstream::provider::{Anthropic, Provider, Reply};
 use turnstream::stream::TurnStreamExt;
-use turnstream::testing::ModelServer;
 use turnstream::testing::http::{BodyPart, HttpResponse, LoopbackServer};
+use turnstream::testing::{Answer, ModelServer};
 use turnstream::tool::{Tool, ToolSpec};
 use turnstream::turn::StopReason;
 use turnstream::{Agent, Error, ErrorKind, History, Item, Request};
+
+use super::fixture::{
+    MESSAGE_START, MESSAGE_STOP, content_block_delta, content_block_start, content_block_stop,
+    message_delta, sse_body,
+};
 
 fn model(server: &ModelServer) -> Anthropic {
     Anthropic::new("m")
@@ -227,4 +233,53 @@ async fn every_stop_reason_is_decoded() {
         let turn = model(&server).stream_turn(request()).into_turn().await.unwrap();
         assert_eq!(turn.stop_reason(), &reason);
     }
+}
+
+/// A server that does not sign its thinking, and the second request of a tool loop with it.
+async fn second_request_after_thinking(
+    frames: &[String],
+    configure: fn(Anthropic) -> Anthropic,
+) -> serde_json::Value {
+    let call = [
+        content_block_start(1, r#"{"type":"tool_use","id":"t1","name":"add","input":{}}"#),
+        content_block_stop(1),
+    ];
+    let end = [message_delta("tool_use"), MESSAGE_STOP.to_owned()];
+    let first = [&[MESSAGE_START.to_owned()], frames, &call, &end].concat();
+    let first = Answer::raw("text/event-stream", sse_body(&first));
+    let server = ModelServer::anthropic(move |_, n| match n {
+        0 => first.clone(),
+        _ => Answer::reply("Done."),
+    });
+    let server = server.await.unwrap().lenient();
+    let agent = Agent::new(configure(model(&server))).with_tools([add_tool()]);
+    let outcome = agent.run("go").outcome().await;
+    assert_eq!(outcome.text, "Done.", "{:?}", outcome.error);
+    server.requests()[1]["messages"][1]["content"].clone()
+}
+
+#[tokio::test]
+async fn thinking_of_a_server_that_does_not_sign_it_is_sent_back_with_an_empty_signature() {
+    let start = content_block_start(0, r#"{"type":"thinking","thinking":"","signature":""}"#);
+    let delta = content_block_delta(0, r#"{"type":"thinking_delta","thinking":"plan"}"#);
+    let whole = [start.clone(), delta.clone(), content_block_stop(0)];
+    let unsigned: fn(Anthropic) -> Anthropic = |model| model.with_dialect(Dialect::Unsigned);
+    let sent_back = json!({ "type": "thinking", "thinking": "plan", "signature": "" });
+    // At an address other than the vendor's, this is the default.
+    for configure in [unsigned, |model| model] {
+        let content = second_request_after_thinking(&whole, configure).await;
+        assert_eq!(content[0], sent_back, "{content}");
+        assert_eq!(content[1]["type"], "tool_use", "{content}");
+        // Thinking without its end may be incomplete.
+        let cut = second_request_after_thinking(&whole[..2], configure).await;
+        assert_eq!(cut[0]["type"], "tool_use", "{cut}");
+        let signature = r#"{"type":"signature_delta","signature":"c2ln"}"#;
+        let signature = content_block_delta(0, signature);
+        let signed = [start.clone(), delta.clone(), signature, content_block_stop(0)];
+        let content = second_request_after_thinking(&signed, configure).await;
+        assert_eq!(content[0]["signature"], "c2ln", "{content}");
+    }
+    let signed = |model: Anthropic| model.with_dialect(Dialect::Signed);
+    let content = second_request_after_thinking(&whole, signed).await;
+    assert_eq!(content[0]["type"], "tool_use", "{content}");
 }

@@ -3,7 +3,7 @@
 use serde_json::json;
 use turnstream::item::{Item, ItemKind, Mark, ResultKind, ToolResult};
 use turnstream::testing::{Wire, lint};
-use turnstream::turn::{Turn, TurnEvent};
+use turnstream::turn::{PartialTurn, Turn, TurnEvent};
 use turnstream::{Event, History, Request};
 
 use super::fixture::*;
@@ -123,6 +123,35 @@ fn thinking_without_a_signature_is_not_sent() {
     let (own, other) =
         encode_for_own_and_other(&turn_with_text(r#"{"type":"thinking","thinking":"Unsigned."}"#));
     assert!(!own.contains("Unsigned") && !other.contains("Unsigned"));
+}
+
+#[test]
+fn an_interrupted_turn_with_interleaved_thinking_can_be_continued() {
+    let call = |id: &str| format!(r#"{{"type":"tool_use","id":"{id}","name":"f","input":{{}}}}"#);
+    let thought = |n: u32| format!(r#"{{"type":"thinking","thinking":"{n}","signature":"s{n}"}}"#);
+    let half = [
+        content_block_start(4, r#"{"type":"thinking","thinking":"","signature":""}"#),
+        content_block_delta(4, r#"{"type":"thinking_delta","thinking":"half"}"#),
+    ];
+    let blocks = [thought(1), call("a"), thought(2), call("b")];
+    let whole = (0..)
+        .zip(&blocks)
+        .flat_map(|(at, block)| [content_block_start(at, block), content_block_stop(at)]);
+    let events = [vec![MESSAGE_START.to_owned()], whole.collect(), half.to_vec()].concat();
+    let error = decode_turn(&events).unwrap_err();
+    let partial = PartialTurn::from_error(&error).unwrap().items();
+    let items = [vec![Item::user("go")], partial, vec![Item::user("again")]].concat();
+    let body = encode_items(items);
+    assert!(!body.contains("half"), "{body}");
+    let json = parse_json(&body);
+    assert_eq!(lint::request(Wire::Anthropic, MODEL, &json), [""; 0], "{body}");
+    let content = |role: &str, kind: &str| -> usize {
+        let messages = json["messages"].as_array().unwrap().iter();
+        let own = messages.filter(|message| message["role"] == role);
+        let blocks = own.flat_map(|message| message["content"].as_array().unwrap());
+        blocks.filter(|block| block["type"] == kind).count()
+    };
+    assert_eq!(content("assistant", "tool_use"), content("user", "tool_result"), "{body}");
 }
 
 #[test]

@@ -83,6 +83,7 @@ fn every_stop_reason_is_decoded_and_its_raw_value_kept() {
     check("refusal", &StopReason::Refusal);
     check("model_context_window_exceeded", &StopReason::ContextWindow);
     check("sensitive", &StopReason::ContentFilter);
+    check("eos_token", &StopReason::Stop);
     check("moon_phase", &StopReason::Other("moon_phase".into()));
 }
 

@@ -71,6 +71,43 @@ fn done_ends_a_turn_without_calls_if_the_dialect_allows_it() {
 }
 
 #[test]
+fn done_after_the_usage_ends_a_turn_with_complete_calls_only_if_the_dialect_says_so() {
+    const USAGE: &str = r#"{"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2}}"#;
+    let call = |name: &str, arguments: &str| {
+        let function = json!({ "name": name, "arguments": arguments });
+        let calls = json!([{ "index": 0, "id": "a", "function": function }]);
+        delta_chunk(&json!({ "tool_calls": calls }))
+    };
+    let whole = || vec![call("f", "{\"x\":1}"), USAGE.to_owned(), done_marker()];
+    let dialect = Dialect { turn_end: TurnEnd::DoneMarkerAfterUsage, ..Dialect::MINIMAL };
+    let turn = decode_in_dialect(&dialect, &whole()).unwrap();
+    assert_eq!((turn.stop_reason(), turn.raw_stop_reason()), (&StopReason::ToolCalls, None));
+    assert!(turn.calls().veto().is_none() && turn.calls().len() == 1);
+    assert_eq!(
+        text_or_error_kind(decode_in_dialect(&dialect, &[hi_chunk(), done_marker()])),
+        Ok("hi".into())
+    );
+    // Anything less may be the start of a response that was cut off.
+    for cut in [
+        vec![call("f", "{\"x\":1}"), done_marker()],
+        vec![call("f", "{\"x\":1}"), USAGE.to_owned()],
+        vec![call("f", "{\"x\":"), USAGE.to_owned(), done_marker()],
+        vec![call("f", ""), USAGE.to_owned(), done_marker()],
+        vec![call("", "{}"), USAGE.to_owned(), done_marker()],
+    ] {
+        let read = text_or_error_kind(decode_in_dialect(&dialect, &cut));
+        assert_eq!(read, Err(ErrorKind::IncompleteTurn), "{cut:?}");
+    }
+    // Every preset requires a finish reason, as do the other settings.
+    let ends = [TurnEnd::FinishReason, TurnEnd::DoneMarker, TurnEnd::BodyEnd];
+    let others = ends.map(|turn_end| Dialect { turn_end, ..Dialect::MINIMAL });
+    for dialect in Dialect::ALL.iter().chain(&others) {
+        let read = text_or_error_kind(decode_in_dialect(dialect, &whole()));
+        assert_eq!(read, Err(ErrorKind::IncompleteTurn), "{}", dialect.name);
+    }
+}
+
+#[test]
 fn end_of_body_ends_a_turn_without_calls_if_the_dialect_allows_it() {
     let dialect = Dialect { turn_end: TurnEnd::BodyEnd, ..Dialect::MINIMAL };
     assert_eq!(text_or_error_kind(decode_in_dialect(&dialect, &[hi_chunk()])), Ok("hi".into()));
@@ -130,6 +167,18 @@ fn usage_is_read_at_any_position_and_the_last_one_wins() {
     ]);
     let none = decode_turn(&[hi_chunk(), finish_chunk("stop"), done_marker()]).unwrap();
     assert_eq!(none.usage(), Usage::default());
+}
+
+#[test]
+fn an_empty_usage_object_and_unknown_fields_in_a_chunk_change_nothing() {
+    let turn = decode_turn(&[
+        r#"{"usage":{},"extend_fields":{"traceId":"t"},"input_sensitive_type":0,"choices":[{"delta":{"content":"hi","audio_content":"","name":"x"}}]}"#.into(),
+        r#"{"usage":{"total_tokens":7,"prompt_tokens":5,"completion_tokens":2,"total_characters":0},"choices":[{"delta":{},"finish_reason":"stop"}]}"#.into(),
+        done_marker(),
+    ])
+    .unwrap();
+    assert_eq!((turn.usage().input_tokens, turn.usage().output_tokens), (5, 2));
+    assert_eq!(turn.text(), "hi");
 }
 
 #[test]
@@ -330,19 +379,22 @@ fn finish_reasons_are_decoded_and_their_raw_values_kept() {
         let turn = decode_turn(&[hi_chunk(), finish_chunk(raw), done_marker()]).unwrap();
         assert_eq!((turn.stop_reason(), turn.raw_stop_reason()), (reason, Some(raw)));
     }
-    for raw in ["stop", "end", "eos", "end_turn"] {
+    for raw in ["stop", "end", "eos", "eos_token", "stop_sequence", "end_turn"] {
         check(raw, &Stop);
     }
     for raw in ["tool_calls", "function_call"] {
         check(raw, &ToolCalls);
     }
-    check("length", &MaxTokens);
+    for raw in ["length", "model_length"] {
+        check(raw, &MaxTokens);
+    }
     check("content_filter", &ContentFilter);
     check("sensitive", &ContentFilter);
     check("model_context_window_exceeded", &ContextWindow);
     check("moon_phase", &Other("moon_phase".into()));
     for (raw, kind) in [
         ("error", ErrorKind::Server),
+        ("abort", ErrorKind::Server),
         ("network_error", ErrorKind::Server),
         ("insufficient_system_resource", ErrorKind::Overloaded),
     ] {
@@ -352,7 +404,10 @@ fn finish_reasons_are_decoded_and_their_raw_values_kept() {
             "{raw}"
         );
     }
-    // An empty one counts as missing.
+    // An empty one counts as missing, in front of the real one too.
+    let early = r#"{"choices":[{"delta":{"content":"hi"},"finish_reason":""}]}"#.to_owned();
+    let turn = decode_turn(&[early, finish_chunk("eos_token"), done_marker()]).unwrap();
+    assert_eq!((turn.stop_reason(), turn.text().as_str()), (&Stop, "hi"));
     assert_eq!(
         text_or_error_kind(decode_turn(&[hi_chunk(), finish_chunk(""), done_marker()])),
         Err(ErrorKind::IncompleteTurn)

@@ -77,6 +77,28 @@ fn calls_are_distinguished_by_index_then_id_then_order() {
 }
 
 #[test]
+fn parallel_calls_that_all_have_the_index_zero_are_distinguished_by_their_ids() {
+    let start = |id: &str, arguments: &str| json!([{ "index": 0, "id": id, "function": { "name": "f", "arguments": arguments } }]);
+    let more = |arguments: &str| json!([{ "index": 0, "function": { "arguments": arguments } }]);
+    let deltas = [
+        start("a", "{\"x\":"),
+        more("1}"),
+        start("b", "{\"x\":"),
+        more("2}"),
+        start("c", "{\"x\":3}"),
+    ];
+    check_calls(&deltas, &["a f {\"x\":1}", "b f {\"x\":2}", "c f {\"x\":3}"]);
+}
+
+#[test]
+fn later_deltas_with_an_empty_name_and_no_id_belong_to_the_open_call() {
+    let delta = |id: Value, name: &str, arguments: &str| json!([{ "index": 0, "id": id, "function": { "name": name, "arguments": arguments } }]);
+    let deltas =
+        [delta(json!("9"), "f", ""), delta(json!(null), "", "{\"x\""), delta(json!(""), "", ":1}")];
+    check_calls(&deltas, &["9 f {\"x\":1}"]);
+}
+
+#[test]
 fn deltas_of_parallel_calls_may_interleave() {
     let piece = |index: u64, arguments: &str| json!({ "index": index, "function": { "arguments": arguments } });
     let begin = json!([

@@ -261,3 +261,18 @@ fn nothing_is_sent_between_a_call_and_its_result() {
         assert_eq!(roles, ["user", "assistant", "tool", "user"]);
     }
 }
+
+#[test]
+fn a_request_of_nothing_but_instructions_is_refused_if_the_server_never_answers_it() {
+    for dialect in Dialect::ALL {
+        let only = |items| encode_json(&request_with_items(items).with_system("be kind"), dialect);
+        let refused = only(vec![Item::system("wake up")]).map_err(|error| error.kind());
+        match dialect.requires_message {
+            true => assert_eq!(refused, Err(ErrorKind::InvalidRequest), "{}", dialect.name),
+            false => assert!(refused.is_ok(), "{}", dialect.name),
+        }
+        assert!(only(vec![Item::system("wake up"), Item::user("hi")]).is_ok());
+    }
+    let names = Dialect::ALL.iter().filter(|dialect| dialect.requires_message);
+    assert_eq!(names.map(|dialect| dialect.name).collect::<Vec<_>>(), ["mistral", "ollama"]);
+}

@@ -116,6 +116,8 @@ fn every_finish_reason_is_distinguished() {
         ("LANGUAGE", filter.clone()),
         ("IMAGE_SAFETY", filter.clone()),
         ("IMAGE_PROHIBITED_CONTENT", filter.clone()),
+        ("ESCALATION", filter.clone()),
+        ("PUP_LIMITED_DISABLED", filter.clone()),
         ("MODEL_ARMOR", filter),
         ("OTHER", StopReason::Other("OTHER".into())),
         ("NO_IMAGE", StopReason::Other("NO_IMAGE".into())),
@@ -123,6 +125,22 @@ fn every_finish_reason_is_distinguished() {
     ] {
         let turn = decode_turn(&[&parts_chunk(r#"{"text":"a"}"#), &finish_chunk(raw)]).unwrap();
         assert_eq!((turn.stop_reason(), turn.raw_stop_reason()), (&reason, Some(raw)));
+    }
+}
+
+#[test]
+fn a_continuation_is_a_pause_only_if_it_has_a_token() {
+    let finish =
+        |token: &str| format!(r#"{{"candidates":[{{"finishReason":"CONTINUATION"{token}}}]}}"#);
+    let text = parts_chunk(r#"{"text":"a"}"#);
+    let turn = decode_turn(&[&text, &finish(r#","continuationToken":"dG9rZW4=""#)]).unwrap();
+    assert_eq!(turn.stop_reason(), &StopReason::Pause);
+    assert_eq!(turn.raw_stop_reason(), Some("CONTINUATION"));
+    assert_eq!(item_summaries(&turn), ["text a", r#"own | {"continuationToken":"dG9rZW4="}"#]);
+    for missing in ["", r#","continuationToken":"""#, r#","continuationToken":null"#] {
+        let turn = decode_turn(&[&text, &finish(missing)]).unwrap();
+        assert_eq!(turn.stop_reason(), &StopReason::MaxTokens, "{missing}");
+        assert_eq!(item_summaries(&turn), ["text a"], "{missing}");
     }
 }
 

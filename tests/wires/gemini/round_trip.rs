@@ -118,3 +118,26 @@ fn signatures_survive_a_store() {
     let body = encode_for_model(MODEL, &turnstream::Request::new(restored));
     assert_eq!(body["contents"][1]["parts"][1]["thoughtSignature"], SIGNATURE);
 }
+
+#[test]
+fn parallel_calls_of_several_chunks_are_one_signed_content_after_a_store() {
+    let call = |n: u32, signature: &str| {
+        format!(r#"{{"functionCall":{{"name":"f","args":{{"a":{n}}}}}{signature}}}"#)
+    };
+    let signed = format!(r#","thoughtSignature":"{SIGNATURE}""#);
+    let turn = decode_parts(&[&call(1, &signed), &call(2, ""), &call(3, "")]).unwrap();
+    let mut items = vec![Item::user("go")];
+    items.extend(turn.to_history_items());
+    let ids = turn.tool_calls().map(|call| call.call_id.clone()).collect::<Vec<_>>();
+    items.extend(ids.iter().map(|id| tool_result(id, ResultKind::Ok, "1")));
+    // Each item is stored separately, as a session does.
+    let stored: Vec<String> =
+        items.iter().map(|item| serde_json::to_string(item).unwrap()).collect();
+    let restored = stored.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let contents = encode_for_model(MODEL, &request_with_items(restored))["contents"].take();
+    let parts = contents[1]["parts"].as_array().unwrap();
+    assert_eq!(parts.len(), 3, "{contents}");
+    let signatures: Vec<_> = parts.iter().map(|part| part["thoughtSignature"].clone()).collect();
+    assert_eq!(signatures, [json!(SIGNATURE), Value::Null, Value::Null]);
+    assert_eq!(contents.as_array().unwrap().len(), 3);
+}

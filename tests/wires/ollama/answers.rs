@@ -51,6 +51,25 @@ fn every_done_reason_is_distinguished() {
 }
 
 #[test]
+fn thinking_and_text_may_share_a_line_and_text_may_be_null() {
+    let lines = [
+        message_line(r#""content":"A","thinking":"t1""#),
+        message_line(r#""content":null,"thinking":"t2""#),
+        message_line(r#""content":"B""#),
+    ];
+    let turn = decode_ended_turn(&[&lines[0], &lines[1], &lines[2]]).unwrap();
+    assert_eq!((turn.text().as_str(), turn.reasoning().as_str()), ("AB", "t1t2"));
+}
+
+#[test]
+fn an_empty_body_is_incomplete_and_an_error_line_is_an_error_with_its_message() {
+    assert_eq!(decode_turn(&[]).unwrap_err().kind(), ErrorKind::IncompleteTurn);
+    let stopped = r#"{"error":"model runner has unexpectedly stopped"}"#;
+    let error = decode_turn(&[&text_line("A"), stopped]).unwrap_err();
+    assert!(error.to_string().contains("unexpectedly stopped"), "{error}");
+}
+
+#[test]
 fn old_servers_end_without_a_reason() {
     for last in [r#"{"done":true}"#, r#"{"done":true,"done_reason":""}"#] {
         let turn = decode_turn(&[&text_line("a"), last]).unwrap();

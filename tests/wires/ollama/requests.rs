@@ -166,7 +166,6 @@ fn a_request_without_messages_is_rejected() {
             ErrorKind::InvalidRequest
         );
     }
-    assert!(try_encode_json(&request_with_items(vec![Item::system("Begin.")])).is_ok());
 }
 
 #[test]
@@ -274,4 +273,14 @@ fn an_interrupted_text_is_a_separate_message() {
     let found = encode_messages(items);
     let contents: Vec<_> = found.as_array().unwrap().iter().map(|it| &it["content"]).collect();
     assert_eq!(contents, ["go", "Half ", "Whole.", "on"]);
+}
+
+#[test]
+fn a_request_of_nothing_but_instructions_is_refused_before_it_is_sent() {
+    let encode = |items| try_encode_json(&request_with_items(items).with_system("be kind"));
+    let void = Item::user("hi").with_mark(Mark::Tombstone);
+    for items in [vec![], vec![Item::system("wake up")], vec![void, Item::system("wake up")]] {
+        assert_eq!(encode(items).unwrap_err().kind(), ErrorKind::InvalidRequest);
+    }
+    assert!(encode(vec![Item::system("wake up"), Item::user("hi")]).is_ok());
 }

@@ -116,6 +116,27 @@ fn files_are_encoded_in_messages_and_results() {
 }
 
 #[test]
+fn results_with_images_directly_follow_their_parallel_calls() {
+    let image = || Content::Parts(vec!["a picture".into(), Part::image("image/png", "AAAA")]);
+    let call = |id: &str| Item::tool_call(id, "f", "{}");
+    let items = [
+        Item::user("go"),
+        call("a"),
+        call("b"),
+        call("c"),
+        tool_result("a", image()),
+        tool_result("b", image()),
+        tool_result("c", "text only"),
+    ];
+    let input = encode_input(items, MODEL);
+    let is_output = |item: &&Value| item["type"] == "function_call_output";
+    assert_eq!(input.iter().filter(is_output).count(), 3);
+    assert!(input[4..].iter().all(|item| is_output(&item)), "{input:?}");
+    let images = input.iter().filter(|item| item.to_string().contains("data:image/png"));
+    assert_eq!(images.count(), 2, "each image is in its own result");
+}
+
+#[test]
 fn an_empty_error_result_is_sent_with_a_message() {
     let mut failed = tool_result("a", "");
     if let ItemKind::ToolResult(result) = &mut failed.kind {
@@ -272,6 +293,40 @@ fn a_provider_item_that_answers_another_is_sent_verbatim() {
     let input = encode_input([Item::user("x"), call, answer], MODEL);
     assert_eq!(input[1]["type"], "local_shell_call");
     assert_eq!(input[2], json!({ "type": "local_shell_call_output", "id": "c", "output": "x" }));
+}
+
+#[test]
+fn a_call_for_the_client_without_an_answer_is_not_sent() {
+    let data = |value: &str| ProviderData {
+        provider: "openai_responses".into(),
+        model: MODEL.into(),
+        value: RawJson::parse(value).unwrap(),
+    };
+    let item = |value: &str| Item::provider_item(data(value));
+    let call = || item(r#"{"type":"computer_call","id":"cu_1","call_id":"c"}"#);
+    let answer = || item(r#"{"type":"computer_call_output","call_id":"c","output":{}}"#);
+    let request = || item(r#"{"type":"mcp_approval_request","id":"mcpr_1"}"#);
+    let approval = || {
+        item(r#"{"type":"mcp_approval_response","approval_request_id":"mcpr_1","approve":true}"#)
+    };
+    let kinds = |items: Vec<Item>| {
+        let items = [vec![Item::user("x")], items].concat();
+        let input = encode_input(items, MODEL);
+        let kinds = input.iter().skip(1).map(|item| item["type"].to_string());
+        kinds.collect::<Vec<_>>().join(" ").replace('"', "")
+    };
+    assert_eq!(kinds(vec![call()]), "");
+    assert_eq!(kinds(vec![call(), answer()]), "computer_call computer_call_output");
+    assert_eq!(kinds(vec![request()]), "");
+    assert_eq!(kinds(vec![request(), approval()]), "mcp_approval_request mcp_approval_response");
+    assert_eq!(kinds(vec![call(), Item::user("y"), request(), Item::text("z")]), "message message");
+
+    // An answer that is appended after a request was sent makes its call part of the next one.
+    let mut history = History::from_items("h", [Item::user("x"), call()]);
+    let body = |history: &History| encode_json(&Request::new(history.clone()), MODEL).unwrap();
+    assert_eq!(body(&history)["input"].as_array().unwrap().len(), 1);
+    history.push(answer());
+    assert_eq!(body(&history)["input"].as_array().unwrap().len(), 3);
 }
 
 #[test]

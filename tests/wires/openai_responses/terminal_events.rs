@@ -23,6 +23,8 @@ fn the_terminal_event_determines_the_stop_reason() {
     let reason = |reason: &str| response_incomplete(json!({ "reason": reason }));
     check_stop_reason(reason("max_output_tokens"), &StopReason::MaxTokens, "incomplete");
     check_stop_reason(reason("content_filter"), &StopReason::ContentFilter, "incomplete");
+    check_stop_reason(reason("max_messages"), &StopReason::MaxTokens, "incomplete");
+    check_stop_reason(reason("steered"), &StopReason::Other("steered".into()), "incomplete");
     check_stop_reason(reason("moon_phase"), &StopReason::Other("moon_phase".into()), "incomplete");
     check_stop_reason(
         response_incomplete(Value::Null),
@@ -112,6 +114,32 @@ fn an_error_event_is_decoded_in_both_shapes() {
             assert!(error.message().ends_with("slow down"), "{error}");
         }
     }
+}
+
+#[test]
+fn a_quota_error_inside_the_stream_is_a_billing_error_in_every_shape() {
+    let message = "You exceeded your current quota, please check your plan and billing details.";
+    let inner = json!({ "type": "insufficient_quota", "code": "insufficient_quota",
+        "message": message, "param": null });
+    for event in [
+        json!({ "type": "error", "code": "insufficient_quota", "message": message }),
+        json!({ "type": "error", "error": inner }),
+        json!({ "type": "response.failed", "response": { "id": "r", "status": "failed",
+            "error": { "code": "insufficient_quota", "message": message }, "output": [] } }),
+        json!({ "error": inner }),
+    ] {
+        let error = decode_turn(&[response_created(), event.clone()]).unwrap_err();
+        assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Billing, false), "{event}");
+        assert!(error.message().contains("quota"), "{error}");
+    }
+}
+
+#[test]
+fn refused_reasoning_inside_the_stream_has_its_kind() {
+    let failed = json!({ "type": "response.failed", "response": { "status": "failed", "error":
+        { "code": "invalid_encrypted_content", "message": "it could not be verified" } } });
+    let error = decode_turn(&[response_created(), failed]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ReasoningRefused);
 }
 
 #[test]

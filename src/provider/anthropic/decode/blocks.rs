@@ -6,6 +6,7 @@ use super::frames::{Block as WireBlock, Delta};
 use super::opaque_block::{OpaqueBlock, sendable_json};
 use crate::error::Error;
 use crate::item::{ProviderData, RawJson};
+use crate::provider::anthropic::dialect::Dialect;
 use crate::provider::anthropic::passthrough::{PROVIDER_NAME, field_data};
 use crate::provider::failure::protocol_error;
 use crate::provider::lenient::{Lenient, read_lenient};
@@ -181,7 +182,7 @@ impl Block {
         matches!(self, Self::Text { .. } | Self::Thinking { .. })
     }
 
-    pub(super) fn finish(self, key: u32, model: &str, turn: &mut TurnBuilder) {
+    pub(super) fn finish(self, key: u32, model: &str, dialect: Dialect, turn: &mut TurnBuilder) {
         match self {
             Self::Text { citations } => {
                 if !citations.is_empty() {
@@ -190,7 +191,8 @@ impl Block {
             }
             Self::Thinking { initial_text: at_start, signature } => {
                 let signature = if signature.is_empty() { at_start } else { signature };
-                if !signature.is_empty() {
+                // An empty signature shows that the thinking is complete.
+                if !signature.is_empty() || dialect == Dialect::Unsigned {
                     turn.set_reasoning_data(key, field_data(model, "signature", &signature));
                 }
             }

@@ -17,12 +17,14 @@ use self::frames::{Delta, Event, Message, RawDelta, TokenCounts};
 use self::message_meta::MessageMeta;
 use crate::error::Error;
 use crate::item::{ProviderData, StopReason};
+use crate::provider::anthropic::dialect::Dialect;
 use crate::provider::anthropic::passthrough::PROVIDER_NAME;
 use crate::provider::decode::{Decode, FrameOutcome};
 use crate::provider::failure::{self, protocol_error};
 use crate::provider::frame_template::FrameTemplate;
 use crate::provider::lenient::{LenientStr, read_frame, read_lenient};
 use crate::provider::ordered_fields::OrderedFields;
+use crate::provider::turn_ending::TurnEnding;
 use crate::request::ToolNames;
 use crate::sse::Frame;
 use crate::turn::TurnBuilder;
@@ -57,6 +59,7 @@ pub struct Decoder {
     /// The requested model. The provider data of the turn's items is sent back only to this model.
     model: String,
     tool_names: ToolNames,
+    dialect: Dialect,
     message_id: Option<String>,
     token_counts: TokenCounts,
     meta: MessageMeta,
@@ -85,6 +88,11 @@ impl Decoder {
     pub(super) fn with_tool_names(mut self, names: ToolNames) -> Self {
         self.tool_names = names;
         self
+    }
+
+    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only the provider uses it"))]
+    pub(super) fn with_dialect(self, dialect: Dialect) -> Self {
+        Self { dialect, ..self }
     }
 
     fn on_message_start(
@@ -121,7 +129,7 @@ impl Decoder {
         }
         // The stop reason of a message whose blocks have not arrived yet is not final.
         if self.item_keys.end > self.item_keys.start {
-            set_stop_reason(&message.stop_reason, turn);
+            set_stop_reason(&message.stop_reason, turn)?;
         }
         Ok(())
     }
@@ -214,7 +222,7 @@ impl Decoder {
     fn on_block_stop(&mut self, index: u64, turn: &mut TurnBuilder) {
         if let Some(at) = self.open_blocks.iter().rposition(|(open, _)| *open == index) {
             let (_, block) = self.open_blocks.remove(at);
-            block.finish(self.item_key(index), &self.model, turn);
+            block.finish(self.item_key(index), &self.model, self.dialect, turn);
         }
     }
 
@@ -223,7 +231,9 @@ impl Decoder {
     fn end_open_blocks(&mut self, turn: &mut TurnBuilder) {
         for (index, block) in std::mem::take(&mut self.open_blocks) {
             if block.may_stay_open() {
-                block.finish(self.item_key(index), &self.model, turn);
+                // Thinking without its end event may be incomplete, and its signature may be
+                // missing for this reason.
+                block.finish(self.item_key(index), &self.model, Dialect::Signed, turn);
             }
         }
     }
@@ -294,7 +304,7 @@ impl Decode for Decoder {
                     turn.set_usage(self.token_counts.to_usage());
                 }
                 if let Some(delta) = &event.delta.0 {
-                    set_stop_reason(&delta.stop_reason, turn);
+                    set_stop_reason(&delta.stop_reason, turn)?;
                 }
                 self.meta.read_event(frame.data);
             }
@@ -350,18 +360,14 @@ fn late_call_error() -> Error {
     protocol_error("a piece of a tool call came after the stop reason")
 }
 
-fn set_stop_reason(reason: &LenientStr<'_>, turn: &mut TurnBuilder) {
-    let Some(raw) = reason.get().filter(|raw| !raw.is_empty()) else { return };
+fn set_stop_reason(reason: &LenientStr<'_>, turn: &mut TurnBuilder) -> Result<(), Error> {
+    let Some(raw) = reason.get().filter(|raw| !raw.is_empty()) else { return Ok(()) };
     let reason = match raw {
-        "end_turn" | "stop_sequence" => StopReason::Stop,
-        "tool_use" => StopReason::ToolCalls,
-        "max_tokens" => StopReason::MaxTokens,
         // After either of these stop reasons, the model continues once the history is sent again.
         "pause_turn" | "compaction" => StopReason::Pause,
         "refusal" => StopReason::Refusal,
-        "model_context_window_exceeded" => StopReason::ContextWindow,
-        "sensitive" => StopReason::ContentFilter,
-        other => StopReason::Other(other.to_owned()),
+        word => TurnEnding::from_word(word).into_stop_reason(word)?,
     };
     turn.stop(reason, raw);
+    Ok(())
 }

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::item::{ProviderData, ToolCall};
+use crate::provider::anthropic::dialect::Dialect;
 use crate::provider::cache_control::CacheControl;
 use crate::provider::lenient::{Lenient, LenientList, LenientStr};
 use crate::provider::ordered_fields::OrderedFields;
@@ -169,11 +170,19 @@ impl Serialize for RawJson<'_> {
 }
 
 /// Encodes reasoning as a block. Returns `None` if the provider data contains neither a signature
-/// nor the original redacted block.
-pub(super) fn reasoning_block<'a>(text: &'a str, data: &ProviderData) -> Option<Block<'a>> {
+/// nor the original redacted block, or if the signature is empty and the dialect requires one.
+pub(super) fn reasoning_block<'a>(
+    text: &'a str,
+    data: &ProviderData,
+    dialect: Dialect,
+) -> Option<Block<'a>> {
     if let Some(signature) = OrderedFields::provider_data_field(data, "signature") {
-        let signature = serde_json::from_str(signature.get()).ok()?;
-        return Some(Block::Thinking { thinking: text, signature });
+        let signature: String = serde_json::from_str(signature.get()).ok()?;
+        let is_sent = match dialect {
+            Dialect::Signed => !signature.is_empty(),
+            Dialect::Unsigned => !signature.is_empty() || !text.is_empty(),
+        };
+        return is_sent.then_some(Block::Thinking { thinking: text, signature });
     }
     let text = data.value.as_str().starts_with('"');
     (text || OrderedFields::provider_data_field(data, "type").is_some())

@@ -11,6 +11,7 @@ use super::content::{content_blocks, text_block};
 
 use crate::error::Error;
 use crate::item::{Item, ItemKind, ProviderData, StopReason, TurnInfo};
+use crate::provider::anthropic::dialect::Dialect;
 use crate::provider::anthropic::passthrough::PROVIDER_NAME;
 use crate::provider::handoff;
 use crate::provider::lenient::{Lenient, LenientStr};
@@ -79,7 +80,13 @@ impl<'a> Messages<'a> {
     }
 
     /// Adds an item to the messages. `at` is the history index immediately after the item.
-    pub(super) fn push(&mut self, item: &'a Item, at: usize, model: &str) -> Result<(), Error> {
+    pub(super) fn push(
+        &mut self,
+        item: &'a Item,
+        at: usize,
+        model: &str,
+        dialect: Dialect,
+    ) -> Result<(), Error> {
         let data = handoff(item, PROVIDER_NAME, model).data();
         match &item.kind {
             ItemKind::User { content } => self.push_user_blocks(content_blocks(content)?),
@@ -97,7 +104,7 @@ impl<'a> Messages<'a> {
                 }
             }
             ItemKind::Reasoning { text } => {
-                if let Some(block) = data.and_then(|data| reasoning_block(text, data)) {
+                if let Some(block) = data.and_then(|data| reasoning_block(text, data, dialect)) {
                     self.pending_thinking.push(block);
                 }
             }

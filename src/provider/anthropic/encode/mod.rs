@@ -18,6 +18,7 @@ use self::messages::{Messages, starts_user_message};
 use self::options::{Settings, offers_server_tools};
 use crate::error::Error;
 use crate::item::RawJson;
+use crate::provider::anthropic::dialect::Dialect;
 use crate::provider::anthropic::passthrough::PROVIDER_NAME;
 use crate::provider::body::ObjectWriter;
 use crate::provider::cache_control::CacheControl;
@@ -27,7 +28,8 @@ use crate::provider::portable_values::ServerKind;
 use crate::provider::schema::{rewrite_json, to_anthropic_parameters_schema};
 use crate::request::{Request, ToolNames, ToolSpec, ToolSpecs, extra_tool_names};
 
-/// Encodes the body of a request to the Anthropic Messages API.
+/// Encodes the body of a request to the Anthropic Messages API, in the dialect
+/// [`Signed`](Dialect::Signed).
 ///
 /// Message content is always an array. All items in a turn form a single message. A turn's tool
 /// results are grouped at the start of the next user message.
@@ -97,7 +99,8 @@ use crate::request::{Request, ToolNames, ToolSpec, ToolSpecs, extra_tool_names};
 /// PNG, GIF or WebP, and for files that are neither PDF nor text.
 pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
     let (head, changed_prefix) = (BodyHead::Vendor, PrefixMismatchBehavior::Unspecified);
-    encode_body(request, model, ServerKind::Vendor, head, changed_prefix).map(|(body, _)| body)
+    let server = (ServerKind::Vendor, Dialect::Signed);
+    encode_body(request, model, server, head, changed_prefix).map(|(body, _)| body)
 }
 
 /// Specifies how Anthropic treats thinking blocks whose preceding context has changed.
@@ -119,7 +122,7 @@ pub(super) enum PrefixMismatchBehavior {
 pub(super) fn encode_body(
     request: &Request,
     model: &str,
-    server: ServerKind,
+    (server, dialect): (ServerKind, Dialect),
     head: BodyHead<'_>,
     changed_prefix: PrefixMismatchBehavior,
 ) -> Result<(Vec<u8>, Option<&'static str>), Error> {
@@ -127,7 +130,7 @@ pub(super) fn encode_body(
     let key: EncodingKey = (server, request.tools.names_for(server.tool_name_rule()));
     let names = &key.1;
     let mut context: EncodeContext<EncodedPrefix, _> =
-        EncodeContext::from_request(request, PROVIDER_NAME, model, key.clone());
+        EncodeContext::from_request(request, PROVIDER_NAME, model, (key.clone(), dialect));
     if !context.peek_items_to_encode().next().is_some_and(starts_user_message) {
         // The cached prefix ends with an assistant message, to which this item may also belong.
         context = context.restart();
@@ -139,7 +142,7 @@ pub(super) fn encode_body(
         has_deferred_tools || offers_server_tools(&request.options.extra),
     );
     for (at, item) in context.items_to_encode() {
-        messages.push(item, at, model)?;
+        messages.push(item, at, model, dialect)?;
     }
     let mut written = messages.finish();
     context.ensure_not_empty(written.is_empty(), "message")?;

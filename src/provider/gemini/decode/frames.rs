@@ -28,6 +28,8 @@ pub(super) struct Candidate<'a> {
     content: Lenient<Content<'a>>,
     pub(super) finish_reason: LenientStr<'a>,
     pub(super) finish_message: LenientStr<'a>,
+    /// The token with which a later request continues this answer.
+    pub(super) continuation_token: LenientStr<'a>,
     grounding_metadata: Option<&'a RawValue>,
     url_context_metadata: Option<&'a RawValue>,
     citation_metadata: Option<&'a RawValue>,

@@ -14,9 +14,10 @@ use crate::item::{ProviderData, StopReason};
 use crate::provider::decode::{Decode, FrameOutcome};
 use crate::provider::failure::{self, protocol_error};
 use crate::provider::frame_template::{FrameTemplate, borrowed_range};
-use crate::provider::gemini::passthrough::{PROVIDER_NAME, PassthroughFields};
+use crate::provider::gemini::passthrough::{Continuation, PROVIDER_NAME, PassthroughFields};
 use crate::provider::lenient;
 use crate::provider::ordered_fields::OrderedFields;
+use crate::provider::turn_ending::TurnEnding;
 use crate::request::ToolNames;
 use crate::sse::Frame;
 use crate::turn::{ReasoningKind, TurnBuilder};
@@ -46,6 +47,8 @@ pub struct Decoder {
     last_text: Option<LastText>,
     /// Metadata about the answer's sources, keyed by the API's field names.
     sources: Map<String, Value>,
+    /// The token with which the next request continues the answer, if the provider paused it.
+    continuation_token: Option<String>,
     is_finished: bool,
     template: FrameTemplate<RepeatedPart>,
 }
@@ -170,9 +173,17 @@ impl Decoder {
             self.sources.insert("finishMessage".to_owned(), message.into());
         }
         self.is_finished = true;
+        let token = candidate.continuation_token.non_empty();
+        let reason = match stop_reason(raw, !self.calls.is_empty())? {
+            // Without a token, the answer has only reached an output limit.
+            StopReason::Pause if token.is_none() => StopReason::MaxTokens,
+            reason => reason,
+        };
+        self.continuation_token =
+            token.filter(|_| reason == StopReason::Pause).map(ToOwned::to_owned);
         // If a turn has several finish reasons, the last one applies.
         turn.clear_stop();
-        turn.stop(stop_reason(raw, !self.calls.is_empty()), raw);
+        turn.stop(reason, raw);
         Ok(None)
     }
 
@@ -309,8 +320,12 @@ impl Decode for Decoder {
         Ok(FrameOutcome::Continue)
     }
 
-    /// Attaches the metadata about the answer's sources to the last text item.
+    /// Attaches the metadata about the answer's sources to the last text item, and adds the token
+    /// with which the answer can be continued.
     fn finish(&mut self, turn: &mut TurnBuilder) -> Result<(), Error> {
+        if let Some(token) = self.continuation_token.take() {
+            turn.push_provider_item(Continuation::new(token).to_provider_data(&self.model));
+        }
         let mut value = std::mem::take(&mut self.sources);
         let Some(last) = self.last_text.take().filter(|_| !value.is_empty()) else { return Ok(()) };
         if let Some(signature) = last.signature {
@@ -362,19 +377,34 @@ fn is_provider_part(raw: &RawValue) -> bool {
 
 /// Converts a finish reason to a stop reason,
 /// <https://ai.google.dev/api/generate-content#FinishReason>.
-fn stop_reason(raw: &str, calls: bool) -> StopReason {
-    match raw {
-        // The API has no separate finish reason for tool calls.
-        "STOP" if calls => StopReason::ToolCalls,
-        "STOP" => StopReason::Stop,
-        // Gateways send these finish reasons.
-        "FUNCTION_CALL" | "TOOL_CALLS" => StopReason::ToolCalls,
-        "MAX_TOKENS" => StopReason::MaxTokens,
-        "SAFETY" | "RECITATION" | "LANGUAGE" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII"
-        | "MODEL_ARMOR" => StopReason::ContentFilter,
+fn stop_reason(raw: &str, calls: bool) -> Result<StopReason, Error> {
+    let reason = match raw {
+        // `ESCALATION`: "Request was filtered by an escalation rule". `PUP_LIMITED_DISABLED`: "the
+        // user account is limited or disabled due to Prohibited Use Policy (PUP) violations".
+        "SAFETY"
+        | "RECITATION"
+        | "LANGUAGE"
+        | "BLOCKLIST"
+        | "PROHIBITED_CONTENT"
+        | "SPII"
+        | "MODEL_ARMOR"
+        | "ESCALATION"
+        | "PUP_LIMITED_DISABLED" => StopReason::ContentFilter,
         image if image.starts_with("IMAGE_") => StopReason::ContentFilter,
-        other => StopReason::Other(other.to_owned()),
-    }
+        // "The model response can be continued via a subsequent request using the returned
+        // `continuation_token`."
+        "CONTINUATION" => StopReason::Pause,
+        // Gateways send the words of other wires in upper case.
+        word => match TurnEnding::from_word(&word.to_ascii_lowercase()).into_stop_reason(word)? {
+            StopReason::Other(_) => StopReason::Other(word.to_owned()),
+            reason => reason,
+        },
+    };
+    Ok(match reason {
+        // The API has no separate finish reason for tool calls.
+        StopReason::Stop if calls => StopReason::ToolCalls,
+        reason => reason,
+    })
 }
 
 /// Returns the error for a finish reason that reports a failed generation, or `None` for any other

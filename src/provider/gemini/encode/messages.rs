@@ -11,9 +11,11 @@ use super::blocks::{
 };
 use super::generation::ModelGeneration;
 use crate::error::Error;
-use crate::item::{Item, ItemKind, ProviderData, ToolCall, ToolResult};
+use crate::item::{Item, ItemKind, ProviderData, StopReason, ToolCall, ToolResult, TurnInfo};
 use crate::provider::encode_context::JsonArray;
-use crate::provider::gemini::passthrough::{PROVIDER_NAME, PassthroughFields};
+use crate::provider::gemini::passthrough::{
+    Continuation, PROVIDER_NAME, PassthroughFields, is_metadata,
+};
 use crate::provider::handoff;
 use crate::provider::portable_values::{USER_TEXT_PLACEHOLDER, arguments_as_object};
 use crate::request::ToolNames;
@@ -103,6 +105,8 @@ impl<'a> Contents<'a> {
             }
             ItemKind::ToolCall(call) => self.push_call(call, bound),
             ItemKind::ToolResult(result) => self.push_result(result),
+            // The token is sent outside of the contents.
+            ItemKind::Other if data.is_some_and(is_metadata) => {}
             ItemKind::Other => {
                 let raw = |data: &ProviderData| RawValue::from_string(data.value.to_string()).ok();
                 self.push_parts("model", data.and_then(raw).map(Part::Verbatim));
@@ -202,6 +206,38 @@ impl<'a> Contents<'a> {
         }
         let closed = self.closed_elements.map(|(at, count)| (at, count, ()));
         JsonArray::from_elements("contents", &self.written, closed)
+    }
+}
+
+/// The turn at the end of a history, if the provider has paused it.
+pub(super) struct PausedTurn {
+    /// The token with which the request continues the turn.
+    pub(super) continuation_token: String,
+    /// The number of items before the turn and before all paused turns that it continues.
+    pub(super) preceding_items: usize,
+}
+
+impl PausedTurn {
+    /// Returns the paused turn with which these items end, if any. A turn of another model cannot
+    /// be continued.
+    pub(super) fn at_end_of<'a>(
+        items: impl Iterator<Item = &'a Item>,
+        model: &str,
+    ) -> Option<Self> {
+        let (mut token, mut preceding) = (None, 0);
+        for (at, item) in items.enumerate() {
+            let is_paused = |turn: &TurnInfo| turn.stop_reason == StopReason::Pause;
+            let ends = item.turn.as_deref().is_some_and(|turn| !is_paused(turn));
+            if ends || !item.is_model_output() {
+                (token, preceding) = (None, at + 1);
+                continue;
+            }
+            let data = handoff(item, PROVIDER_NAME, model).data();
+            let is_other = matches!(item.kind, ItemKind::Other);
+            token = data.filter(|_| is_other).and_then(Continuation::from_provider_data);
+        }
+        let continuation_token = token?.continuation_token;
+        Some(Self { continuation_token, preceding_items: preceding })
     }
 }
 

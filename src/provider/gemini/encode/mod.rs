@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use serde::Serialize;
 
 use self::generation::ModelGeneration;
-use self::messages::{Contents, starts_model_content};
+use self::messages::{Contents, PausedTurn, starts_model_content};
 use self::options::{generation_config, tool_config};
 use crate::error::Error;
 use crate::item::RawJson;
@@ -36,6 +36,9 @@ pub(super) const TOOL_NAME_RULE: ToolNameRule = ToolNameRule::LetterOrUnderscore
 /// schema's name has no effect. [`Options::cache`](crate::request::Options::cache) has no effect,
 /// because the provider caches automatically.
 ///
+/// If the history ends with a turn that the provider has paused, the request continues this turn: it
+/// repeats the contents that precede the turn, together with the turn's `continuationToken`.
+///
 /// # Errors
 ///
 /// Returns an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error if all content of the request is empty.
@@ -51,8 +54,10 @@ pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
         // The cached prefix ends with a user content, to which this item may also belong.
         context = context.restart();
     }
+    let paused = PausedTurn::at_end_of(context.peek_items_to_encode(), model);
+    let sent_items = paused.as_ref().map_or(usize::MAX, |paused| paused.preceding_items);
     let mut contents = Contents::new(model, &names, context.encoder_state().is_some());
-    for (at, item) in context.items_to_encode() {
+    for (at, item) in context.items_to_encode().take(sent_items) {
         contents.push(item, at);
     }
     let contents = contents.finish()?;
@@ -70,6 +75,7 @@ pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
         }
     };
     let body = body
+        .set_some("continuationToken", paused.map(|paused| paused.continuation_token))
         .set_object("toolConfig", tool_config(request, &names)?)
         .set_object("generationConfig", generation_config(&request.options, generation)?);
     context.write_body(body, contents, &request.options.extra)

@@ -10,6 +10,7 @@ use crate::item::{ProviderData, StopReason};
 use crate::provider::decode::{Decode, FrameOutcome};
 use crate::provider::failure::{self, protocol_error};
 use crate::provider::frame_template::FrameTemplate;
+use crate::provider::turn_ending::TurnEnding;
 use crate::request::ToolNames;
 use crate::sse::Frame;
 use crate::turn::{ReasoningKind, TurnBuilder};
@@ -77,7 +78,7 @@ impl Decoder {
         }
         self.calls.end_open_call(turn);
         let raw = line.done_reason.or_empty();
-        turn.stop(self.stop_reason(raw), raw);
+        turn.stop(self.stop_reason(raw)?, raw);
         Ok(FrameOutcome::Done)
     }
 
@@ -90,17 +91,19 @@ impl Decoder {
         }
     }
 
-    fn stop_reason(&self, raw: &str) -> StopReason {
-        match raw {
-            // The API has no separate stop reason for tool calls, and old servers do not send any
-            // stop reason.
-            "" | "stop" if self.calls.is_empty() => StopReason::Stop,
-            "" | "stop" | "tool_calls" => StopReason::ToolCalls,
-            "length" => StopReason::MaxTokens,
-            // Other reasons include `load` and `unload`, which the server sends in response to
-            // requests without messages.
-            other => StopReason::Other(other.to_owned()),
-        }
+    /// Converts a reason to a stop reason. Unknown reasons include `load` and `unload`, which the
+    /// server sends if the request does not contain a message that the model can answer.
+    fn stop_reason(&self, raw: &str) -> Result<StopReason, Error> {
+        let reason = match raw {
+            // Old servers do not send any stop reason.
+            "" => StopReason::Stop,
+            word => TurnEnding::from_word(word).into_stop_reason(word)?,
+        };
+        Ok(match reason {
+            // The API has no separate stop reason for tool calls.
+            StopReason::Stop if !self.calls.is_empty() => StopReason::ToolCalls,
+            reason => reason,
+        })
     }
 }
 

@@ -35,7 +35,8 @@ pub(super) const TOOL_NAME_RULE: ToolNameRule = ToolNameRule::Any;
 /// # Errors
 ///
 /// Returns an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error for a request without
-/// messages, which the server would treat as a command to load the model. Returns an
+/// messages, which the server would treat as a command to load the model, and for a request that
+/// contains only instructions, which the server does not answer. Returns an
 /// [`Unsupported`](crate::ErrorKind::Unsupported) error for these options:
 ///
 /// - `user` and `metadata`
@@ -61,6 +62,7 @@ pub fn encode(request: &Request, model: &str, chat: &Chat) -> Result<Vec<u8>, Er
     let context = EncodeContext::from_request(request, PROVIDER_NAME, model, names.clone());
     let messages = Messages::new(model, &names).write(&context)?;
     context.ensure_not_empty(messages.is_empty(), "message")?;
+    context.ensure_not_only_instructions()?;
     let body = ObjectWriter::for_request().set("model", model).set("stream", true);
     let body = options::write_options(
         match &tool_declarations(request, &names)? {

@@ -1,6 +1,7 @@
 //! Matches tool call deltas to their calls, which servers identify in different ways.
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::frames::WireCall;
@@ -223,6 +224,16 @@ impl Calls {
             turn.end_tool_call(item_key(at));
         }
         Ok(())
+    }
+
+    /// Returns whether every call has a name and arguments that are JSON.
+    pub(super) fn have_json_arguments(&self, turn: &TurnBuilder) -> bool {
+        let is_whole = |call: &Call| {
+            let buffered = &call.buffered_arguments;
+            let is_json = || serde_json::from_str::<IgnoredAny>(buffered).is_ok();
+            !call.is_broken && !call.name.is_empty() && (call.is_started || is_json())
+        };
+        self.all.iter().all(is_whole) && turn.has_json_arguments()
     }
 
     /// Marks all open calls as broken. The decoder calls this method when it receives a piece that

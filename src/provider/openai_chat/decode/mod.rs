@@ -22,9 +22,11 @@ use crate::provider::lenient::{self, FromAny, LenientNumber, MaybeObject, array_
 use crate::provider::openai::arguments_text;
 use crate::provider::openai_chat::dialect::{Dialect, TurnEnd};
 use crate::provider::ordered_fields::OrderedFields;
+use crate::provider::turn_ending::TurnEnding;
 use crate::request::ToolNames;
 use crate::sse::Frame;
 use crate::turn::{ReasoningKind, TurnBuilder};
+use crate::usage::Usage;
 
 /// The item key of a turn's text. Item keys are fixed because the API has no item indices.
 const TEXT_ITEM_KEY: u32 = 0;
@@ -117,18 +119,10 @@ impl Decoder {
             }
         }
         let Some(raw) = choice.finish_reason.non_empty() else { return Ok(()) };
-        let broke_off = match raw {
-            "error" | "network_error" => Some(ErrorKind::Server),
-            "insufficient_system_resource" => Some(ErrorKind::Overloaded),
-            _ => None,
-        };
-        if let Some(kind) = broke_off {
-            let message = format!("the provider broke off with finish reason `{raw}`");
-            return Err(Error::new(kind, message));
-        }
+        let reason = self.stop_reason(raw)?;
         match turn.is_stopped() {
             true => Ok(()),
-            false => self.stop_turn(self.stop_reason(raw), raw, turn),
+            false => self.stop_turn(reason, raw, turn),
         }
     }
 
@@ -288,30 +282,28 @@ impl Decoder {
         }
     }
 
-    fn stop_reason(&self, raw: &str) -> StopReason {
-        match raw {
+    fn stop_reason(&self, raw: &str) -> Result<StopReason, Error> {
+        Ok(match TurnEnding::from_word(raw).into_stop_reason(raw)? {
             // OpenAI sends `stop` after a refusal.
-            "stop" | "end" | "eos" | "eos_token" | "end_turn" | "stop_sequence" => {
-                match self.has_refusal {
-                    true => StopReason::Refusal,
-                    false => StopReason::Stop,
-                }
-            }
-            "tool_calls" | "function_call" | "tool_use" => StopReason::ToolCalls,
-            "length" | "max_tokens" => StopReason::MaxTokens,
-            "content_filter" | "sensitive" => StopReason::ContentFilter,
-            "model_context_window_exceeded" => StopReason::ContextWindow,
-            other => StopReason::Other(other.to_owned()),
-        }
+            StopReason::Stop if self.has_refusal => StopReason::Refusal,
+            reason => reason,
+        })
     }
 
-    /// Stops a turn that has no finish reason. A turn with calls is left incomplete, because a
-    /// truncated response has no finish reason either.
+    /// Stops a turn that has no finish reason. Unless the dialect says otherwise, a turn with calls
+    /// is left incomplete, because a truncated response has no finish reason either.
     fn stop_without_reason(&mut self, turn: &mut TurnBuilder) -> Result<(), Error> {
-        if turn.is_stopped() || !self.has_choice || !self.calls.is_empty() {
+        if turn.is_stopped() || !self.has_choice {
             return Ok(());
         }
-        let reason = if self.has_refusal { StopReason::Refusal } else { StopReason::Stop };
+        let reason = match self.calls.is_empty() {
+            true if self.has_refusal => StopReason::Refusal,
+            true => StopReason::Stop,
+            false if self.turn_end != TurnEnd::DoneMarkerAfterUsage => return Ok(()),
+            false if turn.usage() == Usage::default() => return Ok(()),
+            false if !self.calls.have_json_arguments(turn) => return Ok(()),
+            false => StopReason::ToolCalls,
+        };
         self.stop_turn(reason, "", turn)
     }
 }
@@ -363,7 +355,7 @@ impl Decode for Decoder {
     fn body_ended(&mut self, turn: &mut TurnBuilder) -> Result<(), Error> {
         match self.turn_end {
             TurnEnd::BodyEnd => self.stop_without_reason(turn),
-            TurnEnd::FinishReason | TurnEnd::DoneMarker => Ok(()),
+            TurnEnd::FinishReason | TurnEnd::DoneMarker | TurnEnd::DoneMarkerAfterUsage => Ok(()),
         }
     }
 

@@ -36,7 +36,8 @@ use crate::request::{Request, ToolChoice, ToolNames};
 ///
 /// Returns an [`Unsupported`](crate::ErrorKind::Unsupported) error for an option or a content part
 /// that the dialect cannot express. The error's [`parameter`](Error::parameter) is the name of the
-/// option.
+/// option. Returns an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error if the request
+/// contains only instructions and the dialect [requires a message](Dialect::requires_message).
 pub fn encode(request: &Request, model: &str, dialect: &Dialect) -> Result<Vec<u8>, Error> {
     request.validate()?;
     let options = &request.options;
@@ -50,6 +51,9 @@ pub fn encode(request: &Request, model: &str, dialect: &Dialect) -> Result<Vec<u
     {
         // If the stable zone is blank, its cache marker may be placed on an item.
         context = context.restart();
+    }
+    if dialect.requires_message {
+        context.ensure_not_only_instructions()?;
     }
     let known = context.encoder_state().cloned().unwrap_or_default();
     let messages = Messages::new(dialect, model, &tool_names, in_parts, &known.cursor);

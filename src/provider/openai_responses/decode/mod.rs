@@ -21,6 +21,7 @@ use crate::provider::frame_template::FrameTemplate;
 use crate::provider::lenient::{self, LenientStr, array_elements, deserialize_string};
 use crate::provider::openai::arguments_text;
 use crate::provider::openai_responses::passthrough::{MessagePart, PROVIDER_NAME};
+use crate::provider::turn_ending::TurnEnding;
 use crate::request::{ToolNameRule, ToolSpecs};
 use crate::sse::Frame;
 use crate::turn::TurnBuilder;
@@ -197,7 +198,7 @@ impl Decoder {
         }
         let details = response.incomplete_details.0.as_ref();
         let reason =
-            self.stop_reason(status, details.map_or("", |details| details.reason.or_empty()));
+            self.stop_reason(status, details.map_or("", |details| details.reason.or_empty()))?;
         if matches!(reason, StopReason::Stop | StopReason::ToolCalls) {
             self.items.check_calls()?;
         }
@@ -208,16 +209,14 @@ impl Decoder {
 
     /// Returns the turn's stop reason. The reason in `incomplete_details` takes precedence over the
     /// status.
-    fn stop_reason(&self, status: &str, incomplete: &str) -> StopReason {
-        match (incomplete, status) {
-            ("max_output_tokens" | "max_tokens", _) => StopReason::MaxTokens,
-            ("content_filter", _) => StopReason::ContentFilter,
+    fn stop_reason(&self, status: &str, incomplete: &str) -> Result<StopReason, Error> {
+        Ok(match (incomplete, status) {
             ("", "completed") if self.items.has_calls() => StopReason::ToolCalls,
             ("", "completed") if self.items.has_refusal() => StopReason::Refusal,
             ("", "completed") => StopReason::Stop,
             ("", status) => StopReason::Other(status.to_owned()),
-            (reason, _) => StopReason::Other(reason.to_owned()),
-        }
+            (reason, _) => TurnEnding::from_word(reason).into_stop_reason(reason)?,
+        })
     }
 }
 

@@ -9,6 +9,7 @@ use crate::error::Error;
 use crate::item::{Item, ItemKind, ProviderData, RawJson, ToolCall, ToolResult};
 use crate::provider::encode_context::{ClosedElements, JsonArray, JsonElements};
 use crate::provider::handoff;
+use crate::provider::openai_responses::client_calls::AnsweredCalls;
 use crate::provider::openai_responses::passthrough::{
     PROVIDER_NAME, PassthroughItem, ReasoningItem,
 };
@@ -30,6 +31,11 @@ pub(super) struct InputItems<'a> {
     pending_reasoning: Vec<(ReasoningItem<'a>, &'a RawJson)>,
     /// The current state of the encoder.
     prefix: EncodedPrefix,
+    /// The calls for the client that a later item answers.
+    answered_calls: AnsweredCalls,
+    /// Whether a call for the client was omitted that a later request may contain, because its
+    /// answer may still be appended.
+    may_be_answered_later: bool,
 }
 
 impl<'a> InputItems<'a> {
@@ -38,6 +44,7 @@ impl<'a> InputItems<'a> {
     pub(super) fn new(
         (server, tool_names): &'a EncodingKey,
         prefix: Option<&EncodedPrefix>,
+        answered_calls: AnsweredCalls,
     ) -> Self {
         Self {
             server: *server,
@@ -46,13 +53,15 @@ impl<'a> InputItems<'a> {
             closed_elements: None,
             pending_reasoning: Vec::new(),
             prefix: prefix.cloned().unwrap_or_default(),
+            answered_calls,
+            may_be_answered_later: false,
         }
     }
 
     /// Adds an item to the input. `at` is one past the item's index in the history.
     pub(super) fn push(&mut self, item: &'a Item, at: usize, model: &str) -> Result<(), Error> {
         self.push_item(item, model)?;
-        if self.pending_reasoning.is_empty() {
+        if self.pending_reasoning.is_empty() && !self.may_be_answered_later {
             self.closed_elements = Some((at, self.written.0.len(), self.prefix.clone()));
         }
         Ok(())
@@ -67,6 +76,7 @@ impl<'a> InputItems<'a> {
         match &item.kind {
             ItemKind::User { content } => {
                 self.end_turn();
+                self.may_be_answered_later = false;
                 self.push_message("user", &content_parts(content))?;
             }
             ItemKind::System { text } => {
@@ -86,6 +96,10 @@ impl<'a> InputItems<'a> {
             ItemKind::ToolResult(result) => {
                 self.end_turn();
                 self.push_result(result)?;
+            }
+            // The API rejects a call without its answer.
+            ItemKind::Other if data.is_some_and(|data| self.answered_calls.leave_open(data)) => {
+                self.may_be_answered_later = true;
             }
             ItemKind::Other => {
                 if let Some(data) = data {

@@ -19,6 +19,7 @@ use crate::item::RawJson;
 use crate::provider::body::ObjectWriter;
 use crate::provider::encode_context::EncodeContext;
 use crate::provider::encoded_tools::encoded_tools;
+use crate::provider::openai_responses::client_calls::AnsweredCalls;
 use crate::provider::openai_responses::passthrough::PROVIDER_NAME;
 use crate::provider::portable_values::ServerKind;
 use crate::provider::schema::{rewrite_json, to_openai_parameters_schema};
@@ -70,7 +71,8 @@ pub(super) fn encode_for(
     let names = &key.1;
     let context: EncodeContext<EncodedPrefix, _> =
         EncodeContext::from_request(request, PROVIDER_NAME, model, key.clone());
-    let mut input = InputItems::new(&key, context.encoder_state());
+    let answered_calls = AnsweredCalls::of(context.peek_items_to_encode());
+    let mut input = InputItems::new(&key, context.encoder_state(), answered_calls);
     for (at, item) in context.items_to_encode() {
         input.push(item, at, model)?;
     }
