@@ -2,6 +2,7 @@ use std::os::fd::OwnedFd;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::LocalModes;
 
 use super::*;
 
@@ -129,7 +130,8 @@ async fn the_terminal_echoes_again_after_a_line_was_edited_or_discarded() {
         _ = lines.edit_entry("> ", "one".to_owned(), None, &mut screen) => panic!("no key"),
         () = tokio::task::yield_now() => {}
     }
-    // The keys are echoed.
+    let mode = rustix::termios::tcgetattr(&keyboard).unwrap().local_modes;
+    assert!(mode.contains(LocalModes::ICANON | LocalModes::ECHO), "{mode:?}");
     type_keys(&keyboard, "two\n");
     assert_eq!(lines.next_entry().await.unwrap().as_deref(), Some("two"));
 }
