@@ -14,10 +14,14 @@ use turnstream::tool::Verdict;
 use crate::args::Args;
 use crate::lines::InputReader;
 use crate::text::escape_invisible;
+use crate::wrap::print_lines;
 
 /// The time without input before a question opens. It prevents the user's reply to a model's text
 /// that looks like a question from being taken as the answer to the real question right after it.
 const MIN_QUIET_TIME: Duration = Duration::from_millis(500);
+
+/// The beginning of what the model receives for a call that the user denied.
+const DENIAL: &str = "the user did not approve it";
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ApprovalMode {
@@ -78,28 +82,33 @@ impl ApprovalMode {
             Self::Suspend => return None,
         };
         // If the input cannot be read, the call is denied.
-        let answer = ask_user(mark, shown, lines).await.unwrap_or_default();
-        Some(match answer.trim().to_lowercase().as_str() {
-            "y" | "yes" => Verdict::Approve,
-            _ => Verdict::deny("the user did not approve it"),
-        })
+        Some(parse_answer(&ask_user(mark, shown, lines).await.unwrap_or_default()))
+    }
+}
+
+/// The verdict that an answer means. A text other than yes and no is the reason of a denial.
+fn parse_answer(answer: &str) -> Verdict {
+    let answer = answer.trim();
+    match answer.to_lowercase().as_str() {
+        "y" | "yes" => Verdict::Approve,
+        "" | "n" | "no" => Verdict::deny(DENIAL),
+        _ => Verdict::deny(format!("{DENIAL}, and answered: {answer}")),
     }
 }
 
 /// Asks the question and returns the answer, which is empty at the end of the input.
 async fn ask_user(mark: &str, shown: &[String], lines: &mut InputReader) -> io::Result<String> {
-    let mut question = format!("[{mark}] The model wants to call:\n");
-    for line in shown {
-        question.extend(["  ", line, "\n"]);
-    }
-    let _ = write!(io::stderr(), "{question}").and_then(|()| io::stderr().flush());
+    let mut question = vec![format!("[{mark}] The model wants to call:")];
+    question.extend(shown.iter().map(|line| format!("  {line}")));
+    print_lines(&question.join("\n"));
     lines.wait_for_quiet(MIN_QUIET_TIME).await?;
     let early = lines.take_typed()?;
     if !early.trim().is_empty() {
         let early = escape_invisible(early.trim(), 200);
-        let _ = writeln!(io::stderr(), "\n  typed before the question, so not an answer: {early}");
+        print_lines(&format!("\n  typed before the question, so not an answer: {early}"));
     }
-    let _ = write!(io::stderr(), "[{mark}] approve it? [y/N] ").and_then(|()| io::stderr().flush());
+    let asked = format!("[{mark}] approve it? [y/N, or why not] ");
+    let _ = write!(io::stderr(), "{asked}").and_then(|()| io::stderr().flush());
     match lines.next_entry().await? {
         Some(answer) => Ok(answer),
         None => {
@@ -133,6 +142,25 @@ mod tests {
                     );
                 }
             }
+        }
+    }
+
+    #[test]
+    fn an_answer_other_than_yes_and_no_is_the_reason_of_the_denial() {
+        for (answer, expected) in [
+            ("y", Verdict::Approve),
+            (" YES \n", Verdict::Approve),
+            ("", Verdict::deny("the user did not approve it")),
+            ("No", Verdict::deny("the user did not approve it")),
+            (
+                "yes, but call it todo.md",
+                Verdict::deny(
+                    "the user did not approve it, and answered: yes, but call it todo.md",
+                ),
+            ),
+            (" a\nb \n", Verdict::deny("the user did not approve it, and answered: a\nb")),
+        ] {
+            assert_eq!(parse_answer(answer), expected, "{answer}");
         }
     }
 

@@ -1,6 +1,7 @@
 //! The command line, parsed by hand.
 
 use std::ffi::OsString;
+use std::time::Duration;
 
 use crate::provider::{self, Dialect, ProviderName};
 use crate::session;
@@ -40,13 +41,18 @@ Without a prompt, a chat starts if stdin is a terminal; otherwise the prompt is 
                       lines. First, you are asked to approve pending calls. An unfinished run
                       continues if there is no new prompt; otherwise, its open calls are settled
     --json            prints each event as one line of JSON, and nothing else on stdout
+    --offline-delay N slows the offline model down: it pauses for N milliseconds after each word, so
+                      that there is time to interrupt it or to send it a message
     --help            prints this text
 
 On a terminal: each approval question has a mark that the model does not know, and shows the file
-and both ends of a long text. Text that is typed before the question is not taken as its answer.
-Text that is typed during a run is sent to the model with the next request. Lines that are pasted
-together are one prompt. Ctrl-C interrupts the run; pressed twice, it ends the program. Ctrl-D ends
-the chat. With NO_COLOR or TERM=dumb, no escape sequences are printed.
+and both ends of a long text. `y` approves the call; any other text is sent to the model as the
+reason why you did not. Text that is typed before the question is not taken as its answer. Text that
+is typed during a run is sent to the model with the next request; if the run ends first, the text is
+back in the input line of the chat. Lines that are pasted together are one prompt. Ctrl-C interrupts
+the run; pressed again before the run has ended, it ends the program. At the prompt of the chat,
+Ctrl-C discards the input line, and ends the chat if it is pressed twice within 2 seconds. Ctrl-D
+ends the chat. With NO_COLOR or TERM=dumb, no escape sequences are printed.
 
 Files: read through links that stay inside the working directory, never written through a link.
 
@@ -99,6 +105,8 @@ pub(crate) struct Args {
     pub(crate) servers: Vec<ServerArg>,
     pub(crate) yes: bool,
     pub(crate) json: bool,
+    /// The offline model's pause after each word.
+    pub(crate) offline_delay: Option<Duration>,
     /// `None` if every word on the command line is a flag or a flag's value.
     pub(crate) prompt: Option<String>,
 }
@@ -165,6 +173,13 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Command
             }
             "--yes" => args.yes = alone(&value).map(|()| true)?,
             "--json" => args.json = alone(&value).map(|()| true)?,
+            "--offline-delay" => {
+                let value = given()?;
+                let wrong =
+                    |_| format!("`--offline-delay` needs a number of milliseconds, not `{value}`");
+                let delay: u32 = value.parse().map_err(wrong)?;
+                args.offline_delay = Some(Duration::from_millis(delay.into()));
+            }
             _ => {
                 return Err(format!(
                     "there is no flag `{flag}`; see --help, or put `--` before the prompt"
@@ -242,6 +257,7 @@ mod tests {
             plain_http: true,
             yes: true,
             json: true,
+            offline_delay: Some(Duration::from_millis(20)),
             prompt: Some("how are you".to_owned()),
         };
         let apart = "--provider openai --dialect groq --base-url http://localhost:1/v1?a=b \
@@ -257,13 +273,16 @@ mod tests {
             "--plain-http",
             "--yes",
             "--json",
+            "--offline-delay",
+            "20",
             "how",
             "are",
             "you",
         ]);
         assert_eq!(parse_run_args(&apart), whole);
         let joined = "how --provider=openai --dialect=groq --base-url=http://localhost:1/v1?a=b \
-                      --model=m are --system= --session=s.jsonl --max-turns=3 --no-tools --plain-http --yes --json you";
+                      --model=m are --system= --session=s.jsonl --max-turns=3 --no-tools --plain-http --yes --json \
+                      --offline-delay=20 you";
         assert_eq!(parse_run_args(&joined.split(' ').collect::<Vec<_>>()), whole);
     }
 
@@ -302,6 +321,8 @@ mod tests {
             (&["--max-turns", "many"], "not `many`"),
             (&["--max-turns=-1"], "not `-1`"),
             (&["--max-turns", "4294967296"], "4294967296"),
+            (&["--offline-delay", "1s"], "a number of milliseconds, not `1s`"),
+            (&["--offline-delay=-1"], "not `-1`"),
             (&["--provider", "acme"], "`acme`"),
             (&["--dialect", "acme"], "there is no dialect `acme`; there are openai_compatible, "),
             (&["", " "], "the prompt is empty"),

@@ -10,7 +10,9 @@
 
 mod approval;
 mod args;
+mod chat;
 mod ctrl_c;
+mod error_context;
 mod lines;
 mod offline;
 mod provider;
@@ -20,10 +22,12 @@ mod servers;
 mod session;
 mod text;
 mod tools;
+mod usage;
+mod wrap;
 
 use std::env;
 use std::io::{self, IsTerminal, Read, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -37,6 +41,7 @@ use turnstream::{Agent, Error, ErrorKind, Event, TurnEvent};
 use approval::ApprovalMode;
 use args::{Args, Command};
 use ctrl_c::CtrlC;
+use error_context::ErrorContext;
 use lines::InputReader;
 use provider::{ProviderChoice, ProviderName};
 use render::{EventPrinter, TextPrinter};
@@ -93,7 +98,8 @@ async fn run_program() -> ExitStatus {
         Ok(Some(decided)) => decided,
         Ok(None) => {
             let mut out = io::stdout();
-            let printed = out.write_all(args::HELP.as_bytes()).and_then(|()| out.flush());
+            let help = wrap::reflow_help(args::HELP, wrap::stdout_columns());
+            let printed = out.write_all(help.as_bytes()).and_then(|()| out.flush());
             return printed.map_or(ExitStatus::Failed, |()| ExitStatus::Done);
         }
         Err(message) => {
@@ -102,6 +108,9 @@ async fn run_program() -> ExitStatus {
         }
     };
     let exit = run_with_servers(&args, choice, &servers, prompt).await;
+    if exit == ExitStatus::Quit {
+        wrap::print_lines("ended by Ctrl-C");
+    }
     servers.close().await;
     exit
 }
@@ -120,7 +129,7 @@ async fn run_with_servers(
         true => ApprovalMode::Suspend,
         false => ApprovalMode::new(args, is_terminal && io::stderr().is_terminal()),
     };
-    let mut screen = match args.json {
+    let screen = match args.json {
         true => EventPrinter::Json,
         false => {
             let plain =
@@ -141,18 +150,19 @@ async fn run_with_servers(
         }
         started = servers.start() => started,
     };
-    let variable = choice.key_variable;
-    let title = format!("{}, {}", choice.name.as_str(), choice.model);
+    let error_context = ErrorContext::new(&choice);
     let made = async {
         let here = env::current_dir().map_err(|error| {
             let message = format!("the working directory cannot be read: {error}");
             Error::new(ErrorKind::Other, message)
         })?;
+        let mut setup = vec![describe_run(&choice, args, &here)];
         let root = Root::new(here, args.session_file.as_ref().map(PathBuf::from));
         let agent = build_agent(args, choice, servers, &approval, root.clone()).await?;
-        Ok::<_, Error>((agent, root, started?))
+        setup.extend(started?);
+        Ok::<_, Error>((agent, root, setup))
     };
-    let (agent, root, server_lines) = match made.await {
+    let (agent, root, setup) = match made.await {
         Ok(made) => made,
         Err(error) => {
             render::print_error(error.message());
@@ -163,15 +173,11 @@ async fn run_with_servers(
             };
         }
     };
-    for line in server_lines {
-        // Nothing was written to stdout so far, so a write error cannot matter.
-        let _ = screen.report_server(&line);
-    }
     let mut user = UserInterface {
         printer: screen,
         approval,
         root,
-        key_variable: variable,
+        error_context,
         input: InputReader::new(),
         // If stdout is redirected, a pager may read the keys.
         can_steer: is_terminal && !args.json && io::stdout().is_terminal(),
@@ -181,8 +187,14 @@ async fn run_with_servers(
     };
     let exit = async {
         let session = session::open(args.session_file.as_deref()).await?;
+        let has_run =
+            !matches!((&prompt, session.state()), (Prompt::Missing(_), SessionState::Idle));
+        for line in setup.iter().filter(|_| has_run) {
+            // Nothing was written to stdout so far, so a write error cannot matter.
+            let _ = user.printer.report_setup(line);
+        }
         if let Some(notice) = user.approval.startup_notice(!servers.is_empty()) {
-            let _ = writeln!(io::stderr(), "{notice}");
+            wrap::print_lines(&notice);
         }
         if let Some(exit) = resume_session(&session, &agent, &mut user, &prompt).await? {
             return Ok(exit);
@@ -193,7 +205,7 @@ async fn run_with_servers(
                 user.undelivered.drain(..).for_each(|text| render::print_undelivered(&text));
                 exit
             }
-            Prompt::Chat => run_chat(&session, &agent, &mut user, &title).await,
+            Prompt::Chat => chat::run_chat(&session, &agent, &mut user).await,
             Prompt::Missing(why) => {
                 render::print_error(&why);
                 Ok(ExitStatus::BadUsage)
@@ -204,6 +216,18 @@ async fn run_with_servers(
         render::print_error(&session::store_error_message(&error));
         ExitStatus::Failed
     })
+}
+
+/// Describes what is about to run, for the first line of the output.
+fn describe_run(choice: &ProviderChoice, args: &Args, directory: &Path) -> String {
+    let model = match choice.name {
+        ProviderName::Offline => "the offline model, whose words are scripted".to_owned(),
+        name => format!("{} ({})", choice.model, name.as_str()),
+    };
+    match args.no_tools {
+        true => format!("agent: {model}, without tools"),
+        false => format!("agent: {model}, in {}", directory.display()),
+    }
 }
 
 /// Reports the state in which a session's last run was left. The user decides on pending calls, and
@@ -237,7 +261,13 @@ async fn resume_session(
                     biased;
                     () = user.ctrl_c.pressed() => {
                         let _ = writeln!(io::stderr());
-                        return Ok(Some(ExitStatus::Quit));
+                        match prompt {
+                            // The chat starts.
+                            Prompt::Chat => None,
+                            Prompt::Given(_) | Prompt::Missing(_) => {
+                                return Ok(Some(ExitStatus::Quit));
+                            }
+                        }
                     }
                     verdict = user.approval.verdict(&shown, &mut user.input) => verdict,
                 };
@@ -249,13 +279,21 @@ async fn resume_session(
                     render::print_pending(&calls);
                     return Ok(Some(ExitStatus::Failed));
                 }
-                Prompt::Given(_) | Prompt::Chat if verdicts.len() < calls.len() => return Ok(None),
+                Prompt::Given(_) if verdicts.len() < calls.len() => return Ok(None),
+                Prompt::Chat if verdicts.len() < calls.len() => {
+                    let left = "the calls do not run unless you restart the program before your \
+                                next message";
+                    render::print_session_notice(left);
+                    return Ok(None);
+                }
                 Prompt::Given(_) | Prompt::Chat | Prompt::Missing(_) => verdicts,
             }
         }
     };
     let exit = drive_run(session.resume(agent, verdicts).await?, user).await?;
-    user.undelivered.drain(..).for_each(|text| render::print_undelivered(&text));
+    if exit == ExitStatus::Quit || !matches!(prompt, Prompt::Chat) {
+        user.undelivered.drain(..).for_each(|text| render::print_undelivered(&text));
+    }
     Ok(match prompt {
         Prompt::Missing(_) => Some(exit),
         Prompt::Given(_) | Prompt::Chat => (exit == ExitStatus::Quit).then_some(exit),
@@ -332,8 +370,7 @@ struct UserInterface {
     approval: ApprovalMode,
     /// The root directory of the files in approval questions.
     root: Root,
-    /// The environment variable of the API key.
-    key_variable: &'static str,
+    error_context: ErrorContext,
     input: InputReader,
     /// Whether text that is typed during a run is sent to the model.
     can_steer: bool,
@@ -355,7 +392,7 @@ async fn drive_run(mut run: SessionRun, user: &mut UserInterface) -> Result<Exit
         printer: screen,
         approval,
         root,
-        key_variable: variable,
+        error_context,
         input: lines,
         can_steer: types,
         is_input_ended: ended,
@@ -372,6 +409,8 @@ async fn drive_run(mut run: SessionRun, user: &mut UserInterface) -> Result<Exit
             biased;
             () = ctrl_c.pressed() => {
                 if interrupted {
+                    // The cursor is at the end of a line.
+                    let _ = writeln!(io::stderr());
                     return Ok(ExitStatus::Quit);
                 }
                 interrupted = true;
@@ -447,7 +486,7 @@ async fn drive_run(mut run: SessionRun, user: &mut UserInterface) -> Result<Exit
             }
             EndReason::Interrupted(_) => render::print_interrupted(&run.history()),
             EndReason::Pending => render::print_pending(&outcome.pending),
-            _ => render::print_failure(outcome, variable),
+            _ => render::print_failure(outcome, error_context),
         }
         return Ok(ExitStatus::Failed);
     }
@@ -494,55 +533,4 @@ impl ResponseTimer {
         *reported += 1;
         waited
     }
-}
-
-/// Runs the agent once for each message of the user, in one session.
-async fn run_chat(
-    session: &Session,
-    agent: &Agent,
-    user: &mut UserInterface,
-    title: &str,
-) -> Result<ExitStatus, Error> {
-    let title = text::one_line(title, 200);
-    let _ = writeln!(
-        io::stderr(),
-        "{title}. Text typed during a run is sent to the model. Ctrl-C interrupts a run, Ctrl-D \
-         ends the chat."
-    );
-    while !std::mem::take(&mut user.is_input_ended) {
-        let _ = write!(io::stderr(), "\n> ").and_then(|()| io::stderr().flush());
-        let read = tokio::select! {
-            biased;
-            () = user.ctrl_c.pressed() => {
-                let _ = writeln!(io::stderr());
-                return Ok(ExitStatus::Quit);
-            }
-            read = user.input.next_entry() => read,
-        };
-        let mut prompt = match read {
-            Ok(None) => {
-                let _ = writeln!(io::stderr());
-                return Ok(ExitStatus::Done);
-            }
-            Ok(Some(text)) => text,
-            Err(error) => {
-                render::print_error(&format!("stdin cannot be read: {error}"));
-                return Ok(ExitStatus::Failed);
-            }
-        };
-        while !prompt.trim().is_empty() {
-            let exit = drive_run(session.run(agent, prompt.trim()).await?, user).await?;
-            if exit == ExitStatus::Quit {
-                return Ok(ExitStatus::Quit);
-            }
-            // Text that came too late for a run starts the next one, unless the run was interrupted
-            // or failed.
-            prompt = std::mem::take(&mut user.undelivered).join("\n");
-            if exit != ExitStatus::Done && !prompt.is_empty() {
-                render::print_undelivered(&prompt);
-                break;
-            }
-        }
-    }
-    Ok(ExitStatus::Done)
 }

@@ -175,8 +175,8 @@ pub(crate) struct ProviderChoice {
     pub(crate) name: ProviderName,
     pub(crate) model: String,
     /// `None` if the server is unknown.
-    dialect: Option<&'static Dialect>,
-    base_url: Option<String>,
+    pub(crate) dialect: Option<&'static Dialect>,
+    pub(crate) base_url: Option<String>,
     api_key: Option<String>,
     plain_http: bool,
     /// The environment variable of the key; empty for none.
@@ -214,6 +214,10 @@ impl ProviderChoice {
             return Err("the offline model has no `--base-url`".to_owned());
         }
         let entry = name.defaults().ok_or("there is no such provider")?;
+        if name != ProviderName::Offline && args.offline_delay.is_some() {
+            let other = entry.cli_name;
+            return Err(format!("`--offline-delay` is for `offline`, and not for `{other}`"));
+        }
         let base_url = args.base_url.clone().or_else(|| env(entry.base_url_variable));
         let dialect = match (name, args.dialect) {
             (ProviderName::OpenAi, None) => base_url.as_deref().and_then(dialect_for_url),
@@ -249,7 +253,7 @@ impl ProviderChoice {
             base_url,
             plain_http: args.plain_http,
             key_variable: variable,
-            offline_pause: Duration::ZERO,
+            offline_pause: args.offline_delay.unwrap_or_default(),
         })
     }
 
@@ -496,6 +500,16 @@ mod tests {
             (ProviderName::Ollama, "qwen3:8b", None, None),
         );
         assert_choice(&args, &env, (ProviderName::Ollama, "qwen3:8b", Some("u"), Some("k")));
+    }
+
+    #[test]
+    fn only_the_offline_model_can_be_slowed() {
+        let pause = Duration::from_millis(20);
+        let args = Args { offline_delay: Some(pause), ..Args::default() };
+        let choice = choose_provider(&args, &[]).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!((choice.name, choice.offline_pause), (ProviderName::Offline, pause));
+        let error = choose_provider(&args, &[("OPENAI_API_KEY", "o")]).err().unwrap();
+        assert_eq!(error, "`--offline-delay` is for `offline`, and not for `openai`");
     }
 
     #[test]

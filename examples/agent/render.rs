@@ -11,12 +11,14 @@ use serde_json::Value;
 use turnstream::event::{EndReason, ToolEvent};
 use turnstream::item::{PendingCall, ToolCall};
 use turnstream::turn::TurnEvent;
-use turnstream::{Error, ErrorKind, Event, History, Outcome, Usage};
+use turnstream::{Error, ErrorKind, Event, History, Outcome};
 
 use crate::approval::ApprovalMode;
-use crate::provider::describe_error;
+use crate::error_context::ErrorContext;
 use crate::text::{escape_invisible, escape_json_line, one_line, sanitize_lines};
 use crate::tools::SERVER_SEPARATOR;
+use crate::usage::UsageTally;
+use crate::wrap::{WordWrap, print_lines, stderr_columns, stdout_columns, wrap_lines};
 
 /// The maximum number of characters of a running call, and of a waiting one.
 const MAX_RUNNING_CALL_CHARS: usize = 120;
@@ -39,8 +41,8 @@ impl EventPrinter {
         }
     }
 
-    /// Prints a line about an MCP server.
-    pub(crate) fn report_server(&mut self, line: &str) -> io::Result<()> {
+    /// Prints a line about the model or an MCP server, before the first run.
+    pub(crate) fn report_setup(&mut self, line: &str) -> io::Result<()> {
         match self {
             Self::Json => Ok(()),
             Self::Text(human) => human.print_note(&one_line(line, 300)),
@@ -81,9 +83,7 @@ fn print_json_event(event: &Event) -> io::Result<()> {
     }
     lines += &escape_json_line(&serde_json::to_string(event)?);
     lines.push('\n');
-    let mut out = io::stdout().lock();
-    out.write_all(lines.as_bytes())?;
-    out.flush()
+    write_stdout(&lines)
 }
 
 /// Prints tokens as they arrive, and lines for all other events.
@@ -98,6 +98,10 @@ pub(crate) struct TextPrinter {
     /// Shows a call that needs approval in the question, or when it runs.
     approval: ApprovalMode,
     open_line: OpenLine,
+    /// The open line.
+    wrap: WordWrap,
+    /// The tokens of the current run.
+    usage: UsageTally,
 }
 
 /// The stream on which a line has begun and not ended.
@@ -120,10 +124,15 @@ impl TextPrinter {
             is_usage_estimated: estimated,
             approval,
             open_line: OpenLine::Neither,
+            wrap: WordWrap::default(),
+            usage: UsageTally::default(),
         }
     }
 
     fn print_event(&mut self, event: &Event) -> io::Result<()> {
+        if let Event::Turn(event) = event {
+            self.usage.observe(event);
+        }
         match event {
             Event::Turn(
                 TurnEvent::TextDelta { text, .. } | TurnEvent::RefusalDelta { text, .. },
@@ -136,9 +145,14 @@ impl TextPrinter {
                 "  (retracted, the model starts over: {})",
                 one_line(why, 200)
             )),
+            // The arguments of a call follow, and may take long.
+            Event::Turn(TurnEvent::ToolCallStart { .. }) => self.print_held_word(),
             Event::Turn(TurnEvent::TurnComplete { .. }) => self.end_line(),
             Event::Tool(event) => self.print_tool_event(event),
-            Event::Finished(outcome) => self.print_note(&self.summary(outcome)),
+            Event::Finished(outcome) => {
+                let usage = std::mem::take(&mut self.usage);
+                self.print_note(&self.summary(outcome, &usage))
+            }
             _ => Ok(()),
         }
     }
@@ -147,12 +161,11 @@ impl TextPrinter {
         if self.open_line == OpenLine::Stderr {
             self.end_line()?;
         }
-        let mut out = io::stdout().lock();
-        match self.is_terminal {
-            true => out.write_all(sanitize_lines(text).as_bytes())?,
-            false => out.write_all(text.as_bytes())?,
-        }
-        out.flush()?;
+        let printed = match self.is_terminal {
+            true => self.wrap.push(&sanitize_lines(text), stdout_columns()),
+            false => text.to_owned(),
+        };
+        write_stdout(&printed)?;
         self.open_line = match text.chars().next_back() {
             None => self.open_line,
             Some('\n') => OpenLine::Neither,
@@ -166,7 +179,8 @@ impl TextPrinter {
             self.end_line()?;
         }
         let text = sanitize_lines(text);
-        let _ = io::stderr().write_all(self.dimmed(&text).as_bytes());
+        let printed = self.wrap.push(&text, stderr_columns());
+        self.write_dimmed(&printed);
         if !text.is_empty() {
             self.open_line =
                 if text.ends_with('\n') { OpenLine::Neither } else { OpenLine::Stderr };
@@ -203,24 +217,14 @@ impl TextPrinter {
         }
     }
 
-    fn summary(&self, outcome: &Outcome) -> String {
-        let Usage { input_tokens, output_tokens, .. } = outcome.usage;
-        let mut more = String::new();
-        for (tokens, what) in [
-            (outcome.usage.reasoning_tokens, "of them reasoning"),
-            (outcome.usage.cache_read_input_tokens, "read from a cache"),
-        ] {
-            if tokens > 0 {
-                more.extend([", ", &tokens.to_string(), " ", what]);
-            }
-        }
-        let estimated = if self.is_usage_estimated { " (estimated)" } else { "" };
+    fn summary(&self, outcome: &Outcome, usage: &UsageTally) -> String {
         let turns = if outcome.turns == 1 { "turn" } else { "turns" };
-        let mut summary = format!(
-            "-- {}: {} {turns}, {input_tokens} tokens in, {output_tokens} out{more}{estimated}",
-            end_reason_text(outcome.reason),
-            outcome.turns
-        );
+        let mut summary =
+            format!("-- {}: {} {turns}", end_reason_text(outcome.reason), outcome.turns);
+        if let Some(tokens) = usage.describe(outcome) {
+            let estimated = if self.is_usage_estimated { " (estimated)" } else { "" };
+            summary.extend([", ", &tokens, estimated]);
+        }
         for call in &outcome.pending {
             summary.extend(["\n   waiting: ", &describe_call(&call.to_tool_call())]);
         }
@@ -228,20 +232,32 @@ impl TextPrinter {
     }
 
     /// Prints a note between the texts.
-    fn print_note(&mut self, line: &str) -> io::Result<()> {
+    fn print_note(&mut self, text: &str) -> io::Result<()> {
         self.end_line()?;
-        let _ = writeln!(io::stderr(), "{}", self.dimmed(line));
+        self.write_dimmed(&wrap_lines(text, stderr_columns()));
+        let _ = io::stderr().write_all(b"\n");
         Ok(())
     }
 
+    /// Prints the last word of the open line, even if it is incomplete.
+    fn print_held_word(&mut self) -> io::Result<()> {
+        match self.open_line {
+            OpenLine::Neither => Ok(()),
+            OpenLine::Stdout => write_stdout(&self.wrap.take_word(stdout_columns())),
+            OpenLine::Stderr => {
+                let word = self.wrap.take_word(stderr_columns());
+                self.write_dimmed(&word);
+                Ok(())
+            }
+        }
+    }
+
     fn end_line(&mut self) -> io::Result<()> {
+        self.print_held_word()?;
+        self.wrap.start_line();
         match std::mem::replace(&mut self.open_line, OpenLine::Neither) {
             OpenLine::Neither => {}
-            OpenLine::Stdout => {
-                let mut out = io::stdout().lock();
-                out.write_all(b"\n")?;
-                out.flush()?;
-            }
+            OpenLine::Stdout => write_stdout("\n")?,
             OpenLine::Stderr => {
                 let _ = io::stderr().write_all(b"\n");
             }
@@ -249,9 +265,22 @@ impl TextPrinter {
         Ok(())
     }
 
+    /// Writes to stderr, and ignores its errors.
+    fn write_dimmed(&self, text: &str) {
+        if !text.is_empty() {
+            let _ = io::stderr().write_all(self.dimmed(text).as_bytes());
+        }
+    }
+
     fn dimmed(&self, text: &str) -> String {
         if self.has_colors { format!("\u{1b}[2m{text}\u{1b}[0m") } else { text.to_owned() }
     }
+}
+
+fn write_stdout(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
 }
 
 /// Describes a call that waits for approval.
@@ -314,7 +343,7 @@ fn retry_message(error: &Error, delay_ms: u64) -> String {
 
 /// Prints a one-line error to stderr.
 pub(crate) fn print_error(message: &str) {
-    let _ = writeln!(io::stderr(), "error: {}", one_line(message, 1_000));
+    print_lines(&format!("error: {}", one_line(message, 1_000)));
 }
 
 /// The reason why a run ended, for the user.
@@ -340,9 +369,8 @@ fn end_reason_text(reason: EndReason) -> &'static str {
     }
 }
 
-/// Prints why a run failed, and when to try again if the server reported that. `variable` is the
-/// environment variable of the key.
-pub(crate) fn print_failure(outcome: &Outcome, variable: &str) {
+/// Prints why a run failed, and when to try again if the server reported that.
+pub(crate) fn print_failure(outcome: &Outcome, context: &ErrorContext) {
     let Some(failure) = &outcome.error else {
         let why = outcome.why.as_deref().unwrap_or_default();
         let gap = if why.is_empty() { "" } else { ": " };
@@ -350,7 +378,7 @@ pub(crate) fn print_failure(outcome: &Outcome, variable: &str) {
         let word = word.map_or_else(String::new, |word| format!(" (stop reason `{word}`)"));
         return print_error(&format!("{}{gap}{why}{word}", end_reason_text(outcome.reason)));
     };
-    let message = describe_error(failure, variable);
+    let message = context.describe(failure);
     // A time in the past needs no wait.
     match failure.retry_after().map_or(0, |wait| wait.as_millis().div_ceil(1_000)) {
         0 => print_error(&message),
@@ -369,12 +397,12 @@ pub(crate) fn print_unknown_stop_reason(word: &str) {
 
 /// Prints a notice about the session that the user continues.
 pub(crate) fn print_session_notice(message: &str) {
-    let _ = writeln!(io::stderr(), "session: {}", one_line(message, 2_000));
+    print_lines(&format!("session: {}", one_line(message, 2_000)));
 }
 
 /// Prints a message to the model that was not delivered.
 pub(crate) fn print_undelivered(text: &str) {
-    let _ = writeln!(io::stderr(), "not sent to the model: {}", one_line(text, 2_000));
+    print_lines(&format!("not sent to the model: {}", one_line(text, 2_000)));
 }
 
 /// Reports a run that ended because it could not ask for approval.
@@ -400,7 +428,7 @@ pub(crate) fn print_interrupted(history: &History) {
         true => "the history can be sent again",
         false => "the history cannot be sent again",
     };
-    let _ = writeln!(io::stderr(), "interrupted: {calls} tool calls, {results} results, {paired}");
+    print_lines(&format!("interrupted: {calls} tool calls, {results} results, {paired}"));
 }
 
 #[cfg(test)]

@@ -10,5 +10,7 @@ trap 'rm -f "$cast" "$command"' EXIT
 printf 'printf "$ cargo run --example agent -- \\"%s\\"\\n"\n%s "%s"\n' \
     "$question" "${CARGO_TARGET_DIR:-target}/debug/examples/agent" "$question" >"$command"
 asciinema rec --overwrite --quiet --cols 100 --rows 21 --command "bash $command" "$cast"
+# The place of this clone is of no interest.
+sed -i "s#$PWD#~/turnstream#" "$cast"
 npx --yes svg-term-cli@2.1.1 --in "$cast" --at 600000 --window --no-cursor \
     --out examples/agent/terminal.svg

@@ -1,6 +1,6 @@
 //! Sanitizes text of models, tools and files for a terminal.
 
-/// Replaces a character that a terminal would act on.
+/// Stands for a character that a terminal would act on.
 const REPLACEMENT_CHAR: char = '\u{fffd}';
 
 /// Returns one line of at most `most` characters: white space collapses, control characters are
@@ -30,7 +30,8 @@ pub(crate) fn sanitize_lines(text: &str) -> String {
         .collect()
 }
 
-fn replace_control_char(c: char) -> char {
+/// Replaces a character that a terminal would act on.
+pub(crate) fn replace_control_char(c: char) -> char {
     if is_control_or_bidi(c) { REPLACEMENT_CHAR } else { c }
 }
 

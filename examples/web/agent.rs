@@ -41,7 +41,7 @@ pub(crate) async fn choose_model(flags: &Flags) -> Result<(Arc<dyn Provider>, Ab
     let variable = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
     let mut choice = ProviderChoice::from_args(&flags.agent, variable)
         .map_err(|message| Error::new(ErrorKind::InvalidRequest, message))?;
-    choice.offline_pause = PAUSE_BETWEEN_WORDS;
+    choice.offline_pause = flags.agent.offline_delay.unwrap_or(PAUSE_BETWEEN_WORDS);
     let is_scripted = choice.name == ProviderName::Offline;
     let (provider, key) = (choice.name.as_str(), choice.key_variable);
     let about =

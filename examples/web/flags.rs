@@ -34,7 +34,7 @@ only if you approve it. A run continues when its page is closed.
                           409 (queue)
     --price IN,OUT        the prices of a million input and output tokens, in any currency, for the costs on the page
     --max-cost N          the maximum cost of a run, in the same currency; needs --price
-    --provider, --base-url, --dialect, --plain-http, --model, --system, --max-turns, --no-tools
+    --provider, --base-url, --dialect, --plain-http, --model, --system, --max-turns, --no-tools, --offline-delay
                           as in the example `agent`; keys are read from the same environment variables
     --help                prints this text
 

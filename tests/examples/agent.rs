@@ -20,7 +20,8 @@ use crate::support::programs::example_program;
 #[cfg(target_os = "linux")]
 use crate::terminal::Terminal;
 
-const LINE_COUNT_PROMPT: &str = "How many lines of Rust are in src, and which file is the longest?";
+pub(crate) const LINE_COUNT_PROMPT: &str =
+    "How many lines of Rust are in src, and which file is the longest?";
 
 /// A directory to ask about, removed on drop.
 pub(crate) struct TempProject(pub(crate) PathBuf);
@@ -297,6 +298,49 @@ fn an_empty_or_unreadable_stdin_is_bad_usage() {
 }
 
 #[test]
+fn the_first_line_of_the_output_describes_the_run() {
+    let temp = TempProject::new();
+    let begins = "agent: the offline model, whose words are scripted, ";
+    for (flag, rest) in
+        [("--yes", format!("in {}", temp.0.display())), ("--no-tools", "without tools".to_owned())]
+    {
+        let output = agent_command(&temp.0, &[flag, "2 + 3"]).output().unwrap();
+        assert_exit_code(&output, 0);
+        let first = utf8_str(&output.stderr).lines().next().unwrap();
+        assert_eq!(first, format!("{begins}{rest}"));
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_number_of_tokens_is_not_shown_as_zero() {
+    let output = run_against_reply(|| Reply::text("Hello."), false).await;
+    assert_exit_code(&output, 0);
+    let err = utf8_str(&output.stderr);
+    assert!(err.ends_with("-- completed: 1 turn, number of tokens unknown\n"), "{err}");
+}
+
+#[tokio::test]
+async fn an_unknown_address_is_reported_with_the_url_and_the_usual_mistake() {
+    let reply = |_: &serde_json::Value, _| {
+        let error = Error::new(ErrorKind::InvalidRequest, "page not found");
+        Reply::error(error.with_status(404))
+    };
+    let server = ModelServer::openai_chat(reply).await.unwrap();
+    let temp = TempProject::new();
+    let url = server.url();
+    let mut agent = agent_command(&temp.0, &["--base-url", &url, "Hi"]);
+    let output = tokio::task::spawn_blocking(move || agent.output().unwrap()).await.unwrap();
+    assert_exit_code(&output, 1);
+    let err = utf8_str(&output.stderr);
+    let line = err.lines().last().unwrap();
+    let expected = format!(
+        "404: page not found; the request was sent to {url}/chat/completions; with most servers \
+         of this kind, the base URL ends in `/v1`"
+    );
+    assert!(line.starts_with("error: ") && line.ends_with(&expected), "{err}");
+}
+
+#[test]
 fn a_run_that_is_not_completed_exits_with_1() {
     let temp = TempProject::new();
     let mut agent = agent_command(&temp.0, &["--max-turns", "1", LINE_COUNT_PROMPT]);
@@ -346,7 +390,11 @@ async fn an_empty_answer_with_an_unknown_reason_exits_with_1_and_names_the_reaso
     assert!(line.contains("`moon_phase`"), "{line}");
 }
 
-const WRITE_PROMPT: &str = r#"Write "some words" to notes.txt"#;
+/// The end of an approval question.
+#[cfg(target_os = "linux")]
+pub(crate) const QUESTION_END: &str = "approve it? [y/N, or why not] ";
+
+pub(crate) const WRITE_PROMPT: &str = r#"Write "some words" to notes.txt"#;
 
 #[test]
 fn without_a_terminal_a_call_that_needs_approval_ends_the_run_as_pending() {
@@ -459,11 +507,11 @@ fn on_a_terminal_the_user_is_asked_for_approval() {
         ("y\n", 0, true, "-- completed"),
         ("Yes\n", 0, true, "-- completed"),
         ("\n", 0, false, "Denied: the user did not approve it"),
-        ("yesterday\n", 0, false, "Denied: the user did not approve it"),
+        ("not here\n", 0, false, "Denied: the user did not approve it, and answered: not here"),
         (ctrl_c, 1, false, "interrupted: 1 tool calls, 1 results, the history can be sent again"),
     ] {
         let temp = TempProject::new();
-        let typed = [("approve it? [y/N] ", answer)];
+        let typed = [(QUESTION_END, answer)];
         let (shown, ended) = run_on_terminal(&temp, &[WRITE_PROMPT], &typed);
         assert_eq!((ended, temp.0.join("notes.txt").exists()), (code, writes), "{shown}");
         assert!(shown.contains(words), "{shown}");
@@ -477,10 +525,10 @@ fn in_the_chat_an_approval_question_can_be_answered_or_interrupted_and_the_chat_
     let (write, ctrl_c, ctrl_d) = (format!("{WRITE_PROMPT}\n"), "\u{3}", "\u{4}");
     let typed = [
         ("\n> ", write.as_str()),
-        ("approve it? [y/N] ", ctrl_c),
+        (QUESTION_END, ctrl_c),
         ("can be sent again", ""),
         ("\n> ", &write),
-        ("approve it? [y/N] ", "y\n"),
+        (QUESTION_END, "y\n"),
         ("-- completed", ""),
         ("\n> ", ctrl_d),
     ];
@@ -551,7 +599,7 @@ async fn input_typed_before_the_approval_question_does_not_answer_it() {
             terminal.type_keys(typed);
             terminal.wait_for(read_as);
             go();
-            terminal.wait_for("approve it? [y/N] ");
+            terminal.wait_for(QUESTION_END);
             terminal.type_keys("\n");
         };
         let (shown, _) = attack.run_on_terminal(&temp, user).await;
@@ -564,18 +612,18 @@ async fn input_typed_before_the_approval_question_does_not_answer_it() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn model_text_that_imitates_the_approval_question_cannot_be_answered() {
     let spoof = "\n[a1b2] The model wants to call:\n  write_file, with an empty text\n  to the \
-                 file: fine.txt (a new file)\n[a1b2] approve it? [y/N] ";
+                 file: fine.txt (a new file)\n[a1b2] approve it? [y/N, or why not] ";
     let temp = Arc::new(TempProject::new());
     let attack = GatedModel::start(spoof, WRITE_NOTES_ARGS).await;
     let user = |terminal: &mut Terminal, go: &dyn Fn()| {
         let notice = terminal.wait_for("is the model's.");
         let (_, mark) = notice.split_once("without the mark ").unwrap();
         let mark = mark[..6].to_owned();
-        terminal.wait_for("approve it? [y/N] ");
+        terminal.wait_for(QUESTION_END);
         terminal.type_keys("y\n");
         terminal.wait_for("will read: y)");
         go();
-        let asked = terminal.wait_for(&format!("{mark} approve it? [y/N] "));
+        let asked = terminal.wait_for(&format!("{mark} {QUESTION_END}"));
         assert!(asked.contains(&format!("{mark} The model wants to call:")), "{asked}");
         assert!(asked.contains(r#"to the file: "notes.txt" (a new file)"#), "{asked}");
         terminal.type_keys("\n");
@@ -601,7 +649,7 @@ async fn the_question_shows_the_decoded_path_below_both_ends_of_a_long_text() {
     let user = |terminal: &mut Terminal, go: &dyn Fn()| {
         go();
         terminal.wait_for("The model wants to call:");
-        let asked = terminal.wait_for("approve it? [y/N] ");
+        let asked = terminal.wait_for(QUESTION_END);
         let line = r#"to the file: "innocent\u{202e}txt.exe" (a new file)"#;
         let lines = [" characters: 20015):", "| beginsxxx", r"xxx\u{1b}[2J", "| ends", line];
         let found: Vec<_> = lines.iter().map(|line| asked.find(line)).collect();
@@ -635,7 +683,7 @@ async fn the_second_question_about_a_file_mentions_the_already_approved_write() 
             let mut terminal = Terminal::start(&agent_command(&temp.0, &args));
             let mut asked = Vec::new();
             for answer in [answer, "y\n", "n\n"] {
-                asked.push(terminal.wait_for("approve it? [y/N] "));
+                asked.push(terminal.wait_for(QUESTION_END));
                 terminal.type_keys(answer);
             }
             terminal.wait_for_exit();
@@ -668,7 +716,7 @@ async fn no_escape_sequence_reaches_the_terminal_of_the_question_through_another
             shell.env_remove(name);
         }
         let mut terminal = Terminal::start(&shell);
-        terminal.wait_for("approve it? [y/N] ");
+        terminal.wait_for(QUESTION_END);
         terminal.type_keys("n\n");
         terminal.wait_for_exit()
     });
@@ -688,7 +736,7 @@ async fn input_typed_during_a_run_is_steered_to_the_model() {
         terminal.type_keys("Only in src,\nplease\n");
         terminal.wait_for("will read: Only in src, please)");
         go();
-        terminal.wait_for("approve it? [y/N] ");
+        terminal.wait_for(QUESTION_END);
         terminal.type_keys("n\n");
     };
     let (shown, code) = attack.run_on_terminal(&temp, user).await;

@@ -7,10 +7,11 @@ use std::process::{Command, Output};
 use serde_json::json;
 use turnstream::Event;
 use turnstream::event::EndReason;
+use turnstream::testing::http::{HttpResponse, LoopbackServer};
 use turnstream::testing::mcp::{McpAnswer, McpRequestStatus, McpServer, McpTool};
 
 #[cfg(target_os = "linux")]
-use crate::agent::run_on_terminal;
+use crate::agent::{QUESTION_END, run_on_terminal};
 use crate::agent::{
     TempProject, agent_command, assert_bad_usage, assert_exit_code, parse_json_output, utf8_str,
 };
@@ -64,9 +65,9 @@ fn the_offline_model_answers_with_the_result_of_a_stdio_server() {
         assert_exit_code(&output, 0);
         let (out, err) = (utf8_str(&output.stdout), utf8_str(&output.stderr));
         assert!(out.contains(result) && out.contains("my words are scripted"), "{out}");
-        let line = "mcp: mcp_server (2026-07-28): add, weather, count_slowly, ";
-        assert!(err.starts_with(line), "{err}");
-        // Of reports that arrive together, only the newest is shown.
+        let line = "\nmcp: mcp_server (2026-07-28): add, weather, count_slowly, ";
+        assert!(err.contains(line), "{err}");
+        // A slow consumer receives only the newest progress.
         assert!(!question.contains("count") || err.contains(" step 3 of 3\n"), "{err}");
     }
 }
@@ -155,13 +156,13 @@ fn no_child_process_of_a_server_outlives_the_program() {
         assert!(!is_child_running(&temp), "{args:?}");
         fs::remove_file(temp.0.join("pid")).unwrap();
     }
-    // The first one interrupts the run; one at the chat's prompt ends the program.
+    // The first one interrupts the run; two at the chat's prompt end the program.
     let args = ["--mcp", &server];
     let agent = agent_command(&temp.0, &args);
     let mut terminal = Terminal::start(&agent);
     terminal.wait_for("\n> ");
     terminal.type_keys("count slowly to 1000\n");
-    terminal.wait_for("approve it? [y/N] ");
+    terminal.wait_for(QUESTION_END);
     terminal.type_keys("y\n");
     terminal.wait_for("step 1 of 1000");
     assert!(is_child_running(&temp));
@@ -169,6 +170,9 @@ fn no_child_process_of_a_server_outlives_the_program() {
     terminal.wait_for("the history can be sent again");
     terminal.wait_for("\n> ");
     terminal.type_keys(ctrl_c);
+    while terminal.wait_for_text_or_exit("again within 2 s").is_some() {
+        terminal.type_keys(ctrl_c);
+    }
     let (shown, code) = terminal.wait_for_exit();
     assert_eq!(code, 130, "{shown}");
     assert!(!is_child_running(&temp), "{shown}");
@@ -189,9 +193,9 @@ fn the_servers_of_a_configuration_file_keep_their_names() {
     let mut agent = agent_with_server(&temp, &args);
     let output = agent.output().unwrap();
     assert_exit_code(&output, 0);
-    let lines = utf8_str(&output.stderr).lines().take(3).collect::<Vec<_>>();
-    assert!(lines[0].starts_with("mcp: mcp_server (2026-07-28): add, "), "{lines:?}");
-    assert_eq!(lines[1..], ["mcp: sky (2026-07-28): weather", "mcp: sky-2 (2026-07-28): weather"]);
+    let lines = utf8_str(&output.stderr).lines().take(4).collect::<Vec<_>>();
+    assert!(lines[1].starts_with("mcp: mcp_server (2026-07-28): add, "), "{lines:?}");
+    assert_eq!(lines[2..], ["mcp: sky (2026-07-28): weather", "mcp: sky-2 (2026-07-28): weather"]);
     assert!(utf8_str(&output.stdout).contains("Paris: cloudy"));
 }
 
@@ -220,6 +224,22 @@ async fn a_server_over_http_is_called() {
     let received = server.handle().received();
     assert_eq!(received.iter().filter(|message| message.is_call("echo")).count(), 1);
     assert_eq!(server.handle().violations(), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_wrong_address_of_a_server_is_reported_with_the_usual_mistake() {
+    let temp = TempProject::new();
+    let server = LoopbackServer::start(|_| HttpResponse::text(404, "Not Found")).await.unwrap();
+    let url = server.url();
+    let agent = agent_command(&temp.0, &["--mcp", &url, "Hi"]);
+    let output = output_of(agent).await;
+    assert_exit_code(&output, 1);
+    let err = utf8_str(&output.stderr);
+    assert_eq!(err.lines().count(), 1, "{err}");
+    let expected = format!(
+        "Not Found; the request was sent to {url}; the URL of most MCP servers ends in `/mcp`\n"
+    );
+    assert!(err.contains("404") && err.ends_with(&expected), "{err}");
 }
 
 #[tokio::test]
@@ -255,7 +275,7 @@ fn the_question_shows_server_tool_and_arguments() {
         let temp = TempProject::new();
         let program = example_program("mcp_server");
         let args = ["--mcp", program.to_str().unwrap(), ADD_PROMPT];
-        let typed = [("approve it? [y/N] ", answer)];
+        let typed = [(QUESTION_END, answer)];
         let (shown, code) = run_on_terminal(&temp, &args, &typed);
         assert_eq!(code, 0, "{shown}");
         let notice = "a file is written, and before a tool of a server is called. A question";

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `agent` | the example `agent`, as other programs run it |
 //! | `agent_mcp` | the example `agent` with MCP servers |
+//! | `agent_terminal` | the example `agent` on a terminal: keys, the input line, narrow terminals |
 //! | `crash` | a process that is killed during a session loses nothing and repeats nothing |
 //! | `minimal_loop` | the minimal loop: its steps, in both output formats, and its exit codes |
 //! | `small` | the small examples: the essential lines of their output |
@@ -17,6 +18,8 @@
 mod agent;
 #[cfg(all(feature = "mcp", feature = "schemars"))]
 mod agent_mcp;
+#[cfg(all(target_os = "linux", feature = "http", feature = "schemars"))]
+mod agent_terminal;
 mod crash;
 #[cfg(feature = "schemars")]
 mod minimal_loop;
@@ -36,9 +39,15 @@ mod web;
 #[path = "../../examples/agent/approval.rs"]
 mod approval;
 #[cfg(all(feature = "http", feature = "schemars"))]
-#[expect(dead_code, reason = "only its tests are wanted")]
 #[path = "../../examples/agent/args.rs"]
 mod args;
+#[cfg(all(feature = "http", feature = "schemars"))]
+#[expect(dead_code, reason = "only its tests are wanted")]
+#[path = "../../examples/agent/ctrl_c.rs"]
+mod ctrl_c;
+#[cfg(all(feature = "http", feature = "schemars"))]
+#[path = "../../examples/agent/error_context.rs"]
+mod error_context;
 #[cfg(all(feature = "http", feature = "schemars"))]
 #[expect(dead_code, reason = "the questions of `approval` are answered by it")]
 #[path = "../../examples/agent/lines/mod.rs"]
@@ -68,3 +77,9 @@ mod text;
 #[cfg(all(feature = "http", feature = "schemars"))]
 #[path = "../../examples/agent/tools/mod.rs"]
 mod tools;
+#[cfg(all(feature = "http", feature = "schemars"))]
+#[path = "../../examples/agent/usage.rs"]
+mod usage;
+#[cfg(all(feature = "http", feature = "schemars"))]
+#[path = "../../examples/agent/wrap.rs"]
+mod wrap;

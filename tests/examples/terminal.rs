@@ -13,15 +13,25 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
-    /// Starts the program.
+    /// Starts the program on a terminal whose width is unknown.
     pub(crate) fn start(program: &Command) -> Self {
+        Self::start_after("", program)
+    }
+
+    /// Starts the program on a terminal with this number of columns.
+    pub(crate) fn start_with_columns(columns: u16, program: &Command) -> Self {
+        Self::start_after(&format!("stty columns {columns} rows 24 && "), program)
+    }
+
+    /// Starts the program after the shell command `before`, which ends in `&&`.
+    fn start_after(before: &str, program: &Command) -> Self {
         let words = std::iter::once(program.get_program()).chain(program.get_args());
         let quoted: Vec<_> = words.map(|word| format!("'{}'", word.to_str().unwrap())).collect();
         // Limits the time of a wait for a text that never appears.
         let mut script = Command::new("timeout");
         // Without `exec` the shell would be interrupted as well, and its exit code would be
         // returned.
-        let line = format!("exec {}", quoted.join(" "));
+        let line = format!("{before}exec {}", quoted.join(" "));
         script.args(["120", "script", "-qec", &line, "/dev/null"]);
         script.env("SHELL", "/bin/sh").env("NO_COLOR", "1");
         for (name, value) in program.get_envs() {
@@ -47,15 +57,20 @@ impl Terminal {
     /// including the text.
     #[track_caller]
     pub(crate) fn wait_for(&mut self, text: &str) -> String {
+        let found = self.wait_for_text_or_exit(text);
+        found.unwrap_or_else(|| panic!("no `{text}`: {}", String::from_utf8_lossy(&self.output)))
+    }
+
+    /// Like [`wait_for`](Self::wait_for); `None` if the program ends without the text.
+    pub(crate) fn wait_for_text_or_exit(&mut self, text: &str) -> Option<String> {
         while !String::from_utf8_lossy(&self.output[self.consumed_len..]).contains(text) {
             let mut byte = [0];
-            let rest = String::from_utf8_lossy(&self.output);
-            self.stdout.read_exact(&mut byte).unwrap_or_else(|_| panic!("no `{text}`: {rest}"));
+            self.stdout.read_exact(&mut byte).ok()?;
             self.output.push(byte[0]);
         }
         let since = String::from_utf8_lossy(&self.output[self.consumed_len..]).into_owned();
         self.consumed_len = self.output.len();
-        since
+        Some(since)
     }
 
     pub(crate) fn type_keys(&mut self, keys: &str) {

@@ -1,5 +1,7 @@
 //! The arguments for the model and its tools, as the modules of the example `agent` expect them.
 
+use std::time::Duration;
+
 use crate::provider::{Dialect, ProviderName};
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -13,4 +15,6 @@ pub(crate) struct Args {
     pub(crate) system: Option<String>,
     pub(crate) max_turns: Option<u32>,
     pub(crate) no_tools: bool,
+    /// Has no flag here.
+    pub(crate) offline_delay: Option<Duration>,
 }

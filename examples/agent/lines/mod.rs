@@ -1,5 +1,6 @@
 //! Text that the user enters on a terminal.
 
+mod edit;
 #[cfg(not(unix))]
 #[path = "other.rs"]
 mod source;
@@ -7,11 +8,13 @@ mod source;
 #[path = "unix.rs"]
 mod source;
 
-use std::io;
+use std::io::{self, Write};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
+use edit::{EditedLine, Key, take_key};
+pub(crate) use source::ModeGuard;
 use source::StdinSource;
 
 /// A line that follows another one within this time was pasted with it: no user types that fast.
@@ -49,17 +52,65 @@ impl InputReader {
                 self.source.readable().await?;
                 continue;
             }
-            tokio::select! {
-                biased;
-                ready = self.source.readable() => ready?,
-                () = sleep_until(self.last_read_at + MAX_PASTE_GAP) => {
-                    self.source.read_unfinished_line(&mut self.buffer)?;
-                    if self.buffer.ends_with(b"\n") {
-                        return Ok(Some(self.take_buffer()));
-                    }
+            if !self.is_followed_by_more().await? {
+                self.source.read_unfinished_line(&mut self.buffer)?;
+                if self.buffer.ends_with(b"\n") {
+                    return Ok(Some(self.take_buffer()));
                 }
             }
         }
+    }
+
+    /// Prints the prompt and `text` to the screen, and returns the next entry like
+    /// [`next_entry`](Self::next_entry), after the user has edited `text`. `columns` is the width
+    /// of the terminal. Dropping the future discards the line.
+    pub(crate) async fn edit_entry(
+        &mut self,
+        prompt: &str,
+        text: String,
+        columns: Option<usize>,
+        screen: &mut impl Write,
+    ) -> io::Result<Option<String>> {
+        let mut line = EditedLine::new(prompt, text, columns);
+        print(screen, &line.printed())?;
+        // While it exists, the terminal neither prints nor collects what the user types.
+        let Some(_guard) = self.source.read_single_keys()? else {
+            // The text can be sent or extended.
+            let entered = self.next_entry().await?;
+            return Ok(entered.map(|more| line.into_text() + &more));
+        };
+        loop {
+            self.read_available()?;
+            while let Some(key) = take_key(&mut self.buffer) {
+                match key {
+                    Key::EndOfInput if line.is_empty() => return Ok(None),
+                    // More lines may have been pasted.
+                    Key::Enter if self.buffer.is_empty() && !self.is_followed_by_more().await? => {
+                        print(screen, "\n")?;
+                        return Ok(Some(line.into_text()));
+                    }
+                    key => print(screen, &line.apply(key))?,
+                }
+            }
+            if std::mem::take(&mut self.is_ended) {
+                return Ok((!line.is_empty()).then(|| line.into_text()));
+            }
+            self.source.readable().await?;
+        }
+    }
+
+    /// Whether there is more input within the time between pasted lines.
+    async fn is_followed_by_more(&mut self) -> io::Result<bool> {
+        tokio::select! {
+            biased;
+            ready = self.source.readable() => ready.map(|()| true),
+            () = sleep_until(self.last_read_at + MAX_PASTE_GAP) => Ok(false),
+        }
+    }
+
+    /// While the returned guard exists, Ctrl-C does not discard the line that the user is typing.
+    pub(crate) fn keep_line_on_ctrl_c(&mut self) -> io::Result<Option<ModeGuard>> {
+        self.source.keep_line_on_ctrl_c()
     }
 
     /// Takes all text that was typed so far, including an incomplete line. Text typed later is not
@@ -103,6 +154,11 @@ impl InputReader {
         let text = String::from_utf8_lossy(&entered);
         text.strip_suffix('\n').unwrap_or(&text).to_owned()
     }
+}
+
+fn print(screen: &mut impl Write, text: &str) -> io::Result<()> {
+    screen.write_all(text.as_bytes())?;
+    screen.flush()
 }
 
 #[cfg(all(test, unix))]

@@ -6,6 +6,9 @@ use std::thread;
 
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
+/// A changed mode of the terminal, which does not exist on this platform.
+pub(crate) enum ModeGuard {}
+
 pub(super) struct StdinSource {
     /// `None` before the first use.
     line_receiver: Option<UnboundedReceiver<io::Result<Vec<u8>>>>,
@@ -66,6 +69,18 @@ impl StdinSource {
     #[expect(clippy::unnecessary_wraps, clippy::unused_self, reason = "elsewhere it can fail")]
     pub(super) fn read_unfinished_line(&mut self, _into: &mut Vec<u8>) -> io::Result<()> {
         Ok(())
+    }
+
+    /// Does nothing: the thread reads whole lines.
+    #[expect(clippy::unnecessary_wraps, clippy::unused_self, reason = "elsewhere it can fail")]
+    pub(super) fn read_single_keys(&mut self) -> io::Result<Option<ModeGuard>> {
+        Ok(None)
+    }
+
+    /// Does nothing: the mode of the terminal is not changed here.
+    #[expect(clippy::unnecessary_wraps, clippy::unused_self, reason = "elsewhere it can fail")]
+    pub(super) fn keep_line_on_ctrl_c(&mut self) -> io::Result<Option<ModeGuard>> {
+        Ok(None)
     }
 
     /// Does nothing: input that the thread has not read cannot be discarded.

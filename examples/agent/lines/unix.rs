@@ -9,8 +9,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, ioctl_fionread, read};
 use rustix::process::getpgrp;
 use rustix::termios::{
-    LocalModes, OptionalActions, QueueSelector, SpecialCodeIndex, tcflush, tcgetattr, tcgetpgrp,
-    tcsetattr,
+    LocalModes, OptionalActions, QueueSelector, SpecialCodeIndex, Termios, tcflush, tcgetattr,
+    tcgetpgrp, tcsetattr,
 };
 use tokio::io::unix::AsyncFd;
 
@@ -77,27 +77,54 @@ impl StdinSource {
     /// it briefly switches the terminal to unbuffered input. The user can no longer delete what was
     /// read.
     pub(super) fn read_unfinished_line(&mut self, into: &mut Vec<u8>) -> io::Result<()> {
+        let at_once = |mode: &mut Termios| {
+            mode.local_modes.remove(LocalModes::ICANON);
+            mode.special_codes[SpecialCodeIndex::VMIN] = 0;
+            mode.special_codes[SpecialCodeIndex::VTIME] = 0;
+        };
+        let Some(_guard) = self.change_mode(at_once)? else { return Ok(()) };
         let fd = self.fd()?;
-        if !is_in_foreground(fd) {
-            return Ok(());
-        }
-        let Ok(before) = tcgetattr(fd) else { return Ok(()) };
-        if !before.local_modes.contains(LocalModes::ICANON) {
-            return Ok(());
-        }
-        let mut at_once = before.clone();
-        at_once.local_modes.remove(LocalModes::ICANON);
-        at_once.special_codes[SpecialCodeIndex::VMIN] = 0;
-        at_once.special_codes[SpecialCodeIndex::VTIME] = 0;
-        tcsetattr(fd, OptionalActions::Now, &at_once)?;
         let mut buffer = vec![0; usize::try_from(ioctl_fionread(fd).unwrap_or(0)).unwrap_or(0)];
         let taken = match buffer.is_empty() {
-            true => Ok(0),
-            false => read(fd, &mut buffer),
+            true => 0,
+            false => read(fd, &mut buffer)?,
         };
-        tcsetattr(fd, OptionalActions::Now, &before)?;
-        into.extend_from_slice(&buffer[..taken?]);
+        into.extend_from_slice(&buffer[..taken]);
         Ok(())
+    }
+
+    /// While the returned guard exists, each key is read on its own, and the terminal prints
+    /// nothing. `None` if the terminal cannot do this now.
+    pub(super) fn read_single_keys(&mut self) -> io::Result<Option<ModeGuard>> {
+        self.change_mode(|mode| {
+            mode.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
+            mode.special_codes[SpecialCodeIndex::VMIN] = 1;
+            mode.special_codes[SpecialCodeIndex::VTIME] = 0;
+        })
+    }
+
+    /// While the returned guard exists, Ctrl-C does not discard the line that the user is typing.
+    /// `None` if the terminal cannot do this now.
+    pub(super) fn keep_line_on_ctrl_c(&mut self) -> io::Result<Option<ModeGuard>> {
+        self.change_mode(|mode| mode.local_modes.insert(LocalModes::NOFLSH))
+    }
+
+    /// Changes the mode of a terminal that collects lines. `None` if the input is not one, or if
+    /// this process is in the background, where a change would stop it.
+    fn change_mode(&mut self, change: impl FnOnce(&mut Termios)) -> io::Result<Option<ModeGuard>> {
+        let fd = self.fd()?;
+        if !is_in_foreground(fd) {
+            return Ok(None);
+        }
+        let Ok(before) = tcgetattr(fd) else { return Ok(None) };
+        if !before.local_modes.contains(LocalModes::ICANON) {
+            return Ok(None);
+        }
+        let terminal = fd.get_ref().try_clone()?;
+        let mut mode = before.clone();
+        change(&mut mode);
+        tcsetattr(fd, OptionalActions::Now, &mode)?;
+        Ok(Some(ModeGuard { terminal, before }))
     }
 
     /// Discards the text that was typed but not read.
@@ -106,6 +133,21 @@ impl StdinSource {
             // `NOTTY`: it is not a terminal.
             Ok(()) | Err(Errno::NOTTY) => Ok(()),
             Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// A changed mode of the terminal. Dropping it restores the mode before.
+pub(crate) struct ModeGuard {
+    terminal: OwnedFd,
+    before: Termios,
+}
+
+impl Drop for ModeGuard {
+    fn drop(&mut self) {
+        // A shell that moved this process to the background has set the mode that it wants.
+        if is_in_foreground(&self.terminal) {
+            let _ = tcsetattr(&self.terminal, OptionalActions::Now, &self.before);
         }
     }
 }
