@@ -213,3 +213,34 @@ async fn a_queued_message_waits_until_waiting_calls_are_answered() {
     assert_eq!(page.texts("#waiting li").await, [""; 0]);
     page.close().await;
 }
+
+#[tokio::test]
+#[ignore = "needs a browser: tests/browser/run.sh"]
+async fn a_message_that_gives_up_waiting_calls_does_not_overtake_a_queued_message() {
+    let model = Model::start().await;
+    let server = Server::start(&model).await;
+    let page = Page::open(&server, "s", WIDE).await;
+    page.ask("Write it").await;
+    let asked = model.asked().await;
+    asked.say("Yes.");
+    page.wait_for_words("Yes.").await;
+    page.run("document.getElementById('text').value = 'And then?'").await;
+    page.click("#queue").await;
+    page.wait("document.querySelector('#waiting li')").await;
+    asked.end_with_call("c1", "write_file", &json!({ "path": "a.txt", "text": "x" }));
+    page.wait("document.querySelector('.approval')").await;
+    page.wait_until_idle().await;
+    page.ask("Never mind").await;
+    page.wait(HAS_QUESTION).await;
+    page.click("#question .deny").await;
+    for message in ["And then?", "Never mind"] {
+        let asked = model.asked().await;
+        assert_eq!(asked.body["messages"].as_array().unwrap().last().unwrap()["content"], message);
+        asked.say("Fine.");
+        asked.end();
+    }
+    page.wait("document.querySelectorAll('.user').length === 3").await;
+    page.wait_until_idle().await;
+    assert!(!server.folder.join("a.txt").exists());
+    page.close_after_errors().await;
+}
