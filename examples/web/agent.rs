@@ -23,6 +23,8 @@ pub(crate) struct AboutModel {
     pub(crate) model: String,
     /// Whether the model's replies are scripted.
     pub(crate) is_scripted: bool,
+    /// Whether the model can read the working directory.
+    pub(crate) has_tools: bool,
     #[serde(skip)]
     pub(crate) price: Option<Price>,
 }
@@ -44,8 +46,8 @@ pub(crate) async fn choose_model(flags: &Flags) -> Result<(Arc<dyn Provider>, Ab
     choice.offline_pause = flags.agent.offline_delay.unwrap_or(PAUSE_BETWEEN_WORDS);
     let is_scripted = choice.name == ProviderName::Offline;
     let (provider, key) = (choice.name.as_str(), choice.key_variable);
-    let about =
-        AboutModel { provider, model: choice.model.clone(), is_scripted, price: flags.price };
+    let (model, has_tools) = (choice.model.clone(), !flags.agent.no_tools);
+    let about = AboutModel { provider, model, is_scripted, has_tools, price: flags.price };
     let model = choice.build_provider().await;
     let model = model.map_err(|error| Error::new(error.kind(), describe_error(&error, key)))?;
     Ok((model, about))

@@ -92,14 +92,17 @@ impl App {
         }))
     }
 
+    /// Reads what other processes have written to the session.
+    pub(crate) async fn refresh(&self, session: &Session) -> Result<(), Error> {
+        if self.is_shared { session.reload().await } else { Ok(()) }
+    }
+
     /// Returns the session with this id, which may be a new one.
     pub(crate) async fn session(&self, id: &str) -> Result<Arc<OpenSession>, Failure> {
         check_session_id(id)?;
         let known = self.open_sessions().get(id).cloned();
         if let Some(open) = known {
-            if self.is_shared {
-                open.session.reload().await?;
-            }
+            self.refresh(&open.session).await?;
             return Ok(open);
         }
         let session = Session::open(Arc::clone(&self.store), id).await?;

@@ -10,16 +10,25 @@ use turnstream::session::AlreadyLeased;
 use turnstream::ui::RequestError;
 use turnstream::{Error, ErrorKind};
 
-/// A status and a line for the user. The body is `{"error": …}`.
+/// A status and a line for the user. The body is `{"error": …}`, with the number of `waiting_calls`
+/// if the request would give them up.
 #[derive(Debug)]
 pub(crate) struct Failure {
     status: StatusCode,
     message: String,
+    waiting_calls: usize,
 }
 
 impl Failure {
     pub(crate) fn new(status: StatusCode, message: impl Into<String>) -> Self {
-        Self { status, message: message.into() }
+        Self { status, message: message.into(), waiting_calls: 0 }
+    }
+
+    /// The failure of a request that would give up calls that wait for approval.
+    pub(crate) fn calls_wait(waiting_calls: usize) -> Self {
+        let message = "calls wait for approval: answer them, or give them up with \
+             `\"waiting_calls\": \"give_up\"`";
+        Self { waiting_calls, ..Self::conflict(message) }
     }
 
     pub(crate) fn conflict(message: impl Into<String>) -> Self {
@@ -43,7 +52,11 @@ impl Failure {
 
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
-        let mut response = (self.status, Json(json!({ "error": self.message }))).into_response();
+        let mut body = json!({ "error": self.message });
+        if self.waiting_calls > 0 {
+            body["waiting_calls"] = self.waiting_calls.into();
+        }
+        let mut response = (self.status, Json(body)).into_response();
         let is_later =
             matches!(self.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
         if is_later {

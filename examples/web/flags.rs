@@ -31,7 +31,7 @@ only if you approve it. A run continues when its page is closed.
                           continues the runs of a process that was killed. On addresses that other machines can
                           reach, all processes need the same TURNSTREAM_WEB_TOKEN
     --busy queue|refuse   what happens to a message while a run is active: it is queued, or refused with status
-                          409 (queue)
+                          409 (queue). A queued message also waits while calls wait for approval
     --price IN,OUT        the prices of a million input and output tokens, in any currency, for the costs on the page
     --max-cost N          the maximum cost of a run, in the same currency; needs --price
     --provider, --base-url, --dialect, --plain-http, --model, --system, --max-turns, --no-tools, --offline-delay

@@ -15,6 +15,7 @@ mod agent;
 mod app;
 mod chat;
 mod cluster;
+mod ended_runs;
 mod failure;
 mod flags;
 mod page;

@@ -20,6 +20,8 @@ const FILES: &[(&str, &str, &str)] = &[
     ("text_box.js", JS, include_str!("page/text_box.js")),
     ("visible_text.js", JS, include_str!("page/visible_text.js")),
     ("approval_card.js", JS, include_str!("page/approval_card.js")),
+    ("give_up_question.js", JS, include_str!("page/give_up_question.js")),
+    ("thinking_sign.js", JS, include_str!("page/thinking_sign.js")),
     ("markdown.js", JS, include_str!("page/markdown.js")),
     ("words.js", JS, include_str!("page/words.js")),
     ("elements.js", JS, include_str!("page/elements.js")),

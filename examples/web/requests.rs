@@ -44,9 +44,22 @@ fn check_text(text: &str) -> Result<(), Failure> {
     }
 }
 
+/// The treatment of calls that wait for approval when a message starts another run.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum WaitingCalls {
+    /// The request is refused.
+    #[default]
+    Keep,
+    /// The calls do not run, and the model reads that they were interrupted.
+    GiveUp,
+}
+
 #[derive(Deserialize)]
 pub(crate) struct StartBody {
     text: Option<String>,
+    #[serde(default)]
+    pub(crate) waiting_calls: WaitingCalls,
 }
 
 impl StartBody {

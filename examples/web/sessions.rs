@@ -38,9 +38,10 @@ pub(crate) async fn start(
     body: Body<StartBody>,
 ) -> Answer<(StatusCode, Json<Started>)> {
     let Json(body) = body?;
+    let waiting_calls = body.waiting_calls;
     let (text, key) = (body.into_text()?, idempotency_key(&headers)?);
     let open = app.session(&id).await?;
-    let started = app.start_once(&open, text, key).await?;
+    let started = app.start_once(&open, text, waiting_calls, key).await?;
     Ok((StatusCode::ACCEPTED, Json(started)))
 }
 
@@ -187,7 +188,7 @@ async fn title(app: &App, info: &SessionInfo) -> String {
     title
 }
 
-/// Returns at most 200 entries before a number, without provider data.
+/// Returns at most 200 entries before a number, without provider data, and how their runs ended.
 pub(crate) async fn messages(
     State(app): State<Arc<App>>,
     Path(id): Path<String>,
@@ -195,7 +196,8 @@ pub(crate) async fn messages(
 ) -> Answer<Json<Value>> {
     let open = app.session(&id).await?;
     let entries = open.session.entries().await?;
-    Ok(Json(views::messages(&entries, &query, &open.session)))
+    let observed = open.runs().to_ended_runs();
+    Ok(Json(views::messages(&entries, &query, &open.session, &observed)))
 }
 
 /// The traces of the session's last runs in this process.
@@ -212,7 +214,12 @@ pub(crate) async fn trace(
 pub(crate) async fn about(State(app): State<Arc<App>>) -> Json<Value> {
     let price =
         app.about.price.map(|price| json!({ "input": price.input, "output": price.output }));
-    Json(json!({ "model": app.about, "price": price, "now": now_ms() }))
+    Json(json!({
+        "model": app.about,
+        "price": price,
+        "can_regenerate": true,
+        "now": now_ms(),
+    }))
 }
 
 /// Reports whether the server is healthy, and its load.

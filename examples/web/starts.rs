@@ -5,11 +5,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::http::StatusCode;
+use futures::StreamExt;
+use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::Instant;
 use turnstream::env::{Ids, SystemIds};
 use turnstream::event::RewriteReason;
-use turnstream::hub::{Reservation, RunOwner, RunSource};
+use turnstream::hub::{HubEvent, Reservation, RunOwner, RunSource};
 use turnstream::item::{Content, Item, PendingCall};
 use turnstream::session::{Entry, LeaseLost, Session, SessionState, restore_history};
 use turnstream::tool::Verdict;
@@ -18,9 +20,11 @@ use turnstream::{Agent, Error, ErrorKind};
 
 use crate::app::App;
 use crate::cluster;
+use crate::ended_runs::RunObserver;
 use crate::failure::Failure;
 use crate::flags::Busy;
-use crate::traces::{RunRecord, RunRecords};
+use crate::requests::WaitingCalls;
+use crate::traces::{RunEnd, RunRecord, RunRecords};
 
 /// The maximum number of active runs.
 const MAX_RUNS: usize = 64;
@@ -46,16 +50,28 @@ pub(crate) struct OpenSession {
     /// The verdicts that were received while others are missing.
     verdicts: Mutex<Vec<(PendingCall, Verdict)>>,
     queue: Mutex<Queue>,
+    /// Notified when the queue no longer waits for verdicts.
+    calls_given_up: Notify,
     /// Receives the session's id when a run has lost its lease.
     lost: UnboundedSender<String>,
 }
 
-/// The messages that wait for the end of a run.
+/// The messages that wait for the end of a run, and for the verdicts on calls that wait for
+/// approval.
 #[derive(Default)]
 struct Queue {
     waiting: VecDeque<(String, Content)>,
-    /// Whether a task is starting runs for them.
-    is_served: bool,
+    task: QueueTask,
+}
+
+/// The task that starts runs for the queued messages.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum QueueTask {
+    #[default]
+    Stopped,
+    Running,
+    /// The task gives up the calls that wait for approval when it starts the next run.
+    GivingUpCalls,
 }
 
 /// The keys of requests that have started a run.
@@ -97,6 +113,7 @@ impl OpenSession {
             runs: Mutex::default(),
             verdicts: Mutex::default(),
             queue: Mutex::default(),
+            calls_given_up: Notify::new(),
         }
     }
 
@@ -106,6 +123,22 @@ impl OpenSession {
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Refuses a message that would give up calls that wait for approval, unless it says so. No run
+    /// is active.
+    fn check_waiting_calls(&self, waiting_calls: WaitingCalls) -> Result<(), Failure> {
+        match (waiting_calls, self.count_waiting_calls()) {
+            (WaitingCalls::GiveUp, _) | (WaitingCalls::Keep, 0) => Ok(()),
+            (WaitingCalls::Keep, count) => Err(Failure::calls_wait(count)),
+        }
+    }
+
+    fn count_waiting_calls(&self) -> usize {
+        match self.session.state() {
+            SessionState::Pending { calls } => calls.len(),
+            SessionState::Idle | SessionState::Unfinished { .. } => 0,
+        }
     }
 
     /// Adds verdicts. Returns all of them if none is missing, or else the number of missing ones.
@@ -183,6 +216,7 @@ impl App {
         self: &Arc<Self>,
         open: &Arc<OpenSession>,
         text: Option<String>,
+        waiting_calls: WaitingCalls,
         key: Option<String>,
     ) -> Result<Started, Failure> {
         let mut keys = open.starting.lock().await;
@@ -197,7 +231,7 @@ impl App {
             _ if key.is_some() && cluster::has_begun(&self.hub, &run_id).await => {
                 Started { run: run_id, is_queued: false }
             }
-            Some(text) => self.start_or_queue(open, text.into(), run_id).await?,
+            Some(text) => self.start_or_queue(open, text.into(), waiting_calls, run_id).await?,
             None => {
                 let place = self.hub.reserve(open.session.id())?;
                 self.check_limits(open).await?;
@@ -216,13 +250,26 @@ impl App {
         self: &Arc<Self>,
         open: &Arc<OpenSession>,
         content: Content,
+        waiting_calls: WaitingCalls,
         run_id: String,
     ) -> Result<Started, Failure> {
-        // A new message does not overtake queued ones.
-        if open.queue().is_served {
-            return self.enqueue(open, content, run_id);
+        let reserved = self.hub.reserve(open.session.id());
+        let mut gives_up_calls = false;
+        if reserved.is_ok() {
+            open.check_waiting_calls(waiting_calls)?;
+            gives_up_calls = open.count_waiting_calls() > 0;
         }
-        let begun = match self.hub.reserve(open.session.id()) {
+        // A new message does not overtake queued ones.
+        if open.queue().task != QueueTask::Stopped {
+            drop(reserved);
+            let started = self.enqueue(open, content, run_id)?;
+            if gives_up_calls {
+                open.queue().task = QueueTask::GivingUpCalls;
+                open.calls_given_up.notify_one();
+            }
+            return Ok(started);
+        }
+        let begun = match reserved {
             Ok(place) => {
                 self.check_limits(open).await?;
                 let start = Start::Say(vec![Item::user(content.clone())]);
@@ -287,7 +334,8 @@ impl App {
             return Err(Failure::too_many("too many messages are waiting for this run to end"));
         }
         queue.waiting.push_back((run_id.clone(), content));
-        if !std::mem::replace(&mut queue.is_served, true) {
+        if queue.task == QueueTask::Stopped {
+            queue.task = QueueTask::Running;
             tokio::spawn(serve_queue(Arc::clone(self), Arc::clone(open)));
         }
         Ok(Started { run: run_id, is_queued: true })
@@ -320,18 +368,32 @@ pub(crate) fn last_answer(entries: &[Entry]) -> Option<u64> {
 }
 
 /// Starts the queued messages in order, each when the previous run has ended, in this process or in
-/// another one.
+/// another one, and when no call waits for approval.
 async fn serve_queue(app: Arc<App>, open: Arc<OpenSession>) {
     loop {
         let place = app.hub.reserve_when_free(open.session.id()).await;
-        let (run_id, content) = {
+        let place = match place {
+            Ok(place) => app.refresh(&open.session).await.map(|()| place),
+            Err(error) => Err(error),
+        };
+        let ((run_id, content), task) = {
             let mut queue = open.queue();
             let next = queue.waiting.front().cloned();
-            queue.is_served = next.is_some();
+            let task = if next.is_some() { QueueTask::Running } else { QueueTask::Stopped };
+            let task = std::mem::replace(&mut queue.task, task);
             let Some(next) = next else { return };
-            next
+            (next, task)
         };
         let begun = match place {
+            Ok(place) if open.count_waiting_calls() > 0 && task != QueueTask::GivingUpCalls => {
+                drop(place);
+                if let Err(error) = calls_answered(&app, &open).await {
+                    eprintln!("queued messages were not sent: {error}");
+                    *open.queue() = Queue::default();
+                    return;
+                }
+                continue;
+            }
             Ok(place) => {
                 let start = Start::Say(vec![Item::user(content)]);
                 begin(&open, place, &app.agent, start, run_id).await
@@ -352,6 +414,25 @@ async fn serve_queue(app: Arc<App>, open: Arc<OpenSession>) {
             Err(error) => eprintln!("a queued message was not sent: {error}"),
         }
         open.queue().waiting.pop_front();
+    }
+}
+
+/// Waits until the calls that wait for approval are resumed, in any process, or given up.
+async fn calls_answered(app: &App, open: &OpenSession) -> Result<(), Error> {
+    let mut events = app.hub.read_session(&open.session, None);
+    let answered = async {
+        while let Some(event) = events.next().await {
+            match event? {
+                HubEvent::Snapshot { snapshot, .. }
+                    if snapshot.run().is_none() && !snapshot.pending_calls().is_empty() => {}
+                _ => return Ok(()),
+            }
+        }
+        Err(Error::new(ErrorKind::Other, "the session cannot be read"))
+    };
+    tokio::select! {
+        answered = answered => answered,
+        () = open.calls_given_up.notified() => Ok(()),
     }
 }
 
@@ -388,11 +469,20 @@ async fn begin(
     // The assistant's message begins after the input.
     let message_id = format!("{}:{}", session.id(), session.version() + inputs);
     let trace = Trace::new().with_resumed_history(&session.history());
-    open.runs().add(RunRecord { run_id: run_id.clone(), message_id, trace: trace.clone() });
-    let (id, lost) = (session.id().to_owned(), open.lost.clone());
+    let (end, mut observer) = (RunEnd::default(), RunObserver::new(session.version()));
+    let record =
+        RunRecord { run_id: run_id.clone(), message_id, trace: trace.clone(), end: end.clone() };
+    open.runs().add(record);
+    let (id, lost, session) = (session.id().to_owned(), open.lost.clone(), session.clone());
     let source = RunSource::from(run)
         .with_run_id(run_id)
-        .inspect(move |event| trace.observe(event))
+        .inspect(move |event| {
+            trace.observe(event);
+            // An event is stored before the run yields it.
+            if let Some(run) = observer.observe(event, session.version()) {
+                end.set(run);
+            }
+        })
         .inspect_err(move |error| {
             if LeaseLost::from_error(error).is_some() {
                 // The receiver lives as long as the server.

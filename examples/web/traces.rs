@@ -1,9 +1,13 @@
-//! The traces of a session's last runs, and the runs' ids for clients of other protocols.
+//! The traces and the ends of a session's last runs, and the runs' ids for clients of other
+//! protocols.
 
 use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Serialize;
 use turnstream::trace::{Trace, TraceEvent};
+
+use crate::ended_runs::EndedRun;
 
 /// The number of a session's runs whose traces are kept.
 const MAX_RUNS: usize = 8;
@@ -18,6 +22,21 @@ pub(crate) struct RunRecord {
     /// The id of the assistant's message that the run writes, for AI SDK clients.
     pub(crate) message_id: String,
     pub(crate) trace: Trace,
+    pub(crate) end: RunEnd,
+}
+
+/// How a run has ended, once it has.
+#[derive(Clone, Default)]
+pub(crate) struct RunEnd(Arc<Mutex<Option<EndedRun>>>);
+
+impl RunEnd {
+    pub(crate) fn set(&self, run: EndedRun) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(run);
+    }
+
+    fn get(&self) -> Option<EndedRun> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 /// One step of a run, for the page.
@@ -44,6 +63,11 @@ impl RunRecords {
 
     pub(crate) fn get(&self, run_id: &str) -> Option<&RunRecord> {
         self.0.iter().find(|record| record.run_id == run_id)
+    }
+
+    /// The runs that have ended, in order.
+    pub(crate) fn to_ended_runs(&self) -> Vec<EndedRun> {
+        self.0.iter().rev().filter_map(|record| record.end.get()).collect()
     }
 
     pub(crate) fn to_traces(&self) -> Vec<RunTrace> {

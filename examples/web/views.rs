@@ -5,9 +5,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use axum::http::StatusCode;
 use serde::Serialize;
 use serde_json::{Value, json};
-use turnstream::item::{Content, ItemKind};
+use turnstream::item::Content;
 use turnstream::session::{Entry, Session, SessionInfo, SessionState};
 
+use crate::ended_runs::{EndedRun, ended_runs, shown_item};
 use crate::failure::Failure;
 use crate::requests::MessagesQuery;
 
@@ -77,8 +78,15 @@ pub(crate) fn parse_position(position: &str) -> Result<SessionInfo, Failure> {
     parsed.ok_or_else(|| Failure::new(StatusCode::BAD_REQUEST, message))
 }
 
-/// Returns at most 200 entries before a number, without provider data.
-pub(crate) fn messages(entries: &[Entry], query: &MessagesQuery, session: &Session) -> Value {
+/// Returns at most 200 entries before a number, without provider data, the ends of the runs that
+/// have ended with one of them, and the events of these runs' sub-agents. `observed` are the runs
+/// that this process has performed.
+pub(crate) fn messages(
+    entries: &[Entry],
+    query: &MessagesQuery,
+    session: &Session,
+    observed: &[EndedRun],
+) -> Value {
     let end = query.before.unwrap_or(usize::MAX).min(entries.len());
     let start = end.saturating_sub(query.limit.unwrap_or(100).clamp(1, MAX_PAGE));
     let shown: Vec<Value> = entries[start..end]
@@ -86,20 +94,25 @@ pub(crate) fn messages(entries: &[Entry], query: &MessagesQuery, session: &Sessi
         .zip(start..)
         .map(|(entry, number)| json!({ "number": number, "entry": shown_entry(entry) }))
         .collect();
-    json!({ "messages": shown, "total": entries.len(), "state": state_name(session) })
+    let is_shown = |run: &EndedRun| (start as u64 + 1..=end as u64).contains(&run.ends_at);
+    let mut runs = ended_runs(entries, observed);
+    runs.retain(is_shown);
+    let ends: Vec<Value> =
+        runs.iter().map(|run| json!({ "at": run.ends_at, "outcome": run.outcome })).collect();
+    let nested: Vec<Value> = runs.into_iter().flat_map(|run| run.nested).collect();
+    json!({
+        "messages": shown,
+        "ends": ends,
+        "nested": nested,
+        "total": entries.len(),
+        "state": state_name(session),
+    })
 }
 
 /// An entry as the page receives it.
 fn shown_entry(entry: &Entry) -> Value {
     match entry {
-        Entry::Item(item) => {
-            let mut item = item.clone();
-            item.provider_data = None;
-            match item.kind {
-                ItemKind::Other => json!({ "type": "other" }),
-                _ => json!(item),
-            }
-        }
+        Entry::Item(item) => shown_item(item),
         // The history of a suspended sub-agent.
         Entry::Nested { call_id, .. } => json!({ "type": "nested", "call_id": call_id }),
         entry => json!(entry),

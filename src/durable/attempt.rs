@@ -122,7 +122,8 @@ impl Attempt {
     ///
     /// `run_id` must be the same in each attempt, so that a later attempt replaces the earlier one in the hub's log.
     /// Readers of a later attempt first receive a snapshot of the recorded events, then the
-    /// [`Retracted`](crate::TurnEvent::Retracted) event with the reason `attempt_lost`, and then the new events.
+    /// [`Retracted`](crate::TurnEvent::Retracted) event, whose reason says that the earlier attempt's process was lost,
+    /// and then the new events.
     pub fn with_hub(mut self, hub: &Hub, run_id: impl Into<String>) -> Self {
         self.hub = Some((hub.clone(), run_id.into()));
         self

@@ -27,7 +27,7 @@ use crate::usage::Usage;
 const MAX_BATCH: usize = 64;
 
 /// The reason given in the event that retracts an incomplete turn from a lost attempt.
-const ATTEMPT_LOST: &str = "attempt_lost";
+const ATTEMPT_LOST: &str = "the process that performed the run was lost";
 
 /// The initial delay between two attempts to reach an unavailable log. The delay doubles after each attempt, up to
 /// [`LAST_RETRY`].

@@ -89,3 +89,158 @@ async fn a_pending_question_survives_a_killed_server() {
     assert!(!server.folder.join("b.txt").exists());
     page.close_after_errors().await;
 }
+
+/// A page on which a call to write a file waits for approval.
+async fn open_waiting_page(model: &Model, server: &Server) -> Page {
+    let page = Page::open(server, "s", WIDE).await;
+    page.ask("Write it").await;
+    let arguments = json!({ "path": "a.txt", "text": "x" });
+    model.asked().await.end_with_call("c1", "write_file", &arguments);
+    page.wait("document.querySelector('.approval')").await;
+    page.wait_until_idle().await;
+    page
+}
+
+const HAS_QUESTION: &str = "document.getElementById('question').checkVisibility()";
+
+#[tokio::test]
+#[ignore = "needs a browser: tests/browser/run.sh"]
+async fn a_message_gives_up_a_waiting_call_only_after_a_question() {
+    let model = Model::start().await;
+    let server = Server::start(&model).await;
+    let page = open_waiting_page(&model, &server).await;
+    page.ask("Never mind").await;
+    page.wait(HAS_QUESTION).await;
+    assert_eq!(page.draft().await, "Never mind");
+    page.click("#question .keep").await;
+    page.wait(&format!("!{HAS_QUESTION}")).await;
+    assert_eq!(page.texts(".user .words").await, ["Write it"]);
+    let waits = ["write_file waits for your approval", "Waits for your approval · 1 request"];
+    assert_eq!(page.states().await, waits);
+    // Pressing Enter again does not answer the question.
+    page.ask("").await;
+    page.wait(HAS_QUESTION).await;
+    page.ask("").await;
+    page.wait(HAS_QUESTION).await;
+    assert_eq!(server.items("s").await.len(), 3);
+    page.click("#question .deny").await;
+    let asked = model.asked().await;
+    let messages = asked.body["messages"].as_array().unwrap();
+    assert_eq!(messages.last().unwrap()["content"], "Never mind");
+    assert_eq!(messages[messages.len() - 2]["role"], "tool");
+    asked.say("Fine.");
+    asked.end();
+    page.wait_for_words("Fine.").await;
+    page.wait_until_idle().await;
+    assert_eq!(page.draft().await, "");
+    assert_eq!(page.texts("#question, .approval").await, [""]);
+    assert!(!server.folder.join("a.txt").exists());
+    let states =
+        ["write_file was not run", "Waited for your approval · 1 request", "Done · 1 request"];
+    assert_eq!(page.states().await, states);
+    page.reload().await;
+    assert_eq!(page.states().await, states);
+    page.close_after_errors().await;
+}
+
+#[tokio::test]
+#[ignore = "needs a browser: tests/browser/run.sh"]
+async fn an_answer_whose_call_waits_is_not_offered_to_be_replaced() {
+    let model = Model::start().await;
+    let server = Server::start(&model).await;
+    let page = open_waiting_page(&model, &server).await;
+    let is_offered = "document.getElementById('regenerate').checkVisibility()";
+    page.wait(&format!("!{is_offered}")).await;
+    page.reload().await;
+    page.wait("document.querySelector('.approval')").await;
+    page.wait(&format!("!{is_offered}")).await;
+    page.click(".approve").await;
+    model.answer("Written.").await;
+    page.wait_for_words("Written.").await;
+    page.wait(is_offered).await;
+    page.close().await;
+}
+
+#[tokio::test]
+#[ignore = "needs a browser: tests/browser/run.sh"]
+async fn an_approval_elsewhere_ends_the_question() {
+    let model = Model::start().await;
+    let server = Server::start(&model).await;
+    let page = open_waiting_page(&model, &server).await;
+    let other = Page::open(&server, "s", WIDE).await;
+    page.ask("Never mind").await;
+    page.wait(HAS_QUESTION).await;
+    other.click(".approve").await;
+    let asked = model.asked().await;
+    page.wait(&format!("!{HAS_QUESTION}")).await;
+    assert_eq!(page.draft().await, "Never mind");
+    asked.say("Written.");
+    asked.end();
+    page.wait_for_words("Written.").await;
+    assert!(server.folder.join("a.txt").exists());
+    page.close_after_errors().await;
+    other.close().await;
+}
+
+#[tokio::test]
+#[ignore = "needs a browser: tests/browser/run.sh"]
+async fn a_queued_message_waits_until_waiting_calls_are_answered() {
+    let model = Model::start().await;
+    let server = Server::start(&model).await;
+    let page = Page::open(&server, "s", WIDE).await;
+    page.ask("Write it").await;
+    let asked = model.asked().await;
+    asked.say("Yes.");
+    page.wait_for_words("Yes.").await;
+    page.run("document.getElementById('text').value = 'And then?'").await;
+    page.click("#queue").await;
+    page.wait("document.querySelector('#waiting li')").await;
+    asked.end_with_call("c1", "write_file", &json!({ "path": "a.txt", "text": "x" }));
+    page.wait_until_idle().await;
+    page.click(".approve").await;
+    let asked = model.asked().await;
+    assert_eq!(asked.body["messages"].as_array().unwrap().last().unwrap()["role"], "tool");
+    asked.say("Written.");
+    asked.end();
+    let asked = model.asked().await;
+    assert_eq!(asked.body["messages"].as_array().unwrap().last().unwrap()["content"], "And then?");
+    asked.say("Nothing.");
+    asked.end();
+    page.wait_for_words("Nothing.").await;
+    page.wait_until_idle().await;
+    assert!(server.folder.join("a.txt").exists());
+    assert_eq!(page.texts(".user .words").await, ["Write it", "And then?"]);
+    assert_eq!(page.texts("#waiting li").await, [""; 0]);
+    page.close().await;
+}
+
+#[tokio::test]
+#[ignore = "needs a browser: tests/browser/run.sh"]
+async fn a_message_that_gives_up_waiting_calls_does_not_overtake_a_queued_message() {
+    let model = Model::start().await;
+    let server = Server::start(&model).await;
+    let page = Page::open(&server, "s", WIDE).await;
+    page.ask("Write it").await;
+    let asked = model.asked().await;
+    asked.say("Yes.");
+    page.wait_for_words("Yes.").await;
+    page.run("document.getElementById('text').value = 'And then?'").await;
+    page.click("#queue").await;
+    page.wait("document.querySelector('#waiting li')").await;
+    asked.end_with_call("c1", "write_file", &json!({ "path": "a.txt", "text": "x" }));
+    page.wait("document.querySelector('.approval')").await;
+    page.wait_until_idle().await;
+    page.ask("Never mind").await;
+    page.wait(HAS_QUESTION).await;
+    page.click("#question .deny").await;
+    for message in ["And then?", "Never mind"] {
+        let asked = model.asked().await;
+        assert_eq!(asked.body["messages"].as_array().unwrap().last().unwrap()["content"], message);
+        asked.say("Fine.");
+        asked.end();
+    }
+    page.wait("document.querySelectorAll('.user').length === 3").await;
+    page.wait_until_idle().await;
+    assert!(!server.folder.join("a.txt").exists());
+    page.close_after_errors().await;
+}

@@ -7,6 +7,7 @@
 //! | `approvals` | a call that needs approval is shown exactly, and does not run before it is approved |
 //! | `exact_text` | an approver sees every token and every character of a call |
 //! | `hostile_words` | a model's text cannot affect the page |
+//! | `markdown_limits` | no text of a model can block the page |
 //! | `many` | many messages, many tabs, a tab that reads too slowly |
 //! | `cluster` | two servers that share their sessions and events act as one |
 //! | `fleet` | on Restate, a run continues whichever process is killed |
@@ -27,6 +28,7 @@ mod fleet;
 mod fleet_process;
 mod hostile_words;
 mod many;
+mod markdown_limits;
 mod model;
 mod page;
 mod pictures;

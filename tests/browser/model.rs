@@ -121,17 +121,18 @@ impl Asked {
         self.chunk(&json!({ "tool_calls": [call] }), None);
     }
 
-    pub(crate) fn end(self) {
-        self.finish("stop");
+    /// A piece of reasoning.
+    pub(crate) fn reason(&self, words: &str) {
+        self.chunk(&json!({ "reasoning_content": words }), None);
     }
 
-    /// Ends the turn, and reports its usage.
+    pub(crate) fn end(self) {
+        self.finish("stop", None);
+    }
+
+    /// Ends the turn, and reports its input and output tokens.
     pub(crate) fn end_with_usage(self, input: u64, output: u64) {
-        let usage = json!({ "prompt_tokens": input, "completion_tokens": output });
-        let chunk = json!({ "id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m",
-            "choices": [], "usage": usage });
-        self.chunk(&json!({}), Some("stop"));
-        let _ = self.answer.send(Answer::Chunk(format!("data: {chunk}\n\ndata: [DONE]\n\n")));
+        self.finish("stop", Some((input, output)));
     }
 
     pub(crate) fn end_with_call(self, id: &str, name: &str, arguments: &Value) {
@@ -141,11 +142,22 @@ impl Asked {
 
     /// Ends the turn after its calls.
     pub(crate) fn end_with_calls(self) {
-        self.finish("tool_calls");
+        self.finish("tool_calls", None);
     }
 
-    fn finish(self, reason: &str) {
+    /// Ends the turn after its calls, and reports its input and output tokens.
+    pub(crate) fn end_with_calls_and_usage(self, input: u64, output: u64) {
+        self.finish("tool_calls", Some((input, output)));
+    }
+
+    fn finish(self, reason: &str, usage: Option<(u64, u64)>) {
         self.chunk(&json!({}), Some(reason));
+        if let Some((input, output)) = usage {
+            let usage = json!({ "prompt_tokens": input, "completion_tokens": output });
+            let chunk = json!({ "id": "c", "object": "chat.completion.chunk", "created": 1,
+                "model": "m", "choices": [], "usage": usage });
+            let _ = self.answer.send(Answer::Chunk(format!("data: {chunk}\n\n")));
+        }
         let _ = self.answer.send(Answer::Chunk("data: [DONE]\n\n".to_owned()));
     }
 }

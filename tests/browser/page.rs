@@ -95,6 +95,23 @@ impl Page {
         texts
     }
 
+    /// The displayed states of calls and ends of runs.
+    pub(crate) async fn states(&self) -> Vec<String> {
+        self.texts("#column .card > summary, #column .end").await
+    }
+
+    /// The text in the message box.
+    pub(crate) async fn draft(&self) -> String {
+        let text = self.run("return document.getElementById('text').value").await;
+        text.as_str().unwrap().to_owned()
+    }
+
+    /// Loads the page again, and waits until the session is shown.
+    pub(crate) async fn reload(&self) {
+        self.client.refresh().await.unwrap();
+        self.wait("document.querySelector('#column .user')").await;
+    }
+
     /// Writes a message and sends it with Enter.
     pub(crate) async fn ask(&self, text: &str) {
         let input = self.client.find(Locator::Id("text")).await.unwrap();

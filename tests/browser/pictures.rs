@@ -1,8 +1,11 @@
-//! The screenshots of the README.
+//! The screenshots of the README, and others to look at.
 
 use std::path::PathBuf;
 
+use serde_json::json;
+
 use crate::driver::{DARK, PHONE, Screen, WIDE};
+use crate::model::Model;
 use crate::page::Page;
 use crate::server::{Server, project};
 
@@ -51,4 +54,42 @@ async fn pictures_are_taken_of_the_offline_model() {
     take("phone", PHONE, &["What is (2 + 3) * 4?"]).await;
     take("dark", DARK, &["research where OwnedTask stands"]).await;
     take("approval", WIDE, &["write hello to notes.txt"]).await;
+}
+
+#[tokio::test]
+#[ignore = "needs a browser: tests/browser/run.sh"]
+async fn pictures_are_taken_of_waiting_calls_and_failed_runs() {
+    let model = Model::start().await;
+    let server = Server::start(&model).await;
+    let page = Page::open(&server, "waiting", WIDE).await;
+    page.ask("What is 2 + 3? Write it to sum.txt").await;
+    let asked = model.asked().await;
+    save(&page, "thinking").await;
+    asked.call("c1", "calculate", &json!({ "expression": "2 + 3" }));
+    asked.end_with_calls_and_usage(1_200, 30);
+    let asked = model.asked().await;
+    asked.say("It is **5**. I write it to `sum.txt`, if I may.");
+    asked.call("c2", "write_file", &json!({ "path": "sum.txt", "text": "5\n" }));
+    asked.end_with_calls_and_usage(1_300, 60);
+    page.wait("document.querySelector('.approval')").await;
+    page.wait_until_idle().await;
+    save(&page, "waiting").await;
+    page.reload().await;
+    page.wait("document.querySelector('.approval')").await;
+    save(&page, "waiting-reloaded").await;
+    page.ask("No, write it to five.txt").await;
+    page.wait("document.getElementById('question').checkVisibility()").await;
+    save(&page, "waiting-question").await;
+    page.click("#question .keep").await;
+    page.run("document.getElementById('text').value = ''").await;
+    page.go(&server, "failed").await;
+    page.ask("Are you there?").await;
+    model.asked().await.refuse(503, 3_600);
+    page.wait("document.querySelector('.end.bad')").await;
+    page.wait_until_idle().await;
+    save(&page, "failed").await;
+    page.reload().await;
+    page.wait_until_idle().await;
+    save(&page, "failed-reloaded").await;
+    page.close_after_errors().await;
 }

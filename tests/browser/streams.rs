@@ -272,6 +272,8 @@ async fn the_end_of_a_run_shows_its_tokens_and_cost() {
         asked.end_with_usage(1_000_000, 3_000);
         page.wait("document.querySelector('.end')").await;
         let end = format!("Done · 1 request · 1,000,000 tokens in, 3,000 out{cost}");
+        assert_eq!(page.texts(".end").await, [end.as_str()]);
+        page.reload().await;
         assert_eq!(page.texts(".end").await, [end]);
         page.close().await;
     }
@@ -279,17 +281,238 @@ async fn the_end_of_a_run_shows_its_tokens_and_cost() {
 
 #[tokio::test]
 #[ignore = "needs a browser: tests/browser/run.sh"]
-async fn the_trace_of_a_run_is_shown_step_by_step() {
+async fn a_reload_keeps_the_ends_of_runs_even_if_the_server_was_restarted() {
+    let model = Model::start().await;
+    let url = model.url();
+    let flags =
+        ["--provider", "openai", "--base-url", &url, "--model", "m", "--session", "sessions"];
+    let mut server = Server::start_with(&flags, 0).await;
+    let page = Page::open(&server, "s", WIDE).await;
+    page.ask("Calculate").await;
+    let asked = model.asked().await;
+    asked.call("c1", "calculate", &json!({ "expression": "2 + 3" }));
+    asked.end_with_calls_and_usage(100, 20);
+    let asked = model.asked().await;
+    asked.say("Five.");
+    asked.end_with_usage(200, 30);
+    page.wait_for_words("Done").await;
+    page.wait_until_idle().await;
+    page.ask("Write").await;
+    let asked = model.asked().await;
+    asked.call("c2", "write_file", &json!({ "path": "a.txt", "text": "x" }));
+    asked.end_with_calls_and_usage(1_000, 40);
+    page.wait("document.querySelector('.approval')").await;
+    page.wait_until_idle().await;
+    let states = [
+        "calculate done",
+        "Done · 2 requests · 300 tokens in, 50 out",
+        "write_file waits for your approval",
+        "Waits for your approval · 1 request · 1,000 tokens in, 40 out",
+    ];
+    assert_eq!(page.states().await, states);
+    page.reload().await;
+    assert_eq!(page.states().await, states);
+    server.kill().await;
+    server.start_again().await;
+    page.reload().await;
+    assert_eq!(page.states().await, states);
+    page.click(".approve").await;
+    model.answer("Written.").await;
+    page.wait_for_words("Written.").await;
+    page.wait_until_idle().await;
+    let states = [
+        states[0],
+        states[1],
+        "write_file done",
+        "Waited for your approval · 1 request · 1,000 tokens in, 40 out",
+        "Done · 1 request",
+    ];
+    assert_eq!(page.states().await, states);
+    page.reload().await;
+    assert_eq!(page.states().await, states);
+    page.close_after_errors().await;
+}
+
+#[tokio::test]
+#[ignore = "needs a browser: tests/browser/run.sh"]
+async fn a_reload_keeps_the_conversation_of_a_finished_sub_agent() {
     let model = Model::start().await;
     let server = Server::start(&model).await;
     let page = Page::open(&server, "s", WIDE).await;
+    page.ask("Look into it").await;
+    model.asked().await.end_with_call("c1", "research", &json!({ "prompt": "Where?" }));
+    let look = json!({ "query": "nothing-like-this", "path": "." });
+    model.asked().await.end_with_call("c2", "search_text", &look);
+    model.answer("Nowhere.").await;
+    model.answer("It is nowhere.").await;
+    page.wait_for_words("It is nowhere.").await;
+    page.wait_until_idle().await;
+    let nested = async || {
+        page.texts(".nested > .user .words, .nested .card > summary, .nested .answer, .nested .end")
+            .await
+    };
+    let shown = nested().await;
+    assert_eq!(shown, ["Where?", "search_text done", "Nowhere.", "Done · 2 requests"]);
+    assert_eq!(page.states().await.last().unwrap(), "Done · 2 requests");
+    page.reload().await;
+    page.wait("document.querySelector('.nested .end')").await;
+    assert_eq!(nested().await, shown);
+    // It is folded away as before.
+    assert_eq!(
+        page.run("return document.querySelector('.card:has(.nested .end)').open").await,
+        false
+    );
+    page.close().await;
+}
+
+#[tokio::test]
+#[ignore = "needs a browser: tests/browser/run.sh"]
+async fn a_sign_of_life_is_shown_while_the_model_thinks() {
+    let model = Model::start().await;
+    let server = Server::start(&model).await;
+    let page = Page::open(&server, "s", WIDE).await;
+    let is_shown = "document.querySelector('#live > .thinking:last-child')?.checkVisibility()";
+    let is_hidden = "!document.querySelector('.thinking')";
+    page.ask("Think").await;
+    let asked = model.asked().await;
+    page.wait(is_shown).await;
+    page.reload().await;
+    page.wait(is_shown).await;
+    // Reasoning is folded away.
+    asked.reason("Let me see.");
+    page.wait("document.querySelector('.reasoning')").await;
+    page.wait(is_shown).await;
+    asked.say("I look.");
+    page.wait_for_words("I look.").await;
+    page.wait(is_hidden).await;
+    asked.end_with_call("c1", "calculate", &json!({ "expression": "2 + 3" }));
+    // The model reads the result.
+    let asked = model.asked().await;
+    page.wait(is_shown).await;
+    page.click("#stop").await;
+    page.wait_until_idle().await;
+    page.wait(is_hidden).await;
+    drop(asked);
+    // The time is shown if it is long.
+    page.ask("Think again").await;
+    let asked = model.asked().await;
+    page.wait(is_shown).await;
+    let later = "Date.now = () => performance.timeOrigin + performance.now() + 60_000";
+    page.run(later).await;
+    page.wait("/^Thinking … 6\\d s$/.test(document.querySelector('.thinking').textContent)").await;
+    asked.say("Done.");
+    asked.end();
+    page.wait_until_idle().await;
+    page.wait(is_hidden).await;
+    page.close().await;
+}
+
+#[tokio::test]
+#[ignore = "needs a browser: tests/browser/run.sh"]
+async fn a_failed_run_can_be_tried_again_if_that_may_help() {
+    let model = Model::start().await;
+    let server = Server::start(&model).await;
+    let page = Page::open(&server, "s", WIDE).await;
+    let offer = "document.getElementById('unfinished')";
+    page.ask("Ask").await;
+    // The provider asks for a longer delay than the page waits for.
+    model.asked().await.refuse(503, 3_600);
+    page.wait(&format!("{offer}.checkVisibility()")).await;
+    let (ends, words) = (page.texts(".end").await, page.texts("#unfinished").await.concat());
+    assert_eq!(ends.len(), 2, "{ends:?}");
+    assert!(ends[0].starts_with("The request to the model failed: "), "{ends:?}");
+    assert_eq!(ends[1], "1 request");
+    assert!(words.contains("may succeed now") && words.contains("Try again"), "{words}");
+    page.reload().await;
+    page.wait(&format!("{offer}.checkVisibility()")).await;
+    assert_eq!(page.texts(".end").await, ends);
+    assert_eq!(page.texts("#unfinished").await.concat(), words);
+    page.click("#continue").await;
+    model.answer("At last.").await;
+    page.wait_for_words("At last.").await;
+    page.wait_until_idle().await;
+    assert_eq!(page.texts(".user .words").await, ["Ask"]);
+    // The same request cannot succeed.
+    page.ask("Ask again").await;
+    model.asked().await.refuse(401, 0);
+    page.wait("document.querySelectorAll('.end.bad').length === 2").await;
+    page.wait_until_idle().await;
+    page.wait(&format!("!{offer}.checkVisibility()")).await;
+    page.reload().await;
+    page.wait("document.querySelectorAll('.end.bad').length === 2").await;
+    page.wait(&format!("!{offer}.checkVisibility()")).await;
+    page.close().await;
+}
+
+#[tokio::test]
+#[ignore = "needs a browser: tests/browser/run.sh"]
+async fn an_answer_that_was_cut_off_can_be_tried_again() {
+    let model = Model::start().await;
+    let server = Server::start(&model).await;
+    let page = Page::open(&server, "s", WIDE).await;
+    let offer = "document.getElementById('unfinished')";
+    page.ask("Ask").await;
+    // The agent tries twice.
+    for _ in 0..2 {
+        let asked = model.asked().await;
+        asked.say("Half of it.");
+        page.wait("!document.querySelector('.thinking')").await;
+    }
+    page.wait(&format!("{offer}.checkVisibility()")).await;
+    page.reload().await;
+    page.wait(&format!("{offer}.checkVisibility()")).await;
+    assert!(page.texts("#unfinished").await.concat().contains("Try again"));
+    page.click("#continue").await;
+    model.answer("The whole of it.").await;
+    page.wait_for_words("The whole of it.").await;
+    page.wait_until_idle().await;
+    page.wait(&format!("!{offer}.checkVisibility()")).await;
+    assert_eq!(page.texts(".user .words").await, ["Ask"]);
+    page.close().await;
+}
+
+#[tokio::test]
+#[ignore = "needs a browser: tests/browser/run.sh"]
+async fn an_example_question_is_asked_with_one_click() {
+    let server = Server::start_offline().await;
+    let page = Page::open(&server, "s", WIDE).await;
+    page.wait("document.querySelectorAll('#examples button').length > 3").await;
+    let examples = page.texts("#examples button").await;
+    let at = examples.iter().position(|it| it.contains('*')).unwrap();
+    page.click(&format!("#examples li:nth-child({}) button", at + 1)).await;
+    page.wait_for_words("is 20").await;
+    page.wait_until_idle().await;
+    assert_eq!(page.texts(".user .words").await, [examples[at].as_str()]);
+    page.wait("!document.getElementById('welcome').checkVisibility()").await;
+    page.close().await;
+}
+
+#[tokio::test]
+#[ignore = "needs a browser: tests/browser/run.sh"]
+async fn the_trace_of_a_run_is_shown_step_by_step() {
+    let model = Model::start().await;
+    let server = Server::start(&model).await;
+    let page = Page::open(&server, "a-session-with-a-long-name", WIDE).await;
     page.ask("Calculate").await;
     model.asked().await.end_with_call("c1", "calculate", &json!({ "expression": "2 + 3" }));
     model.answer("Five.").await;
     page.wait_for_words("Done · 2 requests").await;
+    page.wait_until_idle().await;
+    page.ask("Look into it").await;
+    model.asked().await.end_with_call("c2", "research", &json!({ "prompt": "Where?" }));
+    model.answer("Nowhere.").await;
+    model.answer("It is nowhere.").await;
+    page.wait_for_words("It is nowhere.").await;
+    page.wait_until_idle().await;
     page.click("#show-trace").await;
     page.wait("document.getElementById('trace').open").await;
-    let steps = page.texts("#trace-runs summary").await;
-    assert_eq!(steps, ["1. calculate ", "2. stop completed"]);
+    let steps = page.texts("#trace-runs section:last-child summary").await;
+    assert_eq!(steps, ["1. calculate", "2. Done: Five."]);
+    let steps = page.texts("#trace-runs section:first-child summary").await;
+    assert_eq!(steps, ["1. in research: Done: Nowhere.", "1. research", "2. Done: It is nowhere."]);
+    // Each run has an id of its own.
+    let ids = page.texts("#trace-runs h3").await;
+    assert_eq!(ids.len(), 2);
+    assert_ne!(ids[0], ids[1]);
     page.close().await;
 }

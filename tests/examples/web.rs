@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use reqwest::{Method, RequestBuilder, Response};
 use serde_json::{Value, json};
+use turnstream::Usage;
+use turnstream::item::StopReason;
 use turnstream::provider::Reply;
 use turnstream::testing::ModelServer;
 
@@ -375,6 +377,74 @@ async fn only_a_pending_call_can_be_approved_and_with_its_own_arguments() {
     let page = json_body(web.get("/sessions/s/messages").await).await;
     assert_eq!(page["state"], "pending");
     assert!(!std::env::temp_dir().join("never-written.txt").exists());
+}
+
+#[tokio::test]
+async fn a_message_gives_up_a_waiting_call_only_if_it_says_so() {
+    let model =
+        ModelServer::start(|request| match request.body.to_string().contains("tool_result") {
+            true => Reply::text("Fine."),
+            false => {
+                let arguments = r#"{"path":"never-written.txt","text":"x"}"#;
+                Reply::new().call_raw("c1", "write_file", arguments)
+            }
+        });
+    let model = model.await.unwrap();
+    let web = Web::start(&model, &[], None);
+    web.post("/sessions/s/runs", &text("Write")).await;
+    web.wait_until_idle().await;
+    let waiting = web.items("s").await;
+    let refused = web.post("/sessions/s/runs", &text("Never mind")).await;
+    assert_eq!(refused.status(), 409);
+    assert_eq!(json_body(refused).await["waiting_calls"], 1);
+    assert_eq!(web.items("s").await, waiting);
+    let sent =
+        |waiting_calls: &str| json!({ "text": "Never mind", "waiting_calls": waiting_calls });
+    assert_eq!(web.post("/sessions/s/runs", &sent("drop")).await.status(), 422);
+    assert_eq!(web.post("/sessions/s/runs", &sent("give_up")).await.status(), 202);
+    web.wait_until_idle().await;
+    let said: Vec<String> = web.items("s").await.into_iter().map(|(_, words)| words).collect();
+    assert_eq!(said[said.len() - 2..], ["Never mind", "Fine."]);
+    assert!(!std::env::temp_dir().join("never-written.txt").exists());
+}
+
+#[tokio::test]
+async fn the_ends_of_runs_are_returned_with_their_last_messages() {
+    let model = ModelServer::start(|request| {
+        let usage = Usage { input_tokens: 10, output_tokens: 2, ..Usage::default() };
+        match request.body.to_string().contains("Bad") {
+            true => Reply::text("No.").usage(usage).stop(StopReason::Refusal),
+            false => Reply::text("Hello, all of you!").usage(usage),
+        }
+    });
+    let model = model.await.unwrap();
+    let web = Web::start(&model, &[], None);
+    for said in ["Good", "Bad"] {
+        web.post("/sessions/s/runs", &text(said)).await;
+        web.wait_until_idle().await;
+    }
+    let ends = async |path: &str| {
+        let page = json_body(web.get(&format!("/sessions/{path}")).await).await;
+        let end = |end: &Value| {
+            let outcome = &end["outcome"];
+            let reason = outcome["reason"].as_str().unwrap_or_default().to_owned();
+            (
+                end["at"].as_u64().unwrap(),
+                reason,
+                outcome["usage"]["input_tokens"].as_u64().unwrap(),
+            )
+        };
+        page["ends"].as_array().unwrap().iter().map(end).collect::<Vec<_>>()
+    };
+    let all = [(2, "completed".to_owned(), 10), (4, "refused".to_owned(), 10)];
+    assert_eq!(ends("s/messages").await, all);
+    assert_eq!(ends("s/messages?before=2").await, all[..1]);
+    assert_eq!(ends("s/messages?before=1").await, []);
+    assert_eq!(ends("s/messages?limit=1").await, all[1..]);
+    // No run of the copy was observed: its messages show how they ended.
+    let fork = json_body(web.post("/sessions/s/fork", &json!({})).await).await;
+    let fork = fork["session"].as_str().unwrap();
+    assert_eq!(ends(&format!("{fork}/messages")).await, all);
 }
 
 #[tokio::test]

@@ -36,6 +36,9 @@ mod access;
 #[expect(dead_code, reason = "nothing has a price here")]
 #[path = "../../../examples/web/agent.rs"]
 mod agent;
+#[expect(dead_code, reason = "the front end performs no runs")]
+#[path = "../../../examples/web/ended_runs.rs"]
+mod ended_runs;
 #[expect(dead_code, reason = "the example `web` refuses more")]
 #[path = "../../../examples/web/failure.rs"]
 mod failure;

@@ -22,7 +22,7 @@ use crate::app::App;
 use crate::failure::Failure;
 use crate::requests::{
     Body, EventsQuery, ForkBody, ListQuery, MessagesQuery, StartBody, SteerBody, StopBody,
-    VerdictBody, check_session_id, idempotency_key,
+    VerdictBody, WaitingCalls, check_session_id, idempotency_key,
 };
 use crate::response::to_axum;
 use crate::views::{self, LIST_PAGE, ListedSession, next_position, now_ms, parse_position};
@@ -75,9 +75,14 @@ async fn start(
 ) -> Answer<(StatusCode, Json<Value>)> {
     check_session_id(&id)?;
     let Json(body) = body?;
+    let waiting_calls = body.waiting_calls;
     let (text, key) = (body.into_text()?, idempotency_key(&headers)?);
     let key = key.unwrap_or_else(|| SystemIds.next_id());
-    let is_queued = app.client.status(&id).await?.run.is_some();
+    let status = app.client.status(&id).await?;
+    let (is_queued, pending) = (status.run.is_some(), status.pending_calls().len());
+    if text.is_some() && !is_queued && pending > 0 && waiting_calls == WaitingCalls::Keep {
+        return Err(Failure::calls_wait(pending));
+    }
     let run = match text {
         Some(text) => app.client.start(&id, AGENT, text, &key).await?,
         None => app.client.resume(&id, AGENT, [], &key).await?,
@@ -238,7 +243,7 @@ async fn messages(
 ) -> Answer<Json<Value>> {
     check_session_id(&id)?;
     let session = Session::open(app.client.clone(), &*id).await?;
-    Ok(Json(views::messages(&session.entries().await?, &query, &session)))
+    Ok(Json(views::messages(&session.entries().await?, &query, &session, &[])))
 }
 
 /// The model's description for the page.

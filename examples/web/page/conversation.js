@@ -5,9 +5,10 @@
 
 import { element } from './elements.js';
 import { MarkdownWriter } from './markdown.js';
+import { ThinkingSign } from './thinking_sign.js';
 import { ToolCard } from './tool_card.js';
 import { exactText, prose } from './visible_text.js';
-import { contentText, endWords, usageWords } from './words.js';
+import { contentText, endWords, errorWords, isGoodEnd, usageWords } from './words.js';
 
 const APPENDED = {
   corrective: 'The reply could not be used, and the model was asked to correct it',
@@ -16,12 +17,32 @@ const APPENDED = {
   stop_hook: 'A hook asked the model to continue',
 };
 
+// Whether the model is thinking after an event: nothing else on the page changes until its next words or calls. Other
+// events change nothing about it.
+const THINKS = {
+  appended: true,
+  turn_started: true,
+  reasoning_delta: true,
+  retracted: true,
+  continued: true,
+  text_delta: false,
+  refusal_delta: false,
+  tool_call_start: false,
+  tool_started: false,
+  tool_suspended: false,
+  turn_complete: false,
+  approval_requested: false,
+  retrying: false,
+  finished: false,
+};
+
 export class Conversation {
   #root;
   #options;
   #turn = null;
   #retry = null;
   #touched = new Set();
+  #thinking = new ThinkingSign();
 
   /**
    * `options.cards` are the calls by their ids; several conversations of one session share it.
@@ -35,13 +56,25 @@ export class Conversation {
 
   /** Clears the conversation before the events of the run are shown again. */
   clear() {
+    this.stop();
     this.#root.replaceChildren();
     this.#turn = null;
-    this.#retry = null;
     for (const card of this.#touched) {
       if (card.node.isConnected) card.reset();
     }
     this.#touched.clear();
+  }
+
+  /** Shows that the model is thinking. */
+  think() {
+    this.#thinking.show(this.#root);
+  }
+
+  /** Removes the signs that more will follow, also from the conversations of sub-agents. */
+  stop() {
+    this.#endRetry();
+    this.#thinking.hide();
+    for (const card of this.#touched) card.stop();
   }
 
   /** Shows an entry of the store. */
@@ -54,8 +87,15 @@ export class Conversation {
         break;
       case 'appended':
       case 'pending':
-      case 'nested':
+        for (const { path, call_id: id, name } of entry.calls) {
+          if (path?.length) this.#card(path[0]).suspend();
+          else this.#card(id, name).asksForApproval();
+        }
+        break;
       case 'resumed':
+        for (const card of this.#touched) card.resume();
+        break;
+      case 'nested':
       case 'other':
         break;
       default:
@@ -63,8 +103,38 @@ export class Conversation {
     }
   }
 
+  /** Shows how a run ended, and its usage. */
+  addEnd(outcome) {
+    const usage = usageWords(outcome, this.#options.price);
+    const how = element('span', { className: 'how' }, prose(endWords(outcome)));
+    const lines = isGoodEnd(outcome)
+      ? [element('p', { className: 'end', 'data-reason': outcome.reason }, how, usage && ` · ${usage}`)]
+      : [element('p', { className: 'end bad' }, how), element('p', { className: 'end' }, usage)];
+    this.#root.append(...lines);
+  }
+
+  /** Shows an event of a sub-agent, if the call that runs it is shown. */
+  addNested({ call_id: id, event }) {
+    const card = this.#options.cards.get(id);
+    if (!card) return;
+    this.#touched.add(card);
+    card.conversation().apply(event);
+  }
+
   apply(event) {
     if (!['usage_update', 'retrying'].includes(event.type)) this.#endRetry();
+    this.#show(event);
+    if (this.#isThinkingAfter(event)) this.think();
+    else if (THINKS[event.type] === false) this.#thinking.hide();
+  }
+
+  /** The model reads the results of its calls once all of them have one. */
+  #isThinkingAfter({ type }) {
+    if (type !== 'tool_output') return THINKS[type];
+    return [...this.#touched].every((card) => card.hasResult());
+  }
+
+  #show(event) {
     switch (event.type) {
       case 'appended': {
         const words = APPENDED[event.why];
@@ -97,7 +167,7 @@ export class Conversation {
       case 'retracted':
         this.#turnNode().replaceChildren();
         if (this.#turn) this.#turn.blocks.clear();
-        this.#note(`The answer broke off and begins again (${event.why})`);
+        this.#note(`The answer broke off and begins again: ${event.why}`);
         break;
       case 'turn_complete':
         this.#completeTurn(event.turn);
@@ -137,13 +207,11 @@ export class Conversation {
     this.#turn?.blocks.forEach((block) => block.end());
     this.#turn = null;
     for (const card of this.#touched) {
-      if (!['ok', 'failed', 'asks'].includes(card.node.dataset.state)) card.interrupted();
+      if (!card.hasResult() && !card.isWaiting()) card.interrupted();
     }
-    const words = endWords(outcome);
-    const usage = usageWords(outcome, this.#options.price);
-    const isGood = ['Done', 'Stopped'].includes(words) || outcome.reason === 'pending';
-    this.#root.append(element('p', { className: isGood ? 'end' : 'end bad' }, prose(words), ` · ${usage}`));
-    this.#options.say?.(prose(words === 'Done' ? `Answer: ${outcome.text}` : words));
+    this.addEnd(outcome);
+    const isDone = outcome.reason === 'completed';
+    this.#options.say?.(prose(isDone ? `Answer: ${outcome.text}` : endWords(outcome)));
   }
 
   #turnNode() {
@@ -249,9 +317,11 @@ export class Conversation {
     const node = element('p', { className: 'note retry' });
     const end = Date.now() + delay;
     const tick = () => {
-      const seconds = Math.max(0, Math.ceil((end - Date.now()) / 1000));
-      const why = error?.message ?? 'no answer';
-      node.replaceChildren(prose(`Attempt ${attempt} failed (${why}). Next one in ${seconds} s.`));
+      const seconds = Math.ceil((end - Date.now()) / 1000);
+      const next = seconds > 0 ? `Next one in ${seconds} s.` : 'Trying again.';
+      const why = error ? errorWords(error) : 'no answer';
+      node.replaceChildren(prose(`Attempt ${attempt} failed (${why}). ${next}`));
+      if (seconds <= 0) this.think();
     };
     tick();
     this.#retry = { node, timer: setInterval(tick, 1000) };

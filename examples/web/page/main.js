@@ -4,15 +4,24 @@ import { ApprovalCard } from './approval_card.js';
 import { Conversation } from './conversation.js';
 import { byId, element } from './elements.js';
 import { EventReader } from './event_reader.js';
+import { askToGiveUp, hideQuestion } from './give_up_question.js';
 import { get, post, randomId, sessionPath } from './server.js';
 import { SessionList } from './session_list.js';
 import { showTrace } from './trace_dialog.js';
 import { exactText, prose } from './visible_text.js';
-import { contentText } from './words.js';
+import { contentText, errorWords, isFinal, isWorthRetrying } from './words.js';
 
 const PAGE = 100;
 
-const about = { model: null, price: null };
+// Questions that show what the agent can do, also to the offline model.
+const EXAMPLES = [
+  'How many lines of Rust are in src?',
+  'What is (2 + 3) * 4?',
+  'Write hello to notes.txt',
+  'Research where Toolkit is used',
+];
+
+const about = { model: null, price: null, can_regenerate: false };
 const list = new SessionList((id) => go(id));
 
 /** The open session. */
@@ -32,6 +41,8 @@ class OpenSession {
   #hasFinished = false;
   /** The state of the session when no run is active: `idle`, `pending` or `unfinished`. */
   #state = 'idle';
+  /** How the last run ended, if it is known. */
+  #outcome = null;
   /** Messages that were sent and have not reached the model yet. */
   #waiting = new Map();
   #todo = [];
@@ -42,6 +53,7 @@ class OpenSession {
     for (const name of ['history', 'live', 'approvals', 'waiting']) byId(name).replaceChildren();
     byId('older').hidden = true;
     byId('unfinished').hidden = true;
+    hideQuestion();
     showProblem('');
     this.#live = this.#conversation(byId('live'));
     this.#reader = new EventReader(id, {
@@ -59,6 +71,7 @@ class OpenSession {
 
   close() {
     this.#reader.close();
+    this.#live.stop();
     open = null;
   }
 
@@ -100,11 +113,12 @@ class OpenSession {
     this.#startsAt = startsAt;
     [this.#run, this.#hasEnded] = [run, false];
     this.#live.clear();
+    if (run) this.#live.think();
     this.#setRunning(Boolean(run));
     follow(() => events.forEach((event) => this.#apply(event)));
     // An active run requests approval when it ends.
-    if (run) byId('approvals').replaceChildren();
-    else if (pending.length) this.#showApprovals(pending);
+    if (run || !pending.length) this.#endApprovals();
+    else this.#showApprovals(pending);
     welcome(startsAt === 0 && !run);
   }
 
@@ -116,10 +130,11 @@ class OpenSession {
 
   #apply(event) {
     if (event.type === 'appended') this.#taken(event.id, event.items);
-    if (event.type === 'appended' || event.type === 'turn_started') byId('approvals').replaceChildren();
+    if (event.type === 'appended' || event.type === 'turn_started') this.#endApprovals();
     this.#live.apply(event);
     this.#hasFinished = event.type === 'finished';
     if (event.type === 'finished') {
+      this.#outcome = event.outcome;
       this.#giveBack(event.outcome.undelivered ?? []);
       if (event.outcome.pending?.length) this.#showApprovals(event.outcome.pending);
     }
@@ -128,7 +143,11 @@ class OpenSession {
   async #onEnded(error) {
     // The partial last turn of an aborted run is not stored: the next run shows the session again.
     this.#hasEnded = this.#hasFinished;
-    if (error && !this.#hasFinished) showProblem(`The run ended unexpectedly: ${error.message ?? error.kind}`);
+    if (!this.#hasFinished) {
+      this.#live.stop();
+      this.#outcome = null;
+      if (error) showProblem(`The run ended unexpectedly: ${errorWords(error)}`);
+    }
     refreshList();
     this.#state = (await get(sessionPath(this.id, 'messages?limit=1'))).state;
     this.#setRunning(false);
@@ -136,12 +155,31 @@ class OpenSession {
 
   #setRunning(isRunning) {
     this.isRunning = isRunning;
-    byId('unfinished').hidden = isRunning || this.#state !== 'unfinished';
+    this.#showUnfinished();
     byId('stop').hidden = !isRunning;
     byId('queue').hidden = !isRunning;
     byId('send').textContent = isRunning ? 'Steer now' : 'Send';
-    byId('regenerate').hidden = isRunning || (this.#startsAt === 0 && !this.#run);
+    this.#showRegenerate();
     document.body.dataset.running = isRunning;
+  }
+
+  /** Offers to continue, or to try again if that may help. */
+  #showUnfinished() {
+    const outcome = this.#outcome ?? {};
+    const isRetry = isWorthRetrying(outcome);
+    // The answer that was cut off is replaced.
+    const isCutOff = this.#state === 'idle' && isRetry && about.can_regenerate;
+    const isOffered = !this.isRunning && (isCutOff || this.#state === 'unfinished' && !isFinal(outcome));
+    byId('unfinished').hidden = !isOffered;
+    const words = isRetry ? 'The same request may succeed now.' : 'The last answer was not finished.';
+    byId('unfinished-words').textContent = words;
+    byId('continue').textContent = isRetry ? 'Try again' : 'Continue';
+  }
+
+  /** An answer whose calls wait for approval cannot be replaced. */
+  #showRegenerate() {
+    const isEmpty = this.#startsAt === 0 && !this.#run;
+    byId('regenerate').hidden = this.isRunning || isEmpty || byId('approvals').hasChildNodes();
   }
 
   #showApprovals(pending) {
@@ -158,44 +196,66 @@ class OpenSession {
       });
     }));
     follow(() => byId('approvals').replaceChildren(...cards.map((card) => card.node)));
+    this.#showRegenerate();
+    showWaiting();
     say(exactText(pending[0].name), ' waits for your approval.');
     // The focus stays where the user types, so that no key press answers the question.
     if (document.activeElement === document.body) cards[0].focus();
+  }
+
+  /** No call waits for approval any more. */
+  #endApprovals() {
+    byId('approvals').replaceChildren();
+    hideQuestion();
+    this.#showRegenerate();
+    showWaiting();
   }
 
   /** Shows the last page of messages before an entry. */
   async #loadHistory(before) {
     byId('history').replaceChildren();
     this.#cards.clear();
+    this.#outcome = null;
     this.#first = before;
-    await this.loadOlder();
+    const ends = await this.loadOlder();
+    this.#outcome = ends.find((end) => end.at === before)?.outcome ?? null;
     scrollToNewest();
   }
 
-  /** Shows one more page. The scroll position of the visible items does not change. */
+  /** Shows one more page, and returns the ends of its runs. The visible items keep their position. */
   async loadOlder() {
-    if (this.#first === 0) return;
+    if (this.#first === 0) return [];
     const path = sessionPath(this.id, `messages?before=${this.#first}&limit=${PAGE}`);
-    const { messages, state } = await get(path);
-    if (open !== this) return;
+    const { messages, ends, nested, state } = await get(path);
+    if (open !== this) return [];
     const page = element('div');
     const conversation = this.#conversation(page);
-    messages.forEach((message) => conversation.addEntry(message));
+    for (const message of messages) {
+      conversation.addEntry(message);
+      const outcome = ends.find((end) => end.at === message.number + 1)?.outcome;
+      if (outcome) conversation.addEnd(outcome);
+    }
+    nested.forEach((event) => conversation.addNested(event));
+    conversation.stop();
     const scroll = byId('scroll');
     const fromEnd = scroll.scrollHeight - scroll.scrollTop;
     byId('history').prepend(page);
+    showWaiting();
     scroll.scrollTop = scroll.scrollHeight - fromEnd;
     this.#first = messages[0]?.number ?? 0;
     byId('older').hidden = this.#first === 0;
     this.#state = state;
+    return ends;
   }
 
   // Actions of the user.
 
-  async send(text, isAfterwards) {
+  /** Sends a message. The server refuses it if calls wait for approval, unless they may be given up. */
+  async send(text, isAfterwards, mayGiveUp) {
     if (this.isRunning && !isAfterwards && await this.#steer(text)) return;
     // Sending the same message again does not start a second run.
-    const { run, is_queued: isQueued } = await startOnce(this.id, { text });
+    const body = mayGiveUp ? { text, waiting_calls: 'give_up' } : { text };
+    const { run, is_queued: isQueued } = await startOnce(this.id, body);
     if (isQueued) this.#waits(run, text, 'Queued');
     else scrollToNewest();
   }
@@ -213,7 +273,8 @@ class OpenSession {
   }
 
   async resume() {
-    await post(sessionPath(this.id, 'runs'), {});
+    if (this.#state === 'idle') await this.regenerate();
+    else await post(sessionPath(this.id, 'runs'), {});
   }
 
   async stop() {
@@ -298,23 +359,50 @@ function showProblem(words) {
   byId('problem').replaceChildren(prose(words));
 }
 
+/** Says of each run that has ended with a waiting call whether it still waits. */
+function showWaiting() {
+  const isWaiting = byId('approvals').hasChildNodes();
+  const lines = [...byId('column').querySelectorAll('.end[data-reason=pending] .how')];
+  for (const line of lines) {
+    const waits = isWaiting && line === lines.at(-1);
+    line.textContent = waits ? 'Waits for your approval' : 'Waited for your approval';
+  }
+}
+
 function welcome(isNew) {
   byId('welcome').hidden = !isNew;
   if (!isNew || !about.model) return;
-  byId('welcome').textContent = about.model.is_scripted
-    ? 'This model is scripted: its text follows rules, and the results of its tools are real. Ask it how many '
-      + 'lines of Rust are in src, what (2 + 3) * 4 is, to write hello to notes.txt, or to research where a word '
-      + 'occurs. If an API key is set in the environment, a real model answers.'
-    : `${about.model.model} answers. It can read the working directory of the server.`;
+  const { model, is_scripted: isScripted, has_tools: hasTools } = about.model;
+  const reads = hasTools ? ' It can read the working directory of the server.' : '';
+  byId('welcome-words').textContent = isScripted
+    ? 'This model is scripted: its text follows rules, and the results of its tools are real. If an API key is set '
+      + 'in the environment, a real model answers.'
+    : `${model} answers.${reads}`;
+  byId('examples').replaceChildren(...(hasTools ? EXAMPLES.map(exampleButton) : []));
 }
 
-/** Performs an action of the user, and shows the error if it fails. */
-async function attempt(action) {
+function exampleButton(question) {
+  const button = element('button', { type: 'button' }, question);
+  button.addEventListener('click', async () => {
+    button.disabled = true;
+    await attempt(() => open.send(question, false));
+    button.disabled = false;
+  });
+  return element('li', {}, button);
+}
+
+/**
+ * Performs an action of the user, and shows the error if it fails. If the action would give up calls that wait for
+ * approval, asks the user first: `giveUp()` performs it then.
+ */
+async function attempt(action, giveUp) {
   showProblem('');
+  hideQuestion();
   try {
     await action();
   } catch (error) {
-    showProblem(error.message);
+    if (error.waitingCalls && giveUp) askToGiveUp(error.waitingCalls, giveUp);
+    else showProblem(error.message);
     return false;
   }
   return true;
@@ -357,7 +445,7 @@ function toggleList(isOpen) {
 // A longer message is refused by the server.
 const MAX_BYTES = 8_000_000;
 
-async function submit(isAfterwards) {
+async function submit(isAfterwards, mayGiveUp = false) {
   const text = byId('text').value;
   if (!text.trim()) return;
   if (new Blob([JSON.stringify(text)]).size > MAX_BYTES) {
@@ -365,7 +453,8 @@ async function submit(isAfterwards) {
     return;
   }
   byId('text').value = '';
-  const isSent = await attempt(() => open.send(text, isAfterwards));
+  const giveUp = () => submit(isAfterwards, true);
+  const isSent = await attempt(() => open.send(text, isAfterwards, mayGiveUp), giveUp);
   // The typed text is never lost.
   if (!isSent) byId('text').value = [text, byId('text').value].filter(Boolean).join('\n');
 }

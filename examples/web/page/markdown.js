@@ -3,6 +3,7 @@
 
 import * as smd from './streaming-markdown/smd.js';
 import { element } from './elements.js';
+import { start } from './text_box.js';
 import { prose } from './visible_text.js';
 
 const TAGS = {
@@ -40,28 +41,122 @@ function safeAddress(text) {
   }
 }
 
+// When text is added to a paragraph, the browser computes the layout of all of it. So a long one is divided into
+// parts: after the first space that follows this many characters, or after twice as many.
+const MAX_PART = 4000;
+// An element counts as this many characters.
+const ELEMENT_LENGTH = 20;
+
+const INLINE = [
+  smd.Token.Code_Inline,
+  smd.Token.Italic_Ast,
+  smd.Token.Italic_Und,
+  smd.Token.Strong_Ast,
+  smd.Token.Strong_Und,
+  smd.Token.Strike,
+  smd.Token.Link,
+  smd.Token.Raw_URL,
+  smd.Token.Line_Break,
+];
+// Inline elements and these have text of their own.
+const DIVIDED = [
+  ...INLINE,
+  smd.Token.Paragraph,
+  smd.Token.Heading_1,
+  smd.Token.Heading_2,
+  smd.Token.Heading_3,
+  smd.Token.Heading_4,
+  smd.Token.Heading_5,
+  smd.Token.Heading_6,
+  smd.Token.List_Item,
+  smd.Token.Table_Cell,
+];
+
+/** An element whose end has not been read. */
+class OpenElement {
+  #isDivided;
+  #part;
+  /** The number of characters of the last part, and of the whole element. */
+  #partLength = 0;
+  #length = ELEMENT_LENGTH;
+
+  constructor(node, type) {
+    this.node = node;
+    this.#part = node;
+    this.#isDivided = DIVIDED.includes(type);
+  }
+
+  get length() {
+    return this.#length;
+  }
+
+  addText(text) {
+    for (let rest = text; rest;) {
+      const piece = this.#isDivided ? this.#startOfPart(rest) : rest;
+      this.append(prose(piece));
+      this.grow(piece.length);
+      rest = rest.slice(piece.length);
+      if (this.#isDivided && this.#isFull(piece)) this.#divide();
+    }
+  }
+
+  /** Adds an element. Inline elements are in the same paragraph as the text before them, other elements are not. */
+  addElement(node, isInline) {
+    if (this.#isDivided && isInline && this.#partLength >= MAX_PART) this.#divide();
+    if (!isInline) this.#partLength = 0;
+    this.append(node);
+  }
+
+  append(content) {
+    this.#part.append(content);
+  }
+
+  grow(length) {
+    this.#partLength += length;
+    this.#length += length;
+  }
+
+  /** Whether the last part ends with this text. */
+  #isFull(text) {
+    return this.#partLength > MAX_PART && /\s$/.test(text) || this.#partLength >= 2 * MAX_PART - 1;
+  }
+
+  /** The start of a text that belongs to the last part. */
+  #startOfPart(text) {
+    const least = Math.max(0, MAX_PART - this.#partLength);
+    const most = Math.max(1, 2 * MAX_PART - this.#partLength);
+    const space = text.slice(least, most).search(/\s/);
+    return start(text, space < 0 ? most : least + space + 1);
+  }
+
+  #divide() {
+    this.#part = this.node.appendChild(element('span', { className: 'part' }));
+    this.#partLength = 0;
+  }
+}
+
 class Renderer {
-  #nodes;
+  #open;
   #tail = document.createTextNode('');
 
   constructor(root) {
-    this.#nodes = [root];
+    this.#open = [new OpenElement(root, smd.Token.Document)];
     this.data = this;
     this.add_token = (_, type) => this.#begin(type);
-    this.end_token = () => this.#nodes.pop();
-    this.add_text = (_, text) => this.#node().append(prose(text));
+    this.end_token = () => this.#end();
+    this.add_text = (_, text) => this.#last().addText(text);
     this.set_attr = (_, type, value) => this.#set(type, value);
   }
 
-  #node() {
-    return this.#nodes[this.#nodes.length - 1];
+  #last() {
+    return this.#open[this.#open.length - 1];
   }
 
   /** Shows text whose meaning the parser has not decided yet, until more text arrives. */
   showTail(text) {
     this.#tail.remove();
     this.#tail = document.createTextNode(text);
-    if (text) this.#node().append(this.#tail);
+    if (text) this.#last().append(this.#tail);
   }
 
   hideTail() {
@@ -69,8 +164,15 @@ class Renderer {
   }
 
   #begin(type) {
-    const parent = this.#node();
-    this.#nodes.push(type === smd.Token.Document ? parent : parent.appendChild(this.#make(parent, type)));
+    const parent = this.#last();
+    const node = this.#make(parent.node, type);
+    parent.addElement(node, INLINE.includes(type));
+    this.#open.push(new OpenElement(node, type));
+  }
+
+  #end() {
+    const { length } = this.#open.pop();
+    this.#last().grow(length);
   }
 
   #make(parent, type) {
@@ -93,7 +195,7 @@ class Renderer {
   }
 
   #set(type, value) {
-    const node = this.#node();
+    const { node } = this.#last();
     const address = safeAddress(value);
     if (type === smd.Attr.Href && address) {
       node.href = address;

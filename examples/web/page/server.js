@@ -2,9 +2,11 @@
 
 /** A request that the server has refused, or that did not reach it (status 0). */
 export class ServerError extends Error {
-  constructor(status, message) {
+  constructor(status, message, waitingCalls = 0) {
     super(message);
     this.status = status;
+    /** The number of calls that wait for approval, which the request would give up. */
+    this.waitingCalls = waitingCalls;
   }
 }
 
@@ -21,7 +23,8 @@ async function request(method, path, body, headers = {}) {
   }
   const answer = await response.json().catch(() => ({}));
   if (!response.ok) {
-    throw new ServerError(response.status, answer.error ?? `The server answered ${response.status}.`);
+    const message = answer.error ?? `The server answered ${response.status}.`;
+    throw new ServerError(response.status, message, answer.waiting_calls);
   }
   return answer;
 }

@@ -54,7 +54,21 @@ export class ToolCard {
   }
 
   asksForApproval() {
-    this.#say('waits for your approval', 'asks');
+    if (!this.hasResult()) this.#say('waits for your approval', 'asks');
+  }
+
+  hasResult() {
+    return ['ok', 'failed'].includes(this.node.dataset.state);
+  }
+
+  /** Whether the call, or a call of the sub-agent that it runs, waits for approval. */
+  isWaiting() {
+    return ['asks', 'suspended'].includes(this.node.dataset.state);
+  }
+
+  /** The call may be running again, after it has waited. */
+  resume() {
+    if (this.isWaiting()) this.#say('', 'waits');
   }
 
   start() {
@@ -74,19 +88,23 @@ export class ToolCard {
   conversation() {
     if (!this.#conversation) {
       this.#nested.hidden = false;
-      this.node.open = true;
+      this.node.open = !this.hasResult();
       this.#conversation = this.#makeConversation(this.#nested);
     }
     return this.#conversation;
   }
 
+  /** The sub-agent that the call runs waits for the approval of a call. */
   suspend() {
-    this.#say('waits', 'asks');
+    if (!this.hasResult()) this.#say('waits for your approval', 'suspended');
   }
 
   output({ kind, content }) {
     const kindOrOk = kind ?? 'ok';
-    this.#say(resultWords(kindOrOk), kindOrOk === 'ok' ? 'ok' : 'failed');
+    // A call without approval has not started.
+    const isGivenUp = kindOrOk === 'interrupted' && this.node.dataset.state === 'asks';
+    this.#say(isGivenUp ? 'was not run' : resultWords(kindOrOk), kindOrOk === 'ok' ? 'ok' : 'failed');
+    this.stop();
     this.#progress.hidden = true;
     if (this.#conversation) this.node.open = false;
     this.#output.replaceChildren(textBox(contentText(content), prose));
@@ -94,10 +112,17 @@ export class ToolCard {
 
   interrupted() {
     if (this.node.dataset.state !== 'ok') this.#say('was not run', 'failed');
+    this.stop();
+  }
+
+  /** Removes the signs that more will follow. */
+  stop() {
+    this.#conversation?.stop();
   }
 
   /** Resets the card before the events of its run are shown again. */
   reset() {
+    this.stop();
     this.#conversation = null;
     this.#nested.replaceChildren();
     this.#nested.hidden = true;

@@ -4,6 +4,7 @@ import { byId, element } from './elements.js';
 import { get, sessionPath } from './server.js';
 import { textBox } from './text_box.js';
 import { exactText, markedText } from './visible_text.js';
+import { stepWords } from './words.js';
 
 export async function showTrace(session) {
   const runs = await get(sessionPath(session, 'trace'));
@@ -14,12 +15,14 @@ export async function showTrace(session) {
 }
 
 function runSection({ run, steps }) {
+  const names = new Map(steps.map(({ action }) => [action.call_id, action.tool]));
   const items = steps.map((step) => {
-    const what = step.action.tool ?? step.action.type;
-    const how = step.action.stop_reason ?? step.action.text ?? '';
-    const within = step.within?.length ? `in ${step.within.join(' / ')}: ` : '';
-    const summary = element('summary', {}, `${step.step}. `, exactText(`${within}${what}`), ' ', exactText(how));
+    const within = (step.within ?? []).map((id) => `in ${names.get(id) ?? 'a sub-agent'}: `).join('');
+    const summary = element('summary', {}, `${step.step}. `, exactText(within + stepWords(step.action)));
     return element('details', {}, summary, textBox(step.text, markedText));
   });
-  return element('section', {}, element('h3', {}, `Run ${run.slice(0, 8)}`), ...items);
+  // Within a session, the part of the id after the session's is unique.
+  const id = run.slice(run.lastIndexOf(':') + 1);
+  const title = element('h3', {}, 'Run ', element('code', { className: 'exact' }, exactText(id)));
+  return element('section', {}, title, ...items);
 }

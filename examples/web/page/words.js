@@ -21,6 +21,14 @@ const ENDS = {
   hook_error: 'Ended: a hook failed',
 };
 
+// Errors whose request may succeed if it is sent again, and errors that need another request.
+const RETRYABLE = [
+  'connect', 'timeout', 'rate_limited', 'overloaded', 'server', 'generation_failed', 'incomplete_turn', 'malformed',
+];
+const FINAL = [
+  'auth', 'billing', 'context_window', 'invalid_request', 'unsupported', 'filtered', 'protocol', 'too_large',
+];
+
 const RESULTS = {
   ok: 'done',
   error: 'failed',
@@ -35,31 +43,52 @@ const RESULTS = {
   skipped: 'was skipped',
 };
 
-/** How a run ended, as one line. */
-export function endWords(outcome) {
-  const reason = typeof outcome.reason === 'string' ? outcome.reason : Object.keys(outcome.reason)[0];
-  let words = ENDS[reason] ?? `Ended: ${reason}`;
-  if (outcome.why) words += `: ${outcome.why}`;
-  if (outcome.error) words += `: ${outcome.error.message ?? outcome.error.kind}`;
+/** A name of the protocol, as words. */
+const nameWords = (name) => name.replaceAll('_', ' ');
+
+/** How a run ended, as one line. The reason is unknown if only its stored messages show how the run ended. */
+export function endWords({ reason, why, error }) {
+  let words = reason ? ENDS[reason] ?? `Ended: ${nameWords(reason)}` : 'Ended';
+  if (why) words += `: ${why}`;
+  if (error) words += `: ${errorWords(error)}`;
   return words;
 }
 
+/** Whether a run ended as the model or the user intended. */
+export const isGoodEnd = ({ reason, error }) =>
+  !error && (!reason || ['completed', 'interrupted', 'stopped', 'pending'].includes(reason));
+
+export const errorWords = ({ message, kind }) => message || nameWords(kind ?? 'unknown error');
+
+/** Whether a run has failed, and the same request may succeed now. */
+export const isWorthRetrying = ({ error }) => Boolean(error && (error.retryable ?? RETRYABLE.includes(error.kind)));
+
+/** Whether a run has failed, and would fail again. */
+export const isFinal = ({ error }) => Boolean(error && !isWorthRetrying({ error }) && FINAL.includes(error.kind));
+
 /** How a call ended. */
-export const resultWords = (kind) => RESULTS[kind] ?? kind;
+export const resultWords = (kind) => RESULTS[kind] ?? nameWords(kind);
+
+/** A step of a trace, as one line. */
+export function stepWords({ type, tool, text, stop_reason: reason }) {
+  if (type === 'tool') return tool;
+  if (type === 'say') return `Answer: ${text}`;
+  const words = reason === 'success' ? 'Done, with a proof' : endWords({ reason });
+  return text ? `${words}: ${text}` : words;
+}
 
 const number = new Intl.NumberFormat('en');
 
-/** How many requests and tokens a run used, and their cost. */
+/** How many requests and tokens a run used, and their cost. Unknown numbers are left out. */
 export function usageWords({ turns, usage, nested_usage: nested, cost }, price) {
-  const input = usage.input_tokens + (nested?.input_tokens ?? 0);
-  const output = usage.output_tokens + (nested?.output_tokens ?? 0);
+  const input = (usage?.input_tokens ?? 0) + (nested?.input_tokens ?? 0);
+  const output = (usage?.output_tokens ?? 0) + (nested?.output_tokens ?? 0);
+  const isKnown = input + output > 0;
   const parts = [];
   if (turns !== undefined) parts.push(turns === 1 ? '1 request' : `${turns} requests`);
-  parts.push(`${number.format(input)} tokens in, ${number.format(output)} out`);
-  const millionths = cost ?? (price ? input * price.input + output * price.output : undefined);
-  if (millionths !== undefined && millionths !== null) {
-    parts.push(`cost ${(millionths / 1e6).toFixed(4)}`);
-  }
+  if (isKnown) parts.push(`${number.format(input)} tokens in, ${number.format(output)} out`);
+  const millionths = cost ?? (price ? input * price.input + output * price.output : null);
+  if (isKnown && millionths !== null) parts.push(`cost ${(millionths / 1e6).toFixed(4)}`);
   return parts.join(' · ');
 }
 

@@ -3,6 +3,9 @@ Streaming Markdown Parser and Renderer
 MIT License
 Copyright 2024 Damian Tarnawski
 https://github.com/thetarnav/streaming-markdown
+
+Changed for turnstream, at the places that are marked with "turnstream:": the depth of the tree and the length of
+undecided text are limited, so that no text can overflow the browser's stack, or take the parser more than linear time.
 */
 
 export const
@@ -197,6 +200,13 @@ export const heading_to_level = (token) => {
 
 const TOKEN_ARRAY_CAP = 24
 
+// turnstream: limits. Block quotes are the outermost tokens, lists and their items follow, and the other tokens are
+// within them. The last index of the arrays is the greatest depth.
+const MAX_BLOCKQUOTES = 8
+const MAX_LIST_DEPTH  = 14
+const MAX_DEPTH       = TOKEN_ARRAY_CAP - 1
+const MAX_PENDING     = 2000
+
 /**
  * Makes a new Parser object.
  * @param   {Any_Renderer} renderer
@@ -281,6 +291,12 @@ function end_token(p) {
  * @param   {Token } token
  * @returns {void  } */
 function add_token(p, token) {
+    // turnstream: a token that is too deep replaces the innermost one.
+    const is_list = token === LIST_ORDERED || token === LIST_UNORDERED || token === LIST_ITEM
+    if (p.len >= (is_list ? MAX_LIST_DEPTH : MAX_DEPTH)) {
+        end_token(p)
+    }
+
     /*
      If a list doesn't start with a list item
      it means that there was a newline after the list:
@@ -424,6 +440,47 @@ function clear_root_pending(p) {
 }
 
 /**
+ * turnstream: Writes the pending characters as text, whatever they could have become.
+ * Reading one character of pending copies all of it, so its length has a limit.
+ * @param   {Parser} p
+ * @returns {void  } */
+function give_up_pending(p) {
+    let text = p.pending
+    switch (p.token) {
+    case MAYBE_BR:
+        p.token = /** @type {Token} */ (p.tokens[p.len])
+        break
+    case LINK:
+    case IMAGE:
+        end_token(p)
+        break
+    case RAW_URL:
+        // the text of the link has the same characters
+        add_text(p)
+        end_token(p)
+        text = ""
+        break
+    case TABLE:
+        end_token(p)
+        p.table_state = 0
+        break
+    case LINE_BREAK:
+        p.token = /** @type {Token} */ (p.tokens[p.len])
+        p.renderer.add_token(p.renderer.data, LINE_BREAK)
+        p.renderer.end_token(p.renderer.data)
+        break
+    }
+    if (p.token === CODE_FENCE) {
+        p.fence_end = 1
+    } else if (p.token !== CODE_INLINE) {
+        p.fence_start = 0
+    }
+    p.hr_chars = 0
+    clear_root_pending(p)
+    push_text(p, text)
+}
+
+/**
  * @param   {number} charcode
  * @returns {boolean} */
 function is_digit(charcode) {
@@ -494,6 +551,11 @@ export function parser_write(p, chunk) {
             if (indent > 0) {
                 parser_write(p, " ".repeat(indent))
             }
+        }
+
+        // turnstream: see give_up_pending
+        if (p.pending.length >= MAX_PENDING) {
+            give_up_pending(p)
         }
 
         const pending_with_char = p.pending + char
@@ -568,6 +630,9 @@ export function parser_write(p, chunk) {
             /* Blockquote */
             case '>': {
                 const next_blockquote_idx = idx_of_token(p, BLOCKQUOTE, p.blockquote_idx+1)
+
+                // turnstream: more quotes are text
+                if (next_blockquote_idx === -1 && p.blockquote_idx >= MAX_BLOCKQUOTES) break // fail
 
                 /*
                 Only when there is no blockquote to the right of blockquote_idx
