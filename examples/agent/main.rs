@@ -36,7 +36,7 @@ use turnstream::event::EndReason;
 use turnstream::item::{Content, PendingCall, ToolCall};
 use turnstream::session::{Session, SessionRun, SessionState};
 use turnstream::tool::Verdict;
-use turnstream::{Agent, Error, ErrorKind, Event, TurnEvent};
+use turnstream::{Agent, Error, ErrorKind, Event, History, Outcome, TurnEvent};
 
 use approval::ApprovalMode;
 use args::{Args, Command};
@@ -477,19 +477,24 @@ async fn drive_run(mut run: SessionRun, user: &mut UserInterface) -> Result<Exit
         let texts = outcome.undelivered.iter().flat_map(|late| &late.items);
         let texts = texts.filter_map(|item| item.as_user().map(Content::text));
         undelivered.extend(texts);
-        match outcome.reason {
-            EndReason::Completed => {
-                if let Some(word) = &outcome.unknown_stop_reason {
-                    render::print_unknown_stop_reason(word);
-                }
-                return Ok(ExitStatus::Done);
-            }
-            EndReason::Interrupted(_) => render::print_interrupted(&run.history()),
-            EndReason::Pending => render::print_pending(&outcome.pending),
-            _ => render::print_failure(outcome, error_context),
-        }
-        return Ok(ExitStatus::Failed);
+        return Ok(report_end(outcome, &run.history(), error_context));
     }
+}
+
+/// Prints how the run ended, unless it completed as usual.
+fn report_end(outcome: &Outcome, history: &History, error_context: &ErrorContext) -> ExitStatus {
+    match outcome.reason {
+        EndReason::Completed => {
+            if let Some(word) = &outcome.unknown_stop_reason {
+                render::print_unknown_stop_reason(word);
+            }
+            return ExitStatus::Done;
+        }
+        EndReason::Interrupted(_) => render::print_interrupted(history),
+        EndReason::Pending => render::print_pending(&outcome.pending),
+        _ => render::print_failure(outcome, error_context),
+    }
+    ExitStatus::Failed
 }
 
 /// Stdout can no longer be written.

@@ -638,7 +638,7 @@ impl Agent {
     /// that is set explicitly does not truncate results unless the compactor itself does so.
     pub fn with_compactor(self, compactor: impl Compactor + 'static) -> Self {
         self.update_settings(|it| {
-            it.context.compactor = CompactorSetting::Custom(Arc::new(compactor))
+            it.context.compactor = CompactorSetting::Custom(Arc::new(compactor));
         })
     }
 

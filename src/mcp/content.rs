@@ -306,7 +306,7 @@ mod tests {
         let image = json!({ "type": "image", "mimeType": "image/png", "data": "AAAA" });
         let audio = json!({ "type": "audio", "mimeType": "audio/wav", "data": "AAAA" });
         let named = Content::from("[audio: audio/wav, 3 bytes, which cannot be shown]");
-        let part = Content::Parts(vec![Part::image("image/png", "AAAA")]);
+        let part = Content::Parts(vec![Part::image("image/png", b"\0\0\0")]);
         for (block, expected) in [(&image, &part), (&audio, &named)] {
             let repeated =
                 json!({ "content": [block], "structuredContent": { "result": [block] } });
@@ -329,7 +329,10 @@ mod tests {
             "content": [{ "type": "text", "text": structured.to_string() }, image],
             "structuredContent": structured,
         });
-        assert_eq!(content(&result), Content::Parts(vec![Part::image("image/png", &*data)]));
+        assert_eq!(
+            content(&result),
+            Content::Parts(vec![Part::image("image/png", MediaSource::Data(data.clone()))])
+        );
     }
 
     #[test]

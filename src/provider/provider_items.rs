@@ -72,25 +72,25 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(item: Item, expected: Option<&str>) {
-        let found = without_reasoning(&item, "m").expect("it had reasoning");
+    fn check(item: &Item, expected: Option<&str>) {
+        let found = without_reasoning(item, "m").expect("it had reasoning");
         assert_eq!(found.kind, item.kind);
         assert_eq!(found.provider_data.as_ref().map(|data| data.value.as_str()), expected);
         assert_eq!(without_reasoning(&found, "m"), None, "nothing is left");
-        assert_eq!(without_reasoning(&item, "other"), None, "it is not that model's reasoning");
+        assert_eq!(without_reasoning(item, "other"), None, "it is not that model's reasoning");
     }
 
     #[test]
     fn signed_and_encrypted_reasoning_is_removed_and_everything_else_is_kept() {
-        check(with_data(Item::reasoning("hm"), json!({ "signature": "s" })), None);
+        check(&with_data(Item::reasoning("hm"), json!({ "signature": "s" })), None);
         let call = || Item::tool_call("c", "t", "{}");
         let data = json!({ "id": "c", "thoughtSignature": "s" });
-        check(with_data(call(), data), Some(r#"{"id":"c"}"#));
+        check(&with_data(call(), data), Some(r#"{"id":"c"}"#));
         let google = json!({ "google": { "thought_signature": "s" } });
-        check(with_data(call(), json!({ "extra_content": google })), Some("{}"));
-        check(with_data(call(), json!({ "thought": "s" })), Some("{}"));
+        check(&with_data(call(), json!({ "extra_content": google })), Some("{}"));
+        check(&with_data(call(), json!({ "thought": "s" })), Some("{}"));
         let text = with_data(Item::text("a"), json!({ "thoughtSignature": "s", "x": [1] }));
-        check(text, Some(r#"{"x":[1]}"#));
+        check(&text, Some(r#"{"x":[1]}"#));
         for value in [json!({ "citations": [] }), json!({ "thought": true })] {
             let item = with_data(Item::text("a"), value);
             assert_eq!(without_reasoning(&item, "m"), None);

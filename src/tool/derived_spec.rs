@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use crate::item::json;
+use crate::item::model_json;
 use crate::tool::ToolSpec;
 
 /// The field that contains the arguments if their JSON is not always an object.
@@ -32,8 +32,10 @@ impl ArgumentsForm {
             value: A,
         }
         match self {
-            Self::Value => json::parse_arguments(arguments),
-            Self::Field => json::parse_arguments(arguments).map(|Field { value }| value),
+            Self::Value => model_json::read_arguments_by_type(arguments),
+            Self::Field => {
+                model_json::read_arguments_by_type(arguments).map(|Field { value }| value)
+            }
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use turnstream::item::{Content, Part};
+use turnstream::item::{Content, MediaSource, Part};
 use turnstream::mcp::Client;
 
 use crate::raw_server::{client_of_one_tool, discovered, listed_tool, raw_client};
@@ -98,7 +98,8 @@ async fn media_that_structured_content_repeats_is_not_sent_again_as_base64_text(
     }
     let described = json!({ "image": data, "width": 7 });
     let sent = call_content(json!([image]), described).await;
-    let parts = vec![Part::image("image/png", &*data), r#"{"width":7}"#.into()];
+    let parts =
+        vec![Part::image("image/png", MediaSource::Data(data.clone())), r#"{"width":7}"#.into()];
     assert_eq!(sent, Content::Parts(parts));
 }
 

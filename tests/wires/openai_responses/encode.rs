@@ -117,7 +117,7 @@ fn files_are_encoded_in_messages_and_results() {
 
 #[test]
 fn results_with_images_directly_follow_their_parallel_calls() {
-    let image = || Content::Parts(vec!["a picture".into(), Part::image("image/png", "AAAA")]);
+    let image = || Content::Parts(vec!["a picture".into(), Part::image("image/png", b"\0\0\0")]);
     let call = |id: &str| Item::tool_call(id, "f", "{}");
     let items = [
         Item::user("go"),
