@@ -54,8 +54,10 @@ async fn the_depth_and_the_undecided_text_of_markdown_are_limited() {
         );
     }
     // Lists within lists, and block quotes that grow with each line.
-    texts.push((0..100).flat_map(|at| ["  ".repeat(at), "- a\n".to_owned()]).collect());
-    texts.push((0..100).flat_map(|at| ["> ".repeat(at), "a\n".to_owned()]).collect());
+    for (nested, line) in [("  ", "- a\n"), ("> ", "a\n")] {
+        let lines: Vec<String> = (0..100).map(|depth| nested.repeat(depth) + line).collect();
+        texts.push(lines.concat());
+    }
     let script = format!("const texts = {}; return (async () => {{ {READ} }})()", json!(texts));
     let limits = page.run(&script).await;
     let limit = |at: usize| limits[at].as_u64().unwrap();
