@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 #[cfg(feature = "http")]
 use crate::error::redacted_source::RedactedSource;
-use crate::error::source_chain::{format_source_chain, source_chain, unrepeated_source};
+use crate::error::source_chain::{MAX_SOURCES, format_source_chain};
 use crate::error::{AuthProblem, ContextLimits, ErrorKind, RateLimitScope};
 
 /// An error from this crate. Errors are cheap to clone.
@@ -233,7 +233,7 @@ impl Error {
     #[cfg(feature = "http")]
     pub(crate) fn map_text_and_sources(mut self, f: impl Fn(&str) -> String) -> Self {
         if let Some(source) =
-            self.0.source.as_deref().and_then(|of| RedactedSource::from_source(of, &f))
+            self.0.source.as_deref().and_then(|of| RedactedSource::from_chain(source_chain(of), &f))
         {
             self = self.with_source(source);
         }
@@ -373,6 +373,30 @@ impl fmt::Debug for Error {
             out.field("source", source);
         }
         out.finish()
+    }
+}
+
+/// Returns an iterator over an error, its source, the source's source, and so on, including sources
+/// that [`Error`] does not return because its message repeats them.
+pub(crate) fn source_chain<'a>(
+    error: &'a (dyn StdError + 'static),
+) -> impl Iterator<Item = &'a (dyn StdError + 'static)> + Clone {
+    std::iter::successors(Some(error), |&error| match error.downcast_ref::<Error>() {
+        Some(error) => error.direct_source(),
+        None => error.source(),
+    })
+}
+
+/// Returns the first source whose message is not part of the error's own message. Many messages end
+/// with the message of a source, such as "could not connect: connection refused". Reports that join
+/// the messages of all sources would otherwise contain that text twice.
+fn unrepeated_source(error: &Error) -> Option<&(dyn StdError + 'static)> {
+    let sources: Vec<_> = source_chain(error).skip(1).take(MAX_SOURCES).collect();
+    let is_repeated =
+        |source: &&(dyn StdError + 'static)| error.message().ends_with(source.to_string().as_str());
+    match sources.iter().rposition(is_repeated) {
+        Some(at) => sources.get(at + 1).copied(),
+        None => sources.first().copied(),
     }
 }
 

@@ -18,11 +18,11 @@ mod source_chain;
 
 pub use detail::{AuthProblem, ContextLimits, RateLimitScope};
 pub use error::Error;
+#[cfg(any(feature = "http", feature = "testing"))]
+pub(crate) use error::source_chain;
 pub use kind::ErrorKind;
 pub(crate) use panic::{catch_panic, panic_to_error, panic_to_error_async};
 pub(crate) use source_chain::format_source_chain;
-#[cfg(any(feature = "http", feature = "testing"))]
-pub(crate) use source_chain::source_chain;
 
 #[cfg(test)]
 mod tests;

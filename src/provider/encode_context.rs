@@ -161,10 +161,17 @@ where
     ///
     /// # Errors
     ///
-    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if the context contains only
-    /// system items.
+    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if the context contains neither
+    /// a message nor a call.
     pub(super) fn ensure_not_only_instructions(&self) -> Result<(), Error> {
-        if self.encoded_len() > 0 || self.peek_items_to_encode().next().is_some() {
+        // The whole context is searched, since the result must not depend on what is cached. The
+        // first message is usually among the first items.
+        let is_message = |item: &Item| match &item.kind {
+            ItemKind::User { .. } | ItemKind::ToolCall(_) | ItemKind::ToolResult(_) => true,
+            ItemKind::Text { text } => !text.is_empty(),
+            ItemKind::System { .. } | ItemKind::Reasoning { .. } | ItemKind::Other => false,
+        };
+        if self.settled_history.iter().any(|item| !item.tombstone && is_message(item)) {
             return Ok(());
         }
         let message = "there is nothing to answer: the request contains only instructions, and this \

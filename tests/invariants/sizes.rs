@@ -66,13 +66,14 @@ fn values_created_once_per_turn_are_small() {
     check_size::<Run>(640);
 }
 
-/// The size of a loop, without its body's and its closure's state.
+/// The size of a loop, without its closure's state and the larger of its body and its state. A loop
+/// contains either of them.
 fn loop_overhead<F, B, S>(_: &LoopStream<F, B, S>) -> usize {
-    size_of::<LoopStream<F, B, S>>() - size_of::<F>() - size_of::<B>() - size_of::<S>()
+    size_of::<LoopStream<F, B, S>>() - size_of::<F>() - size_of::<B>().max(size_of::<S>())
 }
 
 #[test]
-fn a_loop_is_three_pointers_larger_than_its_body_and_state() {
+fn a_loop_is_three_pointers_larger_than_its_body_or_state() {
     let counting = loop_stream(3_u64, |n| stream::iter([Step::Value(n), Step::Next(n - 1)]));
     assert!(loop_overhead(&counting) <= 24, "{}", loop_overhead(&counting));
     assert!(size_of::<Option<LoopEndReason>>() <= 1);

@@ -269,7 +269,7 @@ fn a_file_is_sent_with_its_name() {
     let pdf = || Part::file("application/pdf", b"\0\0\0");
     let parts = vec![pdf().with_name("report.pdf"), pdf()];
     let body = encode_json(vec![Item::user(parts)]).unwrap();
-    let names: Vec<&Value> = body["messages"][0]["content"]
+    let names: Vec<&Value> = body["messages"][1]["content"]
         .as_array()
         .unwrap()
         .iter()

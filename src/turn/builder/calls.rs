@@ -67,7 +67,7 @@ impl TurnBuilder {
             return;
         }
         if let Some(block) = state.block_index.and_then(|at| self.partial.blocks.get_mut(at)) {
-            let is_recorded = is_wire_id_recorded(&state.call_id, &state.wire_id);
+            let is_recorded = is_wire_id_recorded(&self.provider, &state.call_id, &state.wire_id);
             let data = if is_recorded { data_with_wire_id(data, &state.wire_id) } else { data };
             block.item.provider_data = Some(Arc::new(data));
         }
@@ -118,8 +118,7 @@ impl TurnBuilder {
             ToolCall { call_id: call_id.clone(), name: name.clone(), arguments: String::new() };
         self.partial.push_call(call);
         let at = self.partial.blocks.len() - 1;
-        let is_issued = !self.provider.is_empty() && is_wire_id_recorded(&call_id, wire_id);
-        if call_id != wire_id || is_issued {
+        if is_wire_id_recorded(&self.provider, &call_id, wire_id) {
             let data = data_with_wire_id(self.empty_provider_data(), wire_id);
             self.partial.blocks[at].item.provider_data = Some(Arc::new(data));
         }
@@ -198,8 +197,8 @@ impl TurnBuilder {
 
 /// Returns whether a call's provider data records the id that the provider issued. The record tells
 /// the provider's encoder that the provider accepts the id.
-fn is_wire_id_recorded(call_id: &str, wire_id: &str) -> bool {
-    call_id != wire_id || !is_portable_call_id(wire_id)
+fn is_wire_id_recorded(provider: &str, call_id: &str, wire_id: &str) -> bool {
+    call_id != wire_id || (!provider.is_empty() && !is_portable_call_id(wire_id))
 }
 
 /// Adds a call's original id in the wire format to its provider data. The bytes of the other fields
