@@ -429,11 +429,6 @@ impl Agent {
         self.0.prompt.options.max_output_tokens
     }
 
-    /// Sets the temperature; see [`Options::temperature`].
-    pub fn with_temperature(self, temperature: f32) -> Self {
-        self.update_settings(|it| it.prompt.options.temperature = Some(temperature))
-    }
-
     /// Sets the maximum number of requests per run. The default is 20, or 80 for a sub-agent. If
     /// `max_turns` is 0, no request is sent. Requests that correct, continue or retry a turn also
     /// count toward this maximum.

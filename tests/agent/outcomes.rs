@@ -11,6 +11,7 @@ use turnstream::env::CountingIds;
 use turnstream::event::{AppendReason, EndReason, InterruptedPhase, Transition};
 use turnstream::item::ResultKind;
 use turnstream::provider::{Provider, Reply, Scripted};
+use turnstream::request::Options;
 use turnstream::stream::TurnStream;
 use turnstream::tool::Tool;
 use turnstream::turn::StopReason;
@@ -465,7 +466,7 @@ async fn the_system_prompt_and_the_settings_reach_the_request() {
         .with_system("stable")
         .with_volatile_system("volatile")
         .with_max_output_tokens(7)
-        .with_temperature(0.5);
+        .with_options(Options { temperature: Some(0.5), ..Options::default() });
     agent.run(vec![Item::system("more"), Item::user("go")]).outcome().await;
     let request = &model.requests()[0];
     assert_eq!(request.system.stable, "stable");

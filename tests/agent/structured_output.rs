@@ -68,7 +68,8 @@ async fn later_options_keep_the_output_schema_and_all_options_that_they_do_not_s
         ..Options::default()
     };
     let agent = Agent::new(model.clone()).with_output::<Answer>().with_options(first.clone());
-    agent.with_temperature(0.5).with_options(second.clone()).run("go").outcome().await;
+    let third = Options { temperature: Some(0.5), ..Options::default() };
+    agent.with_options(third).with_options(second.clone()).run("go").outcome().await;
     let asked = model.requests().remove(0).options;
     assert_eq!(asked.output, Output::for_type::<Answer>());
     assert_eq!((asked.temperature, asked.seed, asked.cache), (Some(0.5), Some(2), Cache::Off));

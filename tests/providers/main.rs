@@ -15,7 +15,7 @@
 //! | `transport_settings` | headers, keys, proxies and the client, the same for every provider |
 //! | `credentials` | keys, tokens that are fetched once for all requests, and signatures |
 //! | `clouds` | the request of each preset for a model in a cloud |
-//! | `llama` | a real model behind a real server, over three wires |
+//! | `llama` | a real model on a real server, over three wires |
 //! | `suite` | the claims that hold for every provider, over every wire and over the example `own_wire`'s |
 //! | `own_wires` | wires that are implemented outside of the crate, and their faults |
 //! | `other_servers` | the example `agent` against a mock server that is not part of this crate |

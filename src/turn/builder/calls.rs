@@ -67,7 +67,7 @@ impl TurnBuilder {
             return;
         }
         if let Some(block) = state.block_index.and_then(|at| self.partial.blocks.get_mut(at)) {
-            let is_recorded = is_wire_id_recorded(&self.provider, &state.call_id, &state.wire_id);
+            let is_recorded = is_wire_id_recorded(self.provider, &state.call_id, &state.wire_id);
             let data = if is_recorded { data_with_wire_id(data, &state.wire_id) } else { data };
             block.item.provider_data = Some(Arc::new(data));
         }
@@ -118,7 +118,7 @@ impl TurnBuilder {
             ToolCall { call_id: call_id.clone(), name: name.clone(), arguments: String::new() };
         self.partial.push_call(call);
         let at = self.partial.blocks.len() - 1;
-        if is_wire_id_recorded(&self.provider, &call_id, wire_id) {
+        if is_wire_id_recorded(self.provider, &call_id, wire_id) {
             let data = data_with_wire_id(self.empty_provider_data(), wire_id);
             self.partial.blocks[at].item.provider_data = Some(Arc::new(data));
         }
