@@ -52,7 +52,7 @@ impl Price {
     }
 
     /// Returns whether all prices are finite and not negative.
-    pub(crate) fn is_valid(&self) -> bool {
+    pub fn is_valid(&self) -> bool {
         [self.input, self.output, self.cache_read, self.cache_write]
             .iter()
             .all(|price| price.is_finite() && *price >= 0.0)

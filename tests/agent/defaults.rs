@@ -216,7 +216,7 @@ async fn the_guide_lists_the_actual_default_values() {
             "tokens that a pool reserves per answer if `max_output_tokens` is not set",
             format_count(Pool::new(1).tokens_per_response()),
         ),
-        ("tokens, money and calls per run", unlimited(!budget.has_cost_limit())),
+        ("tokens, money and calls per run", unlimited(budget.prices().is_none())),
         ("part of the window at which it counts as nearly full", format!("{percent}%")),
         ("stop sequences in Chat Completions", Dialect::OPENAI.max_stop_sequences.to_string()),
     ]);

@@ -306,7 +306,7 @@ impl Budget {
     }
 
     /// Returns whether a cost limit is set.
-    pub fn has_cost_limit(&self) -> bool {
+    pub(in crate::agent) fn has_cost_limit(&self) -> bool {
         self.cost_limit.is_some()
     }
 
