@@ -103,6 +103,10 @@ pub(super) enum ServerKind {
     /// The vendor that defines the wire.
     Vendor,
     /// Another server, whose rules for ids and names may differ from the vendor's.
+    #[cfg_attr(
+        not(feature = "http"),
+        expect(dead_code, reason = "only a provider over HTTP knows its endpoint")
+    )]
     Compatible,
 }
 

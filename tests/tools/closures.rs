@@ -261,6 +261,7 @@ async fn a_raw_tool_receives_the_arguments_verbatim() {
     assert_eq!(call_tool(tool, r#"{"a":[1]}"#).await.content.text(), r#"{"a":[1]}"#);
 }
 
+#[cfg(feature = "schemars")]
 mod enums {
     //! The arguments of a tool can be an enum, whatever its JSON looks like.
 
