@@ -47,7 +47,7 @@ pub struct Media {
 }
 
 /// The data of an image or a file, given either as inline bytes or as a URL. A `MediaSource` can be
-/// created from bytes.
+/// created from bytes, or from text that is already base64.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -95,7 +95,7 @@ impl Part {
         }
     }
 
-    /// Creates an image part from bytes, or from a [`MediaSource`] such as a URL.
+    /// Creates an image part from bytes, from base64 text, or from a [`MediaSource`] such as a URL.
     ///
     /// ```
     /// use turnstream::Item;
@@ -111,7 +111,8 @@ impl Part {
         Self::Image(Media { media_type: media_type.into(), source: source.into(), name: None })
     }
 
-    /// Creates a file part, for example for a PDF, from bytes or from a [`MediaSource`].
+    /// Creates a file part, for example for a PDF, from bytes, from base64 text, or from a
+    /// [`MediaSource`].
     ///
     /// ```no_run
     /// use turnstream::item::Part;
@@ -150,6 +151,20 @@ impl From<Vec<u8>> for MediaSource {
 impl<const N: usize> From<&[u8; N]> for MediaSource {
     fn from(bytes: &[u8; N]) -> Self {
         bytes.as_slice().into()
+    }
+}
+
+impl From<&str> for MediaSource {
+    /// Uses the text as base64 data, without encoding it again.
+    fn from(base64: &str) -> Self {
+        Self::Data(base64.to_owned())
+    }
+}
+
+impl From<String> for MediaSource {
+    /// Uses the text as base64 data, without encoding it again.
+    fn from(base64: String) -> Self {
+        Self::Data(base64)
     }
 }
 
