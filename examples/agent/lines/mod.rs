@@ -72,9 +72,11 @@ impl InputReader {
         screen: &mut impl Write,
     ) -> io::Result<Option<String>> {
         let mut line = EditedLine::new(prompt, text, columns);
+        // While it exists, the terminal neither prints nor collects what the user types. The mode is
+        // changed before the prompt invites the user to type.
+        let guard = self.source.read_single_keys()?;
         print(screen, &line.printed())?;
-        // While it exists, the terminal neither prints nor collects what the user types.
-        let Some(_guard) = self.source.read_single_keys()? else {
+        let Some(_guard) = guard else {
             // The text can be sent or extended.
             let entered = self.next_entry().await?;
             return Ok(entered.map(|more| line.into_text() + &more));
