@@ -46,6 +46,18 @@ fn one_ctrl_c_at_the_prompt_discards_the_line_and_two_end_the_chat() {
     assert!(shown.ends_with("ended by Ctrl-C\r\n"), "{shown}");
 }
 
+/// Starts a chat with the model at `url`, whose first answer begins and does not end. The folder
+/// exists as long as the first value.
+fn start_unfinished_answer(url: &str) -> (TempProject, Terminal) {
+    let temp = TempProject::new();
+    let args = ["--provider", "anthropic", "--base-url", url];
+    let mut terminal = Terminal::start(&agent_command(&temp.0, &args));
+    terminal.wait_for("\n> ");
+    terminal.type_keys("Hi\n");
+    terminal.wait_for("So it begins");
+    (temp, terminal)
+}
+
 /// A model whose first answer does not end. The chat is interrupted during this answer, after the
 /// user has typed `typed`, and the text in the input line is sent after `keys`. Returns what was
 /// printed, and the text that the model received then.
@@ -62,12 +74,7 @@ async fn interrupt_and_send(
     let server = server.await.unwrap();
     let url = server.url();
     let ran = tokio::task::spawn_blocking(move || {
-        let temp = TempProject::new();
-        let args = ["--provider", "anthropic", "--base-url", &url];
-        let mut terminal = Terminal::start(&agent_command(&temp.0, &args));
-        terminal.wait_for("\n> ");
-        terminal.type_keys("Hi\n");
-        terminal.wait_for("So it begins");
+        let (_temp, mut terminal) = start_unfinished_answer(&url);
         terminal.type_keys(typed);
         terminal.wait_for(read_as);
         terminal.type_keys(CTRL_C);
@@ -117,12 +124,7 @@ async fn a_text_in_the_input_line_can_be_discarded() {
     let server = ModelServer::anthropic(|_, _| Reply::text("So it begins").hang()).await.unwrap();
     let url = server.url();
     let ran = tokio::task::spawn_blocking(move || {
-        let temp = TempProject::new();
-        let args = ["--provider", "anthropic", "--base-url", &url];
-        let mut terminal = Terminal::start(&agent_command(&temp.0, &args));
-        terminal.wait_for("\n> ");
-        terminal.type_keys("Hi\n");
-        terminal.wait_for("So it begins");
+        let (_temp, mut terminal) = start_unfinished_answer(&url);
         terminal.type_keys("more\n");
         terminal.wait_for("will read: more)");
         terminal.type_keys(CTRL_C);

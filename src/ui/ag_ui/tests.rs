@@ -199,7 +199,10 @@ async fn answers_that_come_with_a_new_message_are_refused_with_the_reason() {
     let text = message(&with_answers(&result("call_1_1"), &json!([])), &session, &asks);
     assert!(text.contains("new message"), "{text}");
     let earlier = with_answers(&result("another"), &json!([])).action(&session, &asks).unwrap();
-    assert!(matches!(earlier, Action::Run(_)), "the result of an earlier call is no answer");
+    assert!(
+        matches!(earlier, Action::Run(_)),
+        "the result of an earlier call does not answer this one"
+    );
 
     // Nothing is waiting any more.
     session.run(&asks, "Never mind").await.unwrap().outcome().await.unwrap();
