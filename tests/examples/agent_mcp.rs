@@ -65,7 +65,7 @@ fn the_offline_model_answers_with_the_result_of_a_stdio_server() {
         assert_exit_code(&output, 0);
         let (out, err) = (utf8_str(&output.stdout), utf8_str(&output.stderr));
         assert!(out.contains(result) && out.contains("my words are scripted"), "{out}");
-        let line = "\nmcp: mcp_server (2026-07-28): add, weather, count_slowly, ";
+        let line = "\nmcp: mcp_server (2026-07-28): add, ask_name, count_slowly, ";
         assert!(err.contains(line), "{err}");
         // A slow consumer receives only the newest progress.
         assert!(!question.contains("count") || err.contains(" step 3 of 3\n"), "{err}");

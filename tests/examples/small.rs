@@ -227,7 +227,7 @@ fn mcp_uses_the_server_of_its_command_line() {
     let lines = [
         "(Legacy)",
         "  tool mcp_server__add: Adds two numbers",
-        "May `mcp_server__picture` run with {}? [y/N] The model reads: Denied",
+        "May `mcp_server__ask_name` run with {}? [y/N] The model reads: Denied",
     ];
     assert_lines_in_order(&out, &lines);
 }
