@@ -1,6 +1,7 @@
 //! Applies pending changes to the history before a request is sent.
 
 use crate::agent::State;
+use crate::agent::checked_input::describe_unsupported_parts;
 use crate::agent::control::DeliveryPoint;
 use crate::agent::refused_reasoning::reasoning_removal;
 use crate::agent::run_shared::RunShared;
@@ -37,6 +38,14 @@ pub(super) fn deliver_next_input(run: &RunShared, state: State) -> (State, Optio
         true => run.effects.draw(EffectKind::Said, || next_input_event(run, &state)),
         false => Some(Event::Appended { why: AppendReason::Hook, id: run.new_id(), items: notes }),
     };
+    let appended = appended.map(|event| match event {
+        Event::Appended { why, id, mut items } if !omits_unsupported_parts(run) => {
+            // The sender cannot correct the input anymore, and the run must not end because of it.
+            describe_unsupported_parts(run.provider(&state), &mut items);
+            Event::Appended { why, id, items }
+        }
+        event => event,
+    });
     // Only one follow-up is delivered at a time. The next follow-up waits until the model stops
     // again.
     let (follow_up, is_new) = match &appended {
@@ -54,6 +63,11 @@ pub(super) fn deliver_next_input(run: &RunShared, state: State) -> (State, Optio
         }
     });
     (state, appended)
+}
+
+/// Returns whether requests describe the parts that the provider cannot send.
+fn omits_unsupported_parts(run: &RunShared) -> bool {
+    run.settings.prompt.options.omit_unsupported_parts
 }
 
 /// Returns the event that delivers the next queued input: steered input or, if one is due, a

@@ -33,6 +33,7 @@
 mod agent;
 mod body;
 mod budget;
+mod checked_input;
 mod compaction;
 mod compaction_state;
 mod control;

@@ -10,6 +10,7 @@ use std::task::{Context, Poll, ready};
 use futures::Stream;
 use futures::stream::{FusedStream, StreamExt};
 
+use crate::agent::checked_input::check_input;
 use crate::agent::deadline::{DeadlineEvent, RunDeadline};
 use crate::agent::deliver_input::apply_final_tombstones;
 use crate::agent::evidence::EvidenceLog;
@@ -18,9 +19,9 @@ use crate::agent::run_shared::RunShared;
 use crate::agent::settings::AgentSettings;
 use crate::agent::stop_review::completion_evidence;
 use crate::agent::{Input, ResumeVerdicts, RunContext, RunHandle, RunStart, State};
-use crate::error::{Error, ErrorKind, catch_panic};
+use crate::error::{Error, ErrorKind, catch_panic, panic_to_error};
 use crate::event::{AppendReason, BudgetExceeded, BudgetKind, EndReason, Event, Outcome};
-use crate::item::{History, ToolResult};
+use crate::item::{History, Item, ToolResult};
 use crate::journal::{Interruption, Journal};
 use crate::stream::{LoopWithState, StateCell, Step, loop_with_state};
 use crate::tool::{RunData, ToolContext};
@@ -74,6 +75,9 @@ pub(super) struct RunArgs {
 pub struct Run {
     /// The event that appends the input; `None` once the event has been yielded.
     input_event: Option<Event>,
+    /// The error because of which the input is not appended and the run ends; `None` once the run
+    /// has ended.
+    refused_input: Option<Error>,
     /// The run's loop; `None` once the loop has ended. The loop is dropped before the final events
     /// are yielded.
     loop_stream: Option<Pin<Box<dyn IterationStream>>>,
@@ -122,17 +126,31 @@ where
     }
 }
 
+/// Returns the error because of which the input must not be appended to the history, if any.
+fn refused_input(settings: &AgentSettings, history: &History, input: &[Item]) -> Option<Error> {
+    if input.is_empty() || settings.prompt.options.omit_unsupported_parts {
+        return None;
+    }
+    let provider = &*settings.providers.provider;
+    let check = || check_input(provider, history, input);
+    panic_to_error(ErrorKind::Panic, "the provider", check).and_then(|checked| checked).err()
+}
+
 impl Run {
     pub(super) fn new<B, St>(settings: Arc<AgentSettings>, begin: RunArgs, mut body: B) -> Self
     where
         B: FnMut(RunContext, State) -> St + Send + 'static,
         St: Stream<Item = Result<Step<Event, State>, Error>> + Send + 'static,
     {
-        let RunArgs { mut history, input: Input(items), resume_verdicts: resuming } = begin;
+        let RunArgs { mut history, input: Input(mut items), resume_verdicts: resuming } = begin;
         let journal = Journal::new(history.clone());
         let start = RunStart { history: &history, input: &items, is_resuming: resuming.is_some() };
         let effects = Effects::new((settings.world)(&settings, &start), &history);
         let ids = Arc::clone(&settings.ids);
+        let refused_input = refused_input(&settings, &history, &items);
+        if refused_input.is_some() {
+            items.clear();
+        }
         history.extend(items.iter().cloned());
         // If a run's input contains no user message, the run continues its history, so the evidence
         // in the history counts.
@@ -169,6 +187,7 @@ impl Run {
         let events: Option<Pin<Box<dyn IterationStream>>> = Some(Box::pin(events));
         Self {
             input_event: input,
+            refused_input,
             loop_stream: events,
             state,
             deadline: RunDeadline::new(),
@@ -548,6 +567,10 @@ impl Stream for Run {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
+        if let Some(error) = this.refused_input.take() {
+            this.shared.control().started_at();
+            this.end_loop(EndReason::from_error(&error), Some(error), None);
+        }
         if let Some(input) = this.input_event.take() {
             // The time limit is measured from the first poll.
             this.shared.control().started_at();

@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::error::{Error, ErrorKind};
+use crate::item::Part;
 use crate::lock::lock_ignoring_poison;
 use crate::provider::Provider;
 use crate::provider::first_poll::start_at_first_poll;
@@ -234,6 +235,10 @@ impl Provider for CircuitBreaker {
 
     fn has_tool_search(&self) -> bool {
         self.provider.has_tool_search()
+    }
+
+    fn check_parts(&self, parts: &[Part]) -> Result<(), Error> {
+        self.provider.check_parts(parts)
     }
 }
 

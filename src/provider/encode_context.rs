@@ -10,6 +10,7 @@ use serde::{Serialize, Serializer};
 use crate::error::{Error, ErrorKind};
 use crate::item::{EncodedChunk, History, Item, ItemKind};
 use crate::provider::body::{ObjectWriter, serialization_error};
+use crate::provider::unsupported_part::UnsupportedPart;
 use crate::request::{Request, SharedText};
 
 /// The settings that, together with the preceding items, determine how an item is encoded.
@@ -18,6 +19,7 @@ struct CacheKey<E> {
     wire: &'static str,
     /// The request's model; only items produced by the same model keep their provider data.
     model: String,
+    unsupported_part: UnsupportedPart,
     extra: E,
 }
 
@@ -99,7 +101,8 @@ where
         model: &str,
         extra: E,
     ) -> Self {
-        let key = CacheKey { wire, model: model.to_owned(), extra };
+        let unsupported_part = UnsupportedPart::in_user_messages(&request.options);
+        let key = CacheKey { wire, model: model.to_owned(), unsupported_part, extra };
         let settled = request.context.settled();
         let piece = settled.cached_encoding(&key);
         let known = piece.as_ref().and_then(|piece| piece.encoder_state::<CachedPrefix<S>>());
@@ -134,6 +137,11 @@ where
 
     pub(super) fn volatile_system(&self) -> &str {
         &self.volatile_system
+    }
+
+    /// Returns how unsupported parts of user messages are handled.
+    pub(super) fn unsupported_part(&self) -> UnsupportedPart {
+        self.key.unsupported_part
     }
 
     /// Returns the encoder's state after the already encoded items, if any.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use crate::error::Error;
+use crate::item::Part;
 use crate::provider::Provider;
 use crate::provider::should_fall_back::{self, ErrorPredicate};
 use crate::request::Request;
@@ -107,6 +108,19 @@ impl Provider for Fallback {
 
     fn has_tool_search(&self) -> bool {
         self.providers.iter().all(Provider::has_tool_search)
+    }
+
+    /// Checks the parts with the first provider and, if the chain falls back after its error, with
+    /// the next one.
+    fn check_parts(&self, parts: &[Part]) -> Result<(), Error> {
+        let mut checked = Ok(());
+        for provider in &*self.providers {
+            checked = provider.check_parts(parts);
+            if !checked.as_ref().is_err_and(|error| (self.should_fall_back)(error)) {
+                break;
+            }
+        }
+        checked
     }
 }
 

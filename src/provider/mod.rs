@@ -79,6 +79,7 @@ mod scripted;
 pub(crate) mod server;
 mod should_fall_back;
 mod turn_ending;
+mod unsupported_part;
 
 use std::sync::Arc;
 
@@ -112,7 +113,10 @@ pub use retry::{Backoff, Retry};
 pub(crate) use scripted::ReplyStep;
 pub use scripted::{Reply, Scripted};
 pub(crate) use should_fall_back::should_fall_back;
+pub(crate) use unsupported_part::omitted_part_text;
 
+use crate::error::Error;
+use crate::item::Part;
 use crate::request::Request;
 use crate::stream::TurnStream;
 
@@ -152,6 +156,20 @@ pub trait Provider: Send + Sync {
     fn has_tool_search(&self) -> bool {
         false
     }
+
+    /// Checks, without sending anything, whether the provider can send these parts in a user
+    /// message. Before an agent appends input to a history, it calls this method with the images
+    /// and files in the input and the history, so that input that the provider cannot send does not
+    /// become part of the history. For earlier messages, the parts contain no data. Returns `Ok` by
+    /// default; a problem is then reported only by the request.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error with which a request that contains the parts would fail, usually an
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) error.
+    fn check_parts(&self, _parts: &[Part]) -> Result<(), Error> {
+        Ok(())
+    }
 }
 
 macro_rules! impl_provider_for_pointer {
@@ -167,6 +185,10 @@ macro_rules! impl_provider_for_pointer {
 
             fn has_tool_search(&self) -> bool {
                 (**self).has_tool_search()
+            }
+
+            fn check_parts(&self, parts: &[Part]) -> Result<(), Error> {
+                (**self).check_parts(parts)
             }
         }
     )*};

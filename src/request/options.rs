@@ -74,6 +74,14 @@ pub struct Options {
     /// rewritten, an error is returned whose [`parameter`](crate::Error::parameter) is the location
     /// of the problem in the schema, for example `#/properties/tags`.
     pub output: Output,
+    /// Whether a text that describes the part is sent in place of an image or a file in a user
+    /// message that the wire cannot express, for example a PDF to Ollama. The history keeps the
+    /// part itself, and a model that can receive the part still does. By default, such a request
+    /// fails with an [`Unsupported`](crate::ErrorKind::Unsupported) error, and a run that was given
+    /// the part as input ends before it appends the input. In tool results, such parts are always
+    /// described.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub omit_unsupported_parts: bool,
     /// How long the provider may cache the request's prefix for later requests. This option has no
     /// effect if the provider caches automatically.
     pub cache: Cache,
@@ -144,6 +152,7 @@ impl Options {
             parallel_tool_calls: self.parallel_tool_calls.or(defaults.parallel_tool_calls),
             reasoning: self.reasoning.or(defaults.reasoning),
             output: non_default_or(self.output, defaults.output),
+            omit_unsupported_parts: self.omit_unsupported_parts || defaults.omit_unsupported_parts,
             cache: non_default_or(self.cache, defaults.cache),
             user: self.user.or(defaults.user),
             metadata,
@@ -155,7 +164,8 @@ impl Options {
     /// field names such as `temperature`. Encoders use this method to reject options that their
     /// wire format cannot express.
     ///
-    /// The [`cache`](Self::cache) and [`extra`](Self::extra) options are never rejected;
+    /// The options [`cache`](Self::cache), [`extra`](Self::extra) and
+    /// [`omit_unsupported_parts`](Self::omit_unsupported_parts) are never rejected;
     /// `parallel_tool_calls` is rejected only if it is `Some(false)`.
     ///
     /// ```
@@ -187,6 +197,7 @@ impl Options {
             parallel_tool_calls,
             reasoning,
             output,
+            omit_unsupported_parts: _,
             cache: _,
             user,
             metadata,

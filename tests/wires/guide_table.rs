@@ -271,6 +271,9 @@ fn mark_position(body: &Value) -> String {
         let text = value.to_string();
         text.contains(PLAIN_MARK) || text.contains(BASE64_MARK)
     };
+    if body.to_string().contains("was omitted, because this model cannot receive it") {
+        return "described".to_owned();
+    }
     if !holds(body) {
         return "left out".to_owned();
     }

@@ -17,6 +17,7 @@
 //! | `testing_corpus` | the lints of `testing` accept the requests that vendors accepted |
 //! | `testing_wires`, `testing_server` | the loopback server, without and with a network |
 //! | `vendor_rules` | names, ids, schemas and server tools obey the rules of the server they go to |
+//! | `unsupported_parts` | images and files that a wire cannot send never make a conversation unusable |
 //! | `corpus` | recorded streams are decoded as the vendors' SDKs decode them |
 
 mod anthropic;
@@ -39,5 +40,7 @@ mod support;
 mod testing_corpus;
 mod testing_server;
 mod testing_wires;
+#[cfg(feature = "http")]
+mod unsupported_parts;
 #[cfg(feature = "http")]
 mod vendor_rules;

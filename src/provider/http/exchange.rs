@@ -293,6 +293,6 @@ impl<W: Wire> TurnSource for Exchange<W> {
 }
 
 /// Calls a method of a wire, and converts a panic to an error.
-fn catch_wire_panic<T>(f: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+pub(super) fn catch_wire_panic<T>(f: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
     panic_to_error(ErrorKind::Panic, "the wire", f).flatten()
 }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use crate::env::Random;
 use crate::error::Error;
 use crate::http::{Credential, Endpoint, HttpClient, KeyHeader, Timeouts};
-use crate::provider::http::exchange::PreparedTurn;
+use crate::item::{History, Item, Part};
+use crate::provider::http::exchange::{PreparedTurn, catch_wire_panic};
 use crate::provider::http::settings::{HttpSettings, append_header};
-use crate::provider::http::wire::Wire;
+use crate::provider::http::wire::{Destination, Wire};
 use crate::provider::{Backoff, Provider};
 use crate::request::Request;
 use crate::stream::{TurnStream, seal};
@@ -220,5 +221,15 @@ impl<W: Wire> Provider for HttpProvider<W> {
 
     fn has_tool_search(&self) -> bool {
         self.wire.has_tool_search()
+    }
+
+    /// Encodes a request that contains only a message with these parts.
+    fn check_parts(&self, parts: &[Part]) -> Result<(), Error> {
+        // A message that contains only empty files would be refused because it is empty.
+        let parts = [Part::from("?")].into_iter().chain(parts.iter().cloned());
+        let message = Item::user(parts.collect::<Vec<_>>());
+        let request = Request::new(History::from_items("", [message]));
+        let to = Destination { model: &self.model, is_vendor: self.is_vendor_endpoint() };
+        catch_wire_panic(|| self.wire.encode(&request, to)).map(drop)
     }
 }

@@ -17,6 +17,7 @@ use std::task::{Context, Poll, ready};
 use futures::Stream;
 
 use crate::error::{Error, ErrorKind};
+use crate::item::Part;
 use crate::provider::Provider;
 use crate::provider::first_poll::start_at_first_poll;
 use crate::request::Request;
@@ -135,6 +136,10 @@ impl Provider for Record {
 
     fn has_tool_search(&self) -> bool {
         self.provider.has_tool_search()
+    }
+
+    fn check_parts(&self, parts: &[Part]) -> Result<(), Error> {
+        self.provider.check_parts(parts)
     }
 }
 

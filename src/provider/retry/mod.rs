@@ -13,6 +13,7 @@ pub(super) use policy::RetryPolicy;
 
 use crate::env::Random;
 use crate::error::Error;
+use crate::item::Part;
 use crate::provider::Provider;
 use crate::request::{Request, Retries};
 use crate::stream::{TurnStream, seal};
@@ -130,6 +131,10 @@ impl Provider for Retry {
 
     fn has_tool_search(&self) -> bool {
         self.provider.has_tool_search()
+    }
+
+    fn check_parts(&self, parts: &[Part]) -> Result<(), Error> {
+        self.provider.check_parts(parts)
     }
 }
 

@@ -23,7 +23,7 @@ pub(super) struct Message<'a> {
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(super) enum Block<'a> {
     Text {
-        text: &'a str,
+        text: Cow<'a, str>,
         #[serde(skip_serializing_if = "Option::is_none")]
         citations: Option<Box<RawValue>>,
         #[serde(skip_serializing_if = "Option::is_none")]

@@ -9,6 +9,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use super::blocks::{Block, Source};
 use crate::error::{Error, ErrorKind};
 use crate::item::{Content, Media, MediaSource, Part};
+use crate::provider::unsupported_part::{PartOrText, UnsupportedPart};
 
 /// The supported image types: "Input should be 'image/jpeg', 'image/png', 'image/gif' or
 /// 'image/webp'".
@@ -30,16 +31,29 @@ const TEXT_TYPES: &[&str] = &[
 /// contain non-whitespace text".
 pub(super) fn text_block(text: &str) -> Option<Block<'_>> {
     let is_there = !text.trim().is_empty();
-    is_there.then_some(Block::Text { text, citations: None, cache_control: None })
+    is_there.then(|| plain_text_block(text.into()))
 }
 
-pub(super) fn content_blocks(content: &Content) -> Result<Vec<Block<'_>>, Error> {
-    match content {
-        Content::Text(text) => Ok(text_block(text).into_iter().collect()),
-        Content::Parts(parts) => {
-            parts.iter().filter_map(|part| content_block(part).transpose()).collect()
+fn plain_text_block(text: Cow<'_, str>) -> Block<'_> {
+    Block::Text { text, citations: None, cache_control: None }
+}
+
+pub(super) fn content_blocks(
+    content: &Content,
+    unsupported: UnsupportedPart,
+) -> Result<Vec<Block<'_>>, Error> {
+    let parts = match content {
+        Content::Text(text) => return Ok(text_block(text).into_iter().collect()),
+        Content::Parts(parts) => parts,
+    };
+    let mut blocks = Vec::with_capacity(parts.len());
+    for part in parts {
+        match unsupported.apply(part, content_block(part))? {
+            PartOrText::Part(block) => blocks.extend(block),
+            PartOrText::Text(text) => blocks.push(plain_text_block(text.into())),
         }
     }
+    Ok(blocks)
 }
 
 fn content_block(part: &Part) -> Result<Option<Block<'_>>, Error> {

@@ -17,6 +17,7 @@ use crate::provider::handoff;
 use crate::provider::lenient::{Lenient, LenientStr};
 use crate::provider::ordered_fields::OrderedFields;
 use crate::provider::portable_values::{EMPTY_ERROR_TEXT, IssuedCallIds, ServerKind};
+use crate::provider::unsupported_part::UnsupportedPart;
 use crate::request::ToolNames;
 
 /// Accumulates the encoded messages, whose roles alternate.
@@ -86,10 +87,13 @@ impl<'a> Messages<'a> {
         at: usize,
         model: &str,
         dialect: Dialect,
+        unsupported: UnsupportedPart,
     ) -> Result<(), Error> {
         let data = handoff(item, PROVIDER_NAME, model).data();
         match &item.kind {
-            ItemKind::User { content } => self.push_user_blocks(content_blocks(content)?),
+            ItemKind::User { content } => {
+                self.push_user_blocks(content_blocks(content, unsupported)?);
+            }
             // The API does not support system messages between other messages.
             ItemKind::System { text } => {
                 self.push_user_blocks(text_block(text).into_iter().collect());
@@ -117,7 +121,8 @@ impl<'a> Messages<'a> {
                 self.calls.push(tool_use_block(id, name, call, data));
             }
             ItemKind::ToolResult(result) => {
-                let mut content = content_blocks(&result.content)?;
+                let mut content =
+                    content_blocks(&result.content, UnsupportedPart::IN_TOOL_RESULTS)?;
                 if content.is_empty() && result.is_error() {
                     // "content cannot be empty if `is_error` is true"
                     content.extend(text_block(EMPTY_ERROR_TEXT));
@@ -284,7 +289,10 @@ impl<'a> Messages<'a> {
         if let Some(Block::Text { text, .. }) = block
             && self.calls.is_empty()
         {
-            *text = text.trim_end();
+            match text {
+                Cow::Borrowed(text) => *text = text.trim_end(),
+                Cow::Owned(text) => text.truncate(text.trim_end().len()),
+            }
         }
     }
 
@@ -304,7 +312,9 @@ pub(super) fn starts_user_message(item: &Item) -> bool {
     match &item.kind {
         ItemKind::ToolResult(_) => true,
         ItemKind::User { content } => {
-            content_blocks(content).is_ok_and(|blocks| !blocks.is_empty())
+            // If an unsupported part is refused, nothing is sent.
+            content_blocks(content, UnsupportedPart::Described)
+                .is_ok_and(|blocks| !blocks.is_empty())
         }
         ItemKind::System { text } => text_block(text).is_some(),
         ItemKind::Text { .. }

@@ -7,11 +7,12 @@ use serde_json::value::RawValue;
 
 use super::options::WIRE_NAME;
 use crate::error::{Error, ErrorKind};
-use crate::item::{Content, Item, ItemKind, MediaSource, Part, ToolCall, ToolResult};
+use crate::item::{Content, Item, ItemKind, Media, MediaSource, Part, ToolCall, ToolResult};
 use crate::provider::encode_context::{EncodeContext, JsonArray, SystemZone};
 use crate::provider::handoff;
 use crate::provider::ollama::PROVIDER_NAME;
 use crate::provider::portable_values::arguments_as_object;
+use crate::provider::unsupported_part::{PartOrText, UnsupportedPart, append_paragraph};
 use crate::request::ToolNames;
 
 #[derive(Default, Serialize)]
@@ -93,7 +94,7 @@ impl<'a> Messages<'a> {
         context: &'a EncodeContext<(), ToolNames>,
     ) -> Result<JsonArray<()>, Error> {
         for (at, item) in context.items_to_encode() {
-            self.push(item)?;
+            self.push(item, context.unsupported_part())?;
             if self.open_turn.is_none() && self.open_call_count == 0 {
                 self.closed_elements = Some((at, self.written.len()));
             }
@@ -114,7 +115,7 @@ impl<'a> Messages<'a> {
         Ok(array)
     }
 
-    fn push(&mut self, item: &'a Item) -> Result<(), Error> {
+    fn push(&mut self, item: &'a Item, unsupported: UnsupportedPart) -> Result<(), Error> {
         // An interrupted item forms a separate message, which later items do not change. Two
         // consecutive interrupted items form two messages if the first item contains text. However,
         // no message may come between calls and their results.
@@ -129,7 +130,7 @@ impl<'a> Messages<'a> {
         match &item.kind {
             ItemKind::User { content } => {
                 self.close_turn();
-                let message = message_from_content("user", content)?;
+                let message = message_from_content("user", content, unsupported)?;
                 self.written.push(message);
             }
             ItemKind::System { text } => {
@@ -201,7 +202,7 @@ fn encode_call<'a>(call: &'a ToolCall, names: &ToolNames) -> Call<'a> {
 }
 
 fn tool_message<'a>(result: &'a ToolResult, names: &ToolNames) -> Result<Message<'a>, Error> {
-    let message = message_from_content("tool", &result.content)?;
+    let message = message_from_content("tool", &result.content, UnsupportedPart::IN_TOOL_RESULTS)?;
     let (tool_name, tool_call_id) = (names.sent_name(&result.name), result.call_id.as_str());
     Ok(Message { tool_name: Some(tool_name), tool_call_id: Some(tool_call_id), ..message })
 }
@@ -211,26 +212,34 @@ fn tool_message<'a>(result: &'a ToolResult, names: &ToolNames) -> Result<Message
 fn message_from_content<'a>(
     role: &'static str,
     content: &'a Content,
+    unsupported: UnsupportedPart,
 ) -> Result<Message<'a>, Error> {
     let mut message = Message { role, ..Message::default() };
     match content {
         Content::Text(text) => message.content = Cow::Borrowed(text),
         Content::Parts(parts) => {
             for part in parts {
-                match part {
-                    Part::Text { text } => append_text(&mut message.content, text),
-                    Part::Image(image) => match &image.source {
-                        MediaSource::Data(data) => message.images.push(data),
-                        MediaSource::Url(_) => {
-                            return Err(unsupported_media("an image by URL"));
-                        }
-                    },
-                    Part::File(_) => return Err(unsupported_media("a file")),
+                if let Some(text) = part.as_text() {
+                    append_text(&mut message.content, text);
+                    continue;
+                }
+                match unsupported.apply(part, image_data(part))? {
+                    PartOrText::Part(data) => message.images.push(data),
+                    PartOrText::Text(text) => append_paragraph(message.content.to_mut(), &text),
                 }
             }
         }
     }
     Ok(message)
+}
+
+/// Returns the base64 data of an image, the only kind of media that the API accepts.
+fn image_data(part: &Part) -> Result<&str, Error> {
+    match part {
+        Part::Image(Media { source: MediaSource::Data(data), .. }) => Ok(data),
+        Part::Image(_) => Err(unsupported_media("an image by URL")),
+        Part::File(_) | Part::Text { .. } => Err(unsupported_media("a file")),
+    }
 }
 
 fn unsupported_media(what: &str) -> Error {

@@ -44,7 +44,7 @@ pub(super) const TOOL_NAME_RULE: ToolNameRule = ToolNameRule::Any;
 /// - `parallel_tool_calls: Some(false)`
 /// - a reasoning budget
 /// - a `seed` of more than 53 bits
-/// - media other than base64-encoded images
+/// - media in user messages other than base64-encoded images
 pub fn encode(request: &Request, model: &str, chat: &Chat) -> Result<Vec<u8>, Error> {
     request.validate()?;
     let options = &request.options;

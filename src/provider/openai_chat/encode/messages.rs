@@ -23,6 +23,7 @@ use crate::provider::ordered_fields::OrderedFields;
 use crate::provider::portable_values::{
     arguments_as_object, content_text, has_media, issued_call_id, result_text,
 };
+use crate::provider::unsupported_part::{PartOrText, UnsupportedPart, append_paragraph};
 use crate::request::ToolNames;
 
 /// The text of the assistant message that is inserted between a tool result and a user message if
@@ -97,7 +98,7 @@ impl<'a> Messages<'a> {
         };
         let (front, back) = (self.instruction_message(front), self.instruction_message(back));
         for (at, item) in context.items_to_encode() {
-            self.push(item)?;
+            self.push(item, context.unsupported_part())?;
             if self.open_turn.is_none() && self.result_media.is_empty() && self.open_call_count == 0
             {
                 let cursor = WriteCursor {
@@ -150,7 +151,7 @@ impl<'a> Messages<'a> {
         }
     }
 
-    fn push(&mut self, item: &'a Item) -> Result<(), Error> {
+    fn push(&mut self, item: &'a Item, unsupported: UnsupportedPart) -> Result<(), Error> {
         // An interrupted item forms a separate message, which later items do not change. Two
         // consecutive interrupted items form two messages if the first item contains text. However,
         // no message may come between calls and their results.
@@ -164,7 +165,7 @@ impl<'a> Messages<'a> {
         }
         let data = handoff(item, self.dialect.name, self.model).data();
         match &item.kind {
-            ItemKind::User { content } => self.push_user(content)?,
+            ItemKind::User { content } => self.push_user(content, unsupported)?,
             ItemKind::System { text } => {
                 self.close_turn_and_media();
                 match self.dialect.system_position {
@@ -212,17 +213,52 @@ impl<'a> Messages<'a> {
         Ok(())
     }
 
-    fn push_user(&mut self, content: &'a item::Content) -> Result<(), Error> {
+    fn push_user(
+        &mut self,
+        content: &'a item::Content,
+        unsupported: UnsupportedPart,
+    ) -> Result<(), Error> {
         self.close_turn_and_media();
-        let part = |part| media_part(part, self.dialect.media_forms);
         let content = match content {
             item::Content::Parts(parts) if has_media(content) => {
-                Content::Parts(parts.iter().map(part).collect::<Result<_, _>>()?)
+                self.mixed_content(parts, unsupported)?
             }
             content => self.text_content(content_text(content)),
         };
         self.push_user_content(content);
         Ok(())
+    }
+
+    /// Encodes content that contains images or files. If all of them are replaced by text, the
+    /// content is text, because the server may not accept a list of parts.
+    fn mixed_content(
+        &self,
+        parts: &'a [item::Part],
+        unsupported: UnsupportedPart,
+    ) -> Result<Content<'a>, Error> {
+        let (mut encoded, mut text) = (Vec::with_capacity(parts.len()), String::new());
+        let mut has_media = false;
+        for part in parts {
+            if let Some(own) = part.as_text() {
+                text.push_str(own);
+                encoded.push(Part::text(own));
+                continue;
+            }
+            match unsupported.apply(part, media_part(part, self.dialect.media_forms))? {
+                PartOrText::Part(media) => {
+                    has_media = true;
+                    encoded.push(media);
+                }
+                PartOrText::Text(description) => {
+                    append_paragraph(&mut text, &description);
+                    encoded.push(Part::text(description));
+                }
+            }
+        }
+        Ok(match has_media {
+            true => Content::Parts(encoded),
+            false => self.text_content(text.into()),
+        })
     }
 
     fn push_user_content(&mut self, content: Content<'a>) {
@@ -280,12 +316,19 @@ impl<'a> Messages<'a> {
 
     fn push_result(&mut self, result: &'a ToolResult) -> Result<(), Error> {
         self.cursor.in_tool_loop = true;
+        let mut text = result_text(result);
         if let item::Content::Parts(parts) = &result.content {
             for part in parts.iter().filter(|part| part.as_text().is_none()) {
-                self.result_media.push(media_part(part, self.dialect.media_forms)?);
+                let encoded = media_part(part, self.dialect.media_forms);
+                match UnsupportedPart::IN_TOOL_RESULTS.apply(part, encoded)? {
+                    PartOrText::Part(media) => self.result_media.push(media),
+                    PartOrText::Text(description) => {
+                        append_paragraph(text.to_mut(), &description);
+                    }
+                }
             }
         }
-        let mut message = Message::new("tool", Content::Text(result_text(result)));
+        let mut message = Message::new("tool", Content::Text(text));
         message.tool_call_id = Some(self.call_ids.result_id(&result.call_id));
         if self.dialect.names_results {
             message.rare_fields_mut().name = Some(self.tool_names.sent_name(&result.name));

@@ -1,0 +1,185 @@
+//! Images and files that a wire cannot send: such input is refused before it is appended, or
+//! replaced by a description, and never makes a conversation unusable.
+
+use std::sync::Arc;
+
+use futures::StreamExt;
+use serde_json::json;
+use turnstream::event::EndReason;
+use turnstream::item::{Content, Item, MediaSource, Part};
+use turnstream::provider::openai_chat::Dialect;
+use turnstream::provider::{
+    Anthropic, Fallback, Ollama, OpenAiChat, Provider, Reply, Retry, Scripted,
+};
+use turnstream::request::Options;
+use turnstream::testing::ModelServer;
+use turnstream::testing::http::{HttpResponse, LoopbackServer};
+use turnstream::tool::ToolSpec;
+use turnstream::{Agent, ErrorKind, Event, History, Tool};
+
+/// A provider, and a part that its wire cannot send.
+struct Case {
+    provider: Arc<dyn Provider>,
+    part: Part,
+    description: &'static str,
+}
+
+fn cases(server: &ModelServer) -> Vec<Case> {
+    let pdf = || Part::file("application/pdf", b"%PDF-").with_name("report.pdf");
+    let pdf_description = "[The file `report.pdf` (application/pdf) was omitted, because this model cannot receive it]";
+    let chat = text_only_chat(&server.url());
+    let ollama = || Ollama::new("m").with_base_url(server.url()).unwrap();
+    let url = MediaSource::Url("https://a.example/a.png".to_owned());
+    vec![
+        Case { provider: Arc::new(ollama()), part: pdf(), description: pdf_description },
+        Case {
+            provider: Arc::new(ollama()),
+            part: Part::image("image/png", url),
+            description: "[An image (image/png) was omitted, because this model cannot receive it]",
+        },
+        Case {
+            provider: Arc::new(Anthropic::new("m").with_base_url(server.url()).unwrap()),
+            part: Part::image("image/tiff", b"II*"),
+            description: "[An image (image/tiff) was omitted, because this model cannot receive it]",
+        },
+        Case {
+            provider: Arc::new(Anthropic::new("m").with_base_url(server.url()).unwrap()),
+            part: Part::file("text/plain", b"\xff\xfe"),
+            description: "[A file (text/plain) was omitted, because this model cannot receive it]",
+        },
+        Case { provider: Arc::new(chat), part: pdf(), description: pdf_description },
+    ]
+}
+
+/// A provider in the dialect of Chat Completions that has no images and files.
+fn text_only_chat(url: &str) -> OpenAiChat {
+    OpenAiChat::new("m").with_base_url(url).unwrap().with_dialect(Dialect::MINIMAL)
+}
+
+fn conversation() -> History {
+    History::from_items("h", [Item::user("Hi"), Item::text("Hello.")])
+}
+
+fn message_with(part: &Part) -> Content {
+    vec!["What does it say?".into(), part.clone()].into()
+}
+
+fn items_of(history: &History) -> Vec<Item> {
+    history.iter().cloned().collect()
+}
+
+#[tokio::test]
+async fn input_that_a_wire_cannot_send_is_refused_before_it_is_appended() {
+    let server = ModelServer::start(|_| Reply::text("Fine.")).await.unwrap();
+    for Case { provider, part, .. } in cases(&server) {
+        let already_sent = server.requests().len();
+        let agent = Agent::new(Retry::new(Fallback::new(provider).or(Scripted::new(["Never."]))));
+        let mut run = agent.run_from(conversation(), message_with(&part));
+        let first = run.next().await.unwrap().unwrap();
+        assert!(matches!(first, Event::Finished(_)), "{first:?}");
+        let outcome = run.outcome().await;
+        let error = outcome.error.clone().unwrap();
+        let expected = [ErrorKind::Unsupported, ErrorKind::InvalidRequest];
+        assert!(expected.contains(&error.kind()), "{error}");
+        assert_eq!(outcome.reason, EndReason::ProviderError);
+        assert_eq!(items_of(&outcome.history), items_of(&conversation()));
+        assert!(outcome.new_items().is_empty() && outcome.turns == 0, "{outcome:?}");
+        assert_eq!(server.requests().len(), already_sent);
+
+        let next = agent.run_from(outcome.history, "Never mind.").outcome().await;
+        assert_eq!((next.reason, &*next.text), (EndReason::Completed, "Fine."), "{next:?}");
+    }
+}
+
+#[tokio::test]
+async fn if_the_setting_says_so_a_part_that_a_wire_cannot_send_is_described_to_the_model() {
+    let server = ModelServer::start(|_| Reply::text("Fine.")).await.unwrap();
+    for Case { provider, part, description } in cases(&server) {
+        let options = Options { omit_unsupported_parts: true, ..Options::default() };
+        let agent = Agent::new(provider).with_options(options);
+        let first = agent.run_from(conversation(), message_with(&part)).outcome().await;
+        assert_eq!(first.reason, EndReason::Completed, "{first:?}");
+        let sent = server.requests().last().unwrap().to_string();
+        assert!(sent.contains(description), "{sent}");
+        assert!(!sent.contains("data:"), "{sent}");
+        // A later model may be able to receive the part.
+        let kept = first.history.iter().any(|item| item.as_user() == Some(&message_with(&part)));
+        assert!(kept, "{:?}", first.history);
+        let second = agent.run_from(first.history, "Go on.").outcome().await;
+        assert_eq!(second.reason, EndReason::Completed, "{second:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_part_that_a_wire_cannot_send_in_a_tool_result_is_described_to_the_model() {
+    let server = ModelServer::start(|asked| match asked.index % 3 {
+        0 => Reply::new().call("read", json!({})),
+        _ => Reply::text("Fine."),
+    })
+    .await
+    .unwrap();
+    for Case { provider, part, description } in cases(&server) {
+        let content: Content = vec!["Page 1.".into(), part.clone()].into();
+        let spec = ToolSpec::new("read", "Reads a file", json!({ "type": "object" }));
+        let read = Tool::raw(spec, move |_, _| {
+            let content = content.clone();
+            async move { content }
+        })
+        .unwrap();
+        let agent = Agent::new(provider).with_tools([read]);
+        let first = agent.run("Read it.").outcome().await;
+        assert_eq!(first.reason, EndReason::Completed, "{first:?}");
+        let sent = server.requests().last().unwrap().to_string();
+        assert!(sent.contains("Page 1.") && sent.contains(description), "{sent}");
+        let second = agent.run_from(first.history, "Go on.").outcome().await;
+        assert_eq!(second.reason, EndReason::Completed, "{second:?}");
+    }
+}
+
+#[tokio::test]
+async fn queued_input_that_a_wire_cannot_send_is_described_and_the_run_goes_on() {
+    let server = ModelServer::start(|_| Reply::text("Fine.")).await.unwrap();
+    for Case { provider, part, description } in cases(&server) {
+        let run = Agent::new(provider).run("Hi");
+        run.follow_up(message_with(&part)).unwrap();
+        let outcome = run.outcome().await;
+        assert_eq!((outcome.reason, outcome.turns), (EndReason::Completed, 2), "{outcome:?}");
+        let sent = server.requests().last().unwrap().to_string();
+        assert!(sent.contains("What does it say?") && sent.contains(description), "{sent}");
+    }
+}
+
+#[tokio::test]
+async fn a_history_with_a_part_that_a_wire_cannot_send_is_refused_unchanged() {
+    let server = ModelServer::start(|_| Reply::text("Fine.")).await.unwrap();
+    for Case { provider, part, .. } in cases(&server) {
+        // Earlier messages are checked without their data, which is what this wire cannot send.
+        if matches!(&part, Part::File(media) if media.media_type == "text/plain") {
+            continue;
+        }
+        let items = [Item::user(message_with(&part)), Item::text("I see.")];
+        let history = History::from_items("h", items.clone());
+        let agent = Agent::new(Arc::clone(&provider));
+        let outcome = agent.run_from(history, "And now?").outcome().await;
+        assert_eq!(outcome.error.as_ref().unwrap().kind(), ErrorKind::Unsupported, "{outcome:?}");
+        assert_eq!(items_of(&outcome.history), items);
+        let options = Options { omit_unsupported_parts: true, ..Options::default() };
+        let agent = agent.with_options(options);
+        let next = agent.run_from(outcome.history, "And now?").outcome().await;
+        assert_eq!(next.reason, EndReason::Completed, "{next:?}");
+    }
+}
+
+/// A server that accepts only text may not accept a list of parts either.
+#[tokio::test]
+async fn a_described_part_does_not_turn_text_into_a_list_of_parts_on_chat_completions() {
+    let server = LoopbackServer::start(|_| HttpResponse::text(400, "no")).await.unwrap();
+    let model = text_only_chat(&server.url()).without_retries();
+    let options = Options { omit_unsupported_parts: true, ..Options::default() };
+    let image = Part::image("image/png", b"\x89PNG");
+    let input: Content = vec!["Look!".into(), image].into();
+    Agent::new(model).with_options(options).run(input).outcome().await;
+    let body: serde_json::Value = serde_json::from_slice(&server.requests()[0].body).unwrap();
+    let text = "Look!\n\n[An image (image/png) was omitted, because this model cannot receive it]";
+    assert_eq!(body["messages"][0]["content"], text);
+}
