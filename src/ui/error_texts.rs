@@ -13,8 +13,9 @@ type LogFn = dyn Fn(&str, &str) + Send + Sync;
 
 /// Decides whether error messages from models and tools are sent to a front end.
 ///
-/// An error message may contain a path, a query or an address that the user should not see. By
-/// default, each message is replaced with the error's kind and an id. If a tool fails, the id is
+/// An error message may contain a path, a query or an address that the user should not see. The
+/// same applies to [`Outcome::why`](crate::Outcome::why). By default, each message is replaced with
+/// the kind of the error, or with the reason why the run ended, and an id. If a tool fails, the id is
 /// the tool call's id. The function passed to [`log`](Self::log) receives the id together with the
 /// original message.
 ///
@@ -132,10 +133,12 @@ impl ErrorTexts {
 
     fn outcome(&self, outcome: &Outcome) -> Option<Outcome> {
         let items = hide_results(outcome.new_items());
-        if items.is_none() && outcome.error.is_none() {
+        if items.is_none() && outcome.error.is_none() && outcome.why.is_none() {
             return None;
         }
         let mut shown = outcome.clone();
+        shown.why =
+            outcome.why.as_ref().map(|why| self.replacement(outcome.reason.as_str(), why));
         shown.error = outcome.error.as_ref().map(|error| self.error(error));
         if let Some(items) = items {
             shown.new_items = items;

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::agent::Agent;
+use crate::agent::hook::{self, StopDecision};
 use crate::env::CountingIds;
 use crate::error::{Error, ErrorKind};
 use crate::event::{Event, ToolEvent};
@@ -93,6 +94,23 @@ async fn error_texts_are_replaced_by_a_logged_id() {
     assert_eq!(end_of(&body), json!({ "finished": true }), "the run told of its error itself");
     let log = log.lock().unwrap();
     assert!(log.iter().any(|line| line.starts_with("e-") && line.contains("sk-123")), "{log:?}");
+}
+
+#[tokio::test]
+async fn the_message_of_a_hook_that_ended_the_run_is_replaced_by_a_logged_id() {
+    let agent = || {
+        let stop = hook::before_stop(|_state, _turn| async {
+            StopDecision::EndRun("no such host: db.internal".to_owned())
+        });
+        Agent::new(Scripted::new(["Done."])).with_hook(stop)
+    };
+    let outcome = agent().run("Hi").outcome().await;
+    assert_eq!(outcome.why.as_deref(), Some("no such host: db.internal"));
+    let body = body_of(Sse::new(), agent().run("Hi")).await;
+    let ended = format!("{} (error ", outcome.reason.as_str());
+    assert!(body.contains(&ended) && !body.contains("db.internal"), "{body}");
+    let shown = Sse::new().with_error_texts(ErrorTexts::shown());
+    assert!(body_of(shown, agent().run("Hi")).await.contains("db.internal"));
 }
 
 #[tokio::test]
