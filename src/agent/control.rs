@@ -100,11 +100,12 @@ pub(super) enum VerdictRejection {
 #[derive(Clone, Copy, Default)]
 pub(super) struct ChargedUsage {
     pub(super) usage: Usage,
-    /// The cost, in millionths of the unit used for prices.
+    /// The cost of the tokens whose price is known, in millionths of the unit used for prices.
     pub(super) cost: u64,
-    /// The price of the model used for the last request, if a cost limit is set. The price is
-    /// stored here rather than in the run's state, because a run may end before its state is
-    /// updated.
+    /// The number of tokens whose price is unknown.
+    pub(super) unpriced_tokens: u64,
+    /// The price of the model used for the last request, if it is known. The price is stored here
+    /// rather than in the run's state, because a run may end before its state is updated.
     price: Option<Price>,
 }
 
@@ -268,8 +269,12 @@ impl Control {
         let more = usage.increase_since(charged.usage);
         if more != Usage::default() {
             drain(more);
-            let cost = charged.price.map_or(0, |price| price.cost(&more));
-            charged.cost = charged.cost.saturating_add(cost);
+            match charged.price {
+                Some(price) => charged.cost = charged.cost.saturating_add(price.cost(&more)),
+                None => {
+                    charged.unpriced_tokens = charged.unpriced_tokens.saturating_add(more.total());
+                }
+            }
             charged.usage = usage;
         }
         *charged

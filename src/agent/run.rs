@@ -359,7 +359,7 @@ impl Run {
         if let Event::Finished(outcome) = &mut event {
             self.pending_end = None;
             let state = self.state.get().update(|it| it.history = outcome.history.clone());
-            outcome.cost = self.shared.charge_final_usage(&state);
+            outcome.cost = self.shared.charge_final_usage();
             // The message may be outdated, since steered input may have caused the run to continue
             // after a hook set the message.
             let ended_by_hook = matches!(
@@ -611,7 +611,7 @@ impl Drop for Run {
         self.shared.control().observers().drop_all();
         // If the run is dropped before it has ended, its usage is charged, and no more input is
         // accepted.
-        self.shared.charge_final_usage(&self.state.get());
+        self.shared.charge_final_usage();
         self.shared.control().close_and_drain_inbox();
         self.shared.effects.world().on_drop();
     }

@@ -138,12 +138,13 @@ impl RunShared {
             && requests < self.settings.limits.limits.max_turns
     }
 
-    /// Charges the usage of the last requests once the run is over. If a cost limit is set, returns
-    /// the total cost.
-    pub(super) fn charge_final_usage(&self, state: &State) -> Option<u64> {
+    /// Charges the usage of the last requests once the run is over. Returns the total cost if the
+    /// price of each token is known.
+    pub(super) fn charge_final_usage(&self) -> Option<u64> {
         self.finish_request();
-        let spent = self.budget_usage(state);
-        self.settings.limits.budget.has_cost_limit().then_some(spent.cost)
+        let charged = self.charge_usage();
+        let is_known = self.settings.limits.budget.has_prices() && charged.unpriced_tokens == 0;
+        is_known.then_some(charged.cost)
     }
 
     /// Reports the error that ends the run to hooks, unless it has already been reported as a

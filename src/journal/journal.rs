@@ -273,6 +273,15 @@ impl JournalState {
         journals.map(|journal| journal.usage() + journal.nested_usage()).sum()
     }
 
+    /// Returns the total cost of all sub-agents, at all levels of nesting, if it is known.
+    fn nested_cost(&self) -> Option<u64> {
+        let journals = self.nested_journals.values().map(|nested| &nested.journal);
+        let costs = journals.map(|journal| {
+            journal.with_state(|book| Some(book.fold.cost()?.saturating_add(book.nested_cost()?)))
+        });
+        costs.sum()
+    }
+
     fn history(&self) -> History {
         self.fold.history(|call_id| self.nested_journal(call_id).map(Journal::history))
     }
@@ -284,8 +293,8 @@ impl JournalState {
         budget: Option<BudgetExceeded>,
         undelivered: Vec<UndeliveredInput>,
     ) -> Outcome {
-        let (history, usage) = (self.history(), self.nested_usage());
-        self.fold.outcome(history, usage, reason, error, budget, undelivered)
+        let nested = (self.nested_usage(), self.nested_cost());
+        self.fold.outcome(self.history(), nested, reason, error, budget, undelivered)
     }
 }
 

@@ -37,6 +37,7 @@ pub(super) struct RunFold {
     evidence: Vec<RawJson>,
     /// The tokens used by completed turns, retracted attempts and compactions.
     usage: Usage,
+    ended_runs: EndedRuns,
     request_count: u32,
     completed_turns: u32,
     /// The text of the last turn, preceded by the text that the turn continues, if any.
@@ -47,6 +48,31 @@ pub(super) struct RunFold {
     next_turn_continues: bool,
     /// The provider's word for the reason why the last turn ended, if it is unknown.
     unknown_stop_reason: Option<String>,
+}
+
+/// The usage and cost of the runs that have ended. A sub-agent that was suspended and resumed has
+/// several runs.
+#[derive(Debug)]
+struct EndedRuns {
+    usage: Usage,
+    /// `None` if the cost of any of the runs is unknown.
+    cost: Option<u64>,
+}
+
+impl EndedRuns {
+    /// Adds a run that ended. `usage` is the usage of all runs, which is greater than expected if
+    /// an earlier run was dropped.
+    fn add(&mut self, usage: Usage, outcome: &Outcome) {
+        let costs = self.cost.zip(outcome.cost);
+        self.cost = match usage {
+            usage if usage == self.usage => self.cost,
+            usage if usage == self.usage + outcome.usage => {
+                costs.map(|(before, cost)| before.saturating_add(cost))
+            }
+            _ => None,
+        };
+        self.usage = usage;
+    }
 }
 
 impl RunFold {
@@ -76,6 +102,7 @@ impl RunFold {
             open_calls: calls,
             evidence: Vec::new(),
             usage: Usage::default(),
+            ended_runs: EndedRuns { usage: Usage::default(), cost: Some(0) },
             request_count: 0,
             completed_turns: 0,
             last_text: String::new(),
@@ -142,6 +169,7 @@ impl RunFold {
             Event::Finished(outcome) => {
                 self.flush_open_turn();
                 self.history.set_pending_calls(&outcome.pending);
+                self.ended_runs.add(self.usage, outcome);
             }
             // The events of a sub-agent are recorded in its own journal and do not change this
             // journal.
@@ -270,6 +298,12 @@ impl RunFold {
         self.usage + self.partial_turn.usage()
     }
 
+    /// Returns the cost of the tokens used so far, if it is known. Only the end of a run reports its
+    /// cost, so the cost of a run in progress is unknown.
+    pub(super) fn cost(&self) -> Option<u64> {
+        self.ended_runs.cost.filter(|_| self.ended_runs.usage == self.usage())
+    }
+
     pub(super) fn new_items(&self) -> Vec<Item> {
         let history = self.history(|_| None);
         let since = history.entries_after(self.new_items_start).map(|(_, item)| item);
@@ -319,7 +353,7 @@ impl RunFold {
     pub(super) fn outcome(
         &self,
         history: History,
-        nested_usage: Usage,
+        (nested_usage, nested_cost): (Usage, Option<u64>),
         reason: EndReason,
         error: Option<Error>,
         budget: Option<BudgetExceeded>,
@@ -348,6 +382,7 @@ impl RunFold {
             usage: self.usage(),
             nested_usage,
             cost: None,
+            nested_cost: nested_cost.filter(|_| nested_usage != Usage::default()),
             history,
             new_items: self.new_items(),
             error,
