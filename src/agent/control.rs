@@ -28,6 +28,8 @@ use crate::usage::{Price, Usage};
 #[derive(Default)]
 pub(super) struct Control {
     interrupted: AtomicBool,
+    /// The reason that the first interrupt with a reason gave.
+    interrupt_reason: OnceLock<String>,
     stop_requested: AtomicBool,
     waker: AtomicWaker,
     /// The time of the run's first poll; set only if it is needed.
@@ -125,13 +127,25 @@ pub(super) struct SubAgentRun {
 }
 
 impl Control {
-    pub(super) fn interrupt(&self) {
+    pub(super) fn interrupt(&self, reason: Option<String>) {
+        if let Some(reason) = reason {
+            self.set_interrupt_reason(reason);
+        }
         self.interrupted.store(true, Ordering::Release);
         self.waker.wake();
     }
 
     pub(super) fn is_interrupted(&self) -> bool {
         self.interrupted.load(Ordering::Acquire)
+    }
+
+    /// Sets the reason for the interrupt, unless an earlier interrupt has given a reason.
+    pub(super) fn set_interrupt_reason(&self, reason: String) {
+        let _ = self.interrupt_reason.set(reason);
+    }
+
+    pub(super) fn interrupt_reason(&self) -> Option<&str> {
+        self.interrupt_reason.get().map(String::as_str)
     }
 
     pub(super) fn set_suspends(&self) {

@@ -20,8 +20,9 @@ use crate::usage::Usage;
 pub struct Outcome {
     /// The reason why the run ended.
     pub reason: EndReason,
-    /// The message from the stop hook or the evidence policy that ended the run, if any. The
-    /// message states why the run was stopped, what is missing, or what has not been proven.
+    /// The message from the stop hook or the evidence policy that ended the run, or the [reason for
+    /// the interrupt](crate::RunHandle::interrupt_with_reason), if any. The message states why the
+    /// run was stopped, what is missing, or what has not been proven.
     pub why: Option<String>,
     /// Whether the run ended before the model finished its work, or may have: the last turn of a
     /// `completed` run ended for an [unknown reason](Self::unknown_stop_reason).

@@ -35,7 +35,7 @@ pub use pending_call::PendingCall;
 #[cfg(feature = "ui")]
 pub(crate) use pending_call::escape_call_id;
 pub(crate) use pending_call::join_call_id;
-pub(crate) use settle::unused_call_id;
+pub(crate) use settle::{interrupted_text, unused_call_id};
 pub use settle::{
     INTERRUPTED_BEFORE_START, INTERRUPTED_MID_EXECUTION, TIMED_OUT_BEFORE_START,
     TIMED_OUT_MID_EXECUTION,

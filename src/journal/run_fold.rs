@@ -323,23 +323,29 @@ impl RunFold {
     }
 
     /// Creates a result for the next unanswered call.
-    pub(super) fn next_missing_result(&self, cut: Interruption) -> Option<ToolEvent> {
-        self.open_calls.unanswered().next().map(|call| call.missing_result(cut))
+    pub(super) fn next_missing_result(
+        &self,
+        cut: Interruption,
+        reason: Option<&str>,
+    ) -> Option<ToolEvent> {
+        self.open_calls.unanswered().next().map(|call| call.missing_result(cut, reason))
     }
 
     /// Creates a result for the next unanswered call. Every unanswered call must have a result
     /// before the run ends. If the end reason is `Pending`, no result is created, because pending
-    /// calls receive their results from outside the run.
+    /// calls receive their results from outside the run. `interrupt_reason` is the reason for the
+    /// interrupt that ended the run, if any.
     pub(super) fn missing_result_before_end(
         &self,
         reason: EndReason,
         budget: Option<BudgetExceeded>,
+        interrupt_reason: Option<&str>,
     ) -> Option<ToolEvent> {
         let is_time = budget.is_some_and(|budget| budget.kind == BudgetKind::Time);
         match reason {
             EndReason::Pending => None,
-            EndReason::Budget if is_time => self.next_missing_result(Interruption::TimedOut),
-            _ => self.next_missing_result(Interruption::Interrupted),
+            EndReason::Budget if is_time => self.next_missing_result(Interruption::TimedOut, None),
+            _ => self.next_missing_result(Interruption::Interrupted, interrupt_reason),
         }
     }
 
