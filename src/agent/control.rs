@@ -278,16 +278,19 @@ impl Control {
 
     /// Charges the usage since this method was last called, and returns the total usage charged so
     /// far.
-    pub(super) fn charge_usage(&self, usage: Usage, drain: impl FnOnce(Usage)) -> ChargedUsage {
+    pub(super) fn charge_usage(
+        &self,
+        usage: Usage,
+        drain: impl FnOnce(Usage, u64),
+    ) -> ChargedUsage {
         let mut charged = lock_ignoring_poison(&self.charged_usage);
         let more = usage.increase_since(charged.usage);
         if more != Usage::default() {
-            drain(more);
-            match charged.price {
-                Some(price) => charged.cost = charged.cost.saturating_add(price.cost(&more)),
-                None => {
-                    charged.unpriced_tokens = charged.unpriced_tokens.saturating_add(more.total());
-                }
+            let cost = charged.price.map_or(0, |price| price.cost(&more));
+            drain(more, cost);
+            charged.cost = charged.cost.saturating_add(cost);
+            if charged.price.is_none() {
+                charged.unpriced_tokens = charged.unpriced_tokens.saturating_add(more.total());
             }
             charged.usage = usage;
         }

@@ -91,8 +91,8 @@ impl RunShared {
     }
 
     fn charge_usage(&self) -> ChargedUsage {
-        self.control()
-            .charge_usage(self.handle.usage(), |more| self.settings.limits.budget.charge(more))
+        let budget = &self.settings.limits.budget;
+        self.control().charge_usage(self.handle.usage(), |more, cost| budget.charge(more, cost))
     }
 
     /// Charges the usage of a request that was answered or has failed, and returns the unused part

@@ -88,8 +88,7 @@ impl CommandQueue {
 
     /// Adds a command at the end of the queue, unless the queue is full. A command that ends the run is always added.
     fn add(&mut self, command: StoredCommand) -> Result<(), Error> {
-        let ends_run =
-            command.command.is_interrupt() || command.command == Command::StopAfterTurn;
+        let ends_run = command.command.is_interrupt() || command.command == Command::StopAfterTurn;
         self.commands.push_back(command);
         let bytes = serde_json::to_vec(&self.commands).map_or(0, |json| json.len());
         if ends_run || bytes <= MAX_STEP_BYTES {

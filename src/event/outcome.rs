@@ -91,7 +91,8 @@ impl PartialEq for Outcome {
             && (new_items, error, pending) == (&other.new_items, &other.error, &other.pending)
             && (undelivered, evidence) == (&other.undelivered, &other.evidence)
             && (budget, why, proof) == (&other.budget, &other.why, &other.proof)
-            && (unknown_stop_reason, nested_cost) == (&other.unknown_stop_reason, &other.nested_cost)
+            && (unknown_stop_reason, nested_cost)
+                == (&other.unknown_stop_reason, &other.nested_cost)
     }
 }
 

@@ -28,10 +28,20 @@ enum ActionJson {
         reason: Option<String>,
     },
     StopAfterTurn,
-    Steer { items: Vec<Item> },
-    FollowUp { items: Vec<Item> },
-    Verdict { call: PendingCall, verdict: VerdictJson },
-    ToolProgress { call_id: String, data: RawJson },
+    Steer {
+        items: Vec<Item>,
+    },
+    FollowUp {
+        items: Vec<Item>,
+    },
+    Verdict {
+        call: PendingCall,
+        verdict: VerdictJson,
+    },
+    ToolProgress {
+        call_id: String,
+        data: RawJson,
+    },
 }
 
 #[derive(Serialize, Deserialize)]

@@ -1,7 +1,6 @@
 //! The reason for an interrupt: it is in the outcome, and the model reads it in the next request.
 
 use std::future::pending;
-use std::sync::{Arc, Mutex};
 
 use futures::StreamExt;
 use serde_json::json;
@@ -12,7 +11,8 @@ use turnstream::session::{MemoryStore, Session};
 use turnstream::tool::Tool;
 use turnstream::{Agent, Event, Item, Outcome, Request, Run};
 
-use crate::support::runs::pull_until;
+use crate::support::buffer::SharedBuffer;
+use crate::support::runs::{is_tool_started, pull_until};
 use crate::support::tools::spec;
 
 /// An agent whose first turn is this reply, and whose tool `t` never ends.
@@ -56,10 +56,10 @@ async fn the_model_reads_the_reason_after_a_turn_that_was_cut_off() {
     let outcome = interrupt_while_streaming(&agent, &["tea is ready"]).await;
     assert_eq!(outcome.why.as_deref(), Some("tea is ready"));
     assert!(outcome.labeled_text().contains("it was interrupted (tea is ready)"));
-    assert_eq!(texts_for_model(outcome.new_items().to_vec()), [
-        "go",
-        "The run was interrupted: tea is ready"
-    ]);
+    assert_eq!(
+        texts_for_model(outcome.new_items().to_vec()),
+        ["go", "The run was interrupted: tea is ready"]
+    );
     agent.run_from(outcome.history, "and now?").outcome().await;
     let sent = sent_texts(&model.requests()[1]);
     assert_eq!(sent, ["go", "The run was interrupted: tea is ready", "and now?"]);
@@ -74,7 +74,7 @@ async fn the_results_of_calls_that_were_cut_off_contain_the_reason() {
         let (agent, _) = agent_with_first_reply(Reply::new().call("t", json!({})));
         let mut run = agent.run("go");
         pull_until(&mut run, |event| match started {
-            true => crate::support::runs::is_tool_started(event),
+            true => is_tool_started(event),
             false => event.turn_complete().is_some(),
         })
         .await;
@@ -98,18 +98,16 @@ async fn an_interrupt_between_turns_appends_the_reason() {
 
 #[tokio::test]
 async fn the_first_reason_counts_and_a_blank_one_is_ignored() {
-    let (agent, _) = agent_with_first_reply(Reply::text("Once").hang());
-    for (reasons, expected) in [
-        (&["one", "two"][..], Some("one")),
-        (&["", " \n", " two "], Some("two")),
-        (&[" "], None),
-    ] {
+    for (reasons, expected) in
+        [(&["one", "two"][..], Some("one")), (&["", " \n", " two "], Some("two")), (&[" "], None)]
+    {
         let (agent, _) = agent_with_first_reply(Reply::text("Once").hang());
         let outcome = interrupt_while_streaming(&agent, reasons).await;
         assert_eq!(outcome.why.as_deref(), expected);
         let texts = texts_for_model(outcome.new_items().to_vec());
         assert_eq!(texts.len(), 1 + usize::from(expected.is_some()), "{texts:?}");
     }
+    let (agent, _) = agent_with_first_reply(Reply::text("Once").hang());
     let long = "x".repeat(10_000);
     let why = interrupt_while_streaming(&agent, &[&long]).await.why.unwrap();
     assert!(why.len() <= 2_000 && why.contains("bytes were left out"), "{}", why.len());
@@ -130,8 +128,7 @@ async fn the_call_of_a_sub_agent_gets_the_reason_of_its_parents_interrupt() {
     let child = Agent::new(Scripted::new([Reply::text("Once").hang()]));
     let model = Scripted::new([Reply::new().call("child", json!({ "prompt": "go" }))]);
     let agent = Agent::new(model).with_tools([child.as_tool("child", "Helps").unwrap()]);
-    let is_nested_text =
-        |event: &Event| event.without_nesting().text_delta().is_some();
+    let is_nested_text = |event: &Event| event.without_nesting().text_delta().is_some();
     let mut run = agent.run("go");
     pull_until(&mut run, is_nested_text).await;
     run.interrupt_with_reason("tea is ready");
@@ -164,14 +161,14 @@ async fn a_session_stores_what_the_model_reads() {
         let session = Session::open(store.clone(), "s").await.unwrap();
         let mut run = session.run(&agent, "go").await.unwrap();
         while let Some(Ok(event)) = run.next().await {
-            if has_text(&event) || crate::support::runs::is_tool_started(&event) {
+            if has_text(&event) || is_tool_started(&event) {
                 run.interrupt_with_reason("tea is ready");
             }
         }
         drop(run);
         drop(session);
         let session = Session::open(store, "s").await.unwrap();
-        session.run(&agent, "and now?").await.unwrap().outcome().await;
+        session.run(&agent, "and now?").await.unwrap().outcome().await.unwrap();
         let sent = sent_texts(&model.requests()[1]);
         assert_eq!((sent.len(), sent[0].as_str(), sent[2].as_str()), (3, "go", "and now?"));
         assert!(sent[1].ends_with(": tea is ready"), "{sent:?}");
@@ -182,19 +179,18 @@ async fn a_session_stores_what_the_model_reads() {
 async fn a_replay_of_an_interrupted_run_has_the_same_reason() {
     for first in [Reply::text("Once").hang(), Reply::new().call("t", json!({}))] {
         let (agent, _) = agent_with_first_reply(first);
-        let recordings = Arc::new(Mutex::new(Vec::new()));
-        let recorder = Recorder::new(RecordingSink(Arc::clone(&recordings)));
+        let page = SharedBuffer::new();
+        let recorder = Recorder::to_writer(page.clone());
         let mut run = agent.clone().with_recorder(&recorder).run("go");
         let mut events = Vec::new();
         while let Some(Ok(event)) = run.next().await {
-            if has_text(&event) || crate::support::runs::is_tool_started(&event) {
+            if has_text(&event) || is_tool_started(&event) {
                 run.interrupt_with_reason("tea is ready");
             }
             events.push(event);
         }
         drop(run);
-        let text = String::from_utf8(recordings.lock().unwrap().clone()).unwrap();
-        let replay = Recording::from_text(&text).unwrap().replay(&agent);
+        let replay = Recording::from_text(&page.text()).unwrap().replay(&agent);
         let replayed: Vec<Event> = replay.map(Result::unwrap).collect().await;
         assert_eq!(replayed, events);
         let outcome = replayed.last().unwrap().outcome().unwrap();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::agent::budget::{Pool, Target};
+use crate::agent::budget::{Pool, PoolAmount, Target};
 use crate::error::{Error, ErrorKind};
 use crate::event::{BudgetExceeded, BudgetKind};
 use crate::trace::RemainingBudget;
@@ -92,7 +92,8 @@ impl Budget {
         self
     }
 
-    /// Sets the pool to which all of a run's tokens are charged. Several runs may share a pool.
+    /// Sets the pool to which all of a run's tokens are charged, and their cost, if the pool limits
+    /// the cost. Several runs may share a pool.
     /// Before each request, a run waits until the pool lets it proceed; see [`Pool`].
     pub fn with_pool(mut self, pool: &Pool) -> Self {
         self.pool = Some(pool.clone());
@@ -221,12 +222,9 @@ impl Budget {
         let plain = |kind, used, limit: Option<u64>| {
             limit.filter(|limit| used >= *limit).map(|limit| budget_exceeded(kind, used, limit))
         };
-        let pool = self.pool.as_ref();
-        let (pool_used, pool_limit) =
-            (pool.map_or(0, Pool::used_tokens), pool.map(Pool::token_limit));
         tokens(BudgetKind::OutputTokens, spent.usage.output_tokens, self.max_output_tokens)
             .or_else(|| tokens(BudgetKind::TotalTokens, spent.usage.total(), self.max_total_tokens))
-            .or_else(|| tokens(BudgetKind::Pool, pool_used, pool_limit))
+            .or_else(|| self.pool.as_ref()?.exceeded_limit(self.wrap_up_tokens))
             .or_else(|| plain(BudgetKind::Money, spent.cost, self.max_cost_millionths))
             .or_else(|| {
                 self.time_limit_exceeded(spent.elapsed)
@@ -253,7 +251,7 @@ impl Budget {
         }
     }
 
-    /// Returns the prices used to calculate the cost, if any.
+    /// Returns the budget's own prices, if any.
     pub fn prices(&self) -> Option<&Prices> {
         self.prices.as_ref()
     }
@@ -282,15 +280,18 @@ impl Budget {
     }
 
     /// Returns the price of a model. Returns `None` if no prices are set, or if the model's price
-    /// is missing or invalid and no cost limit is set.
+    /// is missing or invalid and no cost limit is set. The prices are those of the budget and, for
+    /// the models that the budget does not name, those of its [pool](Pool::with_cost_limit).
     ///
     /// # Errors
     ///
     /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if a cost limit is set but
     /// cannot be enforced because the model's price is missing, negative or NaN.
     pub fn price_of(&self, model: &str) -> Result<Option<Price>, Error> {
-        let problem = match self.prices.as_ref().and_then(|prices| prices.get(model)) {
-            Some(price) if price.is_valid() => return Ok(Some(*price)),
+        let own = self.prices.as_ref().and_then(|prices| prices.get(model).copied());
+        let shared = || self.pool.as_ref()?.prices()?.get(model).copied();
+        let problem = match own.or_else(shared) {
+            Some(price) if price.is_valid() => return Ok(Some(price)),
             Some(_) => "no usable price",
             None => "no price",
         };
@@ -303,22 +304,26 @@ impl Budget {
         }
     }
 
-    /// Charges tokens to the budget's pool, if any.
-    pub fn charge(&self, usage_delta: Usage) {
+    /// Charges tokens and their cost to the budget's pool, if any.
+    pub(in crate::agent) fn charge(&self, usage_delta: Usage, cost: u64) {
         if let (Some(pool), false) = (&self.pool, self.is_offline) {
-            pool.charge(usage_delta);
+            pool.charge_amount(PoolAmount { tokens: usage_delta.total(), cost });
         }
     }
 
     /// Returns whether the price of every requested model must be known, because a cost limit is
     /// set.
     pub(in crate::agent) fn requires_prices(&self) -> bool {
-        self.max_cost_millionths.is_some()
+        self.max_cost_millionths.is_some() || self.has_pool_prices()
+    }
+
+    fn has_pool_prices(&self) -> bool {
+        self.pool.as_ref().is_some_and(|pool| pool.prices().is_some())
     }
 
     /// Returns whether any prices are set, so that a run's cost can be calculated.
     pub(in crate::agent) fn has_prices(&self) -> bool {
-        self.prices.is_some()
+        self.prices.is_some() || self.has_pool_prices()
     }
 
     /// Returns the pool to which the run's tokens are charged, if any.
@@ -327,7 +332,7 @@ impl Budget {
     }
 
     /// Returns the target for output tokens, if any.
-    pub fn target(&self) -> Option<&Target> {
+    pub(in crate::agent) fn target(&self) -> Option<&Target> {
         self.target.as_ref()
     }
 
@@ -341,11 +346,6 @@ impl Budget {
     /// Returns the duration of the run's timer, or `None` if the run needs no timer.
     pub(in crate::agent) fn effective_time_limit(&self) -> Option<Duration> {
         self.time_limit.filter(|_| !self.is_offline)
-    }
-
-    /// Returns the run's time limit, if any.
-    pub fn time_limit(&self) -> Option<Duration> {
-        self.time_limit
     }
 
     /// Returns the elapsed time at which the wrap-up turn must start, if time is reserved for it.
