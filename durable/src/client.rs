@@ -198,19 +198,22 @@ impl Client {
         id: &str,
         command: Command,
     ) -> Result<InputReceipt, Error> {
-        let is_interrupt = command == Command::Interrupt;
+        let interrupt = match &command {
+            Command::Interrupt | Command::InterruptWithReason(_) => Some(command.clone()),
+            _ => None,
+        };
         let stored = StoredCommand { id: id.to_owned(), command };
         let inbox = self.inbox(session)?;
         // Restate scopes idempotency keys to a single object, so equal ids in two sessions do not collide.
         let pushed =
             inbox.push(message("the command", stored)?).idempotency_key(header(id)).call().await;
         body(pushed)?;
-        if let (true, Some(hub)) = (is_interrupt, &self.hub)
+        if let (Some(interrupt), Some(hub)) = (interrupt, &self.hub)
             && let Ok(Some(run)) = hub.find_run(session).await
         {
             // The command has already been stored. Sending it through the hub as well only avoids waiting for the
             // current step to end.
-            let _ = hub.send(&run, Command::Interrupt).await;
+            let _ = hub.send(&run, interrupt).await;
         }
         Ok(InputReceipt { id: id.to_owned() })
     }
@@ -229,7 +232,8 @@ impl Client {
         self.send(session, &SystemIds.next_id(), Command::Steer(input.into().0)).await
     }
 
-    /// Interrupts the active run. The part of the current turn that has already arrived is kept.
+    /// Interrupts the active run. The part of the current turn that has already arrived is kept. To state a reason,
+    /// [send](Self::send) [`Command::InterruptWithReason`].
     ///
     /// If the client and the worker share a [hub](Self::with_hub), the current step ends immediately. Otherwise, the
     /// run ends after the current step. Calls that are executed separately from the run get an interrupted result.

@@ -77,9 +77,12 @@ pub(crate) fn build(
     if let Some(turns) = flags.agent.max_turns {
         agent = agent.with_max_turns(turns);
     }
-    if let (Some(limit), Some(price)) = (flags.max_cost, flags.price) {
+    if let Some(price) = flags.price {
         let prices = Prices::new().with_price(about.model.as_str(), price);
-        agent = agent.with_budget(Budget::new().with_cost_limit(limit, prices));
+        agent = agent.with_budget(match flags.max_cost {
+            Some(limit) => Budget::new().with_cost_limit(limit, prices),
+            None => Budget::new().with_prices(prices),
+        });
     }
     Ok(agent)
 }

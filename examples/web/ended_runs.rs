@@ -42,6 +42,8 @@ pub(crate) struct RunSummary {
     nested_usage: Usage,
     #[serde(skip_serializing_if = "Option::is_none")]
     cost: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nested_cost: Option<u64>,
 }
 
 impl From<&Outcome> for RunSummary {
@@ -54,6 +56,7 @@ impl From<&Outcome> for RunSummary {
             usage: outcome.usage,
             nested_usage: outcome.nested_usage,
             cost: outcome.cost,
+            nested_cost: outcome.nested_cost,
         }
     }
 }

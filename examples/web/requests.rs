@@ -89,11 +89,17 @@ pub(crate) struct StopBody {
     /// Lets the current turn and its tools finish first.
     #[serde(default)]
     after_turn: bool,
+    /// The reason for stopping, which the model reads.
+    reason: Option<String>,
 }
 
 impl StopBody {
     pub(crate) fn to_command(&self) -> Command {
-        if self.after_turn { Command::StopAfterTurn } else { Command::Interrupt }
+        match (self.after_turn, &self.reason) {
+            (true, _) => Command::StopAfterTurn,
+            (false, Some(reason)) => Command::InterruptWithReason(reason.clone()),
+            (false, None) => Command::Interrupt,
+        }
     }
 }
 

@@ -285,7 +285,8 @@ fn compaction_event(
 }
 
 /// Charges the tokens that a compaction used, at the price of the compactor's model or, if that
-/// price is unknown, at the price of the agent's model.
+/// price is unknown, at the price of the agent's model. If both prices are unknown, the price of
+/// the last request is used if there is a cost limit, and the cost becomes unknown otherwise.
 fn charge_compaction(run: &RunShared, state: &State, usage: Usage, model: Option<&str>) {
     if usage == Usage::default() {
         return;
@@ -295,7 +296,7 @@ fn charge_compaction(run: &RunShared, state: &State, usage: Usage, model: Option
     let price = model.and_then(price).or_else(|| price(run.provider(state).model()));
     // The usage so far is charged at the price of the previous model.
     run.budget_usage(state);
-    if price.is_some() {
+    if price.is_some() || !budget.requires_prices() {
         run.control().set_price(price);
     }
 }

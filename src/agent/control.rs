@@ -28,6 +28,8 @@ use crate::usage::{Price, Usage};
 #[derive(Default)]
 pub(super) struct Control {
     interrupted: AtomicBool,
+    /// The reason that the first interrupt with a reason gave.
+    interrupt_reason: OnceLock<String>,
     stop_requested: AtomicBool,
     waker: AtomicWaker,
     /// The time of the run's first poll; set only if it is needed.
@@ -100,11 +102,12 @@ pub(super) enum VerdictRejection {
 #[derive(Clone, Copy, Default)]
 pub(super) struct ChargedUsage {
     pub(super) usage: Usage,
-    /// The cost, in millionths of the unit used for prices.
+    /// The cost of the tokens whose price is known, in millionths of the unit used for prices.
     pub(super) cost: u64,
-    /// The price of the model used for the last request, if a cost limit is set. The price is
-    /// stored here rather than in the run's state, because a run may end before its state is
-    /// updated.
+    /// The number of tokens whose price is unknown.
+    pub(super) unpriced_tokens: u64,
+    /// The price of the model used for the last request, if it is known. The price is stored here
+    /// rather than in the run's state, because a run may end before its state is updated.
     price: Option<Price>,
 }
 
@@ -124,13 +127,25 @@ pub(super) struct SubAgentRun {
 }
 
 impl Control {
-    pub(super) fn interrupt(&self) {
+    pub(super) fn interrupt(&self, reason: Option<String>) {
+        if let Some(reason) = reason {
+            self.set_interrupt_reason(reason);
+        }
         self.interrupted.store(true, Ordering::Release);
         self.waker.wake();
     }
 
     pub(super) fn is_interrupted(&self) -> bool {
         self.interrupted.load(Ordering::Acquire)
+    }
+
+    /// Sets the reason for the interrupt, unless an earlier interrupt has given a reason.
+    pub(super) fn set_interrupt_reason(&self, reason: String) {
+        let _ = self.interrupt_reason.set(reason);
+    }
+
+    pub(super) fn interrupt_reason(&self) -> Option<&str> {
+        self.interrupt_reason.get().map(String::as_str)
     }
 
     pub(super) fn set_suspends(&self) {
@@ -263,13 +278,20 @@ impl Control {
 
     /// Charges the usage since this method was last called, and returns the total usage charged so
     /// far.
-    pub(super) fn charge_usage(&self, usage: Usage, drain: impl FnOnce(Usage)) -> ChargedUsage {
+    pub(super) fn charge_usage(
+        &self,
+        usage: Usage,
+        drain: impl FnOnce(Usage, u64),
+    ) -> ChargedUsage {
         let mut charged = lock_ignoring_poison(&self.charged_usage);
         let more = usage.increase_since(charged.usage);
         if more != Usage::default() {
-            drain(more);
             let cost = charged.price.map_or(0, |price| price.cost(&more));
+            drain(more, cost);
             charged.cost = charged.cost.saturating_add(cost);
+            if charged.price.is_none() {
+                charged.unpriced_tokens = charged.unpriced_tokens.saturating_add(more.total());
+            }
             charged.usage = usage;
         }
         *charged

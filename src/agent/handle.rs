@@ -11,10 +11,13 @@ use crate::error::{Error, ErrorKind};
 use crate::event::UndeliveredInput;
 #[cfg(feature = "hub")]
 use crate::item::Item;
-use crate::item::{History, PendingCall};
+use crate::item::{History, PendingCall, truncate_middle};
 use crate::journal::Journal;
 use crate::tool::Verdict;
 use crate::usage::Usage;
+
+/// The maximum length of the reason for an interrupt, in bytes.
+const MAX_INTERRUPT_REASON_BYTES: usize = 2_000;
 
 /// A receipt confirming that input was accepted. The `appended` event that later delivers the input
 /// contains the same id as the receipt. If the input is never delivered, the outcome's
@@ -117,7 +120,46 @@ impl RunHandle {
     /// # }
     /// ```
     pub fn interrupt(&self) {
-        self.control.interrupt();
+        self.control.interrupt(None);
+    }
+
+    /// Interrupts the run, like [`interrupt`](Self::interrupt), and states the reason.
+    ///
+    /// The reason is in [`Outcome::why`](crate::Outcome::why), and the model reads it in the next
+    /// request: the result of each call that was cut off contains the reason. If no call was cut
+    /// off, the run appends a user message that contains the reason, in an
+    /// [`Appended`](crate::Event::Appended) event. A reason of only whitespace is ignored. A reason
+    /// of more than 2,000 bytes is shortened in the middle. If a run is interrupted several times
+    /// before it ends, the first reason counts. The reason is not masked: it must not contain
+    /// secrets.
+    ///
+    /// The runs of sub-agents are dropped. The call that ran a sub-agent gets the reason as well.
+    ///
+    /// ```
+    /// use futures::StreamExt;
+    /// use turnstream::Agent;
+    /// use turnstream::provider::Scripted;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let mut run = Agent::new(Scripted::new(["Once upon a time"])).run("A story, please");
+    /// while let Some(Ok(event)) = run.next().await {
+    ///     if event.text_delta().is_some() {
+    ///         run.interrupt_with_reason("the user left the page");
+    ///     }
+    /// }
+    /// let outcome = run.outcome().await;
+    /// assert_eq!(outcome.why.as_deref(), Some("the user left the page"));
+    /// let last = outcome.history.last().unwrap().as_user().unwrap().text();
+    /// assert_eq!(last, "The run was interrupted: the user left the page");
+    /// # }
+    /// ```
+    pub fn interrupt_with_reason(&self, reason: impl Into<String>) {
+        let reason = reason.into();
+        let reason = reason.trim();
+        let reason = (!reason.is_empty())
+            .then(|| truncate_middle(reason.to_owned(), MAX_INTERRUPT_REASON_BYTES));
+        self.control.interrupt(reason);
     }
 
     /// Ends the run after the current turn. The turn's response and tool calls are completed and

@@ -39,6 +39,12 @@ pub(super) fn rejected_answer_prompt(objection: &str) -> String {
     )
 }
 
+/// Returns the message that tells the model why the run was interrupted, if no result of a call
+/// does.
+pub(super) fn interrupt_notice(reason: &str) -> String {
+    format!("The run was interrupted: {reason}")
+}
+
 /// Returns the result text for calls that were not run because a budget was exceeded.
 pub(super) fn not_run_over_budget(exceeded: &crate::event::BudgetExceeded) -> String {
     format!("Not run: a budget of this run is spent ({exceeded}).")

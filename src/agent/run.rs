@@ -18,7 +18,7 @@ use crate::agent::run_policy::redacted_report;
 use crate::agent::run_shared::RunShared;
 use crate::agent::settings::AgentSettings;
 use crate::agent::stop_review::completion_evidence;
-use crate::agent::{Input, ResumeVerdicts, RunContext, RunHandle, RunStart, State};
+use crate::agent::{Input, ResumeVerdicts, RunContext, RunHandle, RunStart, State, prompts};
 use crate::error::{Error, ErrorKind, catch_panic, panic_to_error};
 use crate::event::{AppendReason, BudgetExceeded, BudgetKind, EndReason, Event, Outcome};
 use crate::item::{History, Item, ToolResult};
@@ -109,6 +109,8 @@ struct PendingEnd {
     error: Option<Error>,
     /// The exceeded time limit, if it ended the run.
     time_limit_exceeded: Option<BudgetExceeded>,
+    /// The reason for the interrupt that ended the run, until an item in the history contains it.
+    unreported_interrupt_reason: Option<String>,
 }
 
 /// A run's loop, whose body can be dropped and restarted.
@@ -310,7 +312,13 @@ impl Run {
         if error.is_some() || time_up.is_some() || matches!(reason, EndReason::Interrupted(_)) {
             self.notify_world_ended(error.clone(), time_up.map(TimeLimitReached::End));
         }
-        self.pending_end = Some(PendingEnd { reason, error, time_limit_exceeded: time_up });
+        let unreported_interrupt_reason = self.interrupt_reason(reason).map(str::to_owned);
+        self.pending_end = Some(PendingEnd {
+            reason,
+            error,
+            time_limit_exceeded: time_up,
+            unreported_interrupt_reason,
+        });
         self.shared.control().stop_accepting_verdicts();
         let events = self.loop_stream.take();
         // `Finished` must be yielded even if a `Drop` implementation panics.
@@ -318,6 +326,26 @@ impl Run {
         self.shared.control().observers().cancel_all(self.shared.hooks());
         self.shared.finish_request();
         self.record_dropped_call_reports();
+    }
+
+    /// Returns the reason for the interrupt, if the run ends for this reason and one was given.
+    fn interrupt_reason(&self, end: EndReason) -> Option<&str> {
+        let reason = self.shared.handle.control.interrupt_reason();
+        reason.filter(|_| matches!(end, EndReason::Interrupted(_)))
+    }
+
+    /// Returns the event that appends the reason for the interrupt, unless a result contains it.
+    fn next_interrupt_notice(&mut self) -> Option<Event> {
+        let journal = &self.shared.handle.journal;
+        if !journal.all_calls_answered() {
+            return None;
+        }
+        let reason = self.pending_end.as_mut()?.unreported_interrupt_reason.take()?;
+        let items = vec![Item::user(prompts::interrupt_notice(&reason))];
+        let why = AppendReason::Interrupt;
+        let event = Event::Appended { why, id: self.shared.new_id(), items };
+        journal.observe(&event);
+        Some(event)
     }
 
     /// Records the effect reports of calls that were dropped.
@@ -341,6 +369,10 @@ impl Run {
     fn notify_world_ended(&self, error: Option<Error>, time_up: Option<TimeLimitReached>) {
         let ending = LoopEnd {
             polled_since_last_event: self.polled_since_last_event,
+            interrupt_reason: match (&error, &time_up) {
+                (None, None) => self.shared.control().interrupt_reason().map(str::to_owned),
+                (_, _) => None,
+            },
             error,
             time_limit_reached: time_up,
         };
@@ -355,7 +387,10 @@ impl Run {
 
     /// Returns the next final event.
     fn next_final_event(&mut self) -> Option<Event> {
-        let PendingEnd { reason, error, time_limit_exceeded: time_up } =
+        if let Some(notice) = self.next_interrupt_notice() {
+            return Some(notice);
+        }
+        let PendingEnd { reason, error, time_limit_exceeded: time_up, .. } =
             self.pending_end.as_ref()?;
         // An exceeded limit is reported only if it ended the run or is the token target.
         let counts =
@@ -373,12 +408,14 @@ impl Run {
             let undelivered = handle.control.close_and_drain_inbox();
             effects.draw(EffectKind::Undelivered, || undelivered)
         };
+        let interrupt_reason = self.interrupt_reason(*reason);
+        let (reason, error) = (*reason, error.as_ref());
         let mut event =
-            handle.journal.next_ending_event(*reason, error.as_ref(), budget, undelivered);
+            handle.journal.next_ending_event(reason, error, budget, interrupt_reason, undelivered);
         if let Event::Finished(outcome) = &mut event {
             self.pending_end = None;
             let state = self.state.get().update(|it| it.history = outcome.history.clone());
-            outcome.cost = self.shared.charge_final_usage(&state);
+            outcome.cost = self.shared.charge_final_usage();
             // The message may be outdated, since steered input may have caused the run to continue
             // after a hook set the message.
             let ended_by_hook = matches!(
@@ -389,18 +426,28 @@ impl Run {
                 EndReason::Completed => completion_evidence(&self.shared, &state),
                 _ => None,
             };
-            outcome.why = state.end.message.clone().filter(|_| ended_by_hook);
+            outcome.why = match ended_by_hook {
+                true => state.end.message.clone(),
+                false => self.interrupt_reason(reason).map(str::to_owned),
+            };
             self.shared.hooks().on_finished(&state, outcome);
             self.failure.clone_from(&outcome.error);
             self.outcome = Some(outcome.clone());
+        } else if let Some(end) = &mut self.pending_end {
+            // The result contains the reason.
+            end.unreported_interrupt_reason = None;
         }
         Some(event)
     }
 
     /// Ends a replayed loop at the point where the recorded run's loop ended.
     fn apply_forced_end(&mut self, ending: LoopEnd, cx: &mut Context<'_>) -> Poll<Option<Event>> {
-        let LoopEnd { polled_since_last_event: polled, mut error, time_limit_reached: time_up } =
-            ending;
+        let LoopEnd {
+            polled_since_last_event: polled,
+            mut error,
+            time_limit_reached: time_up,
+            interrupt_reason,
+        } = ending;
         if let (true, Some(events)) = (polled, &mut self.loop_stream) {
             let polled = catch_panic(|| events.poll_next_unpin(cx));
             // The replayed error contains more detail than the recorded one.
@@ -409,6 +456,9 @@ impl Run {
             {
                 error = Some(own);
             }
+        }
+        if let Some(reason) = interrupt_reason {
+            self.shared.control().set_interrupt_reason(reason);
         }
         let phase = self.handle().journal.phase();
         match (time_up, error) {
@@ -634,7 +684,7 @@ impl Drop for Run {
         self.shared.control().observers().drop_all();
         // If the run is dropped before it has ended, its usage is charged, and no more input is
         // accepted.
-        self.shared.charge_final_usage(&self.state.get());
+        self.shared.charge_final_usage();
         self.shared.control().close_and_drain_inbox();
         self.shared.effects.world().on_drop();
     }

@@ -91,8 +91,8 @@ impl RunShared {
     }
 
     fn charge_usage(&self) -> ChargedUsage {
-        self.control()
-            .charge_usage(self.handle.usage(), |more| self.settings.limits.budget.charge(more))
+        let budget = &self.settings.limits.budget;
+        self.control().charge_usage(self.handle.usage(), |more, cost| budget.charge(more, cost))
     }
 
     /// Charges the usage of a request that was answered or has failed, and returns the unused part
@@ -138,12 +138,13 @@ impl RunShared {
             && requests < self.settings.limits.limits.max_turns
     }
 
-    /// Charges the usage of the last requests once the run is over. If a cost limit is set, returns
-    /// the total cost.
-    pub(super) fn charge_final_usage(&self, state: &State) -> Option<u64> {
+    /// Charges the usage of the last requests once the run is over. Returns the total cost if the
+    /// price of each token is known.
+    pub(super) fn charge_final_usage(&self) -> Option<u64> {
         self.finish_request();
-        let spent = self.budget_usage(state);
-        self.settings.limits.budget.has_cost_limit().then_some(spent.cost)
+        let charged = self.charge_usage();
+        let is_known = self.settings.limits.budget.has_prices() && charged.unpriced_tokens == 0;
+        is_known.then_some(charged.cost)
     }
 
     /// Reports the error that ends the run to hooks, unless it has already been reported as a

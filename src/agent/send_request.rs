@@ -42,7 +42,7 @@ pub(super) async fn next_request(
     let model = request.model.as_deref().unwrap_or(run.provider(&counted).model());
     let model = Arc::from(model);
     let price = run.settings.limits.budget.price_of(&model)?;
-    if !wait_for_pool(run, &counted, &request).await? {
+    if !wait_for_pool(run, &counted, &request, price).await? {
         return Ok((state, None));
     }
     let is_whole_kit = run.toolkit().offers_all(&request.tools);

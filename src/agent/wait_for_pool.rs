@@ -3,6 +3,7 @@
 use std::pin::pin;
 
 use crate::agent::State;
+use crate::agent::budget::PoolAmount;
 use crate::agent::control::DeliveryPoint;
 use crate::agent::pool_claim::HeldCapacity;
 use crate::agent::run_shared::RunShared;
@@ -10,9 +11,11 @@ use crate::agent::timed_call::{TOKEN_COUNTER_NAME, catch_named_panic};
 use crate::context::{BytesDiv4, estimate_request_tokens};
 use crate::error::Error;
 use crate::request::Request;
+use crate::usage::Price;
 use crate::world::EffectKind;
 
-/// Waits until the run's pool has enough tokens and a slot for a request, and acquires both. The
+/// Waits until the run's pool has enough tokens, enough money and a slot for a request, and
+/// acquires them. The
 /// tokens and the slot are returned when the turn is over or the run is dropped.
 ///
 /// Returns whether the request should be sent. The request is not sent if the pool is exhausted, or
@@ -23,30 +26,36 @@ pub(super) async fn wait_for_pool(
     run: &RunShared,
     state: &State,
     request: &Request,
+    price: Option<Price>,
 ) -> Result<bool, Error> {
     if run.settings.limits.budget.pool().is_none() {
         return Ok(true);
     }
     let (waiting, state, request) = (run.clone(), state.clone(), request.clone());
-    let admit = async move { Ok(!acquire_pool_capacity(&waiting, &state, &request).await) };
+    let admit = async move { Ok(!acquire_pool_capacity(&waiting, &state, &request, price).await) };
     let gave_way = run.effects.perform(EffectKind::GaveWay, admit).await?;
     Ok(!gave_way)
 }
 
-async fn acquire_pool_capacity(run: &RunShared, state: &State, request: &Request) -> bool {
+async fn acquire_pool_capacity(
+    run: &RunShared,
+    state: &State,
+    request: &Request,
+    price: Option<Price>,
+) -> bool {
     let Some(pool) = run.settings.limits.budget.pool() else { return true };
     let admission = run.control().pool_claim();
     // A custom body may not have finished the previous request.
     run.finish_request();
     let answer = request.options.max_output_tokens.map_or(pool.tokens_per_response(), u64::from);
-    let tokens = estimate_request(run, request).saturating_add(answer);
+    let amount = PoolAmount::for_request(estimate_request(run, request), answer, price);
     let keeping = match state.end.wrap_up_reason {
         Some(_) => 0,
         None => run.settings.limits.budget.wrap_up_tokens(),
     };
     let first = admission.replace_yielded_queue_position(false);
     let mut waited = false;
-    let reservation = pool.reserve_with_min_remaining(tokens, keeping).at_front(first);
+    let reservation = pool.reserve_amount(amount, keeping).at_front(first);
     let Ok(reservation) = await_recording_pending(&mut waited, reservation).await else {
         return false;
     };

@@ -564,7 +564,7 @@ impl Driver {
 }
 
 fn ends_run(command: &Command) -> bool {
-    matches!(command, Command::Interrupt | Command::StopAfterTurn)
+    command.is_interrupt() || matches!(command, Command::StopAfterTurn)
 }
 
 /// Returns the command's verdict on this call, if any.

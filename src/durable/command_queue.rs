@@ -88,7 +88,7 @@ impl CommandQueue {
 
     /// Adds a command at the end of the queue, unless the queue is full. A command that ends the run is always added.
     fn add(&mut self, command: StoredCommand) -> Result<(), Error> {
-        let ends_run = matches!(command.command, Command::Interrupt | Command::StopAfterTurn);
+        let ends_run = command.command.is_interrupt() || command.command == Command::StopAfterTurn;
         self.commands.push_back(command);
         let bytes = serde_json::to_vec(&self.commands).map_or(0, |json| json.len());
         if ends_run || bytes <= MAX_STEP_BYTES {
@@ -190,7 +190,7 @@ impl CommandQueue {
 }
 
 fn is_interrupt(stored: &StoredCommand) -> bool {
-    stored.command == Command::Interrupt
+    stored.command.is_interrupt()
 }
 
 fn is_input(stored: &StoredCommand) -> bool {

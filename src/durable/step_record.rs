@@ -105,6 +105,8 @@ pub(super) struct EndedEarly {
     error: Option<Error>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     time_limit_reached: Option<TimeLimitReached>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    interrupt_reason: Option<String>,
 }
 
 impl StepResult {
@@ -227,6 +229,7 @@ impl EndedEarly {
             polled_since_last_event: end.polled_since_last_event,
             error: end.error.clone(),
             time_limit_reached: end.time_limit_reached,
+            interrupt_reason: end.interrupt_reason.clone(),
         }
     }
 
@@ -235,6 +238,7 @@ impl EndedEarly {
             polled_since_last_event: self.polled_since_last_event,
             error: self.error.clone(),
             time_limit_reached: self.time_limit_reached,
+            interrupt_reason: self.interrupt_reason.clone(),
         }
     }
 }

@@ -30,7 +30,8 @@ pub enum BudgetKind {
     TotalTokens,
     /// The number of input and output tokens used by all runs that share a pool.
     Pool,
-    /// An amount of money, in millionths of the currency unit used for the prices.
+    /// An amount of money, of the run or of all runs that share a pool, in millionths of the
+    /// currency unit used for the prices.
     Money,
     /// The time since the first poll, in milliseconds.
     Time,

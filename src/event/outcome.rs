@@ -20,8 +20,9 @@ use crate::usage::Usage;
 pub struct Outcome {
     /// The reason why the run ended.
     pub reason: EndReason,
-    /// The message from the stop hook or the evidence policy that ended the run, if any. The
-    /// message states why the run was stopped, what is missing, or what has not been proven.
+    /// The message from the stop hook or the evidence policy that ended the run, or the [reason for
+    /// the interrupt](crate::RunHandle::interrupt_with_reason), if any. The message states why the
+    /// run was stopped, what is missing, or what has not been proven.
     pub why: Option<String>,
     /// Whether the run ended before the model finished its work, or may have: the last turn of a
     /// `completed` run ended for an [unknown reason](Self::unknown_stop_reason).
@@ -39,9 +40,14 @@ pub struct Outcome {
     pub usage: Usage,
     /// The tokens used by this run's sub-agents, which are not included in `usage` and `cost`.
     pub nested_usage: Usage,
-    /// The cost of this run's requests, in millionths of the currency unit used for the prices;
-    /// `None` if the run has no money limit.
+    /// The cost of this run's requests, in millionths of the currency unit used for the prices.
+    /// `None` if the run's [`Budget`](crate::agent::Budget::with_prices) has no prices, or if the
+    /// price of any model that used tokens is unknown: a partial sum is never reported.
     pub cost: Option<u64>,
+    /// The cost of the requests of this run's sub-agents, which is not included in `cost`. `None`
+    /// if no sub-agent used tokens, or if the cost of any sub-agent is unknown, for example because
+    /// its run was dropped or because a durable run was restored after the sub-agent's call.
+    pub nested_cost: Option<u64>,
     /// The complete history, from which another run can start. The history is not serialized. In a
     /// deserialized outcome, this field contains only the run's new items, and the history's id is
     /// empty.
@@ -79,13 +85,14 @@ impl PartialEq for Outcome {
     fn eq(&self, other: &Self) -> bool {
         let Self { reason, partial, text, turns, usage, nested_usage, cost, new_items, .. } = self;
         let Self { error, pending, undelivered, evidence, budget, why, .. } = self;
-        let Self { proof, unknown_stop_reason, history: _, .. } = self;
+        let Self { proof, unknown_stop_reason, nested_cost, history: _, .. } = self;
         (*reason, *partial, text, *turns) == (other.reason, other.partial, &other.text, other.turns)
             && (*usage, *nested_usage, *cost) == (other.usage, other.nested_usage, other.cost)
             && (new_items, error, pending) == (&other.new_items, &other.error, &other.pending)
             && (undelivered, evidence) == (&other.undelivered, &other.evidence)
             && (budget, why, proof) == (&other.budget, &other.why, &other.proof)
-            && *unknown_stop_reason == other.unknown_stop_reason
+            && (unknown_stop_reason, nested_cost)
+                == (&other.unknown_stop_reason, &other.nested_cost)
     }
 }
 
@@ -227,6 +234,15 @@ impl Outcome {
         self.text_with_label(&label)
     }
 
+    /// Returns the cost of the run and of its sub-agents, if both are known.
+    #[cfg(feature = "ui")]
+    pub(crate) fn total_cost(&self) -> Option<u64> {
+        match (self.nested_usage.total(), self.nested_cost) {
+            (0, _) => self.cost,
+            (_, nested) => Some(self.cost?.saturating_add(nested?)),
+        }
+    }
+
     fn text_with_label(&self, label: &str) -> String {
         match self.text.trim() {
             "" => label.to_owned(),
@@ -283,6 +299,8 @@ struct OutcomeRepr {
     nested_usage: Usage,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     cost: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    nested_cost: Option<u64>,
     #[serde(default)]
     new_items: Vec<Item>,
     #[serde(default)]
@@ -315,6 +333,7 @@ impl From<OutcomeRepr> for Outcome {
             usage: wire.usage,
             nested_usage: wire.nested_usage,
             cost: wire.cost,
+            nested_cost: wire.nested_cost,
             history: History::from_items("", wire.new_items.iter().cloned()),
             new_items: wire.new_items,
             error: wire.error,
@@ -344,6 +363,7 @@ impl From<Outcome> for OutcomeRepr {
             usage: outcome.usage,
             nested_usage: outcome.nested_usage,
             cost: outcome.cost,
+            nested_cost: outcome.nested_cost,
             new_items: outcome.new_items,
             error: outcome.error,
             pending: outcome.pending,

@@ -31,6 +31,7 @@ fn outcome(reason: EndReason, error: Option<Error>) -> Event {
         budget: None,
         nested_usage: Usage::default(),
         cost: None,
+        nested_cost: None,
         why: None,
         history: History::from_id("h"),
     }))
@@ -217,11 +218,13 @@ fn budget_and_nested_usage_are_serialized_only_if_set() {
     let nested_usage = Usage { input_tokens: 3, ..Usage::default() };
     let Event::Finished(outcome) = outcome(EndReason::Budget, None) else { panic!("no outcome") };
     let why = Some("enough".to_owned());
-    let outcome = Outcome { budget: Some(exceeded), nested_usage, cost: Some(7), why, ..*outcome };
+    let budget = Some(exceeded);
+    let (cost, nested_cost) = (Some(7), Some(9));
+    let outcome = Outcome { budget, nested_usage, cost, nested_cost, why, ..*outcome };
     let written = serde_json::to_string(&outcome).unwrap();
     assert!(written.contains(r#""budget":{"kind":"pool","used":12,"limit":10}"#), "{written}");
     assert!(written.contains(r#""nested_usage":{"input_tokens":3,"#), "{written}");
-    assert!(written.contains(r#""cost":7,"#), "{written}");
+    assert!(written.contains(r#""cost":7,"nested_cost":9,"#), "{written}");
     assert!(written.contains(r#""why":"enough","#), "{written}");
     assert_eq!(serde_json::from_str::<Outcome>(&written).unwrap(), outcome);
 }

@@ -65,6 +65,9 @@ pub enum AppendReason {
     Hook,
     /// The announcement that the next turn is the last one.
     WrapUp,
+    /// The notice that the run was interrupted, with the reason. It is added only if no result of a
+    /// call contains the reason.
+    Interrupt,
     /// A source that was added in a later version.
     #[serde(other)]
     Other,

@@ -19,6 +19,8 @@ use crate::tool::Verdict;
 pub enum Command {
     /// Interrupts the run; see [`RunHandle::interrupt`].
     Interrupt,
+    /// Interrupts the run for this reason; see [`RunHandle::interrupt_with_reason`].
+    InterruptWithReason(String),
     /// Ends the run after its current turn; see [`RunHandle::stop_after_turn`].
     StopAfterTurn,
     /// Adds these items as input before the next model request; see [`RunHandle::steer`].
@@ -103,11 +105,17 @@ impl SentCommand {
 }
 
 impl Command {
+    /// Returns whether the command interrupts the run, with or without a reason.
+    pub(crate) fn is_interrupt(&self) -> bool {
+        matches!(self, Self::Interrupt | Self::InterruptWithReason(_))
+    }
+
     /// Applies the command to the run that this handle controls.
     pub(crate) fn apply(self, id: String, run: &str, handle: &RunHandle) -> Result<(), Error> {
         let refused = |_: UndeliveredInput| Error::from(NotRunning { run: run.to_owned() });
         match self {
             Self::Interrupt => handle.interrupt(),
+            Self::InterruptWithReason(reason) => handle.interrupt_with_reason(reason),
             Self::StopAfterTurn => handle.stop_after_turn(),
             Self::Steer(items) => handle.enqueue_as(id, false, items).map_err(refused)?,
             Self::FollowUp(items) => handle.enqueue_as(id, true, items).map_err(refused)?,

@@ -23,12 +23,25 @@ struct CommandJson {
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum ActionJson {
-    Interrupt,
+    Interrupt {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    },
     StopAfterTurn,
-    Steer { items: Vec<Item> },
-    FollowUp { items: Vec<Item> },
-    Verdict { call: PendingCall, verdict: VerdictJson },
-    ToolProgress { call_id: String, data: RawJson },
+    Steer {
+        items: Vec<Item>,
+    },
+    FollowUp {
+        items: Vec<Item>,
+    },
+    Verdict {
+        call: PendingCall,
+        verdict: VerdictJson,
+    },
+    ToolProgress {
+        call_id: String,
+        data: RawJson,
+    },
 }
 
 #[derive(Serialize, Deserialize)]
@@ -59,7 +72,8 @@ struct AnswerJson {
 /// Encodes a command and its id as JSON.
 pub(crate) fn encode(id: &str, command: Command) -> Result<String, Error> {
     let command = match command {
-        Command::Interrupt => ActionJson::Interrupt,
+        Command::Interrupt => ActionJson::Interrupt { reason: None },
+        Command::InterruptWithReason(reason) => ActionJson::Interrupt { reason: Some(reason) },
         Command::StopAfterTurn => ActionJson::StopAfterTurn,
         Command::Steer(items) => ActionJson::Steer { items },
         Command::FollowUp(items) => ActionJson::FollowUp { items },
@@ -90,7 +104,8 @@ pub(crate) fn decode(json: &[u8]) -> Option<(String, Command)> {
         return None;
     }
     let command = match command {
-        ActionJson::Interrupt => Command::Interrupt,
+        ActionJson::Interrupt { reason: None } => Command::Interrupt,
+        ActionJson::Interrupt { reason: Some(reason) } => Command::InterruptWithReason(reason),
         ActionJson::StopAfterTurn => Command::StopAfterTurn,
         ActionJson::Steer { items } => Command::Steer(items),
         ActionJson::FollowUp { items } => Command::FollowUp(items),
@@ -149,6 +164,7 @@ mod tests {
         let verdict = |verdict| Command::Verdict { call: call.clone(), verdict };
         let commands = [
             Command::Interrupt,
+            Command::InterruptWithReason("the user left".to_owned()),
             Command::StopAfterTurn,
             Command::Steer(vec![Item::user("left")]),
             Command::FollowUp(vec![Item::user("then"), Item::user("right")]),
@@ -165,6 +181,15 @@ mod tests {
             let json = encode("id", command.clone()).unwrap();
             assert_eq!(decode(json.as_bytes()), Some(("id".to_owned(), command)), "{json}");
         }
+    }
+
+    #[test]
+    fn a_stored_interrupt_has_an_optional_reason() {
+        let without = r#"{"v":1,"id":"i","command":{"type":"interrupt"}}"#;
+        assert_eq!(encode("i", Command::Interrupt).unwrap(), without);
+        assert_eq!(decode(without.as_bytes()), Some(("i".to_owned(), Command::Interrupt)));
+        let json = encode("i", Command::InterruptWithReason("tea".to_owned())).unwrap();
+        assert_eq!(json, r#"{"v":1,"id":"i","command":{"type":"interrupt","reason":"tea"}}"#);
     }
 
     #[test]

@@ -10,6 +10,14 @@ use crate::item::{Item, ItemKind, ResultKind, ToolCall, ToolResult};
 pub const INTERRUPTED_MID_EXECUTION: &str = "Interrupted mid-execution";
 /// The result text for an interrupted call whose tool had not started.
 pub const INTERRUPTED_BEFORE_START: &str = "Interrupted by user";
+/// Returns the text of an interrupted result, including the reason for the interrupt, if any.
+pub(crate) fn interrupted_text(text: &str, reason: Option<&str>) -> String {
+    match reason {
+        Some(reason) => format!("{text}: {reason}"),
+        None => text.to_owned(),
+    }
+}
+
 /// The result text for a call whose tool was running when the run's time limit was reached.
 pub const TIMED_OUT_MID_EXECUTION: &str = "Timed out: the time of this run is over. What it began may \
      have been done in part: look before you call it again.";

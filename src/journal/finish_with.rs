@@ -77,7 +77,7 @@ impl<T: Stream<Item = Result<Event, Error>>> Stream for FinishWith<T> {
         let Some((reason, error)) = this.pending_end else {
             return Poll::Ready(this.pending_error.take().map(Err));
         };
-        let event = this.journal.next_ending_event(*reason, error.as_ref(), None, Vec::new);
+        let event = this.journal.next_ending_event(*reason, error.as_ref(), None, None, Vec::new);
         if event.outcome().is_some() {
             this.pending_error.clone_from(error);
             *this.pending_end = None;

@@ -189,7 +189,7 @@ impl Journal {
     /// this method if a run continues after its calls were dropped.
     pub(crate) fn next_missing_result(&self, cut: Interruption) -> Option<Event> {
         self.with_state(|book| {
-            let event = Event::Tool(book.fold.next_missing_result(cut)?);
+            let event = Event::Tool(book.fold.next_missing_result(cut, None)?);
             book.observe(&event);
             Some(event)
         })
@@ -201,17 +201,19 @@ impl Journal {
     }
 
     /// Creates the next of the events that end the run, and applies the event to the journal.
-    /// First, each unanswered call gets a result, unless the calls are pending. The last event is
-    /// `Finished`.
+    /// First, each unanswered call gets a result, unless the calls are pending. An interrupted
+    /// result contains the `interrupt_reason`, if any. The last event is `Finished`.
     pub(crate) fn next_ending_event(
         &self,
         reason: EndReason,
         error: Option<&Error>,
         budget: Option<BudgetExceeded>,
+        interrupt_reason: Option<&str>,
         undelivered: impl FnOnce() -> Vec<UndeliveredInput>,
     ) -> Event {
         self.with_state(|book| {
-            let event = match book.fold.missing_result_before_end(reason, budget) {
+            let missing = book.fold.missing_result_before_end(reason, budget, interrupt_reason);
+            let event = match missing {
                 Some(output) => Event::Tool(output),
                 None => {
                     let outcome = book.outcome(reason, error.cloned(), budget, undelivered());
@@ -273,6 +275,15 @@ impl JournalState {
         journals.map(|journal| journal.usage() + journal.nested_usage()).sum()
     }
 
+    /// Returns the total cost of all sub-agents, at all levels of nesting, if it is known.
+    fn nested_cost(&self) -> Option<u64> {
+        let journals = self.nested_journals.values().map(|nested| &nested.journal);
+        let costs = journals.map(|journal| {
+            journal.with_state(|book| Some(book.fold.cost()?.saturating_add(book.nested_cost()?)))
+        });
+        costs.sum()
+    }
+
     fn history(&self) -> History {
         self.fold.history(|call_id| self.nested_journal(call_id).map(Journal::history))
     }
@@ -284,8 +295,8 @@ impl JournalState {
         budget: Option<BudgetExceeded>,
         undelivered: Vec<UndeliveredInput>,
     ) -> Outcome {
-        let (history, usage) = (self.history(), self.nested_usage());
-        self.fold.outcome(history, usage, reason, error, budget, undelivered)
+        let nested = (self.nested_usage(), self.nested_cost());
+        self.fold.outcome(self.history(), nested, reason, error, budget, undelivered)
     }
 }
 

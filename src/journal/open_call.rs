@@ -3,7 +3,7 @@
 use crate::event::ToolEvent;
 use crate::item::{
     EffectReport, INTERRUPTED_BEFORE_START, INTERRUPTED_MID_EXECUTION, PendingCall, ResultKind,
-    TIMED_OUT_BEFORE_START, TIMED_OUT_MID_EXECUTION, ToolCall, ToolResult,
+    TIMED_OUT_BEFORE_START, TIMED_OUT_MID_EXECUTION, ToolCall, ToolResult, interrupted_text,
 };
 
 /// The reason why a call ends without a result from its tool.
@@ -48,8 +48,9 @@ impl OpenCall {
         self.nested_pending_calls.clear();
     }
 
-    /// Creates a result for a call that gets no result from its tool.
-    pub(super) fn missing_result(&self, cut: Interruption) -> ToolEvent {
+    /// Creates a result for a call that gets no result from its tool. An interrupted result contains
+    /// the `reason` for the interrupt, if any.
+    pub(super) fn missing_result(&self, cut: Interruption, reason: Option<&str>) -> ToolEvent {
         let (kind, text) = match (cut, self.may_have_started || self.started_tool.is_some()) {
             (Interruption::Interrupted, true) => {
                 (ResultKind::Interrupted, INTERRUPTED_MID_EXECUTION)
@@ -60,6 +61,8 @@ impl OpenCall {
             (Interruption::TimedOut, true) => (ResultKind::Timeout, TIMED_OUT_MID_EXECUTION),
             (Interruption::TimedOut, false) => (ResultKind::Budget, TIMED_OUT_BEFORE_START),
         };
+        let reason = reason.filter(|_| cut == Interruption::Interrupted);
+        let text = interrupted_text(text, reason);
         let mut result = ToolResult::for_call(&self.call, kind, text);
         // The result has the same tool name as the other events for this call.
         let shown_call = self.verdict_request.as_ref().map(|call| &call.name);

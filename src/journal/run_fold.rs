@@ -37,6 +37,7 @@ pub(super) struct RunFold {
     evidence: Vec<RawJson>,
     /// The tokens used by completed turns, retracted attempts and compactions.
     usage: Usage,
+    ended_runs: EndedRuns,
     request_count: u32,
     completed_turns: u32,
     /// The text of the last turn, preceded by the text that the turn continues, if any.
@@ -47,6 +48,31 @@ pub(super) struct RunFold {
     next_turn_continues: bool,
     /// The provider's word for the reason why the last turn ended, if it is unknown.
     unknown_stop_reason: Option<String>,
+}
+
+/// The usage and cost of the runs that have ended. A sub-agent that was suspended and resumed has
+/// several runs.
+#[derive(Debug)]
+struct EndedRuns {
+    usage: Usage,
+    /// `None` if the cost of any of the runs is unknown.
+    cost: Option<u64>,
+}
+
+impl EndedRuns {
+    /// Adds a run that ended. `usage` is the usage of all runs, which is greater than expected if
+    /// an earlier run was dropped.
+    fn add(&mut self, usage: Usage, outcome: &Outcome) {
+        let costs = self.cost.zip(outcome.cost);
+        self.cost = match usage {
+            usage if usage == self.usage => self.cost,
+            usage if usage == self.usage + outcome.usage => {
+                costs.map(|(before, cost)| before.saturating_add(cost))
+            }
+            _ => None,
+        };
+        self.usage = usage;
+    }
 }
 
 impl RunFold {
@@ -76,6 +102,7 @@ impl RunFold {
             open_calls: calls,
             evidence: Vec::new(),
             usage: Usage::default(),
+            ended_runs: EndedRuns { usage: Usage::default(), cost: Some(0) },
             request_count: 0,
             completed_turns: 0,
             last_text: String::new(),
@@ -142,6 +169,7 @@ impl RunFold {
             Event::Finished(outcome) => {
                 self.flush_open_turn();
                 self.history.set_pending_calls(&outcome.pending);
+                self.ended_runs.add(self.usage, outcome);
             }
             // The events of a sub-agent are recorded in its own journal and do not change this
             // journal.
@@ -270,6 +298,12 @@ impl RunFold {
         self.usage + self.partial_turn.usage()
     }
 
+    /// Returns the cost of the tokens used so far, if it is known. Only the end of a run reports its
+    /// cost, so the cost of a run in progress is unknown.
+    pub(super) fn cost(&self) -> Option<u64> {
+        self.ended_runs.cost.filter(|_| self.ended_runs.usage == self.usage())
+    }
+
     pub(super) fn new_items(&self) -> Vec<Item> {
         let history = self.history(|_| None);
         let since = history.entries_after(self.new_items_start).map(|(_, item)| item);
@@ -289,23 +323,29 @@ impl RunFold {
     }
 
     /// Creates a result for the next unanswered call.
-    pub(super) fn next_missing_result(&self, cut: Interruption) -> Option<ToolEvent> {
-        self.open_calls.unanswered().next().map(|call| call.missing_result(cut))
+    pub(super) fn next_missing_result(
+        &self,
+        cut: Interruption,
+        reason: Option<&str>,
+    ) -> Option<ToolEvent> {
+        self.open_calls.unanswered().next().map(|call| call.missing_result(cut, reason))
     }
 
     /// Creates a result for the next unanswered call. Every unanswered call must have a result
     /// before the run ends. If the end reason is `Pending`, no result is created, because pending
-    /// calls receive their results from outside the run.
+    /// calls receive their results from outside the run. `interrupt_reason` is the reason for the
+    /// interrupt that ended the run, if any.
     pub(super) fn missing_result_before_end(
         &self,
         reason: EndReason,
         budget: Option<BudgetExceeded>,
+        interrupt_reason: Option<&str>,
     ) -> Option<ToolEvent> {
         let is_time = budget.is_some_and(|budget| budget.kind == BudgetKind::Time);
         match reason {
             EndReason::Pending => None,
-            EndReason::Budget if is_time => self.next_missing_result(Interruption::TimedOut),
-            _ => self.next_missing_result(Interruption::Interrupted),
+            EndReason::Budget if is_time => self.next_missing_result(Interruption::TimedOut, None),
+            _ => self.next_missing_result(Interruption::Interrupted, interrupt_reason),
         }
     }
 
@@ -319,7 +359,7 @@ impl RunFold {
     pub(super) fn outcome(
         &self,
         history: History,
-        nested_usage: Usage,
+        (nested_usage, nested_cost): (Usage, Option<u64>),
         reason: EndReason,
         error: Option<Error>,
         budget: Option<BudgetExceeded>,
@@ -348,6 +388,7 @@ impl RunFold {
             usage: self.usage(),
             nested_usage,
             cost: None,
+            nested_cost: nested_cost.filter(|_| nested_usage != Usage::default()),
             history,
             new_items: self.new_items(),
             error,

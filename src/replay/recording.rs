@@ -148,7 +148,7 @@ impl RecordingParser {
             RecordingLine::Failed { run, error } => {
                 (run, RecordingEntry::TurnError(error.into_owned()))
             }
-            RecordingLine::Ended { run, polled, error, time_up } => {
+            RecordingLine::Ended { run, polled, error, time_up, interrupt_reason } => {
                 let error = error.map(Cow::into_owned);
                 (
                     run,
@@ -156,6 +156,7 @@ impl RecordingParser {
                         polled_since_last_event: polled,
                         error,
                         time_limit_reached: time_up,
+                        interrupt_reason: interrupt_reason.map(Cow::into_owned),
                     }),
                 )
             }

@@ -75,6 +75,8 @@ pub(super) enum RecordingLine<'a> {
         error: Option<Cow<'a, Error>>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         time_up: Option<TimeLimitReached>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        interrupt_reason: Option<Cow<'a, str>>,
     },
     #[serde(other)]
     Unknown,

@@ -120,7 +120,9 @@ impl ReplayRun {
             let started = recording.events().find_map(|event| match event {
                 Event::Tool(ToolEvent::Output(result)) if result.call_id == call.call_id => {
                     let text = result.content.text();
-                    Some([INTERRUPTED_MID_EXECUTION, TIMED_OUT_MID_EXECUTION].contains(&&*text))
+                    // The text of an interrupted result may end with a reason.
+                    let started = [INTERRUPTED_MID_EXECUTION, TIMED_OUT_MID_EXECUTION];
+                    Some(started.iter().any(|start| text.starts_with(start)))
                 }
                 _ => None,
             });

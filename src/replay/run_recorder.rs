@@ -202,8 +202,12 @@ impl RunLog {
     }
 
     fn write_loop_end(&self, ending: &LoopEnd) {
-        let LoopEnd { polled_since_last_event: polled, error, time_limit_reached: time_up } =
-            ending;
+        let LoopEnd {
+            polled_since_last_event: polled,
+            error,
+            time_limit_reached: time_up,
+            interrupt_reason,
+        } = ending;
         let (error, time_up) = (error.as_ref().map(Cow::Borrowed), *time_up);
         let mut state = lock_ignoring_poison(&self.state);
         self.append(&mut state, |run| RecordingLine::Ended {
@@ -211,6 +215,7 @@ impl RunLog {
             polled: *polled,
             error,
             time_up,
+            interrupt_reason: interrupt_reason.as_deref().map(Cow::Borrowed),
         });
         self.recorder.write_buffered();
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::env::{Ids, SystemIds};
 use crate::error::Error;
-use crate::event::{Event, Outcome, ToolEvent};
+use crate::event::{EndReason, Event, Outcome, ToolEvent};
 use crate::item::{History, Item, ItemKind, ToolResult};
 use crate::turn::TurnEvent;
 
@@ -14,7 +14,8 @@ type LogFn = dyn Fn(&str, &str) + Send + Sync;
 /// Decides whether error messages from models and tools are sent to a front end.
 ///
 /// An error message may contain a path, a query or an address that the user should not see. The
-/// same applies to [`Outcome::why`](crate::Outcome::why). By default, each message is replaced with
+/// same applies to [`Outcome::why`](crate::Outcome::why), unless it is the reason for an interrupt. By
+/// default, each message is replaced with
 /// the kind of the error, or with the reason why the run ended, and an id. If a tool fails, the id is
 /// the tool call's id. The function passed to [`log`](Self::log) receives the id together with the
 /// original message.
@@ -133,12 +134,16 @@ impl ErrorTexts {
 
     fn outcome(&self, outcome: &Outcome) -> Option<Outcome> {
         let items = hide_results(outcome.new_items());
-        if items.is_none() && outcome.error.is_none() && outcome.why.is_none() {
+        // The user gave the reason for an interrupt.
+        let is_given = matches!(outcome.reason, EndReason::Interrupted(_));
+        let hidden_why = outcome.why.as_ref().filter(|_| !is_given);
+        if items.is_none() && outcome.error.is_none() && hidden_why.is_none() {
             return None;
         }
         let mut shown = outcome.clone();
-        shown.why =
-            outcome.why.as_ref().map(|why| self.replacement(outcome.reason.as_str(), why));
+        if let Some(why) = hidden_why {
+            shown.why = Some(self.replacement(outcome.reason.as_str(), why));
+        }
         shown.error = outcome.error.as_ref().map(|error| self.error(error));
         if let Some(items) = items {
             shown.new_items = items;

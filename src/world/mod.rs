@@ -195,6 +195,8 @@ pub struct LoopEnd {
     pub error: Option<Error>,
     /// The consequence of reaching the time limit, or `None` if the loop was ended by an interrupt or an error.
     pub time_limit_reached: Option<TimeLimitReached>,
+    /// The reason for the interrupt that ended the loop, if one was given.
+    pub interrupt_reason: Option<String>,
 }
 
 /// Specifies how a run proceeds after it has reached its time limit.

@@ -112,9 +112,9 @@ fn a_token_reserve_lowers_the_point_at_which_token_limits_are_reached() {
     );
     let pool = Pool::new(25);
     let budget = Budget::new().with_pool(&pool).with_wrap_up_tokens(10);
-    budget.charge(Usage { output_tokens: 14, ..Usage::default() });
+    pool.charge(Usage { output_tokens: 14, ..Usage::default() });
     assert_not_exceeded(&budget);
-    budget.charge(Usage { output_tokens: 1, ..Usage::default() });
+    pool.charge(Usage { output_tokens: 1, ..Usage::default() });
     assert_exceeded(&budget, exceeded_error(Shared, 15, 25));
     let others = Budget::new()
         .with_time_limit(Duration::from_secs(8))
@@ -157,13 +157,16 @@ fn with_a_cost_limit_a_model_without_a_price_is_an_error() {
     assert_eq!(refused("x"), "no price for the model `x`");
     assert_eq!(refused("bad"), "no usable price for the model `bad`");
     assert_eq!(Budget::new().price_of("x").unwrap(), None);
+    let budget = Budget::new().with_prices(sample_prices().with_price("bad", bad));
+    let found = ["m-1", "x", "bad"].map(|model| budget.price_of(model).unwrap());
+    assert_eq!(found, [Some(PRICE), None, None], "without a limit");
 }
 
 #[test]
 fn a_pool_is_drained_by_every_run_that_shares_it() {
     let pool = Pool::new(1_000);
     let budget = Budget::new().with_pool(&pool);
-    let members: Vec<Budget> = (0..8).map(|_| budget.clone()).collect();
+    let members: Vec<Pool> = (0..8).map(|_| pool.clone()).collect();
     std::thread::scope(|scope| {
         for member in &members {
             scope.spawn(|| {
@@ -175,9 +178,9 @@ fn a_pool_is_drained_by_every_run_that_shares_it() {
     });
     assert_eq!((pool.used_tokens(), pool.token_limit()), (960, 1_000));
     assert!(!pool.is_exhausted());
-    budget.charge(Usage { output_tokens: u64::MAX, ..Usage::default() });
+    members[0].charge(Usage { output_tokens: u64::MAX, ..Usage::default() });
     assert_eq!(pool.used_tokens(), u64::MAX);
-    assert!(members[0].pool().is_some_and(Pool::is_exhausted));
+    assert!(budget.pool().is_some_and(Pool::is_exhausted));
 }
 
 #[track_caller]

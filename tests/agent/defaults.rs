@@ -159,8 +159,8 @@ async fn the_guide_lists_the_actual_default_values() {
         "no limit".to_owned()
     };
     let budget = Budget::new();
-    let budgets =
-        (budget.time_limit(), budget.remaining_calls(&turnstream::agent::BudgetUsage::default()));
+    let remaining = budget.remaining(&turnstream::agent::BudgetUsage::default());
+    let budgets = (remaining.time_remaining_ms, remaining.tool_calls_remaining);
     let child = Agent::new(Scripted::new(["fine"])).as_tool("child", "Helps").unwrap();
     let percent = Window::new(100).threshold(&Options::default());
     let actual = BTreeMap::from([

@@ -13,6 +13,7 @@
 //! | `budget`, `cost` | limits on spending, and the price of a run |
 //! | `repeated_calls` | a run that repeats its calls ends, and one that polls does not |
 //! | `retries` | the turns that the agent itself retries |
+//! | `interrupt_reasons` | the reason for an interrupt, as the outcome, the model, a session and a replay read it |
 //! | `large_turns` | the byte limit of a turn applies to every provider |
 //! | `observers` | hooks that observe: when they are polled, notified and dropped; the run never waits for them |
 //! | `sub_agents` | how deep sub-agents run inside one another |
@@ -46,6 +47,7 @@ mod edge_cases;
 mod endings;
 mod evidence;
 mod failed_runs;
+mod interrupt_reasons;
 mod large_turns;
 mod mix;
 mod observers;

@@ -15,6 +15,7 @@ use turnstream::event::{BudgetKind, EndReason, ToolEvent, Transition};
 use turnstream::item::ResultKind;
 use turnstream::provider::{Reply, Scripted};
 use turnstream::tool::Tool;
+use turnstream::usage::{Price, Prices};
 use turnstream::{Agent, Event, Outcome, Request, Run, Usage};
 
 use crate::support::runs::{pull_until, reply_calling, reply_calling_t, result_kinds, test_agent};
@@ -178,7 +179,9 @@ async fn waiting_requests_are_granted_in_fifo_order() {
     assert!(small.is_some(), "both fit now");
     assert_eq!(pool.reserved_tokens(), 10);
     let large = (&mut large).now_or_never().unwrap().unwrap();
-    assert_eq!((large.tokens(), pool.reserved_tokens()), (80, 90));
+    assert_eq!(pool.reserved_tokens(), 90);
+    drop((small, large));
+    assert_eq!(pool.reserved_tokens(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -648,4 +651,109 @@ async fn excess_calls_of_an_earlier_run_do_not_end_the_next_run() {
     assert_eq!(first.reason, EndReason::Budget);
     let second = agent.run_from(first.history, "go on").outcome().await;
     assert_eq!((second.reason, second.text.as_str()), (EndReason::Completed, "fine"));
+}
+
+/// A price table for two models: a token of `cheap` costs a millionth, one of `dear` 100 times as
+/// much.
+fn pool_prices() -> Prices {
+    let per_token = |millionths| Price {
+        input: millionths,
+        output: millionths,
+        cache_read: millionths,
+        cache_write: millionths,
+    };
+    Prices::new().with_price("cheap", per_token(1.0)).with_price("dear", per_token(100.0))
+}
+
+/// A pool without a limit on tokens, and with this limit on the cost, in millionths.
+fn cost_pool(millionths: u32) -> Pool {
+    Pool::unlimited().with_cost_limit(f64::from(millionths) / 1_000_000.0, pool_prices())
+}
+
+#[tokio::test(start_paused = true)]
+async fn fifty_agents_overdraw_a_shared_cost_limit_by_at_most_one_request_and_its_answer() {
+    let pool = cost_pool(3_000);
+    let model = four_call_model(100).with_model("cheap");
+    let agent = test_agent(model.clone())
+        .with_tools([ok_tool("t", &Counter::default())])
+        .with_max_output_tokens(100)
+        .with_budget(Budget::new().with_pool(&pool));
+    let outcomes = run_fifty(&agent).await;
+    let largest = model.requests().iter().map(|it| usage_of_request(it, 100).total()).max();
+    let range = 3_000..3_000 + largest.unwrap();
+    assert!(range.contains(&pool.used_cost()), "{} of {range:?}", pool.used_cost());
+    assert_eq!(outcomes.iter().map(|it| it.cost.unwrap()).sum::<u64>(), pool.used_cost());
+    let ended = outcomes.iter().find(|it| it.reason == EndReason::Budget).unwrap();
+    let exceeded = ended.budget.unwrap();
+    assert_eq!((exceeded.kind, exceeded.limit), (BudgetKind::Money, 3_000));
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_runs_do_not_each_get_the_whole_rest_of_a_shared_cost_limit() {
+    // The rest is enough for one request with its answer of 1,000 tokens, but not for two.
+    let pool = cost_pool(1_500);
+    let slow = |_: &Request, _: usize| {
+        let usage = Usage { output_tokens: 1_000, ..Usage::default() };
+        Reply::text("fine").usage(usage).delay(SECOND)
+    };
+    let model = Scripted::from_fn(slow).with_model("cheap");
+    let agent = test_agent(model.clone()).with_max_output_tokens(1_000);
+    let agent = agent.with_budget(Budget::new().with_pool(&pool));
+    let (mut first, mut second) = (agent.run("go"), agent.run("go"));
+    for run in [&mut first, &mut second] {
+        while run.next().now_or_never().is_some() {}
+    }
+    assert_eq!(model.requests().len(), 1, "the second run waits for the rest");
+    tokio::time::advance(SECOND).await;
+    assert_eq!(first.outcome().await.cost, Some(1_000));
+    assert_eq!(second.outcome().await.cost, Some(1_000), "500 were left");
+    assert_eq!(agent.run("go").outcome().await.reason, EndReason::Budget);
+    assert_eq!((model.requests().len(), pool.used_cost()), (2, 2_000));
+}
+
+#[tokio::test(start_paused = true)]
+async fn runs_of_models_with_different_prices_charge_one_pool_at_their_own_price() {
+    let pool = cost_pool(1_000_000);
+    let usage = Usage { input_tokens: 10, ..Usage::default() };
+    let budget = Budget::new().with_pool(&pool);
+    let model = |name| Scripted::new([Reply::text("fine").usage(usage)]).with_model(name);
+    let child = test_agent(model("dear")).with_budget(budget.clone());
+    let parent = Scripted::new([
+        Reply::new().call("child", json!({ "prompt": "go" })).usage(usage),
+        Reply::text("done").usage(usage),
+    ]);
+    let agent = test_agent(parent.with_model("cheap"))
+        .with_tools([child.as_tool("child", "Helps").unwrap()])
+        .with_budget(budget.clone());
+    let outcome = agent.run("go").outcome().await;
+    assert_eq!((outcome.cost, outcome.nested_cost), (Some(20), Some(1_000)));
+    assert_eq!(pool.used_cost(), 1_020);
+
+    let unpriced = test_agent(model("other")).with_budget(budget);
+    let outcome = unpriced.run("go").outcome().await;
+    assert!(outcome.error.unwrap().to_string().contains("no price for the model `other`"));
+    assert_eq!(pool.used_cost(), 1_020);
+
+    // A program can charge what it spends outside of its agents.
+    pool.charge_cost(1_000_000);
+    assert!(pool.is_exhausted());
+    let refused = pool.reserve(1).await.unwrap_err();
+    assert_eq!((refused.kind, refused.used), (BudgetKind::Money, 1_001_020));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_dropped_during_a_turn_returns_its_reserved_cost() {
+    let pool = cost_pool(1_000);
+    let reply = |_: &Request, _: usize| Reply::text("fine").delay(SECOND);
+    let model = Scripted::from_fn(reply).with_model("cheap");
+    let agent = test_agent(model.clone()).with_max_output_tokens(900);
+    let agent = agent.with_budget(Budget::new().with_pool(&pool));
+    let (mut first, mut second) = (agent.run("go"), agent.run("go"));
+    while first.next().now_or_never().is_some() {}
+    while second.next().now_or_never().is_some() {}
+    assert_eq!(model.requests().len(), 1);
+    drop(first);
+    assert!(second.next().now_or_never().is_some());
+    while second.next().now_or_never().is_some() {}
+    assert_eq!(model.requests().len(), 2);
 }

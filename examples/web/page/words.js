@@ -80,14 +80,17 @@ export function stepWords({ type, tool, text, stop_reason: reason }) {
 const number = new Intl.NumberFormat('en');
 
 /** How many requests and tokens a run used, and their cost. Unknown numbers are left out. */
-export function usageWords({ turns, usage, nested_usage: nested, cost }, price) {
+export function usageWords(outcome, price) {
+  const { turns, usage, nested_usage: nested, cost, nested_cost: nestedCost } = outcome;
   const input = (usage?.input_tokens ?? 0) + (nested?.input_tokens ?? 0);
   const output = (usage?.output_tokens ?? 0) + (nested?.output_tokens ?? 0);
   const isKnown = input + output > 0;
   const parts = [];
   if (turns !== undefined) parts.push(turns === 1 ? '1 request' : `${turns} requests`);
   if (isKnown) parts.push(`${number.format(input)} tokens in, ${number.format(output)} out`);
-  const millionths = cost ?? (price ? input * price.input + output * price.output : null);
+  const usesSubAgents = (nested?.input_tokens ?? 0) + (nested?.output_tokens ?? 0) > 0;
+  const reported = usesSubAgents ? (nestedCost === undefined ? null : cost + nestedCost) : cost;
+  const millionths = reported ?? (price ? input * price.input + output * price.output : null);
   if (isKnown && millionths !== null) parts.push(`cost ${(millionths / 1e6).toFixed(4)}`);
   return parts.join(' · ');
 }

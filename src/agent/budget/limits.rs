@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::agent::budget::{Pool, Target};
+use crate::agent::budget::{Pool, PoolAmount, Target};
 use crate::error::{Error, ErrorKind};
 use crate::event::{BudgetExceeded, BudgetKind};
 use crate::trace::RemainingBudget;
@@ -47,7 +47,9 @@ pub struct Budget {
     max_output_tokens: Option<u64>,
     max_total_tokens: Option<u64>,
     pool: Option<Pool>,
-    cost_limit: Option<CostLimit>,
+    /// The maximum cost, in millionths of the prices' currency unit.
+    max_cost_millionths: Option<u64>,
+    prices: Option<Prices>,
     time_limit: Option<Duration>,
     max_tool_calls: Option<u32>,
     target: Option<Target>,
@@ -58,19 +60,13 @@ pub struct Budget {
     is_offline: bool,
 }
 
-#[derive(Clone, Debug)]
-struct CostLimit {
-    /// The maximum cost, in millionths of the prices' currency unit.
-    max_cost_millionths: u64,
-    prices: Prices,
-}
-
 /// A run's usage so far: tokens, cost, time and tool calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct BudgetUsage {
     /// All tokens used by the run, including those used for discarded attempts.
     pub usage: Usage,
-    /// The cost of the tokens used, in millionths of the prices' currency unit.
+    /// The cost of the tokens used, in millionths of the prices' currency unit. Tokens whose price
+    /// is unknown cost nothing here.
     pub cost: u64,
     /// The time elapsed since the run was first polled.
     pub elapsed: Duration,
@@ -96,23 +92,33 @@ impl Budget {
         self
     }
 
-    /// Sets the pool to which all of a run's tokens are charged. Several runs may share a pool.
+    /// Sets the pool to which all of a run's tokens are charged, and their cost, if the pool limits
+    /// the cost. Several runs may share a pool.
     /// Before each request, a run waits until the pool lets it proceed; see [`Pool`].
     pub fn with_pool(mut self, pool: &Pool) -> Self {
         self.pool = Some(pool.clone());
         self
     }
 
-    /// Sets the maximum cost of a run's tokens, in the currency unit of `prices`. A negative or NaN
-    /// limit counts as 0.
+    /// Sets the prices from which [`Outcome::cost`](crate::Outcome::cost) is calculated, without
+    /// limiting the cost. The prices replace the budget's earlier prices.
     ///
-    /// Each turn is charged at the price of the model that answered. If `prices` has no price for
-    /// the model that answered, the turn is charged at the price of the requested model. If the
-    /// requested model's price is missing, the run ends with an error; see
+    /// Each turn is charged at the price of the model that answered or, if `prices` has no price
+    /// for that model, at the price of the requested model. If both prices are missing and there is
+    /// no cost limit, the run continues, and the outcome reports no cost.
+    pub fn with_prices(mut self, prices: Prices) -> Self {
+        self.prices = Some(prices);
+        self
+    }
+
+    /// Sets the maximum cost of a run's tokens, in the currency unit of `prices`, and the
+    /// [prices](Self::with_prices). A negative or NaN limit counts as 0.
+    ///
+    /// If the price of a requested model is missing, the run ends with an error; see
     /// [`price_of`](Self::price_of).
     pub fn with_cost_limit(mut self, limit: f64, prices: Prices) -> Self {
-        self.cost_limit = Some(CostLimit { max_cost_millionths: Prices::to_micros(limit), prices });
-        self
+        self.max_cost_millionths = Some(Prices::to_micros(limit));
+        self.with_prices(prices)
     }
 
     /// Sets the time limit for a run. The limit applies to the wall-clock time since the run was
@@ -216,14 +222,10 @@ impl Budget {
         let plain = |kind, used, limit: Option<u64>| {
             limit.filter(|limit| used >= *limit).map(|limit| budget_exceeded(kind, used, limit))
         };
-        let pool = self.pool.as_ref();
-        let (pool_used, pool_limit) =
-            (pool.map_or(0, Pool::used_tokens), pool.map(Pool::token_limit));
-        let money = self.cost_limit.as_ref().map(|money| money.max_cost_millionths);
         tokens(BudgetKind::OutputTokens, spent.usage.output_tokens, self.max_output_tokens)
             .or_else(|| tokens(BudgetKind::TotalTokens, spent.usage.total(), self.max_total_tokens))
-            .or_else(|| tokens(BudgetKind::Pool, pool_used, pool_limit))
-            .or_else(|| plain(BudgetKind::Money, spent.cost, money))
+            .or_else(|| self.pool.as_ref()?.exceeded_limit(self.wrap_up_tokens))
+            .or_else(|| plain(BudgetKind::Money, spent.cost, self.max_cost_millionths))
             .or_else(|| {
                 self.time_limit_exceeded(spent.elapsed)
                     .filter(|_| time.is_some_and(|it| spent.elapsed >= it))
@@ -241,10 +243,7 @@ impl Budget {
             tokens_remaining: left(self.max_total_tokens, spent.usage.total()),
             output_tokens_remaining: left(self.max_output_tokens, spent.usage.output_tokens),
             tool_calls_remaining: tool_calls,
-            cost_remaining: left(
-                self.cost_limit.as_ref().map(|money| money.max_cost_millionths),
-                spent.cost,
-            ),
+            cost_remaining: left(self.max_cost_millionths, spent.cost),
             time_remaining_ms: left(
                 self.time_limit.map(duration_millis),
                 duration_millis(spent.elapsed),
@@ -252,9 +251,9 @@ impl Budget {
         }
     }
 
-    /// Returns the prices used to calculate the cost, if a cost limit is set.
+    /// Returns the budget's own prices, if any.
     pub fn prices(&self) -> Option<&Prices> {
-        self.cost_limit.as_ref().map(|money| &money.prices)
+        self.prices.as_ref()
     }
 
     /// Returns the number of tool calls that the run may still start, or `None` if there is no
@@ -280,34 +279,51 @@ impl Budget {
         self.is_time_up(spent.elapsed) || self.pool.as_ref().is_some_and(Pool::is_exhausted)
     }
 
-    /// Returns the price of a model, or `None` if no cost limit is set.
+    /// Returns the price of a model. Returns `None` if no prices are set, or if the model's price
+    /// is missing or invalid and no cost limit is set. The prices are those of the budget and, for
+    /// the models that the budget does not name, those of its [pool](Pool::with_cost_limit).
     ///
     /// # Errors
     ///
     /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if a cost limit is set but
     /// cannot be enforced because the model's price is missing, negative or NaN.
     pub fn price_of(&self, model: &str) -> Result<Option<Price>, Error> {
-        let Some(money) = &self.cost_limit else { return Ok(None) };
-        let refused = |what: &str| {
-            Error::new(ErrorKind::InvalidRequest, format!("{what} for the model `{model}`"))
+        let own = self.prices.as_ref().and_then(|prices| prices.get(model).copied());
+        let shared = || self.pool.as_ref()?.prices()?.get(model).copied();
+        let problem = match own.or_else(shared) {
+            Some(price) if price.is_valid() => return Ok(Some(price)),
+            Some(_) => "no usable price",
+            None => "no price",
         };
-        match money.prices.get(model) {
-            None => Err(refused("no price")),
-            Some(price) if !price.is_valid() => Err(refused("no usable price")),
-            Some(price) => Ok(Some(*price)),
+        match self.requires_prices() {
+            true => {
+                let message = format!("{problem} for the model `{model}`");
+                Err(Error::new(ErrorKind::InvalidRequest, message))
+            }
+            false => Ok(None),
         }
     }
 
-    /// Charges tokens to the budget's pool, if any.
-    pub fn charge(&self, usage_delta: Usage) {
+    /// Charges tokens and their cost to the budget's pool, if any.
+    pub(in crate::agent) fn charge(&self, usage_delta: Usage, cost: u64) {
         if let (Some(pool), false) = (&self.pool, self.is_offline) {
-            pool.charge(usage_delta);
+            pool.charge_amount(PoolAmount { tokens: usage_delta.total(), cost });
         }
     }
 
-    /// Returns whether a cost limit is set.
-    pub(in crate::agent) fn has_cost_limit(&self) -> bool {
-        self.cost_limit.is_some()
+    /// Returns whether the price of every requested model must be known, because a cost limit is
+    /// set.
+    pub(in crate::agent) fn requires_prices(&self) -> bool {
+        self.max_cost_millionths.is_some() || self.has_pool_prices()
+    }
+
+    fn has_pool_prices(&self) -> bool {
+        self.pool.as_ref().is_some_and(|pool| pool.prices().is_some())
+    }
+
+    /// Returns whether any prices are set, so that a run's cost can be calculated.
+    pub(in crate::agent) fn has_prices(&self) -> bool {
+        self.prices.is_some() || self.has_pool_prices()
     }
 
     /// Returns the pool to which the run's tokens are charged, if any.
@@ -316,7 +332,7 @@ impl Budget {
     }
 
     /// Returns the target for output tokens, if any.
-    pub fn target(&self) -> Option<&Target> {
+    pub(in crate::agent) fn target(&self) -> Option<&Target> {
         self.target.as_ref()
     }
 
@@ -330,11 +346,6 @@ impl Budget {
     /// Returns the duration of the run's timer, or `None` if the run needs no timer.
     pub(in crate::agent) fn effective_time_limit(&self) -> Option<Duration> {
         self.time_limit.filter(|_| !self.is_offline)
-    }
-
-    /// Returns the run's time limit, if any.
-    pub fn time_limit(&self) -> Option<Duration> {
-        self.time_limit
     }
 
     /// Returns the elapsed time at which the wrap-up turn must start, if time is reserved for it.

@@ -1,9 +1,10 @@
-//! Budgets: limits that end a run, a token pool that runs share, and a target for output tokens.
+//! Budgets: limits that end a run, a pool of tokens and money that runs share, and a target for output tokens.
 
 mod limits;
 mod pool;
 mod target;
 
 pub use limits::{Budget, BudgetUsage};
+pub(in crate::agent) use pool::PoolAmount;
 pub use pool::{AcquireSlot, Pool, PoolSlot, ReserveTokens, TokenReservation};
 pub use target::{Target, TargetDecision, TargetProgress};

@@ -1,4 +1,4 @@
-//! A token pool that several runs share, with an optional limit on concurrency.
+//! A pool of tokens and money that several runs share, with an optional limit on concurrency.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -9,12 +9,12 @@ use std::task::{Context, Poll, Waker};
 
 use crate::event::{BudgetExceeded, BudgetKind};
 use crate::lock::lock_ignoring_poison;
-use crate::usage::Usage;
+use crate::usage::{Price, Prices, Usage};
 
 /// The default number of tokens to reserve for a response if `max_output_tokens` is not set.
 const DEFAULT_TOKENS_PER_RESPONSE: u64 = 4_096;
 
-/// Limits the combined tokens and concurrency of several runs, such as those of an agent and its
+/// Limits the combined tokens, cost and concurrency of several runs, such as those of an agent and its
 /// sub-agents. All clones refer to the same pool.
 ///
 /// # Tokens
@@ -38,6 +38,17 @@ const DEFAULT_TOKENS_PER_RESPONSE: u64 = 4_096;
 ///   responses may use more tokens than were reserved for them, and each such response may increase
 ///   the excess by the difference.
 /// - Requests from a compactor do not wait for the pool; their tokens are charged afterwards.
+///
+/// # Cost
+///
+/// [`with_cost_limit`](Self::with_cost_limit) limits the combined cost. A pool that limits only the
+/// cost is `Pool::unlimited().with_cost_limit(…)`. The rules for tokens apply to the cost as well:
+/// before a run sends a request, it reserves the highest cost that is expected for the reserved
+/// tokens at the price of the requested model. The request waits until both its tokens and its cost
+/// fit. At the end of the turn, the cost is charged at the price of the model that answered, and
+/// the rest of the reservation is returned. A run whose pool has no money left ends with the reason
+/// `budget`, and [`Outcome::budget`](crate::Outcome::budget) contains the pool's cost and limit,
+/// with the kind [`Money`](BudgetKind::Money).
 ///
 /// # Concurrency
 ///
@@ -64,7 +75,6 @@ const DEFAULT_TOKENS_PER_RESPONSE: u64 = 4_096;
 /// ```
 #[derive(Clone)]
 pub struct Pool {
-    token_limit: u64,
     state: Arc<Mutex<PoolState>>,
 }
 
@@ -73,14 +83,65 @@ pub struct Pool {
 struct PoolState {
     tokens_per_response: u64,
     max_concurrency: usize,
-    used_tokens: u64,
-    reserved_tokens: u64,
+    limit: PoolAmount,
+    used: PoolAmount,
+    reserved: PoolAmount,
+    /// The prices, if the cost is limited.
+    prices: Option<Prices>,
     /// The number of reservations currently held.
     reservation_count: usize,
     token_queue: WaitQueue,
     /// The number of slots in use.
     slots_in_use: usize,
     slot_queue: WaitQueue,
+}
+
+/// An amount of a pool's resources.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::agent) struct PoolAmount {
+    pub(in crate::agent) tokens: u64,
+    /// The cost, in millionths of the prices' currency unit.
+    pub(in crate::agent) cost: u64,
+}
+
+impl PoolAmount {
+    fn from_tokens(tokens: u64) -> Self {
+        Self { tokens, cost: 0 }
+    }
+
+    /// Returns the amount to reserve for a request of `input_tokens` tokens and its response of
+    /// `output_tokens` tokens. Any input token may have to be written to the cache.
+    pub(in crate::agent) fn for_request(
+        input_tokens: u64,
+        output_tokens: u64,
+        price: Option<Price>,
+    ) -> Self {
+        let uncached = Usage { input_tokens, output_tokens, ..Usage::default() };
+        let written = Usage { cache_write_input_tokens: input_tokens, ..uncached };
+        Self {
+            tokens: input_tokens.saturating_add(output_tokens),
+            cost: price.map_or(0, |price| price.cost(&uncached).max(price.cost(&written))),
+        }
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self {
+            tokens: self.tokens.saturating_add(other.tokens),
+            cost: self.cost.saturating_add(other.cost),
+        }
+    }
+
+    fn minus(self, other: Self) -> Self {
+        Self {
+            tokens: self.tokens.saturating_sub(other.tokens),
+            cost: self.cost.saturating_sub(other.cost),
+        }
+    }
+
+    /// Returns whether each quantity is at most that of `other`.
+    fn fits_in(self, other: Self) -> bool {
+        self.tokens <= other.tokens && self.cost <= other.cost
+    }
 }
 
 /// The waiting futures, in queue order.
@@ -97,12 +158,13 @@ struct Waiter {
     waker: Waker,
 }
 
-/// The number of tokens or slots that a waiting future needs, along with its place in the queue.
+/// The amount that a waiting future needs, along with its place in the queue.
 #[derive(Clone, Copy, Debug)]
 struct WaitRequest {
-    amount: u64,
+    /// The tokens and the cost to reserve; zero for a slot.
+    amount: PoolAmount,
     /// The number of tokens that must remain in the pool after the requested tokens are reserved.
-    min_remaining: u64,
+    min_remaining_tokens: u64,
     /// Whether the future is placed at the front of the queue, because its run has already reached
     /// the front once and given up that position.
     at_front: bool,
@@ -118,15 +180,17 @@ struct DeferredWakers {
 
 impl WaitQueue {
     /// Returns the number of waiters ahead of the waiter with this ticket, along with the total
-    /// capacity that they need. If `ticket` is `None`, counts the waiters ahead of a new waiter.
-    /// The capacity that a waiter needs is not available to later waiters, since a paused waiter
+    /// amount that they need. If `ticket` is `None`, counts the waiters ahead of a new waiter.
+    /// The amount that a waiter needs is not available to later waiters, since a paused waiter
     /// may be polled at any time.
-    fn waiters_ahead(&self, ticket: Option<u64>, wants: WaitRequest) -> (usize, u64) {
+    fn waiters_ahead(&self, ticket: Option<u64>, wants: WaitRequest) -> (usize, PoolAmount) {
         if ticket.is_none() && wants.at_front {
-            return (0, 0);
+            return (0, PoolAmount::default());
         }
         let before = self.waiters.iter().take_while(|it| Some(it.ticket) != ticket);
-        before.fold((0, 0), |(count, sum), it| (count + 1, sum.saturating_add(it.request.amount)))
+        before.fold((0, PoolAmount::default()), |(count, sum), it| {
+            (count + 1, sum.plus(it.request.amount))
+        })
     }
 
     /// Updates the waker of the waiter with this ticket, or adds the waiter if the queue does not
@@ -169,19 +233,35 @@ impl WaitQueue {
 impl PoolState {
     /// Collects the wakers for all waiters that can now reserve tokens, or that must be notified
     /// that the pool is exhausted.
-    fn collect_token_wakers(&self, limit: u64, wakers: &mut DeferredWakers) {
-        let unused = limit.saturating_sub(self.used_tokens);
-        let mut free = unused.saturating_sub(self.reserved_tokens);
+    fn collect_token_wakers(&self, wakers: &mut DeferredWakers) {
+        let mut free = self.limit.minus(self.used).minus(self.reserved);
         for (at, waiting) in self.token_queue.waiters.iter().enumerate() {
-            let WaitRequest { amount, min_remaining: keeping, .. } = waiting.request;
+            let WaitRequest { amount, min_remaining_tokens: keeping, .. } = waiting.request;
             let is_alone = self.reservation_count == 0 && at == 0;
-            if unused > keeping {
-                if amount.saturating_add(keeping) > free && !is_alone {
+            if self.exceeded_limit(keeping).is_none() {
+                let needed = amount.plus(PoolAmount::from_tokens(keeping));
+                if !needed.fits_in(free) && !is_alone {
                     break;
                 }
-                free = free.saturating_sub(amount);
+                free = free.minus(amount);
             }
             wakers.to_wake.push(waiting.waker.clone());
+        }
+    }
+
+    /// Returns the limit that has been reached, if any. The limit on tokens counts as reached when
+    /// only `min_remaining_tokens` tokens are left.
+    fn exceeded_limit(&self, min_remaining_tokens: u64) -> Option<BudgetExceeded> {
+        let (used, limit) = (self.used, self.limit);
+        let reached = |kind, used, limit| {
+            Some(BudgetExceeded { kind, used, limit, diminishing_returns: false })
+        };
+        if used.tokens >= limit.tokens.saturating_sub(min_remaining_tokens) {
+            reached(BudgetKind::Pool, used.tokens, limit.tokens)
+        } else if self.prices.is_some() && used.cost >= limit.cost {
+            reached(BudgetKind::Money, used.cost, limit.cost)
+        } else {
+            None
         }
     }
 
@@ -199,14 +279,16 @@ impl Pool {
         let shared = PoolState {
             tokens_per_response: DEFAULT_TOKENS_PER_RESPONSE,
             max_concurrency: usize::MAX,
-            used_tokens: 0,
-            reserved_tokens: 0,
+            limit: PoolAmount { tokens: limit, cost: u64::MAX },
+            used: PoolAmount::default(),
+            reserved: PoolAmount::default(),
+            prices: None,
             reservation_count: 0,
             token_queue: WaitQueue::default(),
             slots_in_use: 0,
             slot_queue: WaitQueue::default(),
         };
-        Self { token_limit: limit, state: Arc::new(Mutex::new(shared)) }
+        Self { state: Arc::new(Mutex::new(shared)) }
     }
 
     /// Creates a pool that counts tokens but does not limit their number.
@@ -236,15 +318,81 @@ impl Pool {
         self
     }
 
+    /// Limits the combined cost of all runs that share the pool, in the currency unit of `prices`.
+    /// A negative or NaN limit counts as 0.
+    ///
+    /// The prices apply to every run whose budget contains the pool, so
+    /// [`Outcome::cost`](crate::Outcome::cost) is set. If a run's [`Budget`] has prices of its own,
+    /// they must be in the same currency; a model's price in the budget is used instead of the
+    /// price in the pool. If the price of a requested model is missing, the run ends with an error,
+    /// as with [`Budget::with_cost_limit`].
+    ///
+    /// ```
+    /// use turnstream::agent::{Agent, Budget, Pool};
+    /// use turnstream::event::EndReason;
+    /// use turnstream::provider::{Reply, Scripted};
+    /// use turnstream::usage::{Price, Prices, Usage};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let price = Price { input: 3.0, output: 15.0, cache_read: 0.3, cache_write: 3.75 };
+    /// let prices = Prices::new().with_price("scripted", price);
+    /// let pool = Pool::unlimited().with_cost_limit(0.05, prices);
+    ///
+    /// let usage = Usage { input_tokens: 10_000, output_tokens: 2_000, ..Usage::default() };
+    /// let model = Scripted::from_fn(move |_, _| Reply::text("Hello!").usage(usage));
+    /// let agent = Agent::new(model).with_budget(Budget::new().with_pool(&pool));
+    /// assert_eq!(agent.run("Hi").outcome().await.cost, Some(60_000));
+    /// assert_eq!(pool.used_cost(), 60_000);
+    /// assert_eq!(agent.run("Hi").outcome().await.reason, EndReason::Budget);
+    /// # }
+    /// ```
+    ///
+    /// [`Budget`]: crate::agent::Budget
+    /// [`Budget::with_cost_limit`]: crate::agent::Budget::with_cost_limit
+    pub fn with_cost_limit(self, limit: f64, prices: Prices) -> Self {
+        self.with_state_mut(|shared, wakers| {
+            shared.limit.cost = Prices::to_micros(limit);
+            shared.prices = Some(prices);
+            shared.collect_token_wakers(wakers);
+        });
+        self
+    }
+
     /// Charges the [total](Usage::total) of `usage_delta` to the pool. Pass only the tokens used
     /// since the previous call to this method. `charge` never waits, and may charge more tokens
-    /// than are left in the pool.
+    /// than are left in the pool. To charge the cost as well, call
+    /// [`charge_cost`](Self::charge_cost).
     pub fn charge(&self, usage_delta: Usage) {
-        let limit = self.token_limit;
+        self.charge_amount(PoolAmount::from_tokens(usage_delta.total()));
+    }
+
+    /// Charges a cost to the pool, in millionths of the currency unit, for example the
+    /// [cost](crate::usage::Price::cost) of a request in a hand-written loop, or the price of a
+    /// tool call. A run whose budget contains the pool charges the cost of its requests
+    /// automatically. `charge_cost` never waits, and may charge more than is left in the pool.
+    pub fn charge_cost(&self, cost: u64) {
+        self.charge_amount(PoolAmount { tokens: 0, cost });
+    }
+
+    pub(in crate::agent) fn charge_amount(&self, amount: PoolAmount) {
         self.with_state_mut(|shared, wakers| {
-            shared.used_tokens = shared.used_tokens.saturating_add(usage_delta.total());
-            shared.collect_token_wakers(limit, wakers);
+            shared.used = shared.used.plus(amount);
+            shared.collect_token_wakers(wakers);
         });
+    }
+
+    /// Returns the limit that has been reached, if any; see [`PoolState::exceeded_limit`].
+    pub(in crate::agent) fn exceeded_limit(
+        &self,
+        min_remaining_tokens: u64,
+    ) -> Option<BudgetExceeded> {
+        self.with_state(|shared| shared.exceeded_limit(min_remaining_tokens))
+    }
+
+    /// Returns the pool's prices, if it limits the cost.
+    pub(in crate::agent) fn prices(&self) -> Option<Prices> {
+        self.with_state(|shared| shared.prices.clone())
     }
 
     /// Reserves `tokens` tokens for a request and its response, after waiting in queue order until
@@ -280,17 +428,18 @@ impl Pool {
     /// If the pool is exhausted, the returned future resolves to an error that contains the number
     /// of used tokens and the limit.
     pub fn reserve(&self, tokens: u64) -> ReserveTokens {
-        self.reserve_with_min_remaining(tokens, 0)
+        self.reserve_amount(PoolAmount::from_tokens(tokens), 0)
     }
 
-    /// Like [`reserve`](Self::reserve), but leaves at least `keeping` tokens in the pool. The pool
-    /// is treated as exhausted when only `keeping` tokens remain.
-    pub(in crate::agent) fn reserve_with_min_remaining(
+    /// Like [`reserve`](Self::reserve), but also reserves a cost, and leaves at least
+    /// `min_remaining_tokens` tokens in the pool. The pool is treated as exhausted when only that
+    /// many tokens remain.
+    pub(in crate::agent) fn reserve_amount(
         &self,
-        tokens: u64,
-        keeping: u64,
+        amount: PoolAmount,
+        min_remaining_tokens: u64,
     ) -> ReserveTokens {
-        let wants = WaitRequest { amount: tokens, min_remaining: keeping, at_front: false };
+        let wants = WaitRequest { amount, min_remaining_tokens, at_front: false };
         ReserveTokens { pool: self.clone(), request: wants, ticket: None }
     }
 
@@ -299,23 +448,29 @@ impl Pool {
     /// Dropping the [`PoolSlot`] passes the slot to the next waiter. If you need both tokens and a
     /// slot, [reserve](Self::reserve) the tokens first.
     pub fn acquire_slot(&self) -> AcquireSlot {
-        let wants = WaitRequest { amount: 1, min_remaining: 0, at_front: false };
+        let amount = PoolAmount::default();
+        let wants = WaitRequest { amount, min_remaining_tokens: 0, at_front: false };
         AcquireSlot { pool: self.clone(), request: wants, ticket: None }
     }
 
     /// Returns the number of tokens that have been charged to the pool.
     pub fn used_tokens(&self) -> u64 {
-        self.with_state(|shared| shared.used_tokens)
+        self.with_state(|shared| shared.used.tokens)
+    }
+
+    /// Returns the cost that has been charged to the pool, in millionths of the currency unit.
+    pub fn used_cost(&self) -> u64 {
+        self.with_state(|shared| shared.used.cost)
     }
 
     /// Returns the number of tokens that are currently reserved for open requests.
     pub fn reserved_tokens(&self) -> u64 {
-        self.with_state(|shared| shared.reserved_tokens)
+        self.with_state(|shared| shared.reserved.tokens)
     }
 
     /// Returns the pool's token limit.
     pub fn token_limit(&self) -> u64 {
-        self.token_limit
+        self.with_state(|shared| shared.limit.tokens)
     }
 
     /// Returns the number of tokens to reserve for a response if `max_output_tokens` is not set.
@@ -323,9 +478,9 @@ impl Pool {
         self.with_state(|shared| shared.tokens_per_response)
     }
 
-    /// Returns whether all of the pool's tokens have been used.
+    /// Returns whether all of the pool's tokens or all of its money have been used.
     pub fn is_exhausted(&self) -> bool {
-        self.used_tokens() >= self.token_limit()
+        self.exceeded_limit(0).is_some()
     }
 
     fn with_state<T>(&self, f: impl FnOnce(&PoolState) -> T) -> T {
@@ -344,10 +499,12 @@ impl Pool {
 
 impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (limit, used, reserved) =
+            self.with_state(|shared| (shared.limit, shared.used, shared.reserved));
         f.debug_struct("Pool")
-            .field("token_limit", &self.token_limit)
-            .field("used_tokens", &self.used_tokens())
-            .field("reserved_tokens", &self.reserved_tokens())
+            .field("limit", &limit)
+            .field("used", &used)
+            .field("reserved", &reserved)
             .finish_non_exhaustive()
     }
 }
@@ -374,35 +531,29 @@ impl Future for ReserveTokens {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Self { pool, request: wants, ticket } = self.get_mut();
-        let (limit, WaitRequest { amount, min_remaining: keeping, .. }) =
-            (pool.token_limit, *wants);
+        let WaitRequest { amount, min_remaining_tokens: keeping, .. } = *wants;
         pool.with_state_mut(|shared, wakers| {
-            if shared.used_tokens >= limit.saturating_sub(keeping) {
+            if let Some(exceeded) = shared.exceeded_limit(keeping) {
                 shared.token_queue.remove_ticket(ticket, wakers);
-                shared.collect_token_wakers(limit, wakers);
-                return Poll::Ready(Err(BudgetExceeded {
-                    kind: BudgetKind::Pool,
-                    used: shared.used_tokens,
-                    limit,
-                    diminishing_returns: false,
-                }));
+                shared.collect_token_wakers(wakers);
+                return Poll::Ready(Err(exceeded));
             }
             let (before, kept) = shared.token_queue.waiters_ahead(*ticket, *wants);
-            let all = [shared.reserved_tokens, kept, amount, keeping];
-            let all = all.iter().fold(shared.used_tokens, |sum, it| sum.saturating_add(*it));
+            let all = [shared.reserved, kept, amount, PoolAmount::from_tokens(keeping)];
+            let all = all.into_iter().fold(shared.used, PoolAmount::plus);
             let is_alone = shared.reservation_count == 0 && before == 0;
-            if all > limit && !is_alone {
+            if !all.fits_in(shared.limit) && !is_alone {
                 shared.token_queue.enqueue_or_update(ticket, *wants, cx.waker(), wakers);
                 return Poll::Pending;
             }
             shared.token_queue.remove_ticket(ticket, wakers);
-            shared.reserved_tokens = shared.reserved_tokens.saturating_add(amount);
+            shared.reserved = shared.reserved.plus(amount);
             shared.reservation_count += 1;
             Poll::Ready(Ok(amount))
         })
         // The reservation is created after the pool is unlocked, since dropping a reservation locks
         // the pool.
-        .map_ok(|tokens| TokenReservation { pool: pool.clone(), tokens })
+        .map_ok(|amount| TokenReservation { pool: pool.clone(), amount })
     }
 }
 
@@ -412,7 +563,7 @@ impl Drop for ReserveTokens {
         if ticket.is_some() {
             pool.with_state_mut(|shared, wakers| {
                 shared.token_queue.remove_ticket(ticket, wakers);
-                shared.collect_token_wakers(pool.token_limit, wakers);
+                shared.collect_token_wakers(wakers);
             });
         }
     }
@@ -424,23 +575,16 @@ impl Drop for ReserveTokens {
 #[must_use = "dropping it returns the tokens"]
 pub struct TokenReservation {
     pool: Pool,
-    tokens: u64,
-}
-
-impl TokenReservation {
-    /// Returns the number of reserved tokens.
-    pub fn tokens(&self) -> u64 {
-        self.tokens
-    }
+    amount: PoolAmount,
 }
 
 impl Drop for TokenReservation {
     fn drop(&mut self) {
-        let Self { pool, tokens } = self;
+        let Self { pool, amount } = self;
         pool.with_state_mut(|shared, wakers| {
-            shared.reserved_tokens = shared.reserved_tokens.saturating_sub(*tokens);
+            shared.reserved = shared.reserved.minus(*amount);
             shared.reservation_count = shared.reservation_count.saturating_sub(1);
-            shared.collect_token_wakers(pool.token_limit, wakers);
+            shared.collect_token_wakers(wakers);
         });
     }
 }

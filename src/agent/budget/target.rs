@@ -86,7 +86,7 @@ impl Target {
     }
 
     /// Returns the target, in output tokens.
-    pub fn tokens(&self) -> u64 {
+    pub(in crate::agent) fn tokens(&self) -> u64 {
         self.tokens
     }
 

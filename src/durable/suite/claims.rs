@@ -277,9 +277,18 @@ pub(super) async fn input_that_arrives_too_late_is_delivered_by_the_next_run(
 
 pub(super) async fn an_interrupt_sent_while_a_tool_runs_ends_the_run(host: &dyn EngineHost) {
     for_each_loss(host, "interrupt", async |stage, _| {
-        let (outcome, sent) = run_and_send(stage, vec![("w1", Command::Interrupt)]).await;
+        let interrupt = Command::InterruptWithReason("tea".to_owned());
+        let (outcome, sent) = run_and_send(stage, vec![("w1", interrupt)]).await;
         assert!(sent.iter().all(Result::is_ok), "{sent:?}");
         assert!(matches!(outcome.reason, EndReason::Interrupted(_)), "{:?}", outcome.reason);
+        assert_eq!(outcome.why.as_deref(), Some("tea"));
+        // The model reads the reason in a result of a call or, if all calls have run, in a message.
+        let history = stage.history().await;
+        let stored = history.iter().filter_map(|item| match item.as_tool_result() {
+            Some(result) => Some(result.content.text()),
+            None => item.as_user().map(|content| content.text()),
+        });
+        assert!(stored.into_iter().any(|text| text.ends_with(": tea")), "{history:?}");
         stage.traces(outcome).await
     })
     .await;

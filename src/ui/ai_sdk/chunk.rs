@@ -160,6 +160,9 @@ pub(super) struct EndMetadata<'a> {
     pub(super) why: Option<&'a str>,
     pub(super) turns: u32,
     pub(super) usage: TokenCounts,
+    /// The cost of the run and of its sub-agents, in millionths of the currency unit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) cost: Option<u64>,
 }
 
 /// Token counts, with the same names as in `LanguageModelUsage` in the `ai` package. The counts

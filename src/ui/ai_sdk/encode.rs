@@ -495,6 +495,7 @@ impl AiSdkEncoder {
             why: outcome.why.as_deref(),
             turns: outcome.turns,
             usage: usage.into(),
+            cost: outcome.total_cost(),
         };
         let failure = match (&outcome.error, outcome.reason) {
             (Some(error), _) => Some(error.to_string()),

@@ -8,7 +8,7 @@
 //!
 //! | part | content |
 //! |---|---|
-//! | metadata | `model` at the start; at the end `reason`, `why`, `turns` and `usage`, including sub-agents |
+//! | metadata | `model` at the start; at the end `reason`, `why`, `turns`, and `usage` and `cost`, including sub-agents |
 //! | `data-progress` | a tool's progress; the part's id is the call's id |
 //! | `data-agent` | a sub-agent's turn, latest text and calls; the id is the call's id, preceded by its parents' |
 //! | `data-approval` | an approval request, for sub-agents' calls and for version 5 clients |
