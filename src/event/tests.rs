@@ -220,7 +220,7 @@ fn budget_and_nested_usage_are_serialized_only_if_set() {
     let why = Some("enough".to_owned());
     let budget = Some(exceeded);
     let (cost, nested_cost) = (Some(7), Some(9));
-    let outcome = Outcome { budget, nested_usage, cost, nested_cost, why, ..*outcome };
+    let outcome = Outcome { why, nested_usage, cost, nested_cost, budget, ..*outcome };
     let written = serde_json::to_string(&outcome).unwrap();
     assert!(written.contains(r#""budget":{"kind":"pool","used":12,"limit":10}"#), "{written}");
     assert!(written.contains(r#""nested_usage":{"input_tokens":3,"#), "{written}");

@@ -14,11 +14,10 @@ type LogFn = dyn Fn(&str, &str) + Send + Sync;
 /// Decides whether error messages from models and tools are sent to a front end.
 ///
 /// An error message may contain a path, a query or an address that the user should not see. The
-/// same applies to [`Outcome::why`](crate::Outcome::why), unless it is the reason for an interrupt. By
-/// default, each message is replaced with
-/// the kind of the error, or with the reason why the run ended, and an id. If a tool fails, the id is
-/// the tool call's id. The function passed to [`log`](Self::log) receives the id together with the
-/// original message.
+/// same applies to [`Outcome::why`](crate::Outcome::why), unless it is the reason for an interrupt.
+/// By default, each message is replaced with the kind of the error, or with the reason why the run
+/// ended, and an id. If a tool fails, the id is the tool call's id. The function passed to
+/// [`log`](Self::log) receives the id together with the original message.
 ///
 /// ```
 /// use turnstream::ui::ErrorTexts;

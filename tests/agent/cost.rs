@@ -107,14 +107,14 @@ async fn the_cost_of_a_sub_agent_is_reported_beside_the_runs_own_cost() {
     let prices = Prices::new()
         .with_price("cheap", price_per_million(1.0))
         .with_price("dear", price_per_million(100.0));
-    let priced = Budget::new().with_prices(prices);
-    for (nested, expected) in [(priced.clone(), Some(100_000)), (Budget::new(), None)] {
+    let budget = Budget::new().with_prices(prices);
+    for (nested, expected) in [(budget.clone(), Some(100_000)), (Budget::new(), None)] {
         let model = Scripted::new([
             Reply::new().call("search", json!({ "prompt": "go" })).usage(TURN_USAGE),
             Reply::text("done").usage(TURN_USAGE),
         ]);
         let agent = Agent::new(model.with_model("cheap")).with_tools([child(nested)]);
-        let outcome = agent.with_budget(priced.clone()).run("go").outcome().await;
+        let outcome = agent.with_budget(budget.clone()).run("go").outcome().await;
         assert_eq!((outcome.cost, outcome.nested_cost), (Some(2_000), expected));
     }
 }

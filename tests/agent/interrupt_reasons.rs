@@ -44,7 +44,9 @@ fn sent_texts(request: &Request) -> Vec<String> {
 async fn interrupt_while_streaming(agent: &Agent, reasons: &[&str]) -> Outcome {
     let mut run = agent.run("go");
     pull_until(&mut run, has_text).await;
-    reasons.iter().for_each(|reason| run.interrupt_with_reason(*reason));
+    for reason in reasons {
+        run.interrupt_with_reason(*reason);
+    }
     let outcome = run.outcome().await;
     assert!(matches!(outcome.reason, EndReason::Interrupted(_)));
     outcome

@@ -8,7 +8,6 @@ import xllamacpp
 model, slots = sys.argv[1], int(sys.argv[2])
 parameters = xllamacpp.CommonParams()
 parameters.model.path = model
-parameters.hostname = "127.0.0.1"
 parameters.port = 0
 parameters.n_parallel = slots
 parameters.n_ctx = 1024 * slots

@@ -286,7 +286,7 @@ pub(super) async fn an_interrupt_sent_while_a_tool_runs_ends_the_run(host: &dyn 
         let history = stage.history().await;
         let stored = history.iter().filter_map(|item| match item.as_tool_result() {
             Some(result) => Some(result.content.text()),
-            None => item.as_user().map(|content| content.text()),
+            None => item.as_user().map(crate::item::Content::text),
         });
         assert!(stored.into_iter().any(|text| text.ends_with(": tea")), "{history:?}");
         stage.traces(outcome).await
