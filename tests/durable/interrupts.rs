@@ -85,7 +85,7 @@ fn busy_agent() -> Agent {
 #[test]
 fn a_run_interrupted_by_a_command_ends_identically_in_each_attempt() {
     paused_runtime().block_on(async {
-        for operation in 0..14 {
+        for operation in (0..14).step_by(sample_step(3)) {
             let make = || {
                 let run =
                     LossyRun::new(&busy_agent(), &MemoryEngine::new(), Start::Input("Do it."));
@@ -100,7 +100,7 @@ fn a_run_interrupted_by_a_command_ends_identically_in_each_attempt() {
 #[test]
 fn a_run_stopped_by_a_command_ends_identically_in_each_attempt() {
     paused_runtime().block_on(async {
-        for operation in 0..14 {
+        for operation in (0..14).step_by(sample_step(3)) {
             let make = || {
                 let run =
                     LossyRun::new(&busy_agent(), &MemoryEngine::new(), Start::Input("Do it."));
