@@ -2,31 +2,89 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-titles=() starts=() cpu_starts=()
+# The rows of the table of times, of the steps that have ended.
+rows=$(mktemp)
+# The process of this script or lane. `$$` is always the script.
+process=$$
+title='' prefix=''
 # step TITLE: prints the title, and the time since the start.
 step() {
-    titles+=("$*")
-    starts+=($SECONDS)
-    cpu_starts+=("$(cpu_seconds)")
-    printf '\n== %s (%s)\n' "$*" "$(minutes $SECONDS)"
+    end_step
+    title=$* start=$SECONDS cpu_start=$(cpu_seconds)
+    printf '\n== %s (%s)\n' "$title" "$(minutes $SECONDS)"
 }
-# Prints the CPU time of this script and of the programs that it has waited for.
-cpu_seconds() { awk -v ticks="$(getconf CLK_TCK)" '{ print int(($14 + $15 + $16 + $17) / ticks) }' /proc/$$/stat; }
+# Adds the row of the current step to the table: its time, and its CPU time.
+end_step() {
+    [ -n "$title" ] || return 0
+    printf '%6s %6s  %s\n' "$(minutes $((SECONDS - start)))" "$(minutes $(($(cpu_seconds) - cpu_start)))" \
+        "$prefix$title" >>"$rows"
+    title=''
+}
+# Prints the CPU time of this process and of the programs that it has waited for.
+cpu_seconds() {
+    awk -v ticks="$(getconf CLK_TCK)" '{ print int(($14 + $15 + $16 + $17) / ticks) }' "/proc/$process/stat"
+}
 minutes() { printf '%d:%02d' $(($1 / 60)) $(($1 % 60)); }
+
+# The process groups of the running lanes, and the steps that failed in lanes.
+lanes=() failed=()
+# both FIRST SECOND: runs two functions with steps, called lanes, at the same time. The output of the second is printed
+# when both have ended. If one fails, the other is ended.
+both() {
+    local folder lane ended status=0
+    end_step
+    folder=$(mktemp -d)
+    # Each lane is a process group.
+    set -m
+    lane "$1" "$folder" &
+    lanes+=($!)
+    lane "$2" "$folder" >"$folder/log" 2>&1 &
+    lanes+=($!)
+    set +m
+    wait -n -p ended "${lanes[@]}" || status=$?
+    for lane in "${lanes[@]}"; do
+        [ $status -ne 0 ] || [ "$lane" = "$ended" ] || wait "$lane" || status=$?
+    done
+    end_lanes
+    cat "$folder/log"
+    for lane in "$1" "$2"; do
+        cat "$folder/$lane.rows" >>"$rows"
+        [ ! -e "$folder/$lane.failed" ] || failed+=("$(<"$folder/$lane.failed")")
+    done
+    rm -rf "$folder"
+    [ $status -eq 0 ] || exit $status
+}
+# lane FUNCTION FOLDER: runs one lane, and writes its rows and the title of its failed step to the folder.
+lane() {
+    set +m
+    process=$BASHPID rows=$2/$1.rows prefix="$1: " lanes=()
+    trap 'lane_status=$?; [ $lane_status -eq 0 ] || [ $lane_status -eq 143 ] || echo "$title" >'"$2/$1.failed; end_step" EXIT
+    : >"$rows"
+    "$1"
+    exit 0
+}
+# Ends the lanes that still run.
+end_lanes() {
+    local lane
+    for lane in "${lanes[@]}"; do
+        kill -TERM -- "-$lane" 2>/dev/null || true
+    done
+    wait "${lanes[@]}" 2>/dev/null || true
+    lanes=()
+}
 
 # Prints the minutes that each step took, and those of CPU time. If a step failed, names it.
 finish() {
-    local status=$? i
-    starts+=($SECONDS)
-    cpu_starts+=("$(cpu_seconds)")
+    local status=$?
+    [ ${#lanes[@]} -eq 0 ] || end_lanes
+    [ -z "$title" ] || [ $status -eq 0 ] || failed+=("$title")
+    end_step
     printf '\n== minutes, and of CPU time\n'
-    for i in "${!titles[@]}"; do
-        printf '%6s %6s  %s\n' "$(minutes $((starts[i + 1] - starts[i])))" \
-            "$(minutes $((cpu_starts[i + 1] - cpu_starts[i])))" "${titles[i]}"
-    done
+    cat "$rows"
+    rm -f "$rows"
     printf '%6s %6s  all steps\n' "$(minutes $SECONDS)" "$(minutes "$(cpu_seconds)")"
     if [ $status -ne 0 ]; then
-        echo "FAILED: ${titles[*]: -1}"
+        printf 'FAILED: %s\n' "${failed[@]:-the script was ended}"
     else
         echo "all is well"
     fi

@@ -4,6 +4,8 @@
 mod agents;
 #[path = "../examples/crash/campaign.rs"]
 mod campaign;
+#[path = "../../tests/support/cases.rs"]
+mod cases;
 #[path = "../examples/crash/connection.rs"]
 mod connection;
 #[path = "../../examples/crash/dice.rs"]
@@ -69,7 +71,7 @@ fn a_worker_process() {
 async fn runs_with_killed_workers_lose_nothing_and_repeat_nothing() {
     let _busy = BUSY.lock().await;
     let mut servers = Servers::start(1).await;
-    for seed in 1..=20 {
+    for seed in (1..=20).step_by(cases::sample_step(5)) {
         check(seed, 16, KillPlan::Repeatedly { server_kills: 0 }, &mut servers).await;
     }
 }

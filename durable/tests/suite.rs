@@ -1,6 +1,8 @@
-//! The test suite for engines, on a real server. With `TURNSTREAM_RESTATE_SUITE=all`, each
+//! The test suite for engines, on a real server. With `TURNSTREAM_CASES=all`, each
 //! operation is lost at every moment, which takes some minutes.
 
+#[path = "../../tests/support/cases.rs"]
+mod cases;
 #[path = "support/mod.rs"]
 mod support;
 
@@ -46,7 +48,7 @@ impl EngineHost for RestateHost {
     }
 
     fn is_thorough(&self) -> bool {
-        std::env::var_os("TURNSTREAM_RESTATE_SUITE").is_some_and(|value| value == "all")
+        cases::all_are_run()
     }
 
     fn entries<'a>(&'a self, session: &'a str) -> BoxFuture<'a, Result<Vec<Entry>, Error>> {

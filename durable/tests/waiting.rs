@@ -1,8 +1,10 @@
 //! Runs that wait for verdicts, on a real server: they use no resources, and survive the death of
 //! the server and of their worker.
 //!
-//! `TURNSTREAM_RESTATE_WAITING=1000` sets the number of runs; the default is 100.
+//! By default there are 100 runs, and with `TURNSTREAM_CASES=all` 1,000.
 
+#[path = "../../tests/support/cases.rs"]
+mod cases;
 mod support;
 
 use std::collections::BTreeSet;
@@ -160,7 +162,7 @@ async fn waiting_runs_use_no_resources_and_complete_after_a_restart_of_worker_an
     if let Some(log) = env::var_os(LOG) {
         return WorkerProcess::serve(log.into()).await;
     }
-    let runs = env::var("TURNSTREAM_RESTATE_WAITING").map_or(100, |runs| runs.parse().unwrap());
+    let runs = if cases::all_are_run() { 1_000 } else { 100 };
     let test = "waiting_runs_use_no_resources_and_complete_after_a_restart_of_worker_and_server";
     let folder = TempDir::new();
     let log = folder.path().join("payments");

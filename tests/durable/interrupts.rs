@@ -14,6 +14,7 @@ use turnstream::tool::Tool;
 use turnstream::{Agent, History, Outcome};
 
 use crate::lossy_run::{LossyRun, Start};
+use crate::support::cases::sample_step;
 use crate::support::clock::paused_runtime;
 use crate::support::tools::{nap_tool, spec};
 
@@ -84,7 +85,7 @@ fn busy_agent() -> Agent {
 #[test]
 fn a_run_interrupted_by_a_command_ends_identically_in_each_attempt() {
     paused_runtime().block_on(async {
-        for operation in 0..14 {
+        for operation in (0..14).step_by(sample_step(3)) {
             let make = || {
                 let run =
                     LossyRun::new(&busy_agent(), &MemoryEngine::new(), Start::Input("Do it."));
@@ -99,7 +100,7 @@ fn a_run_interrupted_by_a_command_ends_identically_in_each_attempt() {
 #[test]
 fn a_run_stopped_by_a_command_ends_identically_in_each_attempt() {
     paused_runtime().block_on(async {
-        for operation in 0..14 {
+        for operation in (0..14).step_by(sample_step(3)) {
             let make = || {
                 let run =
                     LossyRun::new(&busy_agent(), &MemoryEngine::new(), Start::Input("Do it."));
@@ -191,7 +192,7 @@ fn interrupting_agent(interrupter: &Interrupter) -> Agent {
 #[test]
 fn a_run_interrupted_by_its_own_code_ends_identically_in_each_attempt() {
     paused_runtime().block_on(async {
-        for at in 0..24 {
+        for at in (0..24).step_by(sample_step(5)) {
             println!("interrupted at the {at}th place");
             let make = || {
                 let interrupter = Interrupter::new(at);
@@ -208,7 +209,7 @@ fn a_run_interrupted_by_its_own_code_ends_identically_in_each_attempt() {
 #[test]
 fn a_run_interrupted_at_any_event_ends_identically_in_each_attempt() {
     paused_runtime().block_on(async {
-        for at in (0..45).step_by(2) {
+        for at in (0..45).step_by(2 * sample_step(3)) {
             println!("interrupted at event {at}");
             let make = || {
                 let interrupter = Interrupter::new(at);
@@ -226,7 +227,7 @@ fn a_run_interrupted_at_any_event_ends_identically_in_each_attempt() {
 #[test]
 fn a_time_limit_reached_at_any_time_ends_the_run_identically_in_each_attempt() {
     paused_runtime().block_on(async {
-        for limit in 1..28 {
+        for limit in (1..28).step_by(sample_step(4)) {
             for wrap_up in [None, Some(6)] {
                 let make = || {
                     let calls: &[&[(&str, &str)]] = &[

@@ -2,6 +2,8 @@
 #![cfg(all(feature = "postgres", feature = "testing", unix))]
 
 mod appends;
+#[path = "../support/cases.rs"]
+mod cases;
 mod crash;
 mod errors;
 mod follow;

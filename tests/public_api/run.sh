@@ -14,8 +14,9 @@ if ! cargo --version | grep -q " $rust "; then
     rustup toolchain install "$rust" --profile minimal >/dev/null
     cargo=(rustup run "$rust" cargo)
 fi
-# rustdoc writes JSON on stable Rust only with an option that accepts unstable output.
-RUSTC_BOOTSTRAP=1 "${cargo[@]}" rustdoc --quiet -p turnstream --all-features --lib -- \
+# rustdoc writes JSON on stable Rust only with an option that accepts unstable output. With RUSTDOCFLAGS="-D warnings",
+# it also checks the docs.
+RUSTDOC="$PWD/tests/public_api/rustdoc.sh" "${cargo[@]}" rustdoc --quiet -p turnstream --all-features --lib -- \
     -Z unstable-options --output-format json
 found=$(mktemp)
 trap 'rm -f "$found"' EXIT

@@ -12,6 +12,7 @@
 //! | `world` | an agent with one tool, and a run that has ended |
 //! | `conversations` | runs of every kind, as their events |
 //! | `random_agent` | a model, tools and hooks that behave at random, by seed |
+//! | `cases` | a sample of the cases of a long test, or all of them |
 //! | `clock` | a runtime whose clock is paused |
 //! | `seeded_random` | random numbers from a seed |
 //! | `seeds` | one check for many seeds, with all its failures |
@@ -24,6 +25,7 @@
 #![allow(dead_code, reason = "each binary uses some of these helpers")]
 
 pub(crate) mod buffer;
+pub(crate) mod cases;
 pub(crate) mod clock;
 pub(crate) mod compaction;
 pub(crate) mod conversations;

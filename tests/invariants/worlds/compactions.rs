@@ -13,6 +13,7 @@ use super::environment::{Environment, prior_history};
 use super::oracle::expects_more_turns;
 use super::script::{self, Script, TurnEnding};
 use super::world::{Disturbance, Simulation};
+use crate::support::cases::sample_step;
 use crate::support::clock;
 
 /// The range that is replaced, after this number of requests was sent.
@@ -35,12 +36,12 @@ struct Observations {
 #[test]
 fn new_items_match_what_provider_and_tools_exchanged_at_any_compaction() {
     let lists = [script::one_turn_scripts(), script::two_turn_scripts(expects_more_turns), {
-        script::three_turn_scripts(expects_more_turns).into_iter().step_by(SAMPLE_STEP).collect()
+        script::three_turn_scripts(expects_more_turns).into_iter().step_by(LONGEST_STEP).collect()
     }];
     let runtime = clock::paused_runtime();
     let stage = Environment::new();
     let (mut worlds, mut rewritten) = (0, 0);
-    for script in lists.iter().flatten().step_by(super::sample_step()) {
+    for script in lists.iter().flatten().step_by(sample_step(super::SAMPLE_STEP)) {
         let requests = runtime.block_on(run_with_compaction(&stage, script, None)).requests;
         worlds += 1;
         for (sent, seen) in requests.iter().enumerate() {
@@ -60,7 +61,7 @@ fn new_items_match_what_provider_and_tools_exchanged_at_any_compaction() {
 }
 
 /// The step for the longest scripts, which take most of the time.
-const SAMPLE_STEP: usize = 20;
+const LONGEST_STEP: usize = 20;
 
 struct CompactedRun {
     requests: Vec<Request>,

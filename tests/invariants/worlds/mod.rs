@@ -6,11 +6,11 @@
 //! So a disturbed run is checked only from the disturbance on, and disturbed only in the last turn
 //! of its script: before that turn, it is the world of a shorter script.
 //!
-//! By default every [`SAMPLE_STEP`]th script is run, with each of its disturbances. All of them are
-//! run, in about two minutes of CPU time, with
+//! By default, every [`SAMPLE_STEP`]th script is run, with each of its disturbances. All of them are
+//! run, in about two minutes of CPU time with optimizations, with
 //!
 //! ```text
-//! TURNSTREAM_WORLDS=all cargo test --test invariants worlds -- --nocapture
+//! TURNSTREAM_CASES=all cargo test --test invariants worlds -- --nocapture
 //! ```
 
 mod compactions;
@@ -34,12 +34,13 @@ use self::oracle::{expects_more_turns, predict_run};
 use self::script::Script;
 use self::world::{Disturbance, Fault, FaultKind, Simulation};
 
+use crate::support::cases::sample_step;
 use crate::support::clock;
 use crate::support::runs::phase_after;
 
 /// By default, one script in this number is run. It shares no factor with the number of last turns
 /// of the longer scripts, so that each of these turns is in the sample.
-const SAMPLE_STEP: usize = 13;
+const SAMPLE_STEP: usize = 31;
 
 /// The disturbances that a script is run with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +62,7 @@ fn the_invariants_hold_in_all_small_scenarios() {
         (DisturbanceSet::Breaks, script::two_turn_scripts(expects_more_turns)),
         (DisturbanceSet::Breaks, script::three_turn_scripts(expects_more_turns)),
     ];
-    let step = sample_step();
+    let step = sample_step(SAMPLE_STEP);
     let (mut walked, mut of, mut all) = (0, 0, 0);
     for (with, scripts) in lists {
         // These are few.
@@ -75,15 +76,6 @@ fn the_invariants_hold_in_all_small_scenarios() {
     }
     println!("worlds: {all}, of {walked} of {of} scripts");
     assert!((100_000 / step..1_000_000 / step).contains(&all), "there are {all} worlds");
-}
-
-/// [`SAMPLE_STEP`], or 1 if `TURNSTREAM_WORLDS` is `all`.
-fn sample_step() -> usize {
-    match std::env::var("TURNSTREAM_WORLDS").as_deref() {
-        Ok("all") => 1,
-        Ok(other) => panic!("`TURNSTREAM_WORLDS` is `all` or absent, not `{other}`"),
-        Err(_) => SAMPLE_STEP,
-    }
 }
 
 /// Distributes the scripts over threads. Each has a paused clock of its own.

@@ -13,6 +13,7 @@ use turnstream::session::{Entry, MemoryStore, Session, SessionInfo, SessionState
 use turnstream::tool::{Tool, Verdict};
 use turnstream::{Agent, Error, ErrorKind, Event, Item};
 
+use crate::support::cases::sample_step;
 use crate::support::stores::{IdempotencyKeys, key_recording_tool, open_session};
 use crate::support::tools::spec;
 
@@ -181,9 +182,10 @@ async fn survives_drops(first: usize, second: usize) -> bool {
 
 #[tokio::test]
 async fn a_run_dropped_at_any_poll_can_be_continued_by_the_same_session() {
+    let step = 3 * sample_step(3);
     let mut first = 0;
     while !survives_drops(first, 10_000).await {
-        for second in (first % 3..40).step_by(3) {
+        for second in (first % step..40).step_by(step) {
             survives_drops(first, second).await;
         }
         first += 1;
