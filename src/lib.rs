@@ -162,6 +162,11 @@
 #![cfg_attr(not(feature = "testing"), doc = "[`testing`]: #features")]
 #![cfg_attr(feature = "ui", doc = "[`ui`]: mod@ui")]
 #![cfg_attr(not(feature = "ui"), doc = "[`ui`]: #features")]
+// Without the default features, links to the items of those features have no target.
+#![cfg_attr(
+    not(all(feature = "http", feature = "schemars")),
+    allow(rustdoc::broken_intra_doc_links)
+)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod agent;
