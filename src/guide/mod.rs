@@ -21,6 +21,7 @@
 //! |---|---|
 //! | [Tools](tools) | arguments, results, concurrency, search |
 //! | [Structured output](structured_output) | an answer as a Rust type, and rules of your own |
+//! | [Images and files](media) | in messages, in the results of tools, and what each provider accepts |
 //! | [Providers, credentials, dialects](providers) | models, credentials, and what each wire supports |
 //! | [Every limit, timeout and retry](defaults) | the default values and the settings that change them |
 //! | [Cancellation, floor by floor](cancellation) | what dropping a stream stops, and what is kept |
@@ -109,6 +110,13 @@ pub mod own_loop {}
 #[doc = include_str!("links.md")]
 #[cfg_attr(all(feature = "schemars", feature = "tool-search"), doc = include_str!("tools.md"))]
 pub mod tools {}
+
+#[doc = include_str!("links.md")]
+#[cfg_attr(
+    all(feature = "mcp", feature = "schemars", feature = "testing"),
+    doc = include_str!("media.md")
+)]
+pub mod media {}
 
 #[doc = include_str!("links.md")]
 #[cfg_attr(feature = "http", doc = include_str!("providers.md"))]
