@@ -36,6 +36,7 @@
 //! | [UI protocols and the hub](front_ends) | server-sent events, the AI SDK, AG-UI, and runs that outlive their readers |
 //! | [MCP servers](mcp) | give an agent the tools of MCP servers |
 //! | [Sessions](sessions) | when data becomes durable, and what happens after a crash |
+//! | [A worker](worker) | perform many jobs with agents, and end cleanly on SIGTERM |
 //! | [Record and replay](replay) | record a run, and run it again from the recording |
 //! | [Traces](trace) | one trace event for each step of a run |
 //! | [From one process to many machines](many_machines) | shared sessions, shared events, durable runs |
@@ -153,6 +154,10 @@ pub mod mcp {}
 #[doc = include_str!("links.md")]
 #[doc = include_str!("sessions.md")]
 pub mod sessions {}
+
+#[doc = include_str!("links.md")]
+#[doc = include_str!("worker.md")]
+pub mod worker {}
 
 #[doc = include_str!("links.md")]
 #[doc = include_str!("replay.md")]
