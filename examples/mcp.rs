@@ -27,14 +27,18 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 /// A server without a process: a task serves it at the other end of a pipe.
 fn scripted_server() -> Client {
-    let brew =
-        McpTool::new("brew", "Brews tea", json!({ "type": "object" }), |_args, call| async move {
+    let brew = McpTool::new(
+        "brew",
+        "Brews tea",
+        json!({ "type": "object", "properties": {} }),
+        |_args, call| async move {
             for (step, message) in (1_u8..).zip(["water boils", "tea steeps", "tea is poured"]) {
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 call.progress(step.into(), Some(3.0), Some(message)).await;
             }
             "One cup of tea, made up."
-        });
+        },
+    );
     let server = McpServer::new()
         .with_tool(brew)
         .with_resource("tea://list", "teas", "text/plain", "Green, black.")

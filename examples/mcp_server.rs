@@ -205,7 +205,7 @@ const PNG: &[u8] = &[
 ];
 
 fn picture() -> McpTool {
-    let schema = json!({ "type": "object" });
+    let schema = json!({ "type": "object", "properties": {} });
     McpTool::new(
         "picture",
         "Returns a picture of four pixels",
@@ -216,7 +216,7 @@ fn picture() -> McpTool {
 }
 
 fn ask_name() -> McpTool {
-    let schema = json!({ "type": "object" });
+    let schema = json!({ "type": "object", "properties": {} });
     McpTool::new("ask_name", "Asks the user for a name", schema, async |_arguments, call| {
         let wanted = json!({
             "type": "object",
@@ -232,7 +232,7 @@ fn ask_name() -> McpTool {
 }
 
 fn secret_env() -> McpTool {
-    let schema = json!({ "type": "object" });
+    let schema = json!({ "type": "object", "properties": {} });
     let description = "Returns the names of the server's environment variables, not their values";
     McpTool::new("secret_env", description, schema, async |_arguments, _call| {
         let mut names: Vec<String> =
@@ -274,7 +274,7 @@ fn spawn_child() -> McpTool {
 
 fn lookup(number: usize) -> McpTool {
     let description = format!("Looks up entry {number} of a made-up catalog");
-    let schema = json!({ "type": "object" });
+    let schema = json!({ "type": "object", "properties": {} });
     McpTool::new(
         format!("lookup_{number}"),
         description,

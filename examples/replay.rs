@@ -54,8 +54,11 @@ fn timetable_agent() -> Result<Agent, Error> {
             None => Reply::text("Let me look.").call_raw("c1", "timetable", "{}"),
         }
     });
-    let spec =
-        ToolSpec::new("timetable", "Returns how long the bus takes", json!({ "type": "object" }));
+    let spec = ToolSpec::new(
+        "timetable",
+        "Returns how long the bus takes",
+        json!({ "type": "object", "properties": {} }),
+    );
     let timetable = Tool::raw(spec, |_args, _cx| async { "9 hours" })?;
     Ok(Agent::new(model).with_tools([timetable]))
 }

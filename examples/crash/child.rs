@@ -127,7 +127,7 @@ fn sub_agent_tool(agent: &Agent, name: &str) -> Result<Tool, Error> {
 }
 
 fn tool_spec(name: &str) -> ToolSpec {
-    let parameters = json!({ "type": "object" });
+    let parameters = json!({ "type": "object", "properties": {} });
     ToolSpec::new(name, "It leaves a trace", parameters)
 }
 

@@ -44,7 +44,7 @@ use crate::world::World;
 ///     Reply::new().call("roll", json!({})),
 ///     Reply::text("It is a six."),
 /// ]);
-/// let spec = ToolSpec::new("roll", "Rolls a die", json!({ "type": "object" }));
+/// let spec = ToolSpec::new("roll", "Rolls a die", json!({ "type": "object", "properties": {} }));
 /// let roll = Tool::raw(spec, |_args, _cx| async { 6 })?;
 ///
 /// let agent = Agent::new(model).with_tools([roll]);
@@ -216,7 +216,8 @@ impl Agent {
     ///     Reply::new().call("delete", json!({ "file": "notes" })),
     ///     Reply::text("It is gone."),
     /// ]);
-    /// let spec = ToolSpec::new("delete", "Deletes a file", json!({ "type": "object" }));
+    /// let schema = json!({ "type": "object", "properties": { "file": { "type": "string" } } });
+    /// let spec = ToolSpec::new("delete", "Deletes a file", schema);
     /// let delete = Tool::raw(spec, |_args, _cx| async { "deleted" })?.requires_approval();
     /// let agent = Agent::new(model).with_tools([delete]);
     ///
@@ -381,7 +382,7 @@ impl Agent {
     /// let spec = ToolSpec::new(
     ///     "roll",
     ///     "Rolls a die",
-    ///     json!({ "type": "object", "additionalProperties": false }),
+    ///     json!({ "type": "object", "properties": {}, "additionalProperties": false }),
     /// );
     /// let roll = Tool::raw(spec, |_args, _cx| async { 6 })?;
     /// let agent = Agent::new(model).with_tools([roll]).with_rationale();
@@ -468,7 +469,8 @@ impl Agent {
     ///     Reply::new().call("look", json!({})),
     ///     Reply::text("It rained when I looked."),
     /// ]);
-    /// let spec = ToolSpec::new("look", "Looks out of the window", json!({ "type": "object" }));
+    /// let schema = json!({ "type": "object", "properties": {} });
+    /// let spec = ToolSpec::new("look", "Looks out of the window", schema);
     /// let look = Tool::raw(spec, |_args, _cx| async { "rain" })?;
     /// let budget = Budget::new().with_tool_calls(1).with_wrap_up();
     /// let agent = Agent::new(model).with_tools([look]).with_budget(budget);
@@ -701,7 +703,8 @@ impl Agent {
     ///     Reply::new().call("delete", json!({ "file": "notes" })),
     ///     Reply::text("It is gone."),
     /// ]);
-    /// let spec = ToolSpec::new("delete", "Deletes a file", json!({ "type": "object" }));
+    /// let schema = json!({ "type": "object", "properties": { "file": { "type": "string" } } });
+    /// let spec = ToolSpec::new("delete", "Deletes a file", schema);
     /// let delete = Tool::raw(spec, |_args, _cx| async { "deleted" })?.requires_approval();
     /// let mut run = Agent::new(model).with_tools([delete]).interactive().run("Delete my notes");
     /// while let Some(event) = run.next().await {
@@ -843,7 +846,8 @@ impl Agent {
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), turnstream::Error> {
-    /// # let spec = |name: &str| ToolSpec::new(name, "", json!({ "type": "object" }));
+    /// # let schema = json!({ "type": "object", "properties": {} });
+    /// # let spec = |name: &str| ToolSpec::new(name, "", schema.clone());
     /// let edit = Tool::raw(spec("edit"), |_, cx: ToolContext| async move {
     ///     cx.record_change("src/lib.rs");
     ///     "edited"
@@ -937,7 +941,8 @@ impl Agent {
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), turnstream::Error> {
-    /// let spec = ToolSpec::new("delete", "Deletes a file", json!({ "type": "object" }));
+    /// let schema = json!({ "type": "object", "properties": { "file": { "type": "string" } } });
+    /// let spec = ToolSpec::new("delete", "Deletes a file", schema);
     /// let delete = Tool::raw(spec, |_args, _cx| async { "deleted" })?.requires_approval();
     /// let deletes = Reply::new().call_raw("d1", "delete", r#"{"file":"notes"}"#);
     /// let cleaner = Agent::new(Scripted::new([deletes, "It is gone.".into()])).with_tools([delete]);

@@ -21,6 +21,7 @@
 //! |---|---|
 //! | [Tools](tools) | arguments, results, concurrency, search |
 //! | [Structured output](structured_output) | an answer as a Rust type, and rules of your own |
+//! | [Images and files](media) | in messages, in the results of tools, and what each provider accepts |
 //! | [Providers, credentials, dialects](providers) | models, credentials, and what each wire supports |
 //! | [Every limit, timeout and retry](defaults) | the default values and the settings that change them |
 //! | [Cancellation, floor by floor](cancellation) | what dropping a stream stops, and what is kept |
@@ -35,6 +36,7 @@
 //! | [UI protocols and the hub](front_ends) | server-sent events, the AI SDK, AG-UI, and runs that outlive their readers |
 //! | [MCP servers](mcp) | give an agent the tools of MCP servers |
 //! | [Sessions](sessions) | when data becomes durable, and what happens after a crash |
+//! | [A worker](worker) | perform many jobs with agents, and end cleanly on SIGTERM |
 //! | [Record and replay](replay) | record a run, and run it again from the recording |
 //! | [Traces](trace) | one trace event for each step of a run |
 //! | [From one process to many machines](many_machines) | shared sessions, shared events, durable runs |
@@ -111,6 +113,13 @@ pub mod own_loop {}
 pub mod tools {}
 
 #[doc = include_str!("links.md")]
+#[cfg_attr(
+    all(feature = "mcp", feature = "schemars", feature = "testing"),
+    doc = include_str!("media.md")
+)]
+pub mod media {}
+
+#[doc = include_str!("links.md")]
 #[cfg_attr(feature = "http", doc = include_str!("providers.md"))]
 pub mod providers {}
 
@@ -145,6 +154,10 @@ pub mod mcp {}
 #[doc = include_str!("links.md")]
 #[doc = include_str!("sessions.md")]
 pub mod sessions {}
+
+#[doc = include_str!("links.md")]
+#[doc = include_str!("worker.md")]
+pub mod worker {}
 
 #[doc = include_str!("links.md")]
 #[doc = include_str!("replay.md")]

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use base64::alphabet::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use base64::prelude::{BASE64_STANDARD, Engine};
 use serde::{Deserialize, Serialize};
 
@@ -136,6 +138,33 @@ impl Part {
     }
 }
 
+/// Accepts base64 with or without padding.
+const LENIENT_BASE64: GeneralPurposeConfig = GeneralPurposeConfig::new()
+    .with_decode_padding_mode(DecodePaddingMode::Indifferent)
+    .with_decode_allow_trailing_bits(true);
+
+impl MediaSource {
+    /// Decodes the inline bytes. Returns `None` for a URL, and for data that is not base64. Padding
+    /// is optional, and white space is ignored.
+    ///
+    /// ```
+    /// use turnstream::item::MediaSource;
+    ///
+    /// assert_eq!(MediaSource::from(b"GIF89a").to_bytes().as_deref(), Some(&b"GIF89a"[..]));
+    /// assert_eq!(MediaSource::Url("https://example.com/a.gif".to_owned()).to_bytes(), None);
+    /// ```
+    pub fn to_bytes(&self) -> Option<Vec<u8>> {
+        match self {
+            Self::Data(base64) => {
+                let digits: Vec<u8> =
+                    base64.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
+                GeneralPurpose::new(&STANDARD, LENIENT_BASE64).decode(digits).ok()
+            }
+            Self::Url(_) => None,
+        }
+    }
+}
+
 impl From<&[u8]> for MediaSource {
     fn from(bytes: &[u8]) -> Self {
         Self::Data(BASE64_STANDARD.encode(bytes))
@@ -186,6 +215,12 @@ impl From<Vec<Part>> for Content {
     }
 }
 
+impl From<Part> for Content {
+    fn from(part: Part) -> Self {
+        Self::Parts(vec![part])
+    }
+}
+
 impl From<&str> for Part {
     fn from(text: &str) -> Self {
         Self::Text { text: text.to_owned() }
@@ -213,5 +248,24 @@ mod tests {
                 .into(),
             r#"[{"type":"image","media_type":"image/png","url":"https://a.example/b.png"}]"#,
         );
+    }
+    #[track_caller]
+    fn check_bytes(base64: &str, expected: Option<&str>) {
+        let bytes = MediaSource::from(base64).to_bytes();
+        assert_eq!(bytes.as_deref(), expected.map(str::as_bytes), "{base64}");
+    }
+
+    #[test]
+    fn base64_is_decoded_with_and_without_padding_and_white_space() {
+        check_bytes("", Some(""));
+        check_bytes("Zg==", Some("f"));
+        check_bytes("Zm8=", Some("fo"));
+        check_bytes("Zm9v", Some("foo"));
+        check_bytes("Zm9vYg", Some("foob"));
+        check_bytes("Zm9v\nYmFy\n", Some("foobar"));
+        check_bytes("w6k/", Some("é?"));
+        check_bytes("Z", None);
+        check_bytes("Zm9v!", None);
+        check_bytes("Zm=v", None);
     }
 }

@@ -35,7 +35,8 @@ use crate::usage::Usage;
 ///         None => Reply::text("I have not looked."),
 ///     },
 /// });
-/// let spec = ToolSpec::new("look", "Looks out of the window", json!({ "type": "object" }));
+/// let schema = json!({ "type": "object", "properties": {} });
+/// let spec = ToolSpec::new("look", "Looks out of the window", schema);
 /// let look = Tool::raw(spec, |_args, _cx| async { "rain" })?;
 /// let agent = Agent::new(model).with_tools([look]);
 ///

@@ -77,7 +77,8 @@ impl ToolSpec {
 /// use turnstream::request::ToolSpecs;
 /// use turnstream::tool::ToolSpec;
 ///
-/// let spec = |name: &str| ToolSpec::new(name, "A tool", json!({ "type": "object" }));
+/// let schema = json!({ "type": "object", "properties": {} });
+/// let spec = |name: &str| ToolSpec::new(name, "A tool", schema.clone());
 /// let all = ToolSpecs::from([spec("read"), spec("write")]);
 /// let safe: ToolSpecs = all.iter().filter(|spec| spec.name == "read").cloned().collect();
 /// assert_eq!((all.len(), safe.len()), (2, 1));

@@ -82,7 +82,8 @@ impl Session {
     ///     Reply::new().call("delete", json!({ "file": "notes" })),
     ///     Reply::text("It is gone."),
     /// ]);
-    /// let spec = ToolSpec::new("delete", "Deletes a file", json!({ "type": "object" }));
+    /// let schema = json!({ "type": "object", "properties": { "file": { "type": "string" } } });
+    /// let spec = ToolSpec::new("delete", "Deletes a file", schema);
     /// let delete = Tool::raw(spec, |_args, _cx| async { "deleted" })?.requires_approval();
     /// let agent = Agent::new(model).with_tools([delete]);
     ///

@@ -18,7 +18,7 @@ impl Tool {
     /// let spec = ToolSpec::new(
     ///     "ask_the_user",
     ///     "Asks the user",
-    ///     serde_json::json!({ "type": "object" }),
+    ///     serde_json::json!({ "type": "object", "properties": {} }),
     /// );
     /// assert!(Tool::external(spec)?.is_external());
     /// # Ok::<(), turnstream::Error>(())

@@ -36,11 +36,12 @@ pub type UpdateStream = BoxStream<'static, ToolUpdate>;
 ///     }
 /// }
 ///
-/// let spec = ToolSpec::new(
-///     "shout",
-///     "Says it louder",
-///     serde_json::json!({ "type": "object", "required": ["text"] }),
-/// );
+/// let schema = serde_json::json!({
+///     "type": "object",
+///     "properties": { "text": { "type": "string" } },
+///     "required": ["text"],
+/// });
+/// let spec = ToolSpec::new("shout", "Says it louder", schema);
 /// assert_eq!(Tool::from_handler(Shout(spec)).name(), "shout");
 /// ```
 pub trait ToolHandler: Send + Sync {

@@ -93,7 +93,7 @@ impl ToolUpdate {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the output of a tool",
     label = "a tool's closure returns this",
-    note = "return text, a number, a `serde_json::Value` or a `ToolOutput`, or a `Result` of these",
+    note = "return text, a number, a `serde_json::Value`, a `Part` or a `ToolOutput`, or a `Result` of these",
     note = "any other type that implements `serde::Serialize` is returned as `turnstream::tool::Json(value)`"
 )]
 pub trait IntoToolOutput {
@@ -196,7 +196,7 @@ macro_rules! impl_into_tool_output_by_display {
     )*};
 }
 
-impl_into_tool_output_for_content!(String, &str, Content, Vec<Part>);
+impl_into_tool_output_for_content!(String, &str, Content, Part, Vec<Part>);
 impl_into_tool_output_by_display!(
     bool, char, i8, i16, i32, i64, i128, isize, u8, u16, u32, u64, u128, usize, f32, f64
 );

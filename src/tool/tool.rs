@@ -147,7 +147,8 @@ impl Tool {
     /// ```
     /// use turnstream::tool::{Tool, ToolSpec};
     ///
-    /// let spec = ToolSpec::new("pay", "Pays a bill", serde_json::json!({ "type": "object" }));
+    /// let schema = serde_json::json!({ "type": "object", "properties": {} });
+    /// let spec = ToolSpec::new("pay", "Pays a bill", schema);
     /// let pay = Tool::raw(spec, |_args, cx| async move {
     ///     // The bank ignores a request with a known key.
     ///     format!("paid, under the key {}", cx.idempotency_key())
@@ -179,7 +180,7 @@ impl Tool {
     /// let spec = ToolSpec::new(
     ///     "job_status",
     ///     "Waits for up to a minute, and tells how far the job is",
-    ///     serde_json::json!({ "type": "object" }),
+    ///     serde_json::json!({ "type": "object", "properties": {} }),
     /// );
     /// let status = Tool::raw(spec, |_args, _cx| async { "still running" })?.pollable();
     /// assert!(status.is_pollable());

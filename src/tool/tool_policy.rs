@@ -76,11 +76,12 @@ pub trait ToolPolicy: Send {
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), turnstream::Error> {
-    /// let spec = ToolSpec::new(
-    ///     "add",
-    ///     "Adds one",
-    ///     json!({ "type": "object", "required": ["n"] }),
-    /// );
+    /// let schema = json!({
+    ///     "type": "object",
+    ///     "properties": { "n": { "type": "integer" } },
+    ///     "required": ["n"],
+    /// });
+    /// let spec = ToolSpec::new("add", "Adds one", schema);
     /// let add = Tool::raw(spec, |args, _cx| ready(args["n"].as_i64().unwrap_or(0) + 1))?;
     /// let model = Scripted::new([Reply::new().call_raw("c1", "add", r#"{"n":1,}"#)]);
     /// let history = History::from_id("h");

@@ -38,7 +38,7 @@ use crate::tool::Tool;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Error> {
-/// let spec = ToolSpec::new("roll", "Rolls a die", json!({ "type": "object" }));
+/// let spec = ToolSpec::new("roll", "Rolls a die", json!({ "type": "object", "properties": {} }));
 /// let plugins = Plugins::default();
 /// plugins.0.lock().unwrap().push(Tool::raw(spec, |_args, _cx| async { 6 })?);
 ///

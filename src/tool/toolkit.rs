@@ -32,7 +32,8 @@ type OnTruncate = dyn Fn(&ToolCall, &ToolResult) -> Option<String> + Send + Sync
 /// ```
 /// use turnstream::tool::{Tool, ToolSpec, Toolkit};
 ///
-/// let spec = ToolSpec::new("now", "Tells the time", serde_json::json!({ "type": "object" }));
+/// let schema = serde_json::json!({ "type": "object", "properties": {} });
+/// let spec = ToolSpec::new("now", "Tells the time", schema);
 /// let kit = Toolkit::new([Tool::raw(spec, |_args, _cx| async { "noon" })?]);
 /// assert_eq!(kit.specs().len(), 1);
 /// # Ok::<(), turnstream::Error>(())
@@ -105,7 +106,8 @@ impl Toolkit {
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), turnstream::Error> {
-    /// let spec = |name: &str, what: &str| ToolSpec::new(name, what, json!({ "type": "object" }));
+    /// let schema = json!({ "type": "object", "properties": {} });
+    /// let spec = |name: &str, what: &str| ToolSpec::new(name, what, schema.clone());
     /// let weather = Tool::raw(spec("forecast", "The weather of tomorrow"), |_, _| async { "rain" })?;
     /// let clock = Tool::raw(spec("now", "The time"), |_, _| async { "noon" })?;
     /// let kit = Toolkit::new([weather, clock]).searchable();

@@ -43,7 +43,8 @@ use crate::usage::Prices;
 ///     Reply::new().call("touch", serde_json::json!({ "file": "a.md" })),
 ///     Reply::text("Done."),
 /// ]);
-/// let spec = ToolSpec::new("touch", "Makes a file", serde_json::json!({ "type": "object" }));
+/// let schema = serde_json::json!({ "type": "object", "properties": {} });
+/// let spec = ToolSpec::new("touch", "Makes a file", schema);
 /// let touch = Tool::raw(spec, |args, cx| async move {
 ///     cx.record_change(args["file"].as_str().unwrap_or_default());
 ///     "done"

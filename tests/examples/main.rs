@@ -10,6 +10,7 @@
 //! | `small` | the small examples: the essential lines of their output |
 //! | `patterns` | the examples of patterns: their output, line by line |
 //! | `web` | the example `web` over HTTP: access, starts of runs, reconnecting clients |
+//! | `worker` | the example `worker` is stopped by signals, loses nothing and continues its jobs |
 //!
 //! The unit tests of the example `agent` run here as well: `cargo test` does not build an example
 //! both as a program and with its tests.
@@ -33,6 +34,8 @@ mod support;
 mod terminal;
 #[cfg(all(feature = "http", feature = "schemars"))]
 mod web;
+#[cfg(all(unix, feature = "http", feature = "schemars"))]
+mod worker;
 
 #[cfg(all(feature = "http", feature = "schemars"))]
 #[expect(dead_code, reason = "only its tests are wanted")]

@@ -1,6 +1,6 @@
-//! Generates the guide's table of the options and the content that each wire supports, by calling
-//! the encoders. The test fails if the guide's table differs; `UPDATE_GUIDE=1 cargo test --test
-//! wires table` rewrites it.
+//! Generates the guide's tables of the options, the content and the media that each wire supports,
+//! by calling the encoders. A test fails if the guide's table differs; `UPDATE_GUIDE=1 cargo test
+//! --test wires table` rewrites the tables.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,8 +9,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use turnstream::item::{
-    Content, ItemKind, Mark, Media, MediaSource, Part, ProviderData, RawJson, ResultKind,
-    ToolResult,
+    Content, ItemKind, Mark, MediaSource, Part, ProviderData, RawJson, ResultKind, ToolResult,
 };
 use turnstream::provider::{anthropic, gemini, ollama, openai_chat, openai_responses};
 use turnstream::request::{
@@ -40,15 +39,58 @@ const WIRES: &[(&str, &str, EncodeFn)] = &[
 
 #[test]
 fn the_guides_wire_table_matches_the_encoders() {
-    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/guide/providers.md");
+    let options = render_table("Option", &option_rows());
+    let content = render_table("Content", &content_table(content_rows()));
+    check_tables_of_page("providers.md", &format!("{options}\n{content}"));
+}
+
+#[test]
+fn the_guides_media_table_matches_the_encoders() {
+    let wires = render_table("Part", &content_table(media_rows()));
+    check_tables_of_page("media.md", &format!("{wires}\n{}", dialect_table()));
+}
+
+/// The parts of user messages that each dialect of the Chat wire accepts.
+fn dialect_table() -> String {
+    let url = || MediaSource::Url("https://a.example/MARK".to_owned());
+    let parts = [
+        ("images", Part::image("image/png", BASE64_MARK)),
+        ("images by URL", Part::image("image/png", url())),
+        ("files and audio", Part::file("application/pdf", BASE64_MARK)),
+        ("files by URL", Part::file("application/pdf", url())),
+    ];
+    let mut out = "| Dialect |".to_owned();
+    for (name, _) in &parts {
+        write!(out, " {name} |").unwrap();
+    }
+    out += "\n|---|---|---|---|---|\n";
+    for dialect in openai_chat::Dialect::ALL {
+        let constant = match dialect.name {
+            "openai_compatible" => "MINIMAL".to_owned(),
+            "openai_chat" => "OPENAI".to_owned(),
+            name => name.to_uppercase(),
+        };
+        write!(out, "| `{constant}` |").unwrap();
+        for (_, part) in &parts {
+            let request = request_with_items([Item::user(vec![part.clone()])]);
+            let cell = match openai_chat::encode(&request, MODEL, dialect) {
+                Err(error) => refused_cell(&error),
+                Ok(body) => mark_position(&parse_json(&body)),
+            };
+            write!(out, " {cell} |").unwrap();
+        }
+        out += "\n";
+    }
+    out
+}
+
+#[track_caller]
+fn check_tables_of_page(page: &str, tables: &str) {
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/guide").join(page);
     let text = fs::read_to_string(&guide).unwrap();
     let (head, rest) = text.split_once(TABLE_BEGIN).expect("the table has its begin");
     let (said, tail) = rest.split_once(TABLE_END).expect("the table has its end");
-    let made = format!(
-        "\n\n{}\n{}\n",
-        render_table("Option", &option_rows()),
-        render_table("Content", &content_rows())
-    );
+    let made = format!("\n\n{tables}\n");
     if std::env::var_os("UPDATE_GUIDE").is_some() {
         fs::write(&guide, format!("{head}{TABLE_BEGIN}{made}{TABLE_END}{tail}")).unwrap();
         return;
@@ -177,48 +219,15 @@ const FAILED_RESULT_ROW: &str = "a failed result";
 /// The items of a row, for the wire that encodes them.
 type ItemsForWire = Box<dyn Fn(&str) -> Vec<Item>>;
 
-fn content_rows() -> Vec<TableRow> {
-    let image = || Part::image("image/png", MediaSource::Data(BASE64_MARK.into()));
-    let image_url =
-        || Part::image("image/png", MediaSource::Url("https://a.example/MARK.png".to_owned()));
-    let file = |media_type: &str| {
-        let source = MediaSource::Data(BASE64_MARK.into());
-        Part::File(Media { media_type: media_type.into(), source, name: None })
-    };
-    let file_url = || {
-        let source = MediaSource::Url("https://a.example/MARK.pdf".into());
-        Part::File(Media { media_type: "application/pdf".into(), source, name: None })
-    };
-    let user = |part: Part| vec![Item::user(vec!["look".into(), part])];
-    let result = |kind, content: Content| {
-        vec![
-            Item::user("hello"),
-            Item::tool_call("c1", "add", "{}"),
-            Item::tool_result(ToolResult {
-                call_id: "c1".into(),
-                name: "add".into(),
-                content,
-                kind,
-                report: None,
-            }),
-        ]
-    };
+/// A row's name, and its items for the wire that encodes them.
+type ContentRow = (&'static str, ItemsForWire);
+
+fn content_rows() -> Vec<ContentRow> {
     let turn = |item: Item| vec![Item::user("hello"), item, Item::text("so"), Item::user("on")];
-    let rows: Vec<(&str, ItemsForWire)> = vec![
+    vec![
         (INSTRUCTION_ROW, Box::new(move |_| turn(Item::system(PLAIN_MARK)))),
-        ("an image", Box::new(move |_| user(image()))),
-        ("an image by URL", Box::new(move |_| user(image_url()))),
-        ("a PDF", Box::new(move |_| user(file("application/pdf")))),
-        ("a PDF by URL", Box::new(move |_| user(file_url()))),
-        ("a text file", Box::new(move |_| user(file("text/plain")))),
-        ("audio", Box::new(move |_| user(file("audio/wav")))),
-        ("a result", Box::new(move |_| result(ResultKind::Ok, PLAIN_MARK.into()))),
-        (FAILED_RESULT_ROW, Box::new(move |_| result(ResultKind::Error, PLAIN_MARK.into()))),
-        ("an image in a result", Box::new(move |_| result(ResultKind::Ok, vec![image()].into()))),
-        (
-            "a PDF in a result",
-            Box::new(move |_| result(ResultKind::Ok, vec![file("application/pdf")].into())),
-        ),
+        ("a result", Box::new(|_| items_with_result(ResultKind::Ok, PLAIN_MARK.into()))),
+        (FAILED_RESULT_ROW, Box::new(|_| items_with_result(ResultKind::Error, PLAIN_MARK.into()))),
         ("unsigned reasoning", Box::new(move |_| turn(Item::reasoning(PLAIN_MARK)))),
         (
             "text of a turn that was cut off",
@@ -226,8 +235,8 @@ fn content_rows() -> Vec<TableRow> {
         ),
         (
             "arguments that are not JSON",
-            Box::new(move |_| {
-                let mut items = result(ResultKind::InvalidArguments, "no".into());
+            Box::new(|_| {
+                let mut items = items_with_result(ResultKind::InvalidArguments, "no".into());
                 items[1] = Item::tool_call("c1", "add", "{MARK");
                 items
             }),
@@ -240,7 +249,46 @@ fn content_rows() -> Vec<TableRow> {
             "another model's own item",
             Box::new(move |wire| turn(Item::provider_item(provider_data(wire, "other")))),
         ),
-    ];
+    ]
+}
+
+fn media_rows() -> Vec<ContentRow> {
+    const DOCX: &str = "application/vnd.openxmlformats-officedocument.wordprocessingml.document";
+    let image = |media_type: &'static str| Part::image(media_type, BASE64_MARK);
+    let file = |media_type: &'static str| Part::file(media_type, BASE64_MARK);
+    let url = |name: &str| MediaSource::Url(format!("https://a.example/{name}"));
+    let named = || Part::file("application/pdf", b"%PDF-1.7").with_name("MARK.pdf");
+    let user = |part: Part| vec![Item::user(vec!["look".into(), part])];
+    let result = |part: Part| items_with_result(ResultKind::Ok, part.into());
+    vec![
+        ("an image: PNG, JPEG, GIF or WebP", Box::new(move |_| user(image("image/png")))),
+        ("an image of another type", Box::new(move |_| user(image("image/bmp")))),
+        ("an image by URL", Box::new(move |_| user(Part::image("image/png", url("MARK.png"))))),
+        ("an image as a file", Box::new(move |_| user(file("image/png")))),
+        ("a PDF", Box::new(move |_| user(file("application/pdf")))),
+        ("the name of a PDF", Box::new(move |_| user(named()))),
+        ("a PDF by URL", Box::new(move |_| user(Part::file("application/pdf", url("MARK.pdf"))))),
+        ("a text file", Box::new(move |_| user(file("text/plain")))),
+        ("an office document", Box::new(move |_| user(file(DOCX)))),
+        ("audio", Box::new(move |_| user(file("audio/wav")))),
+        ("a video", Box::new(move |_| user(file("video/mp4")))),
+        ("an image in a result", Box::new(move |_| result(image("image/png")))),
+        ("a PDF in a result", Box::new(move |_| result(file("application/pdf")))),
+    ]
+}
+
+/// A call and its result.
+fn items_with_result(kind: ResultKind, content: Content) -> Vec<Item> {
+    let (call_id, name) = ("c1".to_owned(), "add".to_owned());
+    vec![
+        Item::user("hello"),
+        Item::tool_call("c1", "add", "{}"),
+        Item::tool_result(ToolResult { call_id, name, content, kind, report: None }),
+    ]
+}
+
+/// Encodes each row on each wire.
+fn content_table(rows: Vec<ContentRow>) -> Vec<TableRow> {
     rows.into_iter()
         .map(|(name, items)| {
             let cells = WIRES.iter().map(|(_, wire, encode)| {

@@ -7,7 +7,8 @@
 //! | `openai_responses` | the Responses wire |
 //! | `gemini` | the Gemini wire |
 //! | `ollama` | Ollama's own wire |
-//! | `guide_table` | the guide's table of options and content that each wire supports |
+//! | `guide_table` | the guide's tables of options, content and media that each wire supports |
+//! | `guide_schemas` | every vendor accepts the schemas in the docs and the examples |
 //! | `edge_cases` | unusual servers and histories, secrets in errors, timeouts |
 //! | `failures` | the error that each vendor's failure becomes, one test per wording |
 //! | `size_limits` | a turn with too many items is an error, returned without delay |
@@ -28,6 +29,7 @@ mod edge_cases;
 #[cfg(feature = "http")]
 mod failures;
 mod gemini;
+mod guide_schemas;
 mod guide_table;
 mod handoff;
 mod ollama;

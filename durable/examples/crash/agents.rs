@@ -83,7 +83,8 @@ impl Agents {
 
     fn tool(&self, name: &'static str) -> Result<Tool, Error> {
         let agents = self.clone();
-        let spec = ToolSpec::new(name, "Leaves a trace", json!({ "type": "object" }));
+        let spec =
+            ToolSpec::new(name, "Leaves a trace", json!({ "type": "object", "properties": {} }));
         Tool::raw(spec, move |_args, cx| {
             let agents = agents.clone();
             let key = cx.idempotency_key().to_owned();

@@ -157,7 +157,7 @@ fn a_server_tool_is_called_for_questions_no_local_tool_answers() {
         body["tools"].as_array_mut().unwrap().push(json!({
             "name": "demo__weather",
             "description": "Writes and counts lines about the weather",
-            "input_schema": { "properties": { "city": city }, "required": ["city"] },
+            "input_schema": { "type": "object", "properties": { "city": city }, "required": ["city"] },
         }));
         scripted_turn(&body)
     };

@@ -38,7 +38,7 @@ use crate::turn::Turn;
 /// # async fn main() -> Result<(), turnstream::Error> {
 /// let test = || Reply::new().call("test", json!({}));
 /// let model = Scripted::new([test(), test(), test(), "I give up: they fail.".into()]);
-/// # let spec = ToolSpec::new("test", "", json!({ "type": "object" }));
+/// # let spec = ToolSpec::new("test", "", json!({ "type": "object", "properties": {} }));
 /// let tool = Tool::raw(spec, |_, cx: ToolContext| async move {
 ///     cx.record_evidence(Evidence::from_command("cargo test", 101));
 ///     Err::<(), _>("1 failed")

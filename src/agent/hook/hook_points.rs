@@ -206,11 +206,12 @@ macro_rules! hook_points {
         ///     Reply::new().call_raw("c1", "light", r#"{"on": True}"#),
         ///     Reply::text("It is on."),
         /// ]);
-        /// let spec = ToolSpec::new(
-        ///     "light",
-        ///     "Turns the light on or off",
-        ///     json!({ "type": "object", "required": ["on"] }),
-        /// );
+        /// let schema = json!({
+        ///     "type": "object",
+        ///     "properties": { "on": { "type": "boolean" } },
+        ///     "required": ["on"],
+        /// });
+        /// let spec = ToolSpec::new("light", "Turns the light on or off", schema);
         /// let light = Tool::raw(spec, |args, _cx| ready(args["on"].to_string()))?;
         /// let outcome = Agent::new(model).with_tools([light]).with_hook(python).run("On").outcome().await;
         ///

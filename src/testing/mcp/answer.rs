@@ -89,7 +89,7 @@ impl McpAnswer {
 
     /// Adds a content block unchanged, even if it is invalid. If the answer is a JSON-RPC error,
     /// this method has no effect.
-    pub fn with_block(mut self, block: Value) -> Self {
+    fn with_block(mut self, block: Value) -> Self {
         if let Outcome::Result(result) = &mut self.0
             && let Some(Value::Array(content)) = result.get_mut("content")
         {

@@ -2,10 +2,6 @@
 
 use std::borrow::Cow;
 
-use base64::Engine;
-use base64::alphabet::STANDARD;
-use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
-
 use super::blocks::{Block, Source};
 use crate::error::{Error, ErrorKind};
 use crate::item::{Content, Media, MediaSource, Part};
@@ -102,8 +98,8 @@ fn document_block<'a>(media: &'a Media, kind: &str) -> Result<Option<Block<'a>>,
             Source::Base64 { media_type: PDF_TYPE, data }
         }
         MediaSource::Url(url) if matches!(kind, "" | PDF_TYPE) => Source::Url { url },
-        MediaSource::Data(data) if is_text => {
-            let text = decode_base64(data).and_then(|bytes| String::from_utf8(bytes).ok());
+        MediaSource::Data(_) if is_text => {
+            let text = media.source.to_bytes().and_then(|bytes| String::from_utf8(bytes).ok());
             let Some(data) = text else {
                 let message = format!("a file of type `{kind}` is not base64 of UTF-8");
                 return Err(Error::new(ErrorKind::InvalidRequest, message));
@@ -122,38 +118,4 @@ fn unsupported_media(kind: &str) -> Error {
     let shown: Cow<'_, str> = kind.chars().take(80).collect();
     let message = format!("the Anthropic Messages wire cannot carry a file of type `{shown}`");
     Error::new(ErrorKind::Unsupported, message).with_parameter("content")
-}
-
-/// Decodes base64 in the standard alphabet, with or without padding. White space is ignored.
-fn decode_base64(base64: &str) -> Option<Vec<u8>> {
-    const LENIENT: GeneralPurposeConfig = GeneralPurposeConfig::new()
-        .with_decode_padding_mode(DecodePaddingMode::Indifferent)
-        .with_decode_allow_trailing_bits(true);
-    let engine = GeneralPurpose::new(&STANDARD, LENIENT);
-    let text: Vec<u8> = base64.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
-    engine.decode(text).ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[track_caller]
-    fn check(base64: &str, expected: Option<&str>) {
-        assert_eq!(decode_base64(base64).as_deref(), expected.map(str::as_bytes), "{base64}");
-    }
-
-    #[test]
-    fn base64_is_read_in_its_standard_form() {
-        check("", Some(""));
-        check("Zg==", Some("f"));
-        check("Zm8=", Some("fo"));
-        check("Zm9v", Some("foo"));
-        check("Zm9vYg", Some("foob"));
-        check("Zm9v\nYmFy\n", Some("foobar"));
-        check("w6k/", Some("é?"));
-        check("Z", None);
-        check("Zm9v!", None);
-        check("Zm=v", None);
-    }
 }
