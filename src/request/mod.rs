@@ -106,13 +106,6 @@ impl Request {
         self.options = options.or(self.options);
         self
     }
-
-    /// Sets whether the provider may send the request again after a failure.
-    pub fn with_retries(mut self, retries: Retries) -> Self {
-        self.retries = retries;
-        self
-    }
-
     /// Sets the maximum total number of bytes of text, reasoning and call arguments in the turn.
     pub fn with_max_turn_bytes(mut self, max_bytes: usize) -> Self {
         self.max_turn_bytes = Some(max_bytes);

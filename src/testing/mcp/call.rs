@@ -125,12 +125,6 @@ impl McpCall {
     pub fn meta(&self) -> &Value {
         self.request.params.get("_meta").unwrap_or(&Value::Null)
     }
-
-    /// Returns whether the client made this call in the protocol's modern era.
-    pub fn is_modern(&self) -> bool {
-        self.protocol == Protocol::Modern
-    }
-
     async fn send(&self, message: Value) {
         // Sending fails only if the receiver was dropped because the client closed the response.
         let _ = self.out.send(Outgoing::Message(message)).await;

@@ -6,7 +6,7 @@ use futures::StreamExt;
 
 use crate::error::{Error, ErrorKind, source_chain};
 use crate::provider::Provider;
-use crate::request::Retries;
+use crate::request::{Request, Retries};
 use crate::testing::provider_suite::report::{UnmetClaim, ensure_that};
 use crate::testing::provider_suite::sample_requests::{
     read_turn, request_about, response_body_or_skip, sample_history, send_and_read, text,
@@ -63,7 +63,7 @@ pub(super) async fn the_time_to_wait_is_the_servers<S: Subject>(
     ensure_that(error.retry_after() == Some(wait), || {
         format!("the server wants 7 seconds, the error has {:?}", error.retry_after())
     })?;
-    let request = request_about(sample_history()).with_retries(Retries::default());
+    let request = Request { retries: Retries::default(), ..request_about(sample_history()) };
     let mut turn = provider.stream_turn(request);
     // The wait is reported before it starts, so this test never actually waits.
     match with_timeout("the report of a 429", turn.next()).await? {

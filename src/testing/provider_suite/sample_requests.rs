@@ -48,7 +48,7 @@ pub(super) fn sample_tool() -> ToolSpec {
 pub(super) fn request_about(history: History) -> Request {
     let options = Options { cache: Cache::Off, ..Options::default() };
     let request = Request::new(history).with_system("Be brief.").with_tools([sample_tool()]);
-    request.with_options(options).with_retries(Retries::none())
+    Request { retries: Retries::none(), ..request.with_options(options) }
 }
 
 /// Returns a history that contains only a user message.
