@@ -7,7 +7,7 @@
 //! | [Your first agent](first_agent) | twelve steps from an empty folder to an agent with tools, a budget, approvals and a session |
 //! | [How a run ends](how_a_run_ends) | outcomes, end reasons, broken turns, and why a run continues |
 //! | [The events of a run](events) | every event, in Rust and as JSON |
-//! | [Stop, steer, approve](control) | stop a run, send input to it, and approve its tool calls |
+//! | [Stop, steer, approve](control) | a chat with Ctrl-C: stop a run, send input to it, and approve its tool calls |
 //! | [Budgets](budgets) | limits on tokens, money, time and calls, for one agent or a tree of agents |
 //! | [Compaction](compaction) | continue a conversation that outgrows the context window |
 //! | [Evidence](evidence) | let a run complete only after a check has passed, and detect runs that go wrong |

@@ -6,7 +6,10 @@ use serde_json::json;
 use turnstream::event::ToolEvent;
 use turnstream::item::{Content, Part, ResultKind};
 use turnstream::mcp::{Limits, MediaParts};
+use turnstream::provider::gemini;
 use turnstream::testing::mcp::{McpAnswer, McpEra, McpFault, McpServer, McpTool};
+use turnstream::testing::{Wire, lint};
+use turnstream::{History, Item, Request};
 
 use crate::support::{call, call_text, client_of, echo_tool, no_arguments};
 
@@ -174,6 +177,38 @@ async fn an_unanswered_call_times_out_and_progress_extends_the_time() {
     let kit = client.with_limits(limits).toolkit().await.unwrap();
     let (result, _) = call(kit, "s__slow", json!({})).await;
     assert_eq!(result.kind, ResultKind::Timeout);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_call_has_a_progress_token_of_its_own() {
+    for era in [McpEra::Modern, McpEra::Legacy] {
+        let server = McpServer::new().with_era(era).with_tool(echo_tool());
+        let (handle, kit) =
+            (server.handle(), client_of(&server).trusted().toolkit().await.unwrap());
+        for text in ["a", "b"] {
+            call_text(kit.clone(), "s__echo", json!({ "text": text })).await;
+        }
+        let tokens: Vec<_> = handle
+            .received()
+            .iter()
+            .filter(|request| request.is_call("echo"))
+            .map(|request| request.params()["_meta"]["progressToken"].clone())
+            .collect();
+        assert!(tokens.len() == 2 && tokens[0] != tokens[1], "{tokens:?}");
+        assert!(tokens.iter().all(|token| !token.is_null()), "{tokens:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_whose_name_begins_with_a_digit_has_tools_that_gemini_accepts() {
+    let client = client_of(&McpServer::new().with_tool(echo_tool())).with_name("1mcp");
+    let kit = client.toolkit().await.unwrap();
+    let request =
+        Request::new(History::from_items("h", [Item::user("go")])).with_tools(kit.specs().to_vec());
+    let body = serde_json::from_slice(&gemini::encode(&request, "m").unwrap()).unwrap();
+    assert_eq!(lint::request(Wire::Gemini, "m", &body), [""; 0], "{body}");
+    let name = body["tools"][0]["functionDeclarations"][0]["name"].as_str().unwrap();
+    assert!(name.starts_with("s_1mcp_") && name.ends_with("__echo"), "{name}");
 }
 
 #[tokio::test(start_paused = true)]

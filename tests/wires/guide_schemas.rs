@@ -97,7 +97,7 @@ fn contains(json: &Value, wanted: &Value) -> bool {
 }
 
 /// A text that readers copy from: a block of code in a page, the docs in a file, or an example.
-struct Text {
+struct Source {
     file: String,
     /// The number of its first line.
     line: usize,
@@ -126,7 +126,7 @@ fn files(folder: &str, extension: &str) -> Vec<PathBuf> {
 }
 
 /// The texts, each with its place.
-fn texts() -> Vec<Text> {
+fn texts() -> Vec<Source> {
     let mut texts = Vec::new();
     let mut pages = files("src/guide", "md");
     pages.push(root().join("README.md"));
@@ -138,7 +138,7 @@ fn texts() -> Vec<Text> {
     }
     for path in files("examples", "rs") {
         let text = fs::read_to_string(&path).unwrap();
-        texts.push(Text { file: relative_path(&path), line: 1, text });
+        texts.push(Source { file: relative_path(&path), line: 1, text });
     }
     texts
 }
@@ -155,9 +155,9 @@ fn doc_line(line: &str) -> Option<&str> {
 }
 
 /// Adds the blocks of code in the lines that `read` returns.
-fn push_blocks(path: &Path, read: fn(&str) -> Option<&str>, texts: &mut Vec<Text>) {
+fn push_blocks(path: &Path, read: fn(&str) -> Option<&str>, texts: &mut Vec<Source>) {
     let content = fs::read_to_string(path).unwrap();
-    let mut block: Option<Text> = None;
+    let mut block: Option<Source> = None;
     for (at, line) in content.lines().enumerate() {
         let Some(line) = read(line) else {
             block = None;
@@ -166,7 +166,7 @@ fn push_blocks(path: &Path, read: fn(&str) -> Option<&str>, texts: &mut Vec<Text
         match (&mut block, line.trim_start().starts_with("```")) {
             (None, true) => {
                 let (file, line) = (relative_path(path), at + 2);
-                block = Some(Text { file, line, text: String::new() });
+                block = Some(Source { file, line, text: String::new() });
             }
             (Some(_), true) => texts.extend(block.take()),
             (Some(block), false) => writeln!(block.text, "{line}").unwrap(),
@@ -334,7 +334,7 @@ impl JsonReader<'_> {
 #[test]
 fn every_schema_in_the_docs_and_examples_is_accepted_by_every_vendor() {
     let (mut count, mut report) = (0, String::new());
-    for Text { file, line, text } in texts() {
+    for Source { file, line, text } in texts() {
         for FoundSchema { begin, schema, used_for } in find_schemas(&text) {
             count += 1;
             let line = line + text[..begin].matches('\n').count();
@@ -381,7 +381,7 @@ fn schemas_are_found_in_rust_and_in_json() {
         &[(Parameters, json!({ "type": "array" }))],
     );
     check_found(
-        r#"let schema = json!([1, {}]); let schema = json!({}); OutputSchema { name, schema };"#,
+        r"let schema = json!([1, {}]); let schema = json!({}); OutputSchema { name, schema };",
         &[(Answer, json!({}))],
     );
     check_found(r#"Reply::new().call("now", json!({ "a": 1, "type": "text" }))"#, &[]);
@@ -478,7 +478,7 @@ fn every_type_in_the_docs_and_examples_is_accepted_by_every_vendor() {
     let (mut count, mut report) = (0, String::new());
     // The programs of a page use the types of the programs above them.
     let mut files: BTreeMap<String, String> = BTreeMap::new();
-    for Text { file, text, .. } in texts() {
+    for Source { file, text, .. } in texts() {
         files.entry(file).or_default().push_str(&text);
     }
     for (file, text) in files {
@@ -553,13 +553,13 @@ struct DerivedType<'a> {
 fn derived_types(text: &str) -> Vec<DerivedType<'_>> {
     let derives = text.match_indices("JsonSchema").map(|(at, _)| &text[at..]);
     let declared = derives.filter_map(|rest| {
-        let (derived, rest) = rest.split_once(")]")?;
+        let (attribute, rest) = rest.split_once(")]")?;
         let (kind, begin, keyword) = [(TypeKind::Struct, "struct "), (TypeKind::Enum, "enum ")]
             .into_iter()
             .filter_map(|(kind, keyword)| Some((kind, rest.find(keyword)?, keyword.len())))
             .min_by_key(|(_, begin, _)| *begin)?;
         let (name, body) = rest[begin + keyword..].split_once('{')?;
-        let is_derive = !derived.contains(['{', ';']) && !rest[..begin].contains(['{', ';']);
+        let is_derive = !attribute.contains(['{', ';']) && !rest[..begin].contains(['{', ';']);
         // Tuples and units have no braces.
         let has_fields = !name.contains([';', '(']);
         let body = before_brace(body);
