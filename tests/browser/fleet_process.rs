@@ -42,7 +42,7 @@ impl Fleet {
 
     /// Starts a fleet with these flags, in a folder.
     pub(crate) async fn start_in(folder: PathBuf, flags: &[&str]) -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = unassigned_port();
         let program = std::env::var_os("TURNSTREAM_FLEET").expect("run.sh sets TURNSTREAM_FLEET");
         let mut supervisor = Command::new(program)
             .args(["--port", &port.to_string()])
@@ -128,6 +128,19 @@ impl Fleet {
         };
         let is_in_time = tokio::time::timeout(LIMIT, waited).await.is_ok();
         assert!(is_in_time, "not so: {what}\n{}", self.lines.lock().unwrap().join("\n"));
+    }
+}
+
+/// Returns a free port that the system assigns neither to connections nor to servers, so that it is
+/// still free when the front end has started.
+fn unassigned_port() -> u16 {
+    static TRIED: std::sync::atomic::AtomicU16 = std::sync::atomic::AtomicU16::new(0);
+    let first = 20_000 + u16::try_from(std::process::id() % 5_000).unwrap();
+    loop {
+        let port = first + TRIED.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
     }
 }
 
