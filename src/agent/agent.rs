@@ -9,7 +9,7 @@ use futures::Stream;
 use crate::agent::evidence::RequireEvidence;
 use crate::agent::hook::Hook;
 use crate::agent::resume::check_verdicts;
-use crate::agent::run::RunArgs;
+use crate::agent::run::{RunArgs, refused_input};
 use crate::agent::settings::{AgentSettings, CompactorSetting, WorldFactory, offered_tools};
 use crate::agent::{
     Budget, BudgetUsage, Input, Limits, ResumeVerdicts, Run, RunContext, RunStart, State,
@@ -989,6 +989,12 @@ impl Agent {
     /// Returns a history with the same items and a new id.
     pub(crate) fn fork_history(&self, history: &History) -> History {
         history.fork(&*self.0.ids)
+    }
+
+    /// Returns the error with which a run with this input would end, if the provider cannot send an
+    /// image or a file in the input.
+    pub(crate) fn check_input(&self, input: &Input) -> Result<(), Error> {
+        refused_input(&self.0, &input.0).map_or(Ok(()), Err)
     }
 
     /// Returns the function that creates the world for each run.

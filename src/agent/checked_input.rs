@@ -1,22 +1,16 @@
 //! Checks whether a provider can send input before the input is appended to a history.
 
 use crate::error::Error;
-use crate::item::{Content, History, Item, ItemKind, Media, MediaSource, Part};
+use crate::item::{Content, Item, ItemKind, Part};
 use crate::provider::{Provider, omitted_part_text};
 
-/// Checks whether the provider can send the images and files in the history and the input.
+/// Checks whether the provider can send the images and files in the input.
 ///
 /// # Errors
 ///
 /// Returns the error with which a request would fail.
-pub(super) fn check_input(
-    provider: &dyn Provider,
-    history: &History,
-    input: &[Item],
-) -> Result<(), Error> {
-    let earlier = history.iter().filter(|item| !item.tombstone).flat_map(media_parts);
-    let mut parts: Vec<Part> = earlier.map(without_data).collect();
-    parts.extend(input.iter().flat_map(media_parts).cloned());
+pub(super) fn check_input(provider: &dyn Provider, input: &[Item]) -> Result<(), Error> {
+    let parts: Vec<Part> = input.iter().flat_map(media_parts).cloned().collect();
     match parts.is_empty() {
         true => Ok(()),
         false => provider.check_parts(&parts),
@@ -42,22 +36,4 @@ fn media_parts(item: &Item) -> impl Iterator<Item = &Part> {
         _ => &[],
     };
     parts.iter().filter(|part| part.as_text().is_none())
-}
-
-/// Returns the part without its data. Whether a wire can express a part depends on the data only
-/// for files that a wire sends as text, and the data of an earlier message has already been checked.
-fn without_data(part: &Part) -> Part {
-    let empty = |Media { media_type, source, name }: &Media| Media {
-        media_type: media_type.clone(),
-        source: match source {
-            MediaSource::Data(_) => MediaSource::Data(String::new()),
-            MediaSource::Url(url) => MediaSource::Url(url.clone()),
-        },
-        name: name.clone(),
-    };
-    match part {
-        Part::Text { text } => Part::Text { text: text.clone() },
-        Part::Image(media) => Part::Image(empty(media)),
-        Part::File(media) => Part::File(empty(media)),
-    }
 }

@@ -129,12 +129,12 @@ where
 }
 
 /// Returns the error because of which the input must not be appended to the history, if any.
-fn refused_input(settings: &AgentSettings, history: &History, input: &[Item]) -> Option<Error> {
-    if input.is_empty() || settings.prompt.options.omit_unsupported_parts {
+pub(super) fn refused_input(settings: &AgentSettings, input: &[Item]) -> Option<Error> {
+    if settings.prompt.options.omit_unsupported_parts {
         return None;
     }
     let provider = &*settings.providers.provider;
-    let check = || check_input(provider, history, input);
+    let check = || check_input(provider, input);
     panic_to_error(ErrorKind::Panic, "the provider", check).and_then(|checked| checked).err()
 }
 
@@ -149,7 +149,7 @@ impl Run {
         let start = RunStart { history: &history, input: &items, is_resuming: resuming.is_some() };
         let effects = Effects::new((settings.world)(&settings, &start), &history);
         let ids = Arc::clone(&settings.ids);
-        let refused_input = refused_input(&settings, &history, &items);
+        let refused_input = refused_input(&settings, &items);
         if refused_input.is_some() {
             items.clear();
         }
@@ -619,6 +619,7 @@ impl Stream for Run {
         let this = &mut *self;
         if let Some(error) = this.refused_input.take() {
             this.shared.control().started_at();
+            this.shared.report_final_error(&this.state.get(), &error);
             this.end_loop(EndReason::from_error(&error), Some(error), None);
         }
         if let Some(input) = this.input_event.take() {

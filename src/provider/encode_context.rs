@@ -35,6 +35,8 @@ pub(super) struct EncodeContext<S, E = ()> {
     leading_system: Arc<LeadingSystem>,
     /// The number of history entries that are leading system items or already encoded.
     done_entries: usize,
+    /// The number of history entries before the new user messages at the end.
+    earlier_entries: usize,
     /// The bytes of the items that are already encoded.
     encoded_chunk: Option<Arc<EncodedChunk>>,
     state: PhantomData<S>,
@@ -110,6 +112,9 @@ where
             (Some(known), Some(piece)) => (Arc::clone(&known.leading_system), piece.len()),
             (_, _) => leading_system_items(&settled),
         };
+        let is_input =
+            |item: &&Item| matches!(item.kind, ItemKind::User { .. } | ItemKind::System { .. });
+        let earlier_entries = settled.len() - settled.newest_first().take_while(is_input).count();
         let stable = leading.append_to(&request.system.stable);
         let volatile = request.system.volatile.clone();
         let state = PhantomData;
@@ -120,6 +125,7 @@ where
             volatile_system: volatile,
             leading_system: leading,
             done_entries: begun,
+            earlier_entries,
             encoded_chunk: piece,
             state,
         }
@@ -139,9 +145,14 @@ where
         &self.volatile_system
     }
 
-    /// Returns how unsupported parts of user messages are handled.
-    pub(super) fn unsupported_part(&self) -> UnsupportedPart {
-        self.key.unsupported_part
+    /// Returns how unsupported parts of the user message before the index `at` are handled. In
+    /// earlier messages, they are always described: nobody can correct such a message, and if it
+    /// were refused, the conversation could not continue with this model.
+    pub(super) fn unsupported_part(&self, at: usize) -> UnsupportedPart {
+        match at <= self.earlier_entries {
+            true => UnsupportedPart::Described,
+            false => self.key.unsupported_part,
+        }
     }
 
     /// Returns the encoder's state after the already encoded items, if any.

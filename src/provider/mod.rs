@@ -159,9 +159,9 @@ pub trait Provider: Send + Sync {
 
     /// Checks, without sending anything, whether the provider can send these parts in a user
     /// message. Before an agent appends input to a history, it calls this method with the images
-    /// and files in the input and the history, so that input that the provider cannot send does not
-    /// become part of the history. For earlier messages, the parts contain no data. Returns `Ok` by
-    /// default; a problem is then reported only by the request.
+    /// and files in the input, so that input that the provider cannot send does not become part of
+    /// the history. Returns `Ok` by default; a problem is then reported only by the request. A
+    /// provider that wraps another one must pass the call on.
     ///
     /// # Errors
     ///

@@ -78,8 +78,8 @@ pub struct Options {
     /// message that the wire cannot express, for example a PDF to Ollama. The history keeps the
     /// part itself, and a model that can receive the part still does. By default, such a request
     /// fails with an [`Unsupported`](crate::ErrorKind::Unsupported) error, and a run that was given
-    /// the part as input ends before it appends the input. In tool results, such parts are always
-    /// described.
+    /// the part as input ends before it appends the input. In earlier messages and in tool
+    /// results, such parts are always described.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub omit_unsupported_parts: bool,
     /// How long the provider may cache the request's prefix for later requests. This option has no

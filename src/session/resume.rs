@@ -33,9 +33,13 @@ impl Session {
     /// [`Conflict`](ErrorKind::Conflict) if another process has written to the session since this
     /// handle last read the session. [`Conflict`](ErrorKind::Conflict), with
     /// [`AlreadyLeased`](crate::session::AlreadyLeased) as its source, if another run holds the
-    /// session's lease. [`Store`](ErrorKind::Store) if the store fails. If this method returns an
-    /// error, no run is started.
+    /// session's lease. [`Store`](ErrorKind::Store) if the store fails. The error of
+    /// [`Provider::check_parts`](crate::Provider::check_parts) if the provider cannot send the input.
+    /// If this method returns an error, no run is started.
     pub async fn run(&self, agent: &Agent, input: impl Into<Input>) -> Result<SessionRun, Error> {
+        let input = input.into();
+        // Refused input must not settle the pending calls.
+        agent.check_input(&input)?;
         let lease = self.lease().await?;
         let (version, restored) = self.current_fold().await?;
         let plan = match restored.session_state() {
@@ -47,7 +51,7 @@ impl Session {
                 self.plan_open_calls(agent, &restored.history(), open, HashMap::new()).await
             }
         };
-        self.continue_run(agent, lease, version, restored, plan, input.into()).await
+        self.continue_run(agent, lease, version, restored, plan, input).await
     }
 
     /// Continues a session without new input. The returned run starts with the session's pending or

@@ -150,23 +150,18 @@ async fn queued_input_that_a_wire_cannot_send_is_described_and_the_run_goes_on()
 }
 
 #[tokio::test]
-async fn a_history_with_a_part_that_a_wire_cannot_send_is_refused_unchanged() {
+async fn a_part_that_a_wire_cannot_send_in_an_earlier_message_is_described_to_the_model() {
     let server = ModelServer::start(|_| Reply::text("Fine.")).await.unwrap();
-    for Case { provider, part, .. } in cases(&server) {
-        // Earlier messages are checked without their data, which is what this wire cannot send.
-        if matches!(&part, Part::File(media) if media.media_type == "text/plain") {
-            continue;
-        }
+    for Case { provider, part, description } in cases(&server) {
         let items = [Item::user(message_with(&part)), Item::text("I see.")];
-        let history = History::from_items("h", items.clone());
-        let agent = Agent::new(Arc::clone(&provider));
-        let outcome = agent.run_from(history, "And now?").outcome().await;
-        assert_eq!(outcome.error.as_ref().unwrap().kind(), ErrorKind::Unsupported, "{outcome:?}");
-        assert_eq!(items_of(&outcome.history), items);
-        let options = Options { omit_unsupported_parts: true, ..Options::default() };
-        let agent = agent.with_options(options);
-        let next = agent.run_from(outcome.history, "And now?").outcome().await;
-        assert_eq!(next.reason, EndReason::Completed, "{next:?}");
+        let outcome = Agent::new(provider)
+            .run_from(History::from_items("h", items.clone()), "And now?")
+            .outcome()
+            .await;
+        assert_eq!(outcome.reason, EndReason::Completed, "{outcome:?}");
+        assert_eq!(items_of(&outcome.history)[..2], items);
+        let sent = server.requests().last().unwrap().to_string();
+        assert!(sent.contains(description) && sent.contains("And now?"), "{sent}");
     }
 }
 

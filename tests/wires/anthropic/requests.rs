@@ -122,9 +122,14 @@ fn encode_part(part: Part) -> Result<Value, (ErrorKind, Option<String>)> {
     if let turnstream::item::ItemKind::ToolResult(result) = &mut in_result.kind {
         result.content = vec![part, "end".into()].into();
     }
-    let items = vec![of_user, as_last_of_turn(Item::tool_call("a", "f", "{}")), in_result];
-    let body = encode_to_string(&Request::new(History::from_items("h", items)), MODEL);
-    let body = body.map_err(|error| (error.kind(), error.parameter().map(str::to_owned)))?;
+    let encode = |items: Vec<Item>| {
+        let body = encode_to_string(&Request::new(History::from_items("h", items)), MODEL);
+        body.map_err(|error| (error.kind(), error.parameter().map(str::to_owned)))
+    };
+    // In an earlier message, the part would be described instead of refused.
+    encode(vec![of_user.clone()])?;
+    let call = as_last_of_turn(Item::tool_call("a", "f", "{}"));
+    let body = encode(vec![of_user, call, in_result])?;
     let body = parse_json(&body);
     let sent = body["messages"][0]["content"][0].clone();
     assert_eq!(body["messages"][2]["content"][0]["content"][0], sent);

@@ -142,7 +142,7 @@ pub(super) fn encode_body(
         has_deferred_tools || offers_server_tools(&request.options.extra),
     );
     for (at, item) in context.items_to_encode() {
-        messages.push(item, at, model, dialect, context.unsupported_part())?;
+        messages.push(item, at, model, dialect, context.unsupported_part(at))?;
     }
     let mut written = messages.finish();
     context.ensure_not_empty(written.is_empty(), "message")?;

@@ -94,7 +94,7 @@ impl<'a> Messages<'a> {
         context: &'a EncodeContext<(), ToolNames>,
     ) -> Result<JsonArray<()>, Error> {
         for (at, item) in context.items_to_encode() {
-            self.push(item, context.unsupported_part())?;
+            self.push(item, context.unsupported_part(at))?;
             if self.open_turn.is_none() && self.open_call_count == 0 {
                 self.closed_elements = Some((at, self.written.len()));
             }

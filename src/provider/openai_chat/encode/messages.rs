@@ -98,7 +98,7 @@ impl<'a> Messages<'a> {
         };
         let (front, back) = (self.instruction_message(front), self.instruction_message(back));
         for (at, item) in context.items_to_encode() {
-            self.push(item, context.unsupported_part())?;
+            self.push(item, context.unsupported_part(at))?;
             if self.open_turn.is_none() && self.result_media.is_empty() && self.open_call_count == 0
             {
                 let cursor = WriteCursor {
