@@ -146,7 +146,7 @@ where
     }
 
     /// Returns how unsupported parts of the user message before the index `at` are handled. In
-    /// earlier messages, they are always described: nobody can correct such a message, and if it
+    /// earlier messages, they are always described: such a message cannot be corrected, and if it
     /// were refused, the conversation could not continue with this model.
     pub(super) fn unsupported_part(&self, at: usize) -> UnsupportedPart {
         match at <= self.earlier_entries {
