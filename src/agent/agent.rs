@@ -9,7 +9,8 @@ use futures::Stream;
 use crate::agent::evidence::RequireEvidence;
 use crate::agent::hook::Hook;
 use crate::agent::resume::check_verdicts;
-use crate::agent::run::{RunArgs, refused_input};
+use crate::agent::checked_input::check_input;
+use crate::agent::run::RunArgs;
 use crate::agent::settings::{AgentSettings, CompactorSetting, WorldFactory, offered_tools};
 use crate::agent::{
     Budget, BudgetUsage, Input, Limits, ResumeVerdicts, Run, RunContext, RunStart, State,
@@ -71,6 +72,10 @@ impl Agent {
     /// Starts a run that continues a history. Before the run starts, the history is
     /// [settled](History::settled). If the input is [`Input::default()`], nothing is appended, and
     /// the model continues from the end of the history.
+    ///
+    /// If the provider [cannot send](crate::Provider::check_parts) an image or a file in the input,
+    /// the run fails, and its outcome contains the history unchanged: pending calls in it can still
+    /// be [resumed](Self::resume).
     ///
     /// If two runs start from clones of the same history, calls in one run may get the same ids,
     /// and therefore the same idempotency keys, as calls in the other. To avoid such duplicate ids,
@@ -142,12 +147,9 @@ impl Agent {
         B: FnMut(RunContext, State) -> St + Send + 'static,
         St: Stream<Item = Result<Step<Event, State>, Error>> + Send + 'static,
     {
-        let history = history.into().settled();
-        Run::new(
-            Arc::clone(&self.0),
-            RunArgs { history, input: input.into(), resume_verdicts: None },
-            body,
-        )
+        let begin =
+            RunArgs { history: history.into(), input: input.into(), resume_verdicts: None };
+        Run::new(Arc::clone(&self.0), begin, body)
     }
 
     /// Creates a trace that contains no steps, only the limits for this agent's runs: the maximum
@@ -994,7 +996,7 @@ impl Agent {
     /// Returns the error with which a run with this input would end, if the provider cannot send an
     /// image or a file in the input.
     pub(crate) fn check_input(&self, input: &Input) -> Result<(), Error> {
-        refused_input(&self.0, &input.0).map_or(Ok(()), Err)
+        check_input(&self.0, &input.0)
     }
 
     /// Returns the function that creates the world for each run.

@@ -1,6 +1,7 @@
 //! Checks whether a provider can send input before the input is appended to a history.
 
-use crate::error::Error;
+use crate::agent::settings::AgentSettings;
+use crate::error::{Error, ErrorKind, panic_to_error};
 use crate::item::{Content, Item, ItemKind, Part};
 use crate::provider::{Provider, omitted_part_text};
 
@@ -9,12 +10,19 @@ use crate::provider::{Provider, omitted_part_text};
 /// # Errors
 ///
 /// Returns the error with which a request would fail.
-pub(super) fn check_input(provider: &dyn Provider, input: &[Item]) -> Result<(), Error> {
-    let parts: Vec<Part> = input.iter().flat_map(media_parts).cloned().collect();
-    match parts.is_empty() {
-        true => Ok(()),
-        false => provider.check_parts(&parts),
+pub(super) fn check_input(settings: &AgentSettings, input: &[Item]) -> Result<(), Error> {
+    if !must_be_checked(settings, input) {
+        return Ok(());
     }
+    let parts: Vec<Part> = input.iter().flat_map(media_parts).cloned().collect();
+    let check = || settings.providers.provider.check_parts(&parts);
+    panic_to_error(ErrorKind::Panic, "the provider", check).flatten()
+}
+
+/// Returns whether the input contains a part because of which it may be refused.
+pub(super) fn must_be_checked(settings: &AgentSettings, input: &[Item]) -> bool {
+    !settings.prompt.options.omit_unsupported_parts
+        && input.iter().any(|item| media_parts(item).next().is_some())
 }
 
 /// Replaces each image and file that the provider cannot send with a text that describes it.

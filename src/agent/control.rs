@@ -29,7 +29,7 @@ use crate::usage::{Price, Usage};
 pub(super) struct Control {
     interrupted: AtomicBool,
     /// The reason that the first interrupt with a reason gave.
-    interrupt_reason: OnceLock<String>,
+    interrupt_reason: OnceLock<Arc<str>>,
     stop_requested: AtomicBool,
     waker: AtomicWaker,
     /// The time of the run's first poll; set only if it is needed.
@@ -141,11 +141,11 @@ impl Control {
 
     /// Sets the reason for the interrupt, unless an earlier interrupt has given a reason.
     pub(super) fn set_interrupt_reason(&self, reason: String) {
-        let _ = self.interrupt_reason.set(reason);
+        let _ = self.interrupt_reason.set(reason.into());
     }
 
-    pub(super) fn interrupt_reason(&self) -> Option<&str> {
-        self.interrupt_reason.get().map(String::as_str)
+    pub(super) fn interrupt_reason(&self) -> Option<Arc<str>> {
+        self.interrupt_reason.get().cloned()
     }
 
     pub(super) fn set_suspends(&self) {

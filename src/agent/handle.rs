@@ -19,6 +19,13 @@ use crate::usage::Usage;
 /// The maximum length of the reason for an interrupt, in bytes.
 const MAX_INTERRUPT_REASON_BYTES: usize = 2_000;
 
+/// Returns the reason for an interrupt as the history contains it: without surrounding white space,
+/// and shortened. Returns `None` if the reason is blank.
+pub(crate) fn shorten_interrupt_reason(reason: &str) -> Option<String> {
+    let reason = reason.trim();
+    (!reason.is_empty()).then(|| truncate_middle(reason.to_owned(), MAX_INTERRUPT_REASON_BYTES))
+}
+
 /// A receipt confirming that input was accepted. The `appended` event that later delivers the input
 /// contains the same id as the receipt. If the input is never delivered, the outcome's
 /// `undelivered` field contains that id.
@@ -155,11 +162,7 @@ impl RunHandle {
     /// # }
     /// ```
     pub fn interrupt_with_reason(&self, reason: impl Into<String>) {
-        let reason = reason.into();
-        let reason = reason.trim();
-        let reason = (!reason.is_empty())
-            .then(|| truncate_middle(reason.to_owned(), MAX_INTERRUPT_REASON_BYTES));
-        self.control.interrupt(reason);
+        self.control.interrupt(shorten_interrupt_reason(&reason.into()));
     }
 
     /// Ends the run after the current turn. The turn's response and tool calls are completed and

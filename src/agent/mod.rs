@@ -86,6 +86,8 @@ pub use budget::{
 pub use compaction_state::CompactionState;
 pub use decide::{Decision, Facts, NextAction, StopReview, after_tools, at_stop, decide, on_error};
 pub use forward_turns::{TurnForwarder, forward_turns};
+#[cfg(feature = "hub")]
+pub(crate) use handle::shorten_interrupt_reason;
 pub use handle::{InputReceipt, RunHandle};
 pub use input::Input;
 pub use limits::Limits;

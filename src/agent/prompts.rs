@@ -1,5 +1,7 @@
 //! Defines the texts that the agent itself sends to the model.
 
+use crate::item::{Item, Mark};
+
 /// The message sent after a reply that contains neither text nor tool calls.
 pub(super) const EMPTY_REPLY: &str = "Your last reply was empty. Call a tool, or answer with text.";
 
@@ -41,8 +43,8 @@ pub(super) fn rejected_answer_prompt(objection: &str) -> String {
 
 /// Returns the message that tells the model why the run was interrupted, if no result of a call
 /// does.
-pub(super) fn interrupt_notice(reason: &str) -> String {
-    format!("The run was interrupted: {reason}")
+pub(super) fn interrupt_notice(reason: &str) -> Item {
+    Item::user(format!("The run was interrupted: {reason}")).with_mark(Mark::Interrupted)
 }
 
 /// Returns the result text for calls that were not run because a budget was exceeded.

@@ -10,7 +10,7 @@ use std::task::{Context, Poll, ready};
 use futures::Stream;
 use futures::stream::{FusedStream, StreamExt};
 
-use crate::agent::checked_input::check_input;
+use crate::agent::checked_input::{check_input, must_be_checked};
 use crate::agent::deadline::{DeadlineEvent, RunDeadline};
 use crate::agent::deliver_input::apply_final_tombstones;
 use crate::agent::evidence::EvidenceLog;
@@ -19,16 +19,17 @@ use crate::agent::run_shared::RunShared;
 use crate::agent::settings::AgentSettings;
 use crate::agent::stop_review::completion_evidence;
 use crate::agent::{Input, ResumeVerdicts, RunContext, RunHandle, RunStart, State, prompts};
-use crate::error::{Error, ErrorKind, catch_panic, panic_to_error};
+use crate::error::{Error, ErrorKind, catch_panic};
 use crate::event::{AppendReason, BudgetExceeded, BudgetKind, EndReason, Event, Outcome};
-use crate::item::{History, Item, ToolResult};
-use crate::journal::{Interruption, Journal};
+use crate::item::{History, ToolResult};
+use crate::journal::{Interruption, Journal, RunEnd};
 use crate::stream::{LoopWithState, StateCell, Step, loop_with_state};
 use crate::tool::{RunData, ToolContext};
 use crate::world::{EffectKind, Effects, LoopEnd, TimeLimitReached};
 
 /// The arguments for creating a run.
 pub(super) struct RunArgs {
+    /// The history, in which calls may be open.
     pub(super) history: History,
     pub(super) input: Input,
     pub(super) resume_verdicts: Option<ResumeVerdicts>,
@@ -75,8 +76,8 @@ pub(super) struct RunArgs {
 pub struct Run {
     /// The event that appends the input; `None` once the event has been yielded.
     input_event: Option<Event>,
-    /// The error because of which the input is not appended and the run ends; `None` once the run
-    /// has ended.
+    /// The error because of which the input is not appended and the run ends. Calls that are open
+    /// in the history stay open then.
     refused_input: Option<Error>,
     /// The run's loop; `None` once the loop has ended. The loop is dropped before the final events
     /// are yielded.
@@ -109,8 +110,11 @@ struct PendingEnd {
     error: Option<Error>,
     /// The exceeded time limit, if it ended the run.
     time_limit_exceeded: Option<BudgetExceeded>,
-    /// The reason for the interrupt that ended the run, until an item in the history contains it.
-    unreported_interrupt_reason: Option<String>,
+    /// The reason for the interrupt that ended the run, if one was given. A reason that is given
+    /// later has no effect.
+    interrupt_reason: Option<Arc<str>>,
+    /// The same reason, until an item in the history contains it.
+    unreported_interrupt_reason: Option<Arc<str>>,
 }
 
 /// A run's loop, whose body can be dropped and restarted.
@@ -128,31 +132,29 @@ where
     }
 }
 
-/// Returns the error because of which the input must not be appended to the history, if any.
-pub(super) fn refused_input(settings: &AgentSettings, input: &[Item]) -> Option<Error> {
-    if settings.prompt.options.omit_unsupported_parts {
-        return None;
-    }
-    let provider = &*settings.providers.provider;
-    let check = || check_input(provider, input);
-    panic_to_error(ErrorKind::Panic, "the provider", check).and_then(|checked| checked).err()
-}
-
 impl Run {
     pub(super) fn new<B, St>(settings: Arc<AgentSettings>, begin: RunArgs, mut body: B) -> Self
     where
         B: FnMut(RunContext, State) -> St + Send + 'static,
         St: Stream<Item = Result<Step<Event, State>, Error>> + Send + 'static,
     {
-        let RunArgs { mut history, input: Input(mut items), resume_verdicts: resuming } = begin;
-        let journal = Journal::new(history.clone());
+        let RunArgs { history, input: Input(mut items), resume_verdicts: resuming } = begin;
         let start = RunStart { history: &history, input: &items, is_resuming: resuming.is_some() };
         let effects = Effects::new((settings.world)(&settings, &start), &history);
         let ids = Arc::clone(&settings.ids);
-        let refused_input = refused_input(&settings, &items);
+        let refused_input = match must_be_checked(&settings, &items) {
+            true => effects.draw(EffectKind::RefusedInput, || check_input(&settings, &items).err()),
+            false => None,
+        };
         if refused_input.is_some() {
             items.clear();
         }
+        // A run that resumes calls, or refuses its input, gives open calls no results here.
+        let mut history = match resuming.is_some() || refused_input.is_some() {
+            true => history,
+            false => history.settled(),
+        };
+        let journal = Journal::new(history.clone());
         history.extend(items.iter().cloned());
         // If a run's input contains no user message, the run continues its history, so the evidence
         // in the history counts.
@@ -309,15 +311,24 @@ impl Run {
             let own = pending.iter().filter(|call| call.path.is_empty());
             self.shared.handle.journal.set_pending_calls(own.cloned());
         }
+        let interrupt_reason = match reason {
+            EndReason::Interrupted(_) => self.shared.control().interrupt_reason(),
+            _ => None,
+        };
         if error.is_some() || time_up.is_some() || matches!(reason, EndReason::Interrupted(_)) {
-            self.notify_world_ended(error.clone(), time_up.map(TimeLimitReached::End));
+            self.notify_world_ended(LoopEnd {
+                error: error.clone(),
+                time_limit_reached: time_up.map(TimeLimitReached::End),
+                interrupt_reason: interrupt_reason.as_deref().map(str::to_owned),
+                ..LoopEnd::default()
+            });
         }
-        let unreported_interrupt_reason = self.interrupt_reason(reason).map(str::to_owned);
         self.pending_end = Some(PendingEnd {
             reason,
             error,
             time_limit_exceeded: time_up,
-            unreported_interrupt_reason,
+            unreported_interrupt_reason: interrupt_reason.clone(),
+            interrupt_reason,
         });
         self.shared.control().stop_accepting_verdicts();
         let events = self.loop_stream.take();
@@ -328,12 +339,6 @@ impl Run {
         self.record_dropped_call_reports();
     }
 
-    /// Returns the reason for the interrupt, if the run ends for this reason and one was given.
-    fn interrupt_reason(&self, end: EndReason) -> Option<&str> {
-        let reason = self.shared.handle.control.interrupt_reason();
-        reason.filter(|_| matches!(end, EndReason::Interrupted(_)))
-    }
-
     /// Returns the event that appends the reason for the interrupt, unless a result contains it.
     fn next_interrupt_notice(&mut self) -> Option<Event> {
         let journal = &self.shared.handle.journal;
@@ -341,7 +346,7 @@ impl Run {
             return None;
         }
         let reason = self.pending_end.as_mut()?.unreported_interrupt_reason.take()?;
-        let items = vec![Item::user(prompts::interrupt_notice(&reason))];
+        let items = vec![prompts::interrupt_notice(&reason)];
         let why = AppendReason::Interrupt;
         let event = Event::Appended { why, id: self.shared.new_id(), items };
         journal.observe(&event);
@@ -366,17 +371,9 @@ impl Run {
 
     /// Notifies the run's `World` that the loop has ended because of an error, a time limit or an
     /// interrupt.
-    fn notify_world_ended(&self, error: Option<Error>, time_up: Option<TimeLimitReached>) {
-        let ending = LoopEnd {
-            polled_since_last_event: self.polled_since_last_event,
-            interrupt_reason: match (&error, &time_up) {
-                (None, None) => self.shared.control().interrupt_reason().map(str::to_owned),
-                (_, _) => None,
-            },
-            error,
-            time_limit_reached: time_up,
-        };
-        self.shared.effects.world().on_end(&ending);
+    fn notify_world_ended(&self, end: LoopEnd) {
+        let polled_since_last_event = self.polled_since_last_event;
+        self.shared.effects.world().on_end(&LoopEnd { polled_since_last_event, ..end });
     }
 
     /// Notifies the run's `World` of an event that is about to be yielded.
@@ -390,7 +387,7 @@ impl Run {
         if let Some(notice) = self.next_interrupt_notice() {
             return Some(notice);
         }
-        let PendingEnd { reason, error, time_limit_exceeded: time_up, .. } =
+        let PendingEnd { reason, error, time_limit_exceeded: time_up, interrupt_reason, .. } =
             self.pending_end.as_ref()?;
         // An exceeded limit is reported only if it ended the run or is the token target.
         let counts =
@@ -398,9 +395,9 @@ impl Run {
         let budget = time_up.or_else(|| self.state.get().end.exceeded_budget.filter(counts));
         let handle = &self.shared.handle;
         // If the run ends with the reason `pending`, a call that is waiting for a verdict has no
-        // result.
-        let is_answered = *reason == EndReason::Pending || handle.journal.all_calls_answered();
-        if is_answered && let Some(event) = apply_final_tombstones(&self.shared) {
+        // result. If the run refused its input, it changes nothing.
+        let leaves_calls_open = *reason == EndReason::Pending || self.refused_input.is_some();
+        if (leaves_calls_open || handle.journal.all_calls_answered()) && let Some(event) = apply_final_tombstones(&self.shared) {
             return Some(event);
         }
         let effects = &self.shared.effects;
@@ -408,12 +405,16 @@ impl Run {
             let undelivered = handle.control.close_and_drain_inbox();
             effects.draw(EffectKind::Undelivered, || undelivered)
         };
-        let interrupt_reason = self.interrupt_reason(*reason);
-        let (reason, error) = (*reason, error.as_ref());
-        let mut event =
-            handle.journal.next_ending_event(reason, error, budget, interrupt_reason, undelivered);
+        let end = RunEnd {
+            reason: *reason,
+            error: error.as_ref(),
+            budget,
+            interrupt_reason: interrupt_reason.as_deref(),
+            leaves_calls_open,
+        };
+        let mut event = handle.journal.next_ending_event(&end, undelivered);
         if let Event::Finished(outcome) = &mut event {
-            self.pending_end = None;
+            let interrupt_reason = self.pending_end.take().and_then(|end| end.interrupt_reason);
             let state = self.state.get().update(|it| it.history = outcome.history.clone());
             outcome.cost = self.shared.charge_final_usage();
             // The message may be outdated, since steered input may have caused the run to continue
@@ -428,7 +429,7 @@ impl Run {
             };
             outcome.why = match ended_by_hook {
                 true => state.end.message.clone(),
-                false => self.interrupt_reason(reason).map(str::to_owned),
+                false => interrupt_reason.as_deref().map(str::to_owned),
             };
             self.shared.hooks().on_finished(&state, outcome);
             self.failure.clone_from(&outcome.error);
@@ -503,7 +504,10 @@ impl Run {
 
     /// Drops all running work so that the wrap-up turn can start.
     fn interrupt_for_wrap_up(&mut self, exceeded: BudgetExceeded) {
-        self.notify_world_ended(None, Some(TimeLimitReached::WrapUp(exceeded)));
+        self.notify_world_ended(LoopEnd {
+            time_limit_reached: Some(TimeLimitReached::WrapUp(exceeded)),
+            ..LoopEnd::default()
+        });
         self.deadline.begin_wrap_up();
         self.shared.control().stop_accepting_verdicts();
         self.restart_loop(self.state.get());
@@ -617,7 +621,9 @@ impl Stream for Run {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
-        if let Some(error) = this.refused_input.take() {
+        if this.loop_stream.is_some()
+            && let Some(error) = this.refused_input.clone()
+        {
             this.shared.control().started_at();
             this.shared.report_final_error(&this.state.get(), &error);
             this.end_loop(EndReason::from_error(&error), Some(error), None);

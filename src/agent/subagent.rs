@@ -111,7 +111,7 @@ impl SubAgent {
                 }
                 match history.unanswered_calls().is_empty() {
                     // The sub-agent was dropped after all of its calls had been answered.
-                    true => (history.settled(), Input::default(), None),
+                    true => (history, Input::default(), None),
                     false => {
                         let verdicts = parent.control.sub_agent_verdicts(cx.call_id());
                         (history, Input::default(), Some(verdicts))

@@ -10,6 +10,9 @@ use crate::durable::step_record::MAX_STEP_BYTES;
 use crate::error::{Error, ErrorKind};
 use crate::hub::{Command, NotRunning};
 
+/// The maximum length of a command's id, in bytes.
+const MAX_COMMAND_ID_BYTES: usize = 1 << 10;
+
 /// Queues the commands for a session, and tracks the waiters that must be woken when a command arrives. The engine
 /// stores the queue.
 ///
@@ -68,14 +71,24 @@ impl CommandQueue {
     ///
     /// Returns an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error, with [`NotRunning`] as its source, if no
     /// run is active and the command is not input. Only input can wait for the next run. Returns a
-    /// [`TooLarge`](crate::ErrorKind::TooLarge) error if the JSON of all commands in the queue would exceed 8 MiB. If an
-    /// error is returned, the queue is unchanged.
+    /// [`TooLarge`](crate::ErrorKind::TooLarge) error if the JSON of all commands in the queue would exceed 8 MiB, or
+    /// if the command's id is longer than 1 KiB. If an error is returned, the queue is unchanged.
     pub fn push(&mut self, session: &str, command: StoredCommand) -> Result<Vec<String>, Error> {
         if self.run.is_none() && !is_input(&command) {
             return Err(NotRunning { run: session.to_owned() }.into());
         }
+        if command.id.len() > MAX_COMMAND_ID_BYTES {
+            let bytes = command.id.len();
+            let message =
+                format!("the command's id has {bytes} bytes, at most {MAX_COMMAND_ID_BYTES} are stored");
+            return Err(Error::new(ErrorKind::TooLarge, message));
+        }
         let is_interrupt = is_interrupt(&command);
-        if self.commands.iter().all(|waiting| waiting.id != command.id) {
+        // A second command that ends the run would change nothing, so it does not fill the queue.
+        let is_queued = |queued: &StoredCommand| {
+            queued.id == command.id || ends_run(&command) && is_same_kind(queued, &command)
+        };
+        if !self.commands.iter().any(is_queued) {
             self.add(command)?;
         }
         let mut woken: Vec<String> =
@@ -88,7 +101,7 @@ impl CommandQueue {
 
     /// Adds a command at the end of the queue, unless the queue is full. A command that ends the run is always added.
     fn add(&mut self, command: StoredCommand) -> Result<(), Error> {
-        let ends_run = command.command.is_interrupt() || command.command == Command::StopAfterTurn;
+        let ends_run = ends_run(&command);
         self.commands.push_back(command);
         let bytes = serde_json::to_vec(&self.commands).map_or(0, |json| json.len());
         if ends_run || bytes <= MAX_STEP_BYTES {
@@ -191,6 +204,15 @@ impl CommandQueue {
 
 fn is_interrupt(stored: &StoredCommand) -> bool {
     stored.command.is_interrupt()
+}
+
+/// Returns whether the command ends the run. Such a command contains at most a short reason.
+fn ends_run(stored: &StoredCommand) -> bool {
+    is_interrupt(stored) || stored.command == Command::StopAfterTurn
+}
+
+fn is_same_kind(a: &StoredCommand, b: &StoredCommand) -> bool {
+    mem::discriminant(&a.command) == mem::discriminant(&b.command)
 }
 
 fn is_input(stored: &StoredCommand) -> bool {
@@ -411,5 +433,26 @@ mod tests {
         let interrupt = StoredCommand { id: "d".to_owned(), command: Command::Interrupt };
         queue.push("s", interrupt).unwrap();
         assert_eq!(queue.take("run-1").len(), 3);
+    }
+
+    #[test]
+    fn commands_that_end_a_run_never_fill_the_queue() {
+        let mut queue = running();
+        for n in 0..100 {
+            queue.push("s", interrupt(&format!("i{n}"))).unwrap();
+            queue.push("s", stored(&format!("s{n}"), Command::StopAfterTurn)).unwrap();
+            let reason = Command::InterruptWithReason("x".repeat(1 << 20));
+            queue.push("s", stored(&format!("r{n}"), reason)).unwrap();
+        }
+        let json = serde_json::to_string(&queue).unwrap();
+        assert!(json.len() < 4_000, "{}", json.len());
+        assert_eq!(ids(queue.take("run-1")), "i0 s0 r0");
+    }
+
+    #[test]
+    fn a_command_with_a_long_id_is_refused() {
+        let mut queue = running();
+        let error = queue.push("s", interrupt(&"i".repeat(1 << 20))).unwrap_err();
+        assert_eq!((error.kind(), queue), (ErrorKind::TooLarge, running()));
     }
 }

@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::agent::shorten_interrupt_reason;
 use crate::error::{Error, ErrorKind};
 use crate::hub::Command;
 #[cfg(feature = "redis")]
@@ -73,7 +74,9 @@ struct AnswerJson {
 pub(crate) fn encode(id: &str, command: Command) -> Result<String, Error> {
     let command = match command {
         Command::Interrupt => ActionJson::Interrupt { reason: None },
-        Command::InterruptWithReason(reason) => ActionJson::Interrupt { reason: Some(reason) },
+        Command::InterruptWithReason(reason) => {
+            ActionJson::Interrupt { reason: shorten_interrupt_reason(&reason) }
+        }
         Command::StopAfterTurn => ActionJson::StopAfterTurn,
         Command::Steer(items) => ActionJson::Steer { items },
         Command::FollowUp(items) => ActionJson::FollowUp { items },
@@ -104,8 +107,10 @@ pub(crate) fn decode(json: &[u8]) -> Option<(String, Command)> {
         return None;
     }
     let command = match command {
-        ActionJson::Interrupt { reason: None } => Command::Interrupt,
-        ActionJson::Interrupt { reason: Some(reason) } => Command::InterruptWithReason(reason),
+        ActionJson::Interrupt { reason } => {
+            let reason = reason.as_deref().and_then(shorten_interrupt_reason);
+            reason.map_or(Command::Interrupt, Command::InterruptWithReason)
+        }
         ActionJson::StopAfterTurn => Command::StopAfterTurn,
         ActionJson::Steer { items } => Command::Steer(items),
         ActionJson::FollowUp { items } => Command::FollowUp(items),
@@ -190,6 +195,23 @@ mod tests {
         assert_eq!(decode(without.as_bytes()), Some(("i".to_owned(), Command::Interrupt)));
         let json = encode("i", Command::InterruptWithReason("tea".to_owned())).unwrap();
         assert_eq!(json, r#"{"v":1,"id":"i","command":{"type":"interrupt","reason":"tea"}}"#);
+        let blank = encode("i", Command::InterruptWithReason(" \n".to_owned())).unwrap();
+        assert_eq!(blank, without);
+    }
+
+    #[test]
+    fn a_long_reason_for_an_interrupt_is_shortened_before_it_is_stored() {
+        let reason = "x".repeat(1 << 20);
+        let json = encode("i", Command::InterruptWithReason(reason.clone())).unwrap();
+        assert!(json.len() < 3_000, "{}", json.len());
+        // Another program may have written the command.
+        let json = format!(
+            r#"{{"v":1,"id":"i","command":{{"type":"interrupt","reason":"{reason}"}}}}"#
+        );
+        let Some((_, Command::InterruptWithReason(read))) = decode(json.as_bytes()) else {
+            panic!("not an interrupt");
+        };
+        assert!(read.len() < 3_000, "{}", read.len());
     }
 
     #[test]

@@ -30,7 +30,8 @@ pub struct Item {
     /// Data that must be sent back to the provider verbatim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider_data: Option<Arc<ProviderData>>,
-    /// Whether the item belongs to a turn that did not complete.
+    /// Whether the item belongs to a turn that did not complete. On a user message: whether the
+    /// message tells the model why a run was interrupted.
     #[serde(default, skip_serializing_if = "is_false")]
     pub interrupted: bool,
     /// Whether the item was shortened or replaces compacted items.
@@ -112,7 +113,8 @@ impl ProviderData {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Mark {
-    /// The item belongs to a turn that did not complete.
+    /// The item belongs to a turn that did not complete. On a user message: the message tells the
+    /// model why a run was interrupted.
     Interrupted,
     /// The item was shortened or replaces compacted items.
     Compacted,
@@ -213,10 +215,10 @@ impl Item {
         }
     }
 
-    /// Returns whether this item is a user prompt: a user message that is neither a tombstone nor a
-    /// replacement for compacted items.
+    /// Returns whether this item is a user prompt: a user message that is neither a tombstone, nor a
+    /// replacement for compacted items, nor the notice of an interrupt.
     pub(crate) fn is_prompt(&self) -> bool {
-        self.as_user().is_some() && !self.compacted && !self.tombstone
+        self.as_user().is_some() && !self.compacted && !self.tombstone && !self.interrupted
     }
 
     /// Returns the tool call if this item is a tool call, and `None` otherwise.

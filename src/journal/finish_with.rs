@@ -9,6 +9,7 @@ use pin_project::pin_project;
 
 use crate::error::Error;
 use crate::event::{EndReason, Event};
+use crate::journal::run_fold::RunEnd;
 use crate::journal::Journal;
 
 /// The stream returned by [`finish_with`](crate::journal::EventStreamExt::finish_with), which adds
@@ -77,7 +78,14 @@ impl<T: Stream<Item = Result<Event, Error>>> Stream for FinishWith<T> {
         let Some((reason, error)) = this.pending_end else {
             return Poll::Ready(this.pending_error.take().map(Err));
         };
-        let event = this.journal.next_ending_event(*reason, error.as_ref(), None, None, Vec::new);
+        let end = RunEnd {
+            reason: *reason,
+            error: error.as_ref(),
+            budget: None,
+            interrupt_reason: None,
+            leaves_calls_open: false,
+        };
+        let event = this.journal.next_ending_event(&end, Vec::new);
         if event.outcome().is_some() {
             this.pending_error.clone_from(error);
             *this.pending_end = None;

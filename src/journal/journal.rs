@@ -9,7 +9,7 @@ use crate::event::{
 };
 use crate::item::{EffectReport, History, Item, PendingCall, join_call_id};
 use crate::journal::open_call::Interruption;
-use crate::journal::run_fold::RunFold;
+use crate::journal::run_fold::{RunEnd, RunFold};
 use crate::lock::lock_ignoring_poison;
 use crate::usage::Usage;
 
@@ -201,21 +201,18 @@ impl Journal {
     }
 
     /// Creates the next of the events that end the run, and applies the event to the journal.
-    /// First, each unanswered call gets a result, unless the calls are pending. An interrupted
-    /// result contains the `interrupt_reason`, if any. The last event is `Finished`.
+    /// First, each unanswered call gets a result, unless the calls stay open. The last event is
+    /// `Finished`.
     pub(crate) fn next_ending_event(
         &self,
-        reason: EndReason,
-        error: Option<&Error>,
-        budget: Option<BudgetExceeded>,
-        interrupt_reason: Option<&str>,
+        end: &RunEnd<'_>,
         undelivered: impl FnOnce() -> Vec<UndeliveredInput>,
     ) -> Event {
         self.with_state(|book| {
-            let missing = book.fold.missing_result_before_end(reason, budget, interrupt_reason);
-            let event = match missing {
+            let event = match book.fold.missing_result_before_end(end) {
                 Some(output) => Event::Tool(output),
                 None => {
+                    let RunEnd { reason, error, budget, .. } = *end;
                     let outcome = book.outcome(reason, error.cloned(), budget, undelivered());
                     Event::Finished(Box::new(outcome))
                 }
@@ -281,7 +278,7 @@ impl JournalState {
         let costs = journals.map(|journal| {
             journal.with_state(|book| Some(book.fold.cost()?.saturating_add(book.nested_cost()?)))
         });
-        costs.sum()
+        costs.reduce(|sum, cost| Some(sum?.saturating_add(cost?))).unwrap_or(Some(0))
     }
 
     fn history(&self) -> History {

@@ -18,3 +18,4 @@ pub use finish_with::FinishWith;
 pub use journal::Journal;
 pub use journal_to::JournalTo;
 pub(crate) use open_call::Interruption;
+pub(crate) use run_fold::RunEnd;

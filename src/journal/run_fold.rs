@@ -39,7 +39,8 @@ pub(super) struct RunFold {
     usage: Usage,
     ended_runs: EndedRuns,
     request_count: u32,
-    completed_turns: u32,
+    /// The number of completed turns, including a turn that an interrupt with a reason cut off.
+    ended_turns: u32,
     /// The text of the last turn, preceded by the text that the turn continues, if any.
     last_text: String,
     /// The text that the open turn continues.
@@ -75,6 +76,18 @@ impl EndedRuns {
     }
 }
 
+/// Describes how a run ends.
+#[derive(Debug)]
+pub(crate) struct RunEnd<'a> {
+    pub(crate) reason: EndReason,
+    pub(crate) error: Option<&'a Error>,
+    pub(crate) budget: Option<BudgetExceeded>,
+    /// The reason for the interrupt that ended the run, which interrupted results contain.
+    pub(crate) interrupt_reason: Option<&'a str>,
+    /// Whether calls without a result get no result, because they receive it from outside the run.
+    pub(crate) leaves_calls_open: bool,
+}
+
 impl RunFold {
     pub(super) fn new(history: History) -> Self {
         // Later events can still contain results for calls that are open at the start.
@@ -104,7 +117,7 @@ impl RunFold {
             usage: Usage::default(),
             ended_runs: EndedRuns { usage: Usage::default(), cost: Some(0) },
             request_count: 0,
-            completed_turns: 0,
+            ended_turns: 0,
             last_text: String::new(),
             continued_text: String::new(),
             next_turn_continues: false,
@@ -133,6 +146,8 @@ impl RunFold {
                 self.set_effect_report(call_id, self.history.nested_effect_report(call_id));
             }
             Event::Appended { why, items, .. } => {
+                let is_cut = *why == AppendReason::Interrupt && self.has_open_turn();
+                self.ended_turns += u32::from(is_cut);
                 self.flush_open_turn();
                 self.next_turn_continues |= *why == AppendReason::Continuation;
                 for result in items.iter().filter_map(Item::as_tool_result) {
@@ -191,7 +206,7 @@ impl RunFold {
             TurnEvent::TurnComplete { turn } => {
                 self.partial_turn = PartialTurn::default();
                 self.usage += turn.usage();
-                self.completed_turns += 1;
+                self.ended_turns += 1;
                 self.unknown_stop_reason = match turn.stop_reason() {
                     StopReason::Other(word) => Some(word.clone()),
                     _ => None,
@@ -332,20 +347,15 @@ impl RunFold {
     }
 
     /// Creates a result for the next unanswered call. Every unanswered call must have a result
-    /// before the run ends. If the end reason is `Pending`, no result is created, because pending
-    /// calls receive their results from outside the run. `interrupt_reason` is the reason for the
-    /// interrupt that ended the run, if any.
-    pub(super) fn missing_result_before_end(
-        &self,
-        reason: EndReason,
-        budget: Option<BudgetExceeded>,
-        interrupt_reason: Option<&str>,
-    ) -> Option<ToolEvent> {
-        let is_time = budget.is_some_and(|budget| budget.kind == BudgetKind::Time);
-        match reason {
-            EndReason::Pending => None,
+    /// before the run ends, unless the run leaves its calls open.
+    pub(super) fn missing_result_before_end(&self, end: &RunEnd<'_>) -> Option<ToolEvent> {
+        if end.leaves_calls_open {
+            return None;
+        }
+        let is_time = end.budget.is_some_and(|budget| budget.kind == BudgetKind::Time);
+        match end.reason {
             EndReason::Budget if is_time => self.next_missing_result(Interruption::TimedOut, None),
-            _ => self.next_missing_result(Interruption::Interrupted, interrupt_reason),
+            _ => self.next_missing_result(Interruption::Interrupted, end.interrupt_reason),
         }
     }
 
@@ -384,7 +394,7 @@ impl RunFold {
                 || reason == EndReason::Completed && self.unknown_stop_reason.is_some(),
             unknown_stop_reason: self.unknown_stop_reason.clone(),
             text,
-            turns: self.request_count.max(self.completed_turns + open),
+            turns: self.request_count.max(self.ended_turns + open),
             usage: self.usage(),
             nested_usage,
             cost: None,

@@ -86,8 +86,8 @@ impl RunRecorder {
 impl World for RunRecorder {
     fn draw(&self, key: &EffectKey, live: &mut dyn FnMut() -> EffectValue) -> EffectValue {
         let drawn = self.world.draw(key, live);
-        // Events contain the values of all effects except facts and notes.
-        if matches!(key.kind, EffectKind::Facts | EffectKind::Notes) {
+        // Events contain the values of all other effects.
+        if matches!(key.kind, EffectKind::Facts | EffectKind::Notes | EffectKind::RefusedInput) {
             let nth = self.log.count_effect(key);
             self.log.write_value_if_set(key, nth, &drawn);
         }

@@ -232,7 +232,9 @@ impl Extend<Entry> for EntryFold {
 
 /// Returns whether the model must answer next for the conversation to continue.
 fn awaits_model(history: &History) -> bool {
-    let last = history.live_newest_first().next();
+    // The notice of an interrupt is not a prompt, so the model need not answer it.
+    let is_notice = |item: &&Item| item.interrupted && item.as_user().is_some();
+    let last = history.live_newest_first().find(|item| !is_notice(item));
     last.is_some_and(|item: &Item| {
         matches!(item.kind, ItemKind::User { .. } | ItemKind::ToolResult(_))
     })

@@ -58,6 +58,9 @@ pub enum EffectKind {
     Step,
     /// An effect in which the run waits for verdicts.
     Suspended,
+    /// A recorded value: the error because of which the run refuses its input. Drawn only if the
+    /// input contains images or files.
+    RefusedInput,
     /// A recorded value: a generated id.
     Id,
     /// A recorded value: requests from the run's owner, such as an interrupt, and limits that the
@@ -89,6 +92,7 @@ impl EffectKind {
             Self::ToolsListed => "tools_listed",
             Self::Step => "step",
             Self::Suspended => "suspended",
+            Self::RefusedInput => "refused_input",
             Self::Id => "id",
             Self::Facts => "facts",
             Self::Notes => "notes",

@@ -186,7 +186,7 @@ pub trait World: fmt::Debug + Send + Sync {
 }
 
 /// Describes how a run's loop ended if it was ended from outside or failed with an error.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct LoopEnd {
     /// Whether the loop has been polled since it yielded its last event.

@@ -2,14 +2,17 @@
 
 use std::future::pending;
 
-use futures::StreamExt;
+use futures::{Stream, StreamExt};
 use serde_json::json;
 use turnstream::event::{AppendReason, EndReason};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::replay::{Recorder, Recording};
 use turnstream::session::{MemoryStore, Session};
 use turnstream::tool::Tool;
-use turnstream::{Agent, Event, Item, Outcome, Request, Run};
+use turnstream::agent::{RunContext, State};
+use turnstream::session::SessionState;
+use turnstream::stream::Step;
+use turnstream::{Agent, Error, Event, History, Item, Outcome, Request, Run};
 
 use crate::support::buffer::SharedBuffer;
 use crate::support::runs::{is_tool_started, pull_until};
@@ -197,5 +200,76 @@ async fn a_replay_of_an_interrupted_run_has_the_same_reason() {
         assert_eq!(replayed, events);
         let outcome = replayed.last().unwrap().outcome().unwrap();
         assert_eq!(outcome.why.as_deref(), Some("tea is ready"));
+    }
+}
+
+#[tokio::test]
+async fn a_reason_given_after_the_run_was_interrupted_has_no_effect() {
+    let (agent, _) = agent_with_first_reply(Reply::new().call("t", json!({})).call("t", json!({})));
+    let buffer = SharedBuffer::new();
+    let recorder = Recorder::to_writer(buffer.clone());
+    let mut run = agent.clone().with_recorder(&recorder).run("go");
+    let mut events = Vec::new();
+    while let Some(Ok(event)) = run.next().await {
+        if is_tool_started(&event) {
+            run.interrupt();
+        }
+        if event.tool_output().is_some() {
+            run.interrupt_with_reason("too late");
+        }
+        events.push(event);
+    }
+    let outcome = events.last().unwrap().outcome().unwrap();
+    assert_eq!(outcome.why, None);
+    let texts = texts_for_model(outcome.new_items().to_vec());
+    assert_eq!((texts.len(), texts.iter().any(|text| text.contains("late"))), (3, false));
+    drop(run);
+    let replay = Recording::from_text(&buffer.text()).unwrap().replay(&agent);
+    assert_eq!(replay.map(Result::unwrap).collect::<Vec<_>>().await, events);
+}
+
+#[tokio::test]
+async fn the_notice_of_an_interrupt_is_neither_a_prompt_nor_unfinished_work() {
+    let (agent, _) = agent_with_first_reply(Reply::text("Once").hang());
+    let session = Session::open(MemoryStore::new(), "s").await.unwrap();
+    let mut run = session.run(&agent, "go").await.unwrap();
+    while let Some(Ok(event)) = run.next().await {
+        if has_text(&event) {
+            run.interrupt_with_reason("tea is ready");
+        }
+    }
+    drop(run);
+    assert_eq!(texts_for_model(session.history().iter().cloned()).len(), 2);
+    assert_eq!(session.state(), SessionState::Idle);
+    assert_eq!(session.history().before_last_prompt().len(), 0);
+    let fork = session.fork_before_last_prompt("fork").await.unwrap();
+    assert_eq!(fork.history().len(), 0);
+
+    // If the model has not answered yet, the session is unfinished, with or without a notice.
+    let mut run = fork.run(&agent, "go").await.unwrap();
+    run.interrupt_with_reason("tea is ready");
+    while run.next().await.is_some() {}
+    assert_eq!(fork.state(), SessionState::Unfinished { open_calls: Vec::new() });
+}
+
+/// A body that sends one request, without reporting that a turn has started.
+fn one_turn(cx: RunContext, state: State) -> impl Stream<Item = Result<Step<Event, State>, Error>> {
+    let request = Request::new(cx.history());
+    let events = cx.provider(&state).stream_turn(request);
+    events.map(|event| Ok(Step::Value(Event::Turn(event?))))
+}
+
+#[tokio::test]
+async fn a_reason_does_not_change_the_number_of_turns() {
+    for reason in [None, Some("tea is ready")] {
+        let (agent, _) = agent_with_first_reply(Reply::text("Once").hang());
+        let mut run = agent.run_with_body(one_turn, History::from_id("h"), "go");
+        pull_until(&mut run, has_text).await;
+        match reason {
+            None => run.interrupt(),
+            Some(reason) => run.interrupt_with_reason(reason),
+        }
+        let outcome = run.outcome().await;
+        assert_eq!((outcome.why.as_deref(), outcome.turns), (reason, 1));
     }
 }

@@ -2,6 +2,7 @@
 //! replaced by a description, and never makes a conversation unusable.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::StreamExt;
 use serde_json::json;
@@ -11,11 +12,16 @@ use turnstream::provider::openai_chat::Dialect;
 use turnstream::provider::{
     Anthropic, Fallback, Ollama, OpenAiChat, Provider, Reply, Retry, Scripted,
 };
+use turnstream::replay::{Recorder, Recording};
 use turnstream::request::Options;
+use turnstream::session::{MemoryStore, Session, SessionState};
+use turnstream::stream::TurnStream;
 use turnstream::testing::ModelServer;
 use turnstream::testing::http::{HttpResponse, LoopbackServer};
-use turnstream::tool::ToolSpec;
-use turnstream::{Agent, ErrorKind, Event, History, Tool};
+use turnstream::tool::{ToolSpec, Verdict};
+use turnstream::{Agent, Error, ErrorKind, Event, History, Request, Tool};
+
+use crate::support::buffer::SharedBuffer;
 
 /// A provider, and a part that its wire cannot send.
 struct Case {
@@ -177,4 +183,94 @@ async fn a_described_part_does_not_turn_text_into_a_list_of_parts_on_chat_comple
     let body: serde_json::Value = serde_json::from_slice(&server.requests()[0].body).unwrap();
     let text = "Look!\n\n[An image (image/png) was omitted, because this model cannot receive it]";
     assert_eq!(body["messages"][0]["content"], text);
+}
+
+/// An agent whose tool `delete` requires approval, and whose model cannot send a PDF.
+fn agent_with_approvals() -> Agent {
+    let model = PickyProvider::new([
+        Reply::new().call("delete", json!({})),
+        Reply::text("It is gone."),
+    ]);
+    let spec = ToolSpec::new("delete", "Deletes a file", json!({ "type": "object" }));
+    let delete = Tool::raw(spec, |_, _| async { "deleted" }).unwrap().requires_approval();
+    Agent::new(model).with_tools([delete])
+}
+
+/// A provider whose answers to [`Provider::check_parts`] change.
+#[derive(Clone)]
+struct PickyProvider {
+    model: Scripted,
+    accepts_files: Arc<AtomicBool>,
+}
+
+impl PickyProvider {
+    fn new(replies: impl IntoIterator<Item = Reply>) -> Self {
+        Self { model: Scripted::new(replies), accepts_files: Arc::default() }
+    }
+}
+
+impl Provider for PickyProvider {
+    fn stream_turn(&self, request: Request) -> TurnStream {
+        self.model.stream_turn(request)
+    }
+
+    fn model(&self) -> &str {
+        self.model.model()
+    }
+
+    fn check_parts(&self, _: &[Part]) -> Result<(), Error> {
+        match self.accepts_files.load(Ordering::Relaxed) {
+            true => Ok(()),
+            false => Err(Error::new(ErrorKind::Unsupported, "no files")),
+        }
+    }
+}
+
+fn pdf() -> Content {
+    vec!["Look!".into(), Part::file("application/pdf", b"%PDF-")].into()
+}
+
+#[tokio::test]
+async fn refused_input_leaves_pending_calls_pending() {
+    let agent = agent_with_approvals();
+    let pending = agent.run("Delete it.").outcome().await;
+    assert_eq!(pending.reason, EndReason::Pending);
+    let refused = agent.run_from(pending.history.clone(), pdf()).outcome().await;
+    assert_eq!(refused.error.unwrap().kind(), ErrorKind::Unsupported);
+    assert_eq!(items_of(&refused.history), items_of(&pending.history));
+    let verdicts = pending.pending.into_iter().map(|call| (call, Verdict::Approve));
+    let resumed = agent.resume(refused.history, verdicts).unwrap().outcome().await;
+    assert_eq!((resumed.reason, &*resumed.text), (EndReason::Completed, "It is gone."));
+}
+
+#[tokio::test]
+async fn refused_input_leaves_the_pending_calls_of_a_session_pending() {
+    let agent = agent_with_approvals();
+    let session = Session::open(MemoryStore::new(), "s").await.unwrap();
+    session.run(&agent, "Delete it.").await.unwrap().outcome().await.unwrap();
+    let before = (session.state(), session.entries().await.unwrap());
+    let refused = session.run(&agent, pdf()).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unsupported);
+    assert_eq!((session.state(), session.entries().await.unwrap()), before);
+    let SessionState::Pending { calls } = before.0 else { panic!("nothing is pending") };
+    let verdicts = calls.into_iter().map(|call| (call, Verdict::Approve));
+    let outcome = session.resume(&agent, verdicts).await.unwrap().outcome().await.unwrap();
+    assert_eq!(outcome.text, "It is gone.");
+}
+
+#[tokio::test]
+async fn a_replay_refuses_or_accepts_input_as_its_recording_did() {
+    for accepts_files in [false, true] {
+        let model = PickyProvider::new([Reply::text("Fine.")]);
+        model.accepts_files.store(accepts_files, Ordering::Relaxed);
+        let agent = Agent::new(model.clone());
+        let buffer = SharedBuffer::new();
+        let recorder = Recorder::to_writer(buffer.clone());
+        let recorded: Vec<_> = agent.clone().with_recorder(&recorder).run(pdf()).collect().await;
+        assert_eq!(recorded.iter().any(Result::is_err), !accepts_files);
+        model.accepts_files.store(!accepts_files, Ordering::Relaxed);
+        let recording = Recording::from_text(&buffer.text()).unwrap();
+        let replayed: Vec<_> = recording.replay(&agent).collect().await;
+        assert_eq!(replayed, recorded);
+    }
 }

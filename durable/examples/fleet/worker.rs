@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpSocket};
+use turnstream::item::Part;
 use turnstream::provider::Provider;
 use turnstream::session::PostgresOptions;
 use turnstream::stream::TurnStream;
@@ -76,6 +77,10 @@ impl Provider for AnnouncedProvider {
 
     fn model(&self) -> &str {
         self.model.model()
+    }
+
+    fn check_parts(&self, parts: &[Part]) -> Result<(), Error> {
+        self.model.check_parts(parts)
     }
 
     fn has_tool_search(&self) -> bool {
