@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use futures::Stream;
 
+use crate::agent::checked_input::check_input;
 use crate::agent::evidence::RequireEvidence;
 use crate::agent::hook::Hook;
 use crate::agent::resume::check_verdicts;
-use crate::agent::checked_input::check_input;
 use crate::agent::run::RunArgs;
 use crate::agent::settings::{AgentSettings, CompactorSetting, WorldFactory, offered_tools};
 use crate::agent::{
@@ -147,8 +147,7 @@ impl Agent {
         B: FnMut(RunContext, State) -> St + Send + 'static,
         St: Stream<Item = Result<Step<Event, State>, Error>> + Send + 'static,
     {
-        let begin =
-            RunArgs { history: history.into(), input: input.into(), resume_verdicts: None };
+        let begin = RunArgs { history: history.into(), input: input.into(), resume_verdicts: None };
         Run::new(Arc::clone(&self.0), begin, body)
     }
 

@@ -130,7 +130,8 @@ impl RunHandle {
         self.control.interrupt(None);
     }
 
-    /// Interrupts the run, like [`interrupt`](Self::interrupt), and states the reason.
+    /// Interrupts the run, like [`interrupt`](Self::interrupt), and states the reason. The user and
+    /// the model read it, so it must not contain anything that they must not know.
     ///
     /// The reason is in [`Outcome::why`](crate::Outcome::why), and the model reads it in the next
     /// request: the result of each call that was cut off contains the reason. If no call was cut

@@ -397,7 +397,9 @@ impl Run {
         // If the run ends with the reason `pending`, a call that is waiting for a verdict has no
         // result. If the run refused its input, it changes nothing.
         let leaves_calls_open = *reason == EndReason::Pending || self.refused_input.is_some();
-        if (leaves_calls_open || handle.journal.all_calls_answered()) && let Some(event) = apply_final_tombstones(&self.shared) {
+        if (leaves_calls_open || handle.journal.all_calls_answered())
+            && let Some(event) = apply_final_tombstones(&self.shared)
+        {
             return Some(event);
         }
         let effects = &self.shared.effects;

@@ -15,8 +15,8 @@ use crate::usage::Price;
 use crate::world::EffectKind;
 
 /// Waits until the run's pool has enough tokens, enough money and a slot for a request, and
-/// acquires them. The
-/// tokens and the slot are returned when the turn is over or the run is dropped.
+/// acquires them. The tokens, the money and the slot are returned when the turn is over or the run
+/// is dropped.
 ///
 /// Returns whether the request should be sent. The request is not sent if the pool is exhausted, or
 /// if something that must be handled first, such as steered input, arrived while the run was

@@ -79,8 +79,9 @@ impl CommandQueue {
         }
         if command.id.len() > MAX_COMMAND_ID_BYTES {
             let bytes = command.id.len();
-            let message =
-                format!("the command's id has {bytes} bytes, at most {MAX_COMMAND_ID_BYTES} are stored");
+            let message = format!(
+                "the command's id has {bytes} bytes, at most {MAX_COMMAND_ID_BYTES} are stored"
+            );
             return Err(Error::new(ErrorKind::TooLarge, message));
         }
         let is_interrupt = is_interrupt(&command);

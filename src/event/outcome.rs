@@ -41,8 +41,9 @@ pub struct Outcome {
     /// The tokens used by this run's sub-agents, which are not included in `usage` and `cost`.
     pub nested_usage: Usage,
     /// The cost of this run's requests, in millionths of the currency unit used for the prices.
-    /// `None` if the run's [`Budget`](crate::agent::Budget::with_prices) has no prices, or if the
-    /// price of any model that used tokens is unknown: a partial sum is never reported.
+    /// `None` if neither the run's [`Budget`](crate::agent::Budget::with_prices) nor its
+    /// [`Pool`](crate::agent::Pool::with_cost_limit) has prices, or if the price of any model that
+    /// used tokens is unknown: a partial sum is never reported.
     pub cost: Option<u64>,
     /// The cost of the requests of this run's sub-agents, which is not included in `cost`. `None`
     /// if no sub-agent used tokens, or if the cost of any sub-agent is unknown, for example because

@@ -205,9 +205,8 @@ mod tests {
         let json = encode("i", Command::InterruptWithReason(reason.clone())).unwrap();
         assert!(json.len() < 3_000, "{}", json.len());
         // Another program may have written the command.
-        let json = format!(
-            r#"{{"v":1,"id":"i","command":{{"type":"interrupt","reason":"{reason}"}}}}"#
-        );
+        let json =
+            format!(r#"{{"v":1,"id":"i","command":{{"type":"interrupt","reason":"{reason}"}}}}"#);
         let Some((_, Command::InterruptWithReason(read))) = decode(json.as_bytes()) else {
             panic!("not an interrupt");
         };

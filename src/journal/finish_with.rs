@@ -9,8 +9,8 @@ use pin_project::pin_project;
 
 use crate::error::Error;
 use crate::event::{EndReason, Event};
-use crate::journal::run_fold::RunEnd;
 use crate::journal::Journal;
+use crate::journal::run_fold::RunEnd;
 
 /// The stream returned by [`finish_with`](crate::journal::EventStreamExt::finish_with), which adds
 /// the final events to the events of a hand-written loop.

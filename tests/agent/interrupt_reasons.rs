@@ -2,17 +2,17 @@
 
 use std::future::pending;
 
-use futures::{Stream, StreamExt};
+use futures::StreamExt;
 use serde_json::json;
+use turnstream::agent::{RunContext, State};
 use turnstream::event::{AppendReason, EndReason};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::replay::{Recorder, Recording};
-use turnstream::session::{MemoryStore, Session};
-use turnstream::tool::Tool;
-use turnstream::agent::{RunContext, State};
 use turnstream::session::SessionState;
+use turnstream::session::{MemoryStore, Session};
 use turnstream::stream::Step;
-use turnstream::{Agent, Error, Event, History, Item, Outcome, Request, Run};
+use turnstream::tool::Tool;
+use turnstream::{Agent, Event, History, Item, Outcome, Request, Run};
 
 use crate::support::buffer::SharedBuffer;
 use crate::support::runs::{is_tool_started, pull_until};
@@ -252,18 +252,16 @@ async fn the_notice_of_an_interrupt_is_neither_a_prompt_nor_unfinished_work() {
     assert_eq!(fork.state(), SessionState::Unfinished { open_calls: Vec::new() });
 }
 
-/// A body that sends one request, without reporting that a turn has started.
-fn one_turn(cx: RunContext, state: State) -> impl Stream<Item = Result<Step<Event, State>, Error>> {
-    let request = Request::new(cx.history());
-    let events = cx.provider(&state).stream_turn(request);
-    events.map(|event| Ok(Step::Value(Event::Turn(event?))))
-}
-
 #[tokio::test]
 async fn a_reason_does_not_change_the_number_of_turns() {
     for reason in [None, Some("tea is ready")] {
         let (agent, _) = agent_with_first_reply(Reply::text("Once").hang());
-        let mut run = agent.run_with_body(one_turn, History::from_id("h"), "go");
+        // This body does not report that a turn has started.
+        let body = |cx: RunContext, state: State| {
+            let turn = cx.provider(&state).stream_turn(Request::new(cx.history()));
+            turn.map(|event| Ok(Step::Value(Event::Turn(event?))))
+        };
+        let mut run = agent.run_with_body(body, History::from_id("h"), "go");
         pull_until(&mut run, has_text).await;
         match reason {
             None => run.interrupt(),

@@ -44,6 +44,7 @@ enum SchemaUse {
 /// Whether an encoder may rewrite a schema for its vendor.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Rewriting {
+    #[cfg(feature = "schemars")]
     Allowed,
     Forbidden,
 }

@@ -178,19 +178,18 @@ async fn a_described_part_does_not_turn_text_into_a_list_of_parts_on_chat_comple
     let model = text_only_chat(&server.url()).without_retries();
     let options = Options { omit_unsupported_parts: true, ..Options::default() };
     let image = Part::image("image/png", b"\x89PNG");
-    let input: Content = vec!["Look!".into(), image].into();
+    let input: Content = vec!["Look!".into(), image, "What ".into(), "is it?".into()].into();
     Agent::new(model).with_options(options).run(input).outcome().await;
     let body: serde_json::Value = serde_json::from_slice(&server.requests()[0].body).unwrap();
-    let text = "Look!\n\n[An image (image/png) was omitted, because this model cannot receive it]";
+    let text = "Look!\n\n[An image (image/png) was omitted, because this model cannot receive it]\n\n\
+        What is it?";
     assert_eq!(body["messages"][0]["content"], text);
 }
 
 /// An agent whose tool `delete` requires approval, and whose model cannot send a PDF.
 fn agent_with_approvals() -> Agent {
-    let model = PickyProvider::new([
-        Reply::new().call("delete", json!({})),
-        Reply::text("It is gone."),
-    ]);
+    let model =
+        PickyProvider::new([Reply::new().call("delete", json!({})), Reply::text("It is gone.")]);
     let spec = ToolSpec::new("delete", "Deletes a file", json!({ "type": "object" }));
     let delete = Tool::raw(spec, |_, _| async { "deleted" }).unwrap().requires_approval();
     Agent::new(model).with_tools([delete])
@@ -266,11 +265,11 @@ async fn a_replay_refuses_or_accepts_input_as_its_recording_did() {
         let agent = Agent::new(model.clone());
         let buffer = SharedBuffer::new();
         let recorder = Recorder::to_writer(buffer.clone());
-        let recorded: Vec<_> = agent.clone().with_recorder(&recorder).run(pdf()).collect().await;
-        assert_eq!(recorded.iter().any(Result::is_err), !accepts_files);
+        let original: Vec<_> = agent.clone().with_recorder(&recorder).run(pdf()).collect().await;
+        assert_eq!(original.iter().any(Result::is_err), !accepts_files);
         model.accepts_files.store(!accepts_files, Ordering::Relaxed);
         let recording = Recording::from_text(&buffer.text()).unwrap();
         let replayed: Vec<_> = recording.replay(&agent).collect().await;
-        assert_eq!(replayed, recorded);
+        assert_eq!(replayed, original);
     }
 }

@@ -289,7 +289,7 @@ impl Budget {
     /// cannot be enforced because the model's price is missing, negative or NaN.
     pub fn price_of(&self, model: &str) -> Result<Option<Price>, Error> {
         let own = self.prices.as_ref().and_then(|prices| prices.get(model).copied());
-        let shared = || self.pool.as_ref()?.prices()?.get(model).copied();
+        let shared = || self.pool.as_ref()?.price(model);
         let problem = match own.or_else(shared) {
             Some(price) if price.is_valid() => return Ok(Some(price)),
             Some(_) => "no usable price",
@@ -318,7 +318,7 @@ impl Budget {
     }
 
     fn has_pool_prices(&self) -> bool {
-        self.pool.as_ref().is_some_and(|pool| pool.prices().is_some())
+        self.pool.as_ref().is_some_and(Pool::has_prices)
     }
 
     /// Returns whether any prices are set, so that a run's cost can be calculated.

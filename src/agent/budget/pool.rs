@@ -390,9 +390,14 @@ impl Pool {
         self.with_state(|shared| shared.exceeded_limit(min_remaining_tokens))
     }
 
-    /// Returns the pool's prices, if it limits the cost.
-    pub(in crate::agent) fn prices(&self) -> Option<Prices> {
-        self.with_state(|shared| shared.prices.clone())
+    /// Returns whether the pool limits the cost.
+    pub(in crate::agent) fn has_prices(&self) -> bool {
+        self.with_state(|shared| shared.prices.is_some())
+    }
+
+    /// Returns the price of a model, if the pool limits the cost.
+    pub(in crate::agent) fn price(&self, model: &str) -> Option<Price> {
+        self.with_state(|shared| shared.prices.as_ref()?.get(model).copied())
     }
 
     /// Reserves `tokens` tokens for a request and its response, after waiting in queue order until

@@ -218,14 +218,21 @@ fn message_from_content<'a>(
     match content {
         Content::Text(text) => message.content = Cow::Borrowed(text),
         Content::Parts(parts) => {
+            let mut follows_description = false;
             for part in parts {
                 if let Some(text) = part.as_text() {
-                    append_text(&mut message.content, text);
+                    match std::mem::take(&mut follows_description) {
+                        true => append_paragraph(message.content.to_mut(), text),
+                        false => append_text(&mut message.content, text),
+                    }
                     continue;
                 }
                 match unsupported.apply(part, image_data(part))? {
                     PartOrText::Part(data) => message.images.push(data),
-                    PartOrText::Text(text) => append_paragraph(message.content.to_mut(), &text),
+                    PartOrText::Text(text) => {
+                        append_paragraph(message.content.to_mut(), &text);
+                        follows_description = true;
+                    }
                 }
             }
         }

@@ -237,10 +237,13 @@ impl<'a> Messages<'a> {
         unsupported: UnsupportedPart,
     ) -> Result<Content<'a>, Error> {
         let (mut encoded, mut text) = (Vec::with_capacity(parts.len()), String::new());
-        let mut has_media = false;
+        let (mut has_media, mut follows_description) = (false, false);
         for part in parts {
             if let Some(own) = part.as_text() {
-                text.push_str(own);
+                match take(&mut follows_description) {
+                    true => append_paragraph(&mut text, own),
+                    false => text.push_str(own),
+                }
                 encoded.push(Part::text(own));
                 continue;
             }
@@ -251,6 +254,7 @@ impl<'a> Messages<'a> {
                 }
                 PartOrText::Text(description) => {
                     append_paragraph(&mut text, &description);
+                    follows_description = true;
                     encoded.push(Part::text(description));
                 }
             }
