@@ -439,7 +439,7 @@ mod tests {
     #[test]
     fn commands_that_end_a_run_never_fill_the_queue() {
         let mut queue = running();
-        for n in 0..100 {
+        for n in 0..10 {
             queue.push("s", interrupt(&format!("i{n}"))).unwrap();
             queue.push("s", stored(&format!("s{n}"), Command::StopAfterTurn)).unwrap();
             let reason = Command::InterruptWithReason("x".repeat(1 << 20));

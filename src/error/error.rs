@@ -34,6 +34,9 @@ struct ErrorFields {
     data: ErrorData,
     flags: ErrorFlags,
     source: Option<Arc<dyn StdError + Send + Sync>>,
+    /// An error whose message names the causes of this error, among others. Reports contain it in
+    /// place of the source.
+    overview: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
 /// Properties of an error that are not displayed, serialized or compared.
@@ -87,7 +90,15 @@ impl Error {
             },
             flags: ErrorFlags::default(),
             source: None,
+            overview: None,
         }))
+    }
+
+    /// Sets an error whose message contains everything that a report must say about the causes of
+    /// this error. [`find_source`](Self::find_source) still visits the error's source.
+    pub(crate) fn with_overview(mut self, overview: impl StdError + Send + Sync + 'static) -> Self {
+        self.fields_mut().overview = Some(Arc::new(overview));
+        self
     }
 
     /// Sets the error's source.
@@ -220,12 +231,17 @@ impl Error {
 
     /// Returns the first error of type `T` in the chain of sources, if any.
     pub fn find_source<T: StdError + 'static>(&self) -> Option<&T> {
-        source_chain(self).skip(1).find_map(|source| source.downcast_ref())
+        let sources = source_chain(self).flat_map(overview_and_source).flatten();
+        sources.into_iter().find_map(|source| source.downcast_ref())
     }
 
     /// Returns the error's source, even if the error's message repeats the source's message.
     pub(crate) fn direct_source(&self) -> Option<&(dyn StdError + 'static)> {
         self.0.source.as_deref().map(|source| source as &(dyn StdError + 'static))
+    }
+
+    fn overview(&self) -> Option<&(dyn StdError + 'static)> {
+        self.0.overview.as_deref().map(|overview| overview as &(dyn StdError + 'static))
     }
 
     /// Applies `f` to all of the error's strings, any of which may come from a server. If `f`
@@ -283,7 +299,8 @@ impl Error {
 
     /// Removes the error's source, leaving only plain data.
     pub(crate) fn without_source(mut self) -> Self {
-        self.fields_mut().source = None;
+        let fields = self.fields_mut();
+        (fields.source, fields.overview) = (None, None);
         self
     }
 
@@ -372,6 +389,9 @@ impl fmt::Debug for Error {
         if let Some(source) = &self.0.source {
             out.field("source", source);
         }
+        if let Some(overview) = &self.0.overview {
+            out.field("overview", overview);
+        }
         out.finish()
     }
 }
@@ -381,10 +401,17 @@ impl fmt::Debug for Error {
 pub(crate) fn source_chain<'a>(
     error: &'a (dyn StdError + 'static),
 ) -> impl Iterator<Item = &'a (dyn StdError + 'static)> + Clone {
-    std::iter::successors(Some(error), |&error| match error.downcast_ref::<Error>() {
-        Some(error) => error.direct_source(),
-        None => error.source(),
-    })
+    std::iter::successors(Some(error), |&error| overview_and_source(error)[1])
+}
+
+/// Returns the overview, which only an [`Error`] may have, and the source of an error.
+fn overview_and_source<'a>(
+    error: &'a (dyn StdError + 'static),
+) -> [Option<&'a (dyn StdError + 'static)>; 2] {
+    match error.downcast_ref::<Error>() {
+        Some(error) => [error.overview(), error.direct_source()],
+        None => [None, error.source()],
+    }
 }
 
 /// Returns the first source whose message is not part of the error's own message. Many messages end
@@ -405,7 +432,7 @@ impl StdError for Error {
     /// repeat. To look for a source of a certain type, use [`find_source`](Error::find_source),
     /// which visits all sources.
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        unrepeated_source(self)
+        self.overview().or_else(|| unrepeated_source(self))
     }
 }
 
@@ -424,6 +451,8 @@ impl Serialize for Error {
 impl<'de> Deserialize<'de> for Error {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let shown = ErrorData::deserialize(deserializer)?;
-        Ok(Self(Arc::new(ErrorFields { data: shown, flags: ErrorFlags::default(), source: None })))
+        let fields =
+            ErrorFields { data: shown, flags: ErrorFlags::default(), source: None, overview: None };
+        Ok(Self(Arc::new(fields)))
     }
 }

@@ -188,7 +188,9 @@ impl TurnSource for FallbackTurn {
 /// The errors from all providers that a [`Fallback`] called for a single request.
 ///
 /// If more than one provider was called, a `FallbackFailure` is the source of the last provider's
-/// error. Its message lists the earlier errors, and its source is the last error's original source.
+/// error. Its message states the causes of the last error and then the earlier errors, so that a
+/// report such as `{error:#}` contains every error together with its own causes.
+/// [`Error::find_source`] also finds the original sources of the last error.
 ///
 /// ```
 /// use turnstream::provider::{Fallback, FallbackFailure, Provider, Reply, Scripted};
@@ -225,26 +227,26 @@ impl FallbackFailure {
     fn attach_to(error: Error, failed: Vec<(String, Error)>) -> Error {
         match failed.len() {
             0 | 1 => error,
-            _ => error.with_source(Self { errors: failed }),
+            _ => error.with_overview(Self { errors: failed }),
         }
     }
 }
 
 impl fmt::Display for FallbackFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The failure is the source of the last error.
-        let earlier = self.errors.len().saturating_sub(1);
+        // A report contains the message of the last error before this text.
+        let Some(((_, last), earlier)) = self.errors.split_last() else { return Ok(()) };
+        let report = format!("{last:#}");
+        let causes = report.strip_prefix(last.message()).unwrap_or_default();
+        if let Some(causes) = causes.strip_prefix(": ") {
+            write!(f, "{causes}; ")?;
+        }
         f.write_str("before that, other providers failed")?;
-        for (at, (model, error)) in self.errors().take(earlier).enumerate() {
-            write!(f, "{} {model}: {error}", if at == 0 { ":" } else { ";" })?;
+        for (at, (model, error)) in earlier.iter().enumerate() {
+            write!(f, "{} {model}: {error:#}", if at == 0 { ":" } else { ";" })?;
         }
         Ok(())
     }
 }
 
-impl std::error::Error for FallbackFailure {
-    /// Returns the source of the last error, which the failure was added to.
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.errors.last().and_then(|(_, error)| error.direct_source())
-    }
-}
+impl std::error::Error for FallbackFailure {}

@@ -1,6 +1,7 @@
 //! `Fallback` and `CircuitBreaker`: which provider is called, for which errors, and what a consumer
 //! observes.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -133,10 +134,35 @@ async fn the_error_is_that_of_the_last_provider_and_contains_all_others() {
     let told: Vec<_> = all.errors().map(|(model, error)| (model, error.kind())).collect();
     let kinds = [ErrorKind::RateLimited, ErrorKind::Auth, ErrorKind::IncompleteTurn];
     assert_eq!(told, [("first", kinds[0]), ("second", kinds[1]), ("third", kinds[2])]);
-    assert_eq!(
-        all.to_string(),
-        "before that, other providers failed: first: rate_limited; second: auth"
-    );
+    let earlier = "; before that, other providers failed: first: rate_limited; second: auth";
+    assert!(all.to_string().ends_with(earlier), "{all}");
+}
+
+#[tokio::test]
+async fn a_report_contains_every_providers_error_with_its_own_causes() {
+    let fails = |message: &str, cause: &'static str| {
+        let error = Error::new(ErrorKind::Server, message).with_source(io::Error::other(cause));
+        Scripted::new([Reply::error(error)]).with_model("first")
+    };
+    let model = Fallback::new(fails("one failed", "no disk")).or(fails("two failed", "no net"));
+    let failed = request_turn(&model).await.unwrap_err();
+    let report = "two failed: no net; before that, other providers failed: first: one failed: \
+        no disk";
+    assert_eq!(format!("{failed:#}"), report);
+    assert_eq!(failed.find_source::<io::Error>().unwrap().to_string(), "no net");
+
+    // The message of the last error repeats that of its source.
+    let model = Fallback::new(fails("one failed", "no disk")).or(fails("two: no net", "no net"));
+    let failed = request_turn(&model).await.unwrap_err();
+    let report = "two: no net: before that, other providers failed: first: one failed: no disk";
+    assert_eq!(format!("{failed:#}"), report);
+    assert_eq!(FallbackFailure::from_error(&failed).unwrap().errors().count(), 2);
+
+    // A report of another error that has this one as its source.
+    let outer = Error::new(ErrorKind::Other, "it failed").with_source(failed);
+    assert_eq!(format!("{outer:#}"), format!("it failed: {report}"));
+    assert!(FallbackFailure::from_error(&outer).is_some());
+    assert_eq!(outer.find_source::<io::Error>().unwrap().to_string(), "no net");
 }
 
 #[tokio::test]

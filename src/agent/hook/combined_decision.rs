@@ -72,7 +72,7 @@ fn check_json_object(arguments: String) -> Result<String, Error> {
     match serde_json::from_str::<Map<String, Value>>(&arguments) {
         Ok(_) => Ok(arguments),
         Err(source) => {
-            let what = "its arguments are not a JSON object";
+            let what = "the rewritten arguments are not a JSON object";
             Err(Error::new(ErrorKind::Other, what).with_source(source))
         }
     }

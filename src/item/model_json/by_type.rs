@@ -262,7 +262,7 @@ mod tests {
         assert_eq!(read_by_type::<Vec<u8>>("[1e1]").unwrap(), [10]);
         check_mismatch(r#"{"limit":5.5}"#, "5.5");
         check_mismatch(r#"{"limit":"5"}"#, "string \"5\"");
-        check_mismatch(r#"{"query":5.0}"#, "floating point `5.0`");
+        check_mismatch(r#"{"query":5.0}"#, "expected a string at line 1 column 12 (at `query`)");
     }
 
     #[test]

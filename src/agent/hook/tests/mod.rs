@@ -231,7 +231,7 @@ fn a_rewrite_to_anything_but_an_object_is_an_error() {
     for arguments in ["", "[]", "null", "{", "{} {}"] {
         let hooks = single_hook(NamedHook("r", before_tool_returning(rewrite(arguments))));
         let error = poll_once(hooks.before_tool(&state(), &call("{}"))).unwrap_err();
-        let source = (ErrorKind::Other, "its arguments are not a JSON object");
+        let source = (ErrorKind::Other, "the rewritten arguments are not a JSON object");
         check_error(&error, "`r` failed in `before_tool`", source);
     }
 }
