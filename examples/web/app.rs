@@ -25,7 +25,8 @@ use crate::starts::{OpenSession, StartRate};
 /// The maximum number of pages that read events at once.
 const MAX_READERS: usize = 512;
 
-/// The maximum number of sessions that are kept open. Others are opened on request.
+/// The number of sessions that are kept open. Others are opened on request, except those that have
+/// an active run or a recent idempotency key.
 const MAX_OPEN_SESSIONS: usize = 256;
 
 /// New sessions are refused when the store has this many.
@@ -72,7 +73,9 @@ impl App {
         let (model, about) = agent::choose_model(flags).await?;
         let agent = agent::build(flags, model, &about)?;
         Ok(Arc::new(Self {
-            hub: cluster::open_hub(flags.events.as_deref()).await?,
+            hub: cluster::open_hub(flags.events.as_deref())
+                .await?
+                .with_ended_kept_for(flags.keep_events),
             agent,
             about,
             access: Access::new(flags, address)?,
@@ -108,8 +111,9 @@ impl App {
         let session = Session::open(Arc::clone(&self.store), id).await?;
         let mut sessions = self.open_sessions();
         if sessions.len() >= MAX_OPEN_SESSIONS {
-            sessions
-                .retain(|id, open| Arc::strong_count(open) > 1 || self.hub.run_id(id).is_some());
+            sessions.retain(|id, open| {
+                Arc::strong_count(open) > 1 || self.hub.run_id(id).is_some() || !open.has_no_keys()
+            });
         }
         let open = sessions.entry(id.to_owned());
         Ok(Arc::clone(

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
 
 use turnstream::usage::Price;
 
@@ -32,6 +33,7 @@ only if you approve it. A run continues when its page is closed.
                           reach, all processes need the same TURNSTREAM_WEB_TOKEN
     --busy queue|refuse   what happens to a message while a run is active: it is queued, or refused with status
                           409 (queue). A queued message also waits while calls wait for approval
+    --keep-events SECONDS how long a page that reconnects can read the events of a run that has ended (60)
     --price IN,OUT        the prices of a million input and output tokens, in any currency, for the costs on the page
     --max-cost N          the maximum cost of a run, in the same currency; needs --price
     --provider, --base-url, --dialect, --plain-http, --model, --system, --max-turns, --no-tools, --offline-delay
@@ -60,6 +62,8 @@ pub(crate) struct Flags {
     pub(crate) store: Option<String>,
     pub(crate) events: Option<String>,
     pub(crate) busy: Busy,
+    /// How long the events of a run that has ended can be read.
+    pub(crate) keep_events: Duration,
     pub(crate) price: Option<Price>,
     pub(crate) max_cost: Option<f64>,
     /// The flags of the example `agent`.
@@ -84,6 +88,7 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Command
         store: None,
         events: None,
         busy: Busy::Queue,
+        keep_events: Duration::from_mins(1),
         price: None,
         max_cost: None,
         agent: Args::default(),
@@ -126,6 +131,10 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Command
                     "refuse" => Busy::Refuse,
                     other => return Err(format!("`--busy` takes queue or refuse, not `{other}`")),
                 }
+            }
+            "--keep-events" => {
+                let seconds = parse_with(&flag, &given()?, "a number of seconds")?;
+                flags.keep_events = Duration::from_secs(seconds);
             }
             "--price" => flags.price = Some(parse_price(&given()?)?),
             "--max-cost" => flags.max_cost = Some(parse_with(&flag, &given()?, "a number")?),

@@ -1,6 +1,7 @@
 //! Starts runs, one at a time in each session.
 
 use std::collections::VecDeque;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -38,8 +39,8 @@ const MAX_STARTS_PER_MINUTE: usize = 120;
 /// How long an idempotency key is remembered, so that it starts no second run.
 const KEY_LIFETIME: Duration = Duration::from_mins(10);
 
-/// The number of keys that are remembered per session.
-const MAX_KEYS: usize = 32;
+/// The number of keys that are remembered per session. A request with another key is refused.
+const MAX_KEYS: usize = 1_000;
 
 /// An open session, and this process's state for it.
 pub(crate) struct OpenSession {
@@ -76,11 +77,15 @@ enum QueueTask {
 
 /// The keys of requests that have started a run.
 #[derive(Default)]
-pub(crate) struct Keys(VecDeque<UsedKey>);
+pub(crate) struct Keys {
+    used: VecDeque<UsedKey>,
+    hasher: RandomState,
+}
 
 struct UsedKey {
     key: String,
-    text: Option<String>,
+    /// The hash of the request's message, so that large messages are not kept.
+    message: u64,
     started: Started,
     at: Instant,
 }
@@ -115,6 +120,13 @@ impl OpenSession {
             queue: Mutex::default(),
             calls_given_up: Notify::new(),
         }
+    }
+
+    /// Returns whether the session may be closed without forgetting an idempotency key.
+    pub(crate) fn has_no_keys(&self) -> bool {
+        let Ok(mut keys) = self.starting.try_lock() else { return false };
+        keys.remove_expired();
+        keys.used.is_empty()
     }
 
     pub(crate) fn runs(&self) -> MutexGuard<'_, RunRecords> {
@@ -174,21 +186,28 @@ impl OpenSession {
 }
 
 impl Keys {
-    /// The run that was started by a request with this key.
+    /// Returns the run that was started by a request with this key, if any.
     fn find(&mut self, key: &str, text: Option<&str>) -> Result<Option<Started>, Failure> {
-        self.0.retain(|used| used.at.elapsed() < KEY_LIFETIME);
-        match self.0.iter().find(|used| used.key == key) {
-            Some(used) if used.text.as_deref() != text => {
+        self.remove_expired();
+        match self.used.iter().find(|used| used.key == key) {
+            Some(used) if used.message != self.hasher.hash_one(text) => {
                 let message = "another request used this `idempotency-key`";
                 Err(Failure::new(StatusCode::UNPROCESSABLE_ENTITY, message))
+            }
+            None if self.used.len() >= MAX_KEYS => {
+                Err(Failure::too_many("too many runs were started with an `idempotency-key`"))
             }
             used => Ok(used.map(|used| used.started.clone())),
         }
     }
 
-    fn add(&mut self, key: String, text: Option<String>, started: Started) {
-        self.0.truncate(MAX_KEYS - 1);
-        self.0.push_front(UsedKey { key, text, started, at: Instant::now() });
+    fn add(&mut self, key: String, text: Option<&str>, started: Started) {
+        let message = self.hasher.hash_one(text);
+        self.used.push_front(UsedKey { key, message, started, at: Instant::now() });
+    }
+
+    fn remove_expired(&mut self) {
+        self.used.retain(|used| used.at.elapsed() < KEY_LIFETIME);
     }
 }
 
@@ -241,7 +260,7 @@ impl App {
             }
         };
         if let Some(key) = key {
-            keys.add(key, text, started.clone());
+            keys.add(key, text.as_deref(), started.clone());
         }
         Ok(started)
     }

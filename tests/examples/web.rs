@@ -310,6 +310,28 @@ async fn a_repeated_idempotency_key_starts_no_second_run() {
 }
 
 #[tokio::test]
+async fn an_idempotency_key_is_remembered_while_many_other_sessions_are_opened() {
+    let model = model("Once.").await;
+    // The events of the run, which name its key, are not kept.
+    let web = Web::start(&model, &["--keep-events", "0"], None);
+    let send = async |said: &str| {
+        let request = web.request(Method::POST, "/sessions/s/runs").header("idempotency-key", "k");
+        let response = json_request(request, &text(said)).send().await.unwrap();
+        (response.status().as_u16(), json_body(response).await)
+    };
+    let first = send("Hi").await;
+    web.wait_until_idle().await;
+    for other in 0..300 {
+        let opened = web.get(&format!("/sessions/other-{other}/messages")).await;
+        assert_eq!(opened.status(), 200);
+    }
+    assert_eq!(send("Hi").await, first);
+    // Only the remembered key knows the message with which it was used.
+    assert_eq!(send("Something else").await.0, 422);
+    assert_eq!(model.requests().len(), 1);
+}
+
+#[tokio::test]
 async fn a_message_to_a_busy_session_is_queued_or_rejected() {
     let model = silent_model().await;
     let web = Web::start(&model, &["--busy", "refuse"], None);
