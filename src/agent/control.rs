@@ -17,7 +17,7 @@ use crate::agent::tombstone_queue::TombstoneQueue;
 use crate::env::Ids;
 use crate::error::Error;
 use crate::event::{Event, UndeliveredInput};
-use crate::item::PendingCall;
+use crate::item::{Item, PendingCall};
 use crate::journal::Journal;
 use crate::lock::lock_ignoring_poison;
 use crate::tool::{RunData, ToolContext, Verdict};
@@ -72,10 +72,36 @@ pub(super) struct Control {
     unobserved_changes: AtomicUsize,
 }
 
+/// The maximum number of inputs that wait for a run.
+const MAX_QUEUED_INPUTS: usize = 1_000;
+
+/// The maximum size of all inputs that wait for a run, unless only one input waits.
+const MAX_QUEUED_BYTES: usize = 16 << 20;
+
+/// The number of bytes that an item counts in addition to its text and data.
+const ITEM_BYTES: usize = size_of::<Item>();
+
+/// Input that was not queued, with the reason.
+#[derive(Debug)]
+pub(crate) enum RefusedInput {
+    RunIsOver(UndeliveredInput),
+    QueueIsFull(UndeliveredInput),
+}
+
+impl From<RefusedInput> for UndeliveredInput {
+    fn from(refused: RefusedInput) -> Self {
+        match refused {
+            RefusedInput::RunIsOver(input) | RefusedInput::QueueIsFull(input) => input,
+        }
+    }
+}
+
 #[derive(Default)]
 struct Inbox {
     steering: VecDeque<UndeliveredInput>,
     follow_ups: VecDeque<UndeliveredInput>,
+    /// The total size of the queued input.
+    queued_bytes: usize,
     delivery_turns: HashMap<String, u32>,
     is_closed: bool,
 }
@@ -181,14 +207,23 @@ impl Control {
         &self,
         when: DeliveryPoint,
         input: UndeliveredInput,
-    ) -> Result<(), UndeliveredInput> {
+    ) -> Result<(), RefusedInput> {
         let mut inbox = lock_ignoring_poison(&self.inbox);
         if inbox.is_closed {
-            return Err(input);
+            return Err(RefusedInput::RunIsOver(input));
         }
-        if !input.items.is_empty() {
-            inbox.queue_mut(when).push_back(input);
+        if input.items.is_empty() {
+            return Ok(());
         }
+        let bytes = queued_bytes(&input);
+        let is_full = inbox.queued_inputs() >= MAX_QUEUED_INPUTS
+            || inbox.queued_bytes.saturating_add(bytes) > MAX_QUEUED_BYTES;
+        // Otherwise, a large input could never be sent.
+        if is_full && inbox.queued_inputs() > 0 {
+            return Err(RefusedInput::QueueIsFull(input));
+        }
+        inbox.queued_bytes += bytes;
+        inbox.queue_mut(when).push_back(input);
         Ok(())
     }
 
@@ -201,6 +236,7 @@ impl Control {
     pub(super) fn dequeue_input(&self, when: DeliveryPoint, turn: u32) -> Option<UndeliveredInput> {
         let mut inbox = lock_ignoring_poison(&self.inbox);
         let input = inbox.queue_mut(when).pop_front()?;
+        inbox.queued_bytes -= queued_bytes(&input);
         inbox.delivery_turns.insert(input.id.clone(), turn);
         Some(input)
     }
@@ -489,12 +525,22 @@ impl Control {
         self.tombstone_queue.close();
         let mut inbox = lock_ignoring_poison(&self.inbox);
         inbox.is_closed = true;
+        inbox.queued_bytes = 0;
         let steered = std::mem::take(&mut inbox.steering);
         steered.into_iter().chain(std::mem::take(&mut inbox.follow_ups)).collect()
     }
 }
 
+/// Returns the number of bytes that count towards [`MAX_QUEUED_BYTES`].
+fn queued_bytes(input: &UndeliveredInput) -> usize {
+    input.items.iter().map(|item| ITEM_BYTES + item.byte_len()).sum()
+}
+
 impl Inbox {
+    fn queued_inputs(&self) -> usize {
+        self.steering.len() + self.follow_ups.len()
+    }
+
     fn queue_mut(&mut self, when: DeliveryPoint) -> &mut VecDeque<UndeliveredInput> {
         match when {
             DeliveryPoint::BeforeNextRequest => &mut self.steering,

@@ -5,6 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::agent::Input;
+#[cfg(feature = "hub")]
+use crate::agent::control::RefusedInput;
 use crate::agent::control::{Control, DeliveryPoint, SubAgentRun, VerdictRejection};
 use crate::env::Ids;
 use crate::error::{Error, ErrorKind};
@@ -180,7 +182,8 @@ impl RunHandle {
     ///
     /// # Errors
     ///
-    /// If the run is over, returns an [`UndeliveredInput`] that contains the input's items.
+    /// If the run is over, or if 1,000 inputs or 16 MiB of input already wait for it, returns an
+    /// [`UndeliveredInput`] that contains the input's items.
     pub fn steer(&self, input: impl Into<Input>) -> Result<InputReceipt, UndeliveredInput> {
         self.enqueue_input(DeliveryPoint::BeforeNextRequest, input.into())
     }
@@ -205,7 +208,8 @@ impl RunHandle {
     ///
     /// # Errors
     ///
-    /// If the run is over, returns an [`UndeliveredInput`] that contains the input's items.
+    /// If the run is over, or if 1,000 inputs or 16 MiB of input already wait for it, returns an
+    /// [`UndeliveredInput`] that contains the input's items.
     pub fn follow_up(&self, input: impl Into<Input>) -> Result<InputReceipt, UndeliveredInput> {
         self.enqueue_input(DeliveryPoint::AfterModelStops, input.into())
     }
@@ -365,7 +369,7 @@ impl RunHandle {
         id: String,
         is_follow_up: bool,
         items: Vec<Item>,
-    ) -> Result<(), UndeliveredInput> {
+    ) -> Result<(), RefusedInput> {
         let when = match is_follow_up {
             true => DeliveryPoint::AfterModelStops,
             false => DeliveryPoint::BeforeNextRequest,

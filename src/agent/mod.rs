@@ -84,6 +84,8 @@ pub use budget::{
     TargetProgress, TokenReservation,
 };
 pub use compaction_state::CompactionState;
+#[cfg(feature = "hub")]
+pub(crate) use control::RefusedInput;
 pub use decide::{Decision, Facts, NextAction, StopReview, after_tools, at_stop, decide, on_error};
 pub use forward_turns::{TurnForwarder, forward_turns};
 #[cfg(feature = "hub")]

@@ -10,9 +10,7 @@ use serde_json::value::RawValue;
 use crate::context::transcript::content_text;
 use crate::context::{Compaction, Compactor};
 use crate::error::Error;
-use crate::item::{
-    Content, History, Item, ItemKind, Mark, Media, MediaSource, Part, ToolCall, ToolResult,
-};
+use crate::item::{Content, History, Item, ItemKind, Mark, ToolCall, ToolResult};
 
 /// The ratio of the length limit for results in the newest turns to the limit for results in old
 /// turns.
@@ -237,13 +235,13 @@ impl Truncator {
         let Some(max) = self.max_result_bytes.map(|max| max.saturating_mul(times)) else {
             return ItemChange::Keep;
         };
-        if content_byte_len(&result.content) <= max {
+        if result.content.byte_len() <= max {
             return ItemChange::Keep;
         }
         let words = Content::Text(content_text(&result.content, " left out"));
         let content = words.truncate_middle(max, None).unwrap_or(words);
         // The text that reports the omitted length may be longer than the omitted text.
-        if content.text_len() >= content_byte_len(&result.content) {
+        if content.text_len() >= result.content.byte_len() {
             return ItemChange::Keep;
         }
         let kind = ItemKind::ToolResult(ToolResult { content, ..result.clone() });
@@ -415,21 +413,4 @@ fn write_object<'a>(fields: impl IntoIterator<Item = (&'a str, String)>) -> Stri
 
 fn to_json_string(text: &str) -> String {
     serde_json::Value::from(text).to_string()
-}
-
-/// Returns the number of bytes in the content, including its images and files.
-fn content_byte_len(content: &Content) -> usize {
-    match content {
-        Content::Text(text) => text.len(),
-        Content::Parts(parts) => parts.iter().map(part_byte_len).sum(),
-    }
-}
-
-fn part_byte_len(part: &Part) -> usize {
-    match part {
-        Part::Text { text } => text.len(),
-        Part::Image(Media { source, .. }) | Part::File(Media { source, .. }) => match source {
-            MediaSource::Data(text) | MediaSource::Url(text) => text.len(),
-        },
-    }
 }

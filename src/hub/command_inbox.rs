@@ -5,9 +5,8 @@ use std::fmt;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 
-use crate::agent::{InputReceipt, RunHandle};
+use crate::agent::{InputReceipt, RefusedInput, RunHandle};
 use crate::error::{Error, ErrorKind};
-use crate::event::UndeliveredInput;
 use crate::hub::event_log::NotRunning;
 use crate::item::{Item, PendingCall, RawJson};
 use crate::tool::Verdict;
@@ -77,7 +76,7 @@ pub trait CommandInbox: Send + Sync {
     /// - [`InvalidRequest`](ErrorKind::InvalidRequest), with [`NotRunning`](crate::hub::NotRunning) as its source, if
     ///   the run has ended, no longer accepts input or does not exist;
     /// - the error that the run's [handle](RunHandle) returns for the command;
-    /// - [`Overloaded`](ErrorKind::Overloaded) if too many commands are queued;
+    /// - [`Overloaded`](ErrorKind::Overloaded) if too many commands, or too much input, wait for the run;
     /// - [`Store`](ErrorKind::Store) if the command cannot be sent.
     fn send<'a>(
         &'a self,
@@ -112,7 +111,12 @@ impl Command {
 
     /// Applies the command to the run that this handle controls.
     pub(crate) fn apply(self, id: String, run: &str, handle: &RunHandle) -> Result<(), Error> {
-        let refused = |_: UndeliveredInput| Error::from(NotRunning { run: run.to_owned() });
+        let refused = |input: RefusedInput| match input {
+            RefusedInput::RunIsOver(_) => Error::from(NotRunning { run: run.to_owned() }),
+            RefusedInput::QueueIsFull(_) => {
+                Error::new(ErrorKind::Overloaded, "too much input waits for the run")
+            }
+        };
         match self {
             Self::Interrupt => handle.interrupt(),
             Self::InterruptWithReason(reason) => handle.interrupt_with_reason(reason),

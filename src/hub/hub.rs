@@ -327,7 +327,7 @@ impl Hub {
     /// - [`InvalidRequest`](ErrorKind::InvalidRequest), with [`NotRunning`] as its source, if the
     ///   run has ended, no longer accepts input or does not exist;
     /// - the error that the run's [handle](crate::RunHandle) returns for the command;
-    /// - [`Overloaded`](ErrorKind::Overloaded) if too many commands are queued;
+    /// - [`Overloaded`](ErrorKind::Overloaded) if too many commands, or too much input, wait for the run;
     /// - [`Unsupported`](ErrorKind::Unsupported) if the stream accepts no commands;
     /// - an error with [`LogUnavailable`] as its source if the inbox cannot be reached. The run may
     ///   still receive the command.

@@ -215,6 +215,20 @@ impl Item {
         }
     }
 
+    /// Returns the length of the item's text and data, in bytes.
+    pub(crate) fn byte_len(&self) -> usize {
+        let data = self.provider_data.as_ref().map_or(0, |data| data.value.as_str().len());
+        data + match &self.kind {
+            ItemKind::System { text } | ItemKind::Text { text } | ItemKind::Reasoning { text } => {
+                text.len()
+            }
+            ItemKind::User { content } => content.byte_len(),
+            ItemKind::ToolCall(call) => call.name.len() + call.arguments.len(),
+            ItemKind::ToolResult(result) => result.content.byte_len(),
+            ItemKind::Other => 0,
+        }
+    }
+
     /// Returns whether this item is a user prompt: a user message that is neither a tombstone, nor a
     /// replacement for compacted items, nor the notice of an interrupt.
     pub(crate) fn is_prompt(&self) -> bool {

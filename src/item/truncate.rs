@@ -2,9 +2,23 @@
 
 use std::borrow::Cow;
 
-use crate::item::{Content, Part};
+use crate::item::{Content, Media, MediaSource, Part};
 
 impl Content {
+    /// Returns the length of the text, and of the encoded data of the images and files, in bytes.
+    pub(crate) fn byte_len(&self) -> usize {
+        let part_len = |part: &Part| match part {
+            Part::Text { text } => text.len(),
+            Part::Image(Media { source, .. }) | Part::File(Media { source, .. }) => match source {
+                MediaSource::Data(text) | MediaSource::Url(text) => text.len(),
+            },
+        };
+        match self {
+            Self::Text(text) => text.len(),
+            Self::Parts(parts) => parts.iter().map(part_len).sum(),
+        }
+    }
+
     /// Returns the length of the text in bytes. Images and files are not counted.
     pub fn text_len(&self) -> usize {
         match self {

@@ -417,6 +417,28 @@ async fn input_steered_while_the_model_stops_gets_another_turn() {
 }
 
 #[tokio::test]
+async fn input_beyond_the_limits_of_a_runs_queue_is_returned() {
+    let (agent, _) = scripted_agent(["first".into(), "second".into()]);
+    let run = agent.run("go");
+    for n in 0..1_000 {
+        assert!(run.follow_up(format!("{n}")).is_ok());
+    }
+    let refused = run.steer("one too many").unwrap_err();
+    assert_eq!(refused.items, [Item::user("one too many")]);
+    drop(run);
+
+    let megabytes = |n: usize| "x".repeat(n << 20);
+    let mut run = agent.run("go");
+    run.steer(megabytes(12)).unwrap();
+    assert!(run.follow_up(megabytes(5)).is_err());
+    run.steer(megabytes(3)).unwrap();
+    pull_until(&mut run, |event| matches!(event, Event::TurnStarted { .. })).await;
+    // The queue is empty, and a single input may be larger than the limit.
+    run.steer(megabytes(17)).unwrap();
+    assert!(run.steer("more").is_err());
+}
+
+#[tokio::test]
 async fn undelivered_input_is_returned_in_the_outcome() {
     let (agent, _) = scripted_agent(["first".into()]);
     let mut run = agent.with_max_turns(1).run("go");

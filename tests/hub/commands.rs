@@ -77,6 +77,20 @@ async fn a_verdict_answers_the_call_and_a_second_one_is_refused() {
     assert_eq!(rest.last().unwrap().outcome().unwrap().text, "Done.");
 }
 
+async fn input_beyond_the_limits_of_a_runs_queue_is_refused_but_an_interrupt_is_not() {
+    let (hub, run) = start(&agent([Reply::text("One.").hang()])).await;
+    let steer = |n: usize| Command::Steer(vec![Item::user("x".repeat(n << 20))]);
+    let mut events = hub.read_run(&run, None).unwrap().into_events();
+    while events.next().await.unwrap().unwrap().text_delta().is_none() {}
+    hub.send(&run, steer(12)).await.unwrap();
+    let refused = hub.send(&run, steer(5)).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Overloaded);
+    hub.send(&run, steer(3)).await.unwrap();
+    hub.send(&run, Command::Interrupt).await.unwrap();
+    let outcome = events_of(&hub, &run).await.pop().unwrap().outcome().unwrap().clone();
+    assert_eq!(outcome.undelivered.len(), 2, "{outcome:?}");
+}
+
 async fn a_command_to_an_ended_or_unknown_run_is_an_error() {
     let (hub, run) = start(&agent([Reply::text("Done.")])).await;
     events_of(&hub, &run).await;
@@ -105,6 +119,7 @@ async fn a_stream_that_is_not_a_run_accepts_no_commands() {
 on_backend! {
     input_is_appended_in_order_with_the_id_of_its_receipt,
     a_verdict_answers_the_call_and_a_second_one_is_refused,
+    input_beyond_the_limits_of_a_runs_queue_is_refused_but_an_interrupt_is_not,
     a_command_to_an_ended_or_unknown_run_is_an_error,
     an_interrupt_ends_the_run,
     a_stream_that_is_not_a_run_accepts_no_commands,
