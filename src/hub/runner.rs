@@ -409,7 +409,7 @@ impl Runner {
         }
         if let (Some(handle), Some(events)) = (&self.handle, &mut self.events) {
             // An interrupt keeps the partial turn.
-            handle.interrupt();
+            handle.interrupt_with_reason("the log of the run can no longer be written");
             while let Some(Ok(_)) = events.next().await {}
         }
         self.events = None;

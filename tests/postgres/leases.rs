@@ -107,6 +107,26 @@ async fn a_lease_whose_future_is_dropped_is_released() {
 
 #[tokio::test]
 #[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
+async fn calls_that_were_given_up_do_not_delay_the_next_call_for_a_lease() {
+    let store = connect(&options()).await;
+    let first = store.lease("first").await.unwrap();
+    let mut calls = Vec::new();
+    for n in 0..500 {
+        let id = format!("s{n}");
+        let store = store.clone();
+        calls.push(async move { store.lease(&id).await }.boxed());
+    }
+    for call in &mut calls {
+        assert!(call.now_or_never().is_none());
+    }
+    drop(calls);
+    // Each lease that the server has granted has an epoch.
+    let last = store.lease("last").await.unwrap();
+    assert!(last.epoch() - first.epoch() < 50, "{} {}", first.epoch(), last.epoch());
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
 async fn an_append_after_another_lease_was_taken_is_refused() {
     let schema = unique_name();
     let store = connect(&options().with_schema(&*schema)).await;

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::StreamExt;
+use serde_json::json;
+use tokio::sync::Notify;
 use turnstream::event::Transition;
 use turnstream::hub::redis::RedisEvents;
 use turnstream::hub::{
@@ -13,6 +15,7 @@ use turnstream::hub::{
 };
 use turnstream::provider::{Reply, Scripted};
 use turnstream::session::{MemoryStore, Session};
+use turnstream::tool::{Tool, ToolSpec};
 use turnstream::{Agent, Event, Item, Journal};
 
 use crate::server::Server;
@@ -98,10 +101,10 @@ async fn data_of_other_programs_is_ignored() {
     assert_eq!(numbers(&log).await, [(1, 0), (1, 1), (1, 2)]);
     // A value of the wrong type.
     server.command(&["SET", "turnstream:{r}:log", "text"]);
-    let error = log.append(vec![entry(1, 3)], None).await.unwrap_err();
-    assert!(LogUnavailable::from_error(&error).is_none(), "{error}");
     let read = log.clone().with_expiry(Duration::from_mins(10)).read("r", None).next().await;
     assert!(read.unwrap().is_err());
+    log.append(vec![entry(1, 3)], None).await.unwrap();
+    assert_eq!(numbers(&log).await, [(1, 0), (1, 1), (1, 2), (1, 3)]);
     // ---- Inboxes
     let mut commands = log.open("q").await.unwrap();
     server.command(&["XADD", "turnstream:{q}:inbox", "*", "c", "garbage"]);
@@ -164,6 +167,58 @@ async fn the_command_queue_is_bounded() {
     }
     let refused = send(3).await.unwrap_err();
     assert_eq!(refused.kind(), turnstream::ErrorKind::Overloaded);
+}
+
+async fn the_size_of_the_queued_commands_is_bounded() {
+    let server = Server::start();
+    let log = connect(&server).await.with_answer_limit(Duration::from_millis(100));
+    let _commands = log.open("r").await.unwrap();
+    let send = async |n: u32, megabytes: usize| {
+        let command = Command::Steer(vec![Item::user("x".repeat(megabytes << 20))]);
+        log.send("r", n.to_string(), command).await.unwrap_err().kind()
+    };
+    assert_eq!(send(1, 17).await, turnstream::ErrorKind::Timeout, "a single command is queued");
+    assert_eq!(send(2, 0).await, turnstream::ErrorKind::Overloaded);
+    let _commands = log.open("r").await.unwrap();
+    assert_eq!(send(3, 10).await, turnstream::ErrorKind::Timeout);
+    assert_eq!(send(4, 10).await, turnstream::ErrorKind::Overloaded);
+    assert_eq!(send(5, 2).await, turnstream::ErrorKind::Timeout);
+}
+
+async fn a_run_continues_after_another_program_has_changed_the_types_of_its_keys() {
+    let server = Server::start();
+    let hub = Hub::with_redis(connect(&server).await);
+    let (started, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let gates = (Arc::clone(&started), Arc::clone(&go_on));
+    let spec = ToolSpec::new("wait", "Waits", json!({ "type": "object" }));
+    let wait = Tool::raw(spec, move |_, _| {
+        let (started, go_on) = gates.clone();
+        async move {
+            started.notify_one();
+            go_on.notified().await;
+            "done"
+        }
+    });
+    let model = Scripted::new([Reply::new().call("wait", json!({})), Reply::text("Fine.")]);
+    let agent = Agent::new(model).with_tools([wait.unwrap()]);
+    let session = Session::open(MemoryStore::new(), "s").await.unwrap();
+    let run = session.run(&agent, "Go").await.unwrap();
+    let run = hub.start("s", run).await.unwrap().detach();
+    started.notified().await;
+    let keys = server.command(&["KEYS", "turnstream*"]);
+    let keys: Vec<&str> = keys.split("\r\n").filter(|key| key.starts_with("turnstream")).collect();
+    assert_eq!(keys.len(), 6, "{keys:?}");
+    for key in &keys {
+        server.command(&["DEL", key]);
+        server.command(&["SADD", key, "another program"]);
+    }
+    go_on.notify_one();
+    drop(hub.reserve_when_free("s").await.unwrap());
+    assert_eq!(session.history().iter().last().unwrap().as_text(), Some("Fine."));
+    // Readers in other processes receive the whole log.
+    let log = connect(&server).await;
+    let entries: Vec<LogEntry> = log.read(&run, None).map(Result::unwrap).collect().await;
+    assert!(matches!(entries.last().unwrap().content, LogContent::End(None)), "{entries:?}");
 }
 
 async fn keys_of_a_killed_run_expire() {
@@ -493,6 +548,8 @@ on_backend! {
     data_of_other_programs_is_ignored,
     a_call_that_is_no_longer_polled_does_not_block_others,
     the_command_queue_is_bounded,
+    the_size_of_the_queued_commands_is_bounded,
+    a_run_continues_after_another_program_has_changed_the_types_of_its_keys,
     keys_of_a_killed_run_expire,
     readers_of_a_hundred_runs_lose_nothing_when_the_server_is_killed_repeatedly,
     readers_receive_the_stored_session_while_the_server_is_down,

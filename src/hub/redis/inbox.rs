@@ -21,6 +21,9 @@ use crate::hub::{Command, NotRunning, SentCommand};
 /// The maximum number of commands that are read at once.
 const PAGE: usize = 64;
 
+/// The maximum size of the commands that wait for a run, unless only one command waits.
+const MAX_WAITING_BYTES: usize = 16 << 20;
+
 /// The time between two checks for an answer while no notification arrives.
 const ANSWER_CHECK: Duration = Duration::from_millis(500);
 
@@ -158,11 +161,12 @@ pub(super) async fn send(
     let mut script = inner.scripts.send.prepare_invoke();
     script.key(keys.open(run)).key(keys.inbox(run));
     script.arg(encode(&id, command)?).arg(settings.max_waiting).arg(settings.expiry_ms());
+    script.arg(MAX_WAITING_BYTES);
     let status: String = inner.connection.script(&script).await?;
     match status.as_str() {
         "ok" => {}
         "full" => {
-            let message = "too many commands wait for the run";
+            let message = "too many commands, or too large ones, wait for the run";
             return Err(Error::new(ErrorKind::Overloaded, message));
         }
         _ => return Err(not_running()),

@@ -22,20 +22,41 @@ pub(super) struct Scripts {
 impl Default for Scripts {
     fn default() -> Self {
         Self {
-            begin: Script::new(BEGIN),
-            append: Script::new(APPEND),
-            remove: Script::new(REMOVE),
-            beat: Script::new(BEAT),
-            announce: Script::new(ANNOUNCE),
-            announce_ended: Script::new(ANNOUNCE_ENDED),
-            end: Script::new(END),
-            announce_again: Script::new(ANNOUNCE_AGAIN),
-            open: Script::new(OPEN),
-            send: Script::new(SEND),
-            answer: Script::new(ANSWER),
-            close: Script::new(CLOSE),
+            begin: script(BEGIN, &["string", "stream", "string"]),
+            append: script(APPEND, &["string", "stream", "string"]),
+            remove: script(REMOVE, &["string", "stream", "string"]),
+            beat: script(BEAT, &["string", "stream", "string", "string", "stream"]),
+            announce: script(ANNOUNCE, &["hash", "hash"]),
+            announce_ended: script(ANNOUNCE_ENDED, &["hash"]),
+            end: script(END, &["hash", "hash"]),
+            announce_again: script(ANNOUNCE_AGAIN, &["hash", "hash"]),
+            open: script(OPEN, &["string", "stream"]),
+            send: script(SEND, &["string", "stream"]),
+            answer: script(ANSWER, &["stream", "string"]),
+            close: script(CLOSE, &["string", "stream"]),
         }
     }
+}
+
+/// Creates a script. If another program has changed the type of one of the keys, the script deletes
+/// the key, as if the server had lost it, and runs again. `types` are the types of the keys.
+fn script(body: &str, types: &[&str]) -> Script {
+    let types = types.iter().map(|name| format!("'{name}'")).collect::<Vec<_>>().join(", ");
+    Script::new(&format!(
+        "local function run()\n{body}\nend
+local ok, result = pcall(run)
+if ok then return result end
+local text = type(result) == 'table' and result.err or tostring(result)
+if not string.find(text, 'WRONGTYPE') then
+  return type(result) == 'table' and result or redis.error_reply(text)
+end
+for i, expected in ipairs({{{types}}}) do
+  local found = redis.call('TYPE', KEYS[i]).ok
+  if found ~= 'none' and found ~= expected then redis.call('DEL', KEYS[i]) end
+end
+return run()
+"
+    ))
 }
 
 /// Starts an attempt at a run. Even if only the owner key was lost, the new epoch is higher than
@@ -205,10 +226,16 @@ return 1
 
 /// Sends a command.
 ///
-/// Keys: open, inbox. Arguments: command, maximum number of waiting commands, expiry.
+/// Keys: open, inbox. Arguments: command, maximum number of waiting commands, expiry, maximum size
+/// of the waiting commands.
 const SEND: &str = r"
 if redis.call('EXISTS', KEYS[1]) == 0 then return 'none' end
-if redis.call('XLEN', KEYS[2]) >= tonumber(ARGV[2]) then return 'full' end
+local waiting = redis.call('XLEN', KEYS[2])
+if waiting >= tonumber(ARGV[2]) then return 'full' end
+if waiting > 0 then
+  local bytes = redis.call('MEMORY', 'USAGE', KEYS[2], 'SAMPLES', 0)
+  if bytes + #ARGV[1] > tonumber(ARGV[4]) then return 'full' end
+end
 redis.call('XADD', KEYS[2], '*', 'c', ARGV[1])
 redis.call('PEXPIRE', KEYS[2], ARGV[3])
 redis.call('PUBLISH', KEYS[2], '')

@@ -292,6 +292,12 @@ impl LeaseTask {
             let ping_at = ends_at - health.lease_time * 2 / 3;
             let next = select(commands.next(), &mut self.end.task);
             let command = match timeout_at(ping_at, next).await {
+                // The caller no longer waits. Such commands must not delay those that follow.
+                Ok(Either::Left((Some(Command::Take { answer, .. }), _)))
+                    if answer.is_canceled() =>
+                {
+                    continue;
+                }
                 Ok(Either::Left((Some(command), _))) => Some(command),
                 Ok(Either::Left((None, _)) | Either::Right(_)) => return,
                 Err(_) => None,
