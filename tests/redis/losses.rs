@@ -214,7 +214,7 @@ async fn a_run_continues_after_another_program_has_changed_the_types_of_its_keys
     }
     go_on.notify_one();
     drop(hub.reserve_when_free("s").await.unwrap());
-    assert_eq!(session.history().iter().last().unwrap().as_text(), Some("Fine."));
+    assert_eq!(session.history().iter().next_back().unwrap().as_text(), Some("Fine."));
     // Readers in other processes receive the whole log.
     let log = connect(&server).await;
     let entries: Vec<LogEntry> = log.read(&run, None).map(Result::unwrap).collect().await;
