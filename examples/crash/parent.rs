@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use turnstream::Error;
+use turnstream::{Error, Item};
 use turnstream::session::{Entry, Session, Store, restore_history};
 
 use crate::dice::Dice;

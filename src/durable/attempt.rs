@@ -530,7 +530,9 @@ impl Driver {
         }
         let mut entries = self.store.load(&self.session, self.saved).await?.unwrap_or_default();
         entries.truncate(usize::try_from(version - self.saved).unwrap_or(usize::MAX));
-        entries.iter_mut().for_each(|entry| set_idempotent_calls(entry, &self.idempotent_calls));
+        for entry in &mut entries {
+            set_idempotent_calls(entry, &self.idempotent_calls);
+        }
         let from = self.saved_by_engine();
         self.saved = version;
         let is_resumed = |entry: &Entry| matches!(entry, Entry::Resumed { .. });

@@ -84,7 +84,7 @@ fn open_for_reading(path: &Path, what: impl Fn() -> String) -> Result<Connection
     };
     let (database, (state, version)) = opened.map_err(|error| store_error(what(), error))?;
     let latest = latest_schema_version();
-    match ensure_usable(state, &what) {
+    match ensure_usable(&state, &what) {
         Ok(()) if version < latest => {
             let why = format!(
                 "it has format {version}, and cannot be written to, which format {latest} requires"
@@ -97,16 +97,14 @@ fn open_for_reading(path: &Path, what: impl Fn() -> String) -> Result<Connection
 
 /// Returns the URI of a database that no process writes to.
 fn immutable_uri(path: &Path) -> PathBuf {
-    let mut uri = "file:".to_owned();
-    for byte in path.as_os_str().as_encoded_bytes() {
-        match byte {
-            b'\\' if cfg!(windows) => uri.push('/'),
-            b'/' | b'.' | b'-' | b'_' => uri.push(char::from(*byte)),
-            _ if byte.is_ascii_alphanumeric() => uri.push(char::from(*byte)),
-            _ => uri.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    (uri + "?immutable=1").into()
+    let encode = |byte: &u8| match byte {
+        b'\\' if cfg!(windows) => "/".to_owned(),
+        b'/' | b'.' | b'-' | b'_' => char::from(*byte).to_string(),
+        _ if byte.is_ascii_alphanumeric() => char::from(*byte).to_string(),
+        _ => format!("%{byte:02X}"),
+    };
+    let path: String = path.as_os_str().as_encoded_bytes().iter().map(encode).collect();
+    format!("file:{path}?immutable=1").into()
 }
 
 pub(super) fn open_in_memory() -> Result<Connection, Error> {
@@ -155,11 +153,11 @@ fn configure_and_migrate(
             }
             Err(error) => return Err(store_error(what(), error)),
         };
-        return ensure_usable(version, &what).map(|()| database);
+        return ensure_usable(&version, &what).map(|()| database);
     }
 }
 
-fn ensure_usable(state: SchemaState, what: impl Fn() -> String) -> Result<(), Error> {
+fn ensure_usable(state: &SchemaState, what: impl Fn() -> String) -> Result<(), Error> {
     let why = match state {
         SchemaState::Ready => return Ok(()),
         SchemaState::TooNew(found) => {

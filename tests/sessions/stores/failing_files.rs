@@ -210,7 +210,7 @@ fn run_case(open: OpenStore, plan: Plan) -> (u64, usize) {
         let store = open(folder.path()).unwrap();
         block_on(store.append("s", 0, before.clone())).unwrap();
         block_on(store.append("t", 0, before.clone())).unwrap();
-        drop(block_on(store.lease("s")).unwrap());
+        drop(block_on(store.lease("t")).unwrap());
     }
     let mut sessions = [
         Expected::new("s", Some(before.clone())),
@@ -224,6 +224,7 @@ fn run_case(open: OpenStore, plan: Plan) -> (u64, usize) {
         let store = &**store;
         let [s, t, n, f] = &mut sessions;
         let lease = block_on(store.lease("s")).ok();
+        drop(block_on(store.lease("t")));
         s.append(store, lease.as_ref(), &[said("a"), large.clone(), said("b")]);
         n.append(store, None, &[said("c"), said("d")]);
         f.fork(store, "t", &before);
@@ -261,7 +262,9 @@ fn run_case(open: OpenStore, plan: Plan) -> (u64, usize) {
         session.check(&*store);
     }
     check_list(&*store, &sessions);
-    drop(block_on(store.lease("s")).expect("the lease is free"));
+    for session in &sessions {
+        drop(block_on(store.lease(session.id)).expect("the lease is free"));
+    }
     drop(store);
 
     let store = open(folder.path()).unwrap();
