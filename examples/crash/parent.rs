@@ -7,8 +7,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use turnstream::{Error, Item};
 use turnstream::session::{Entry, Session, Store, restore_history};
+use turnstream::{Error, Item};
 
 use crate::dice::Dice;
 use crate::place::{SESSION_ID, StoreKind, StoreLocation};

@@ -134,9 +134,9 @@ async fn has_heartbeat(inner: &Inner, run: &str) -> Result<bool, Error> {
 /// Returns whether a run whose process has died has ended or has been replaced by another run. The
 /// process may have died before it could remove the run's entry.
 async fn is_over(inner: &Inner, key: &str, run: &str) -> Result<bool, Error> {
-    let mut pipeline = redis::pipe();
-    pipeline.xrevrange_count(inner.keys.log(run), "+", "-", 1);
-    let (entries,): (StreamRangeReply,) = inner.connection.pipeline(&pipeline).await?;
+    let mut last = redis::cmd("XREVRANGE");
+    last.arg(inner.keys.log(run)).arg("+").arg("-").arg("COUNT").arg(1);
+    let entries: StreamRangeReply = inner.connection.query(&last).await?;
     Ok(has_end(run, &entries) || is_replaced(inner, key, run).await?)
 }
 
