@@ -37,10 +37,10 @@ fn is_in_failing_process(test: &str) -> bool {
         .env("LD_PRELOAD", &library)
         .output()
         .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    println!("{text}{}", String::from_utf8_lossy(&output.stderr));
+    let report = String::from_utf8_lossy(&output.stdout);
+    println!("{report}{}", String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success());
-    assert!(text.contains("1 passed"), "the test has another name");
+    assert!(report.contains("1 passed"), "the test has another name");
     false
 }
 
@@ -153,18 +153,18 @@ impl Expected {
     }
 
     /// Checks the entries that were loaded. From then on, the content is known.
-    fn check_loaded(&mut self, loaded: Content) {
-        let content = self.possible.iter().position(|content| *content == loaded);
+    fn check_loaded(&mut self, loaded: &Content) {
+        let content = self.possible.iter().position(|content| content == loaded);
         let Some(content) = content else {
             let lens = |content: &Content| content.as_ref().map(Vec::len);
             let possible: Vec<_> = self.possible.iter().map(lens).collect();
-            panic!("`{}` has {:?} entries, not {possible:?}", self.id, lens(&loaded));
+            panic!("`{}` has {:?} entries, not {possible:?}", self.id, lens(loaded));
         };
         self.possible = vec![self.possible.swap_remove(content)];
     }
 
     fn check(&mut self, store: &dyn Store) {
-        self.check_loaded(block_on(store.load(self.id, 0)).unwrap());
+        self.check_loaded(&block_on(store.load(self.id, 0)).unwrap());
     }
 }
 
@@ -193,7 +193,7 @@ fn copy_files(from: &Path, to: &Path) {
     for file in fs::read_dir(from).unwrap() {
         let path = file.unwrap().path();
         let name = path.file_name().unwrap().to_str().unwrap();
-        if path.is_file() && !name.ends_with("-shm") && !name.ends_with(".lock") {
+        if path.is_file() && !name.ends_with("-shm") && path.extension() != Some("lock".as_ref()) {
             fs::copy(&path, to.join(name)).unwrap();
         }
     }
@@ -233,7 +233,7 @@ fn run_case(open: OpenStore, plan: Plan) -> (u64, usize) {
         t.delete(store);
         for session in [&mut *s, t, n, f] {
             if let Ok(loaded) = block_on(store.load(session.id, 0)) {
-                session.check_loaded(loaded);
+                session.check_loaded(&loaded);
             }
         }
         s.append(store, lease.as_ref(), &[said("g"), said("h")]);
