@@ -274,7 +274,7 @@ impl Engine for RestateEngine<'_, '_> {
         async move {
             debug_assert_eq!(from, self.segments.version());
             // The approved calls start once this entry has been saved.
-            let is_resumed = entries == [Entry::Resumed];
+            let is_resumed = matches!(&entries[..], [Entry::Resumed { .. }]);
             let writes = self.segments.append(&entries)?;
             self.write(writes);
             self.entries.extend(entries);

@@ -7,8 +7,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use turnstream::Error;
 use turnstream::session::{Entry, Session, Store, restore_history};
+use turnstream::{Error, Item};
 
 use crate::dice::Dice;
 use crate::place::{SESSION_ID, StoreKind, StoreLocation};
@@ -223,7 +223,9 @@ fn verify_entries(entries: &[Entry], reports: &[String], report: &mut Report) {
     let (mut items, mut seen) = (Vec::new(), HashSet::new());
     for entry in entries {
         let Entry::Item(item) = entry else { continue };
-        items.push(serde_json::to_string(entry).unwrap_or_default());
+        // Events do not report whether a call's tool is idempotent.
+        let reported = Entry::Item(Item { idempotent: false, ..item.clone() });
+        items.push(serde_json::to_string(&reported).unwrap_or_default());
         // A call, a result and any other item must each occur once.
         let once = match (item.as_tool_call(), item.as_tool_result()) {
             (Some(call), _) => format!("call {}", call.call_id),

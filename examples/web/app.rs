@@ -128,7 +128,9 @@ impl App {
         }
         let is_known = |count: &SessionCount| count.at.elapsed() < COUNT_LIFETIME;
         if !self.session_count().as_ref().is_some_and(is_known) {
-            let sessions = self.store.list_page(None, MAX_SESSIONS).await?.len();
+            // A new conversation does not need the list.
+            let sessions = self.store.list_page(None, MAX_SESSIONS).await;
+            let sessions = sessions.map_or(0, |page| page.len());
             *self.session_count() = Some(SessionCount { sessions, at: Instant::now() });
         }
         match &mut *self.session_count() {

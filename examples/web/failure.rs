@@ -94,7 +94,7 @@ impl From<Error> for Failure {
         match error.kind() {
             ErrorKind::Conflict => Self::conflict("another program has written to the session"),
             ErrorKind::InvalidRequest => Self::conflict(error.message()),
-            ErrorKind::Store | ErrorKind::Connect => {
+            ErrorKind::Store | ErrorKind::OutcomeUnknown | ErrorKind::Connect => {
                 eprintln!("error: {error}");
                 let message = "the conversations are temporarily unavailable";
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, message)

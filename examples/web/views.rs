@@ -31,6 +31,9 @@ pub(crate) struct ListedSession {
     entries: u64,
     forked_from: Option<String>,
     is_running: bool,
+    /// Why the session cannot be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    read_error: Option<String>,
 }
 
 impl ListedSession {
@@ -41,6 +44,7 @@ impl ListedSession {
             entries: info.version,
             forked_from: info.origin.as_ref().map(|origin| origin.id.clone()),
             is_running,
+            read_error: info.read_error.clone(),
             id: info.id.clone(),
         }
     }
@@ -72,7 +76,13 @@ pub(crate) fn next_position(page: &[SessionInfo]) -> Option<String> {
 pub(crate) fn parse_position(position: &str) -> Result<SessionInfo, Failure> {
     let parsed = position.split_once('.').and_then(|(nanos, id)| {
         let updated_at = UNIX_EPOCH.checked_add(Duration::from_nanos(nanos.parse().ok()?))?;
-        Some(SessionInfo { id: id.to_owned(), version: 0, origin: None, updated_at })
+        Some(SessionInfo {
+            id: id.to_owned(),
+            version: 0,
+            origin: None,
+            updated_at,
+            read_error: None,
+        })
     });
     let message = "`after` needs the text `next` of the previous page";
     parsed.ok_or_else(|| Failure::new(StatusCode::BAD_REQUEST, message))

@@ -169,6 +169,7 @@ impl Attempt {
             session: session.clone(),
             saved,
             resumed_entry: ResumedEntry::NotDue,
+            idempotent_calls: Vec::new(),
             run: RunStage::Opening(open_run(store, session, agent, start, data).boxed()),
             begin: None,
             outcome: None,
@@ -219,12 +220,13 @@ enum RunStage {
 }
 
 /// Tracks whether the engine has saved the [`Entry::Resumed`] of a run that starts with open calls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 enum ResumedEntry {
     /// The run started without open calls, or the entry has been saved in its place.
     NotDue,
-    /// None of the calls has been allowed to start, and the entry has not been saved.
-    Due,
+    /// None of the calls has been allowed to start, and the entry has not been saved. These calls
+    /// have not been started by a tool that was not idempotent.
+    Due { repeatable: Vec<ToolCall> },
     /// The entry was saved before the run wrote it.
     SavedEarly,
 }
@@ -236,6 +238,9 @@ struct Driver {
     /// The number of the run's session entries that the engine has saved.
     saved: u64,
     resumed_entry: ResumedEntry,
+    /// The ids of the calls to idempotent tools in the calls that were last allowed to start, as
+    /// recorded when they started.
+    idempotent_calls: Vec<String>,
     run: RunStage,
     /// Describes the start of the run. `None` until the run has been created.
     begin: Option<RunBegin>,
@@ -297,6 +302,10 @@ impl Driver {
         // Results for calls that were answered without running are recorded together with the other results.
         if !matches!(result, StepResult::CallsBegin(_)) {
             self.publisher.release();
+        }
+        if let StepResult::CallsBegin(begun) = &result {
+            let idempotent = begun.calls.iter().filter(|begun| begun.is_idempotent);
+            self.idempotent_calls = idempotent.map(|begun| begun.call.call_id.clone()).collect();
         }
         self.save(engine, version).await?;
         self.delivered.extend(self.delivered_in_step.drain(..));
@@ -363,7 +372,8 @@ impl Driver {
                 let handle = run.handle();
                 let (history, version) = (handle.history(), run.starts_at());
                 if !history.unanswered_calls().is_empty() {
-                    self.resumed_entry = ResumedEntry::Due;
+                    let repeatable = run.repeatable_open_calls();
+                    self.resumed_entry = ResumedEntry::Due { repeatable };
                 }
                 self.begin = Some(RunBegin { history, version, handle });
                 self.run = RunStage::Running(Box::new(run));
@@ -520,9 +530,13 @@ impl Driver {
         }
         let mut entries = self.store.load(&self.session, self.saved).await?.unwrap_or_default();
         entries.truncate(usize::try_from(version - self.saved).unwrap_or(usize::MAX));
+        for entry in &mut entries {
+            set_idempotent_calls(entry, &self.idempotent_calls);
+        }
         let from = self.saved_by_engine();
         self.saved = version;
-        if let Some(resumed) = entries.iter().position(|entry| *entry == Entry::Resumed) {
+        let is_resumed = |entry: &Entry| matches!(entry, Entry::Resumed { .. });
+        if let Some(resumed) = entries.iter().position(is_resumed) {
             if self.resumed_entry == ResumedEntry::SavedEarly {
                 // The first entry of this kind is the one that was saved early.
                 entries.remove(resumed);
@@ -537,8 +551,10 @@ impl Driver {
     /// entries only once the calls' results have been recorded. If the run is ended before then, no later run may
     /// start the calls again.
     async fn save_resumed(&mut self, engine: &mut dyn Engine) -> Result<(), Error> {
-        if self.resumed_entry == ResumedEntry::Due {
-            engine.save(self.saved, vec![Entry::Resumed]).await?;
+        if let ResumedEntry::Due { repeatable } = &self.resumed_entry {
+            let mut idempotent = self.idempotent_calls.clone();
+            idempotent.retain(|id| repeatable.iter().any(|call| call.call_id == *id));
+            engine.save(self.saved, vec![Entry::Resumed { idempotent }]).await?;
             self.resumed_entry = ResumedEntry::SavedEarly;
         }
         Ok(())
@@ -560,6 +576,22 @@ impl Driver {
         }
         self.publisher.finish().await?;
         Ok(*outcome)
+    }
+}
+
+/// Sets which calls are to idempotent tools. A later version of the program may declare its tools
+/// differently, but must save the same entries when it replays the run.
+fn set_idempotent_calls(entry: &mut Entry, recorded: &[String]) {
+    match entry {
+        Entry::Item(item) => {
+            let call = item.as_tool_call();
+            item.idempotent = call.is_some_and(|call| recorded.contains(&call.call_id));
+        }
+        Entry::Resumed { idempotent } => *idempotent = recorded.to_vec(),
+        Entry::Rewritten { .. }
+        | Entry::Appended { .. }
+        | Entry::Pending { .. }
+        | Entry::Nested { .. } => {}
     }
 }
 

@@ -580,9 +580,13 @@ impl Bridge {
                 return Poll::Ready(CallStart::Result(result));
             }
             let is_it = |begun: &&BegunCall| begun.call.call_id == call_id;
-            let call = state.calls.announced.iter().find(is_it);
-            let is_first = begun.attempt == self.attempt;
-            if !is_first && !call.is_some_and(|call| call.is_idempotent) {
+            // The tool may have been idempotent only in the attempt that started the call, or only
+            // in this one.
+            let is_idempotent = |calls: &[BegunCall]| {
+                calls.iter().find(is_it).is_some_and(|call| call.is_idempotent)
+            };
+            let may_repeat = is_idempotent(&begun.calls) && is_idempotent(&state.calls.announced);
+            if begun.attempt != self.attempt && !may_repeat {
                 return Poll::Ready(CallStart::Interrupted);
             }
             if state.calls.has_place_for(call_id) {

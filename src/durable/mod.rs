@@ -68,7 +68,8 @@
 //!   the run, it [runs them](Engine::call_tools) between these two steps, and each call has its own steps. Exclusive
 //!   calls, sub-agents and tools from [tool sources](crate::tool::ToolSource) run in the second step. If a run resumes
 //!   calls, the attempt saves [`Entry::Resumed`](crate::session::Entry::Resumed) between the two steps. A later run
-//!   does not start these calls again, even if this run never continues, unless their tools are idempotent.
+//!   does not start these calls again, even if this run never continues, unless their tools are idempotent and were
+//!   idempotent when the first step was recorded. The same holds for a later attempt at this run.
 //! - **The program must stay the same** during a run. If an attempt requests an effect that differs from the recorded
 //!   effect, the attempt ends with [`ReplayMismatch`](crate::ErrorKind::ReplayMismatch), and the engine tries again.
 //!   The run continues once the original program is back.

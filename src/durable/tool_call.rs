@@ -28,12 +28,14 @@ use crate::turn::{StopReason, Turn, TurnBuilder, TurnEvent};
 struct Begin {
     /// The name of the attempt that may start the call.
     attempt: String,
+    /// Whether the tool was idempotent in this attempt. A later version of the tool may differ.
+    is_idempotent: bool,
 }
 
 impl ToolCallRequest {
     /// Performs the call with the agent's tool, in two steps. The first step records the start of the call. If an
-    /// attempt at the call is lost after the first step and the tool is not [idempotent](Tool::idempotent), the call is
-    /// not started again and gets an interrupted result.
+    /// attempt at the call is lost after the first step and the tool is not [idempotent](Tool::idempotent), or was not
+    /// idempotent in the first step, the call is not started again and gets an interrupted result.
     ///
     /// The tool's own time limit applies. The tool receives the given `data`, and sees a turn that contains only this
     /// call. The run that requested the call has already checked the call's arguments, consulted the hooks and obtained
@@ -63,14 +65,14 @@ impl ToolCallRequest {
             return Err(Error::new(ErrorKind::Unsupported, message).with_parameter(name.clone()));
         };
         let attempt = ids.next_id();
-        let begin = json(&Begin { attempt: attempt.clone() })?;
+        let begin = json(&Begin { attempt: attempt.clone(), is_idempotent: tool.is_idempotent() })?;
         let begin = steps.step("begin", Box::pin(async move { begin })).await?;
         let begin: Begin = begin.deserialize_as().map_err(|error| {
             let message =
                 format!("the engine has recorded something other than a call start: {error}");
             Error::new(ErrorKind::ReplayMismatch, message).with_source(error)
         })?;
-        let may_begin = begin.attempt == attempt || tool.is_idempotent();
+        let may_begin = begin.attempt == attempt || (begin.is_idempotent && tool.is_idempotent());
         let toolkit = Toolkit::new([tool.clone()]).with_dry_run(agent.toolkit().is_dry_run());
         let interrupted = json(&self.interrupted_result())?;
         let hub = hub.cloned();

@@ -60,8 +60,11 @@ pub enum ErrorKind {
     Hook,
     /// Code supplied by the caller panicked.
     Panic,
-    /// A store operation failed.
+    /// A store operation failed. If the operation was an append, nothing was written.
     Store,
+    /// A store operation failed, and it is unknown whether the store was changed. If the store was
+    /// changed, it was changed completely. Load the session before you write to it again.
+    OutcomeUnknown,
     /// Another writer wrote to the same target first.
     Conflict,
     /// A replay diverged from its recording. The error's source is a
@@ -100,6 +103,7 @@ impl ErrorKind {
             Self::Hook => "hook",
             Self::Panic => "panic",
             Self::Store => "store",
+            Self::OutcomeUnknown => "outcome_unknown",
             Self::Conflict => "conflict",
             Self::ReplayMismatch => "replay_mismatch",
             Self::Unfinished => "unfinished",
@@ -132,6 +136,7 @@ impl ErrorKind {
             | Self::Hook
             | Self::Panic
             | Self::Store
+            | Self::OutcomeUnknown
             | Self::Conflict
             | Self::ReplayMismatch
             | Self::Unfinished

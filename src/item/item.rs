@@ -44,6 +44,10 @@ pub struct Item {
     /// before its answer and that is not part of the answer itself.
     #[serde(default, skip_serializing_if = "is_false")]
     pub commentary: bool,
+    /// Whether the tool of this call was [idempotent](crate::Tool::idempotent) when the model made
+    /// the call. This field is set only in the entries of a [session](crate::session).
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub idempotent: bool,
     /// The turn's metadata, which is set only on the last item of a completed turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn: Option<Arc<TurnInfo>>,
@@ -132,6 +136,7 @@ impl Item {
             compacted: false,
             tombstone: false,
             commentary: false,
+            idempotent: false,
             turn: None,
         }
     }

@@ -238,14 +238,20 @@ async fn next_update(pending: &mut PendingRequest, limit: Duration) -> Option<Ca
     .await
 }
 
+const MAY_BE_DONE_IN_PART: &str =
+    "What the call began may have been done in part: look before you call it again.";
+
 /// Converts an error into a result that tells the model how to proceed.
 fn failure(error: &Error) -> ToolOutput {
-    use crate::error::ErrorKind::{Auth, Connect, InvalidRequest, Timeout, Unsupported};
+    use crate::error::ErrorKind::{
+        Auth, Connect, InvalidRequest, RateLimited, Timeout, Unsupported,
+    };
 
+    let is_server_failure = error.status().is_some_and(|status| status >= 500);
     let advice = match error.kind() {
-        Connect | Timeout => {
-            "What the call began may have been done in part: look before you call it again."
-        }
+        Connect | Timeout => MAY_BE_DONE_IN_PART,
+        _ if is_server_failure => MAY_BE_DONE_IN_PART,
+        RateLimited => "Call it again later, or try another way.",
         InvalidRequest | Unsupported => "Call it with other arguments, or try another way.",
         Auth => "Only the user can change that.",
         _ => "Try another way.",

@@ -10,6 +10,16 @@ use crate::lock::lock_ignoring_poison;
 pub(super) struct ConnectionState {
     tools_revision: AtomicU64,
     session: Mutex<SessionStage>,
+    http_failure: Mutex<Option<HttpFailure>>,
+}
+
+/// The failure of a request over HTTP.
+#[derive(Clone, Debug)]
+pub(super) enum HttpFailure {
+    /// The response had the status 429 or 5xx.
+    Status { status: u16, retry_after: Option<String> },
+    /// The response was cut off.
+    CutOff,
 }
 
 /// The stage of a session over HTTP, which exists only in protocol versions before 2026-07-28.
@@ -26,6 +36,17 @@ enum SessionStage {
 }
 
 impl ConnectionState {
+    /// Records whether the latest request over HTTP failed. If the request belonged to the
+    /// handshake, rmcp reports only that the connection was closed.
+    pub(super) fn set_http_failure(&self, failure: Option<HttpFailure>) {
+        *lock_ignoring_poison(&self.http_failure) = failure;
+    }
+
+    /// Returns the failure of the latest request over HTTP, if it failed.
+    pub(super) fn http_failure(&self) -> Option<HttpFailure> {
+        lock_ignoring_poison(&self.http_failure).clone()
+    }
+
     /// Returns the tool list's revision. A list that was fetched at an earlier revision may have
     /// changed.
     pub(super) fn tools_revision(&self) -> u64 {

@@ -9,14 +9,14 @@ use futures::stream::BoxStream;
 use reqwest::header::{HeaderName, HeaderValue};
 use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::transport::streamable_http_client::{
-    SseError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
-    StreamableHttpResponseLimits,
+    HttpStatusError, SseError, StreamableHttpClient, StreamableHttpError,
+    StreamableHttpPostResponse, StreamableHttpResponseLimits,
 };
 use sse_stream::Sse;
 
 use crate::error::{Error, ErrorKind};
 use crate::http::{Authorization, KeyHeader};
-use crate::mcp::connection_state::ConnectionState;
+use crate::mcp::connection_state::{ConnectionState, HttpFailure};
 use crate::mcp::endpoint::HttpEndpoint;
 
 /// A connection's HTTP client, which extends rmcp's reqwest client with this crate's credentials.
@@ -128,6 +128,18 @@ fn is_unauthorized(error: &StreamableHttpError<reqwest::Error>) -> bool {
     }
 }
 
+fn http_failure(error: &StreamableHttpError<reqwest::Error>) -> Option<HttpFailure> {
+    match error {
+        StreamableHttpError::HttpStatus(HttpStatusError { status, retry_after, .. }) => {
+            Some(HttpFailure::Status { status: *status, retry_after: retry_after.clone() })
+        }
+        StreamableHttpError::Client(error) if error.is_body() || error.is_decode() => {
+            Some(HttpFailure::CutOff)
+        }
+        _ => None,
+    }
+}
+
 /// Wraps an error from this crate so that it can be passed through rmcp.
 fn own_error(error: Error) -> StreamableHttpError<reqwest::Error> {
     StreamableHttpError::Io(std::io::Error::other(error))
@@ -178,6 +190,7 @@ impl StreamableHttpClient for HttpBackend {
             )
         };
         let response = self.authorized(headers, post).await;
+        self.state.set_http_failure(response.as_ref().err().and_then(http_failure));
         let response = match session_id {
             Some(_) => session_error(response),
             None => response,

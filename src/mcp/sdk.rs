@@ -34,11 +34,12 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
+use crate::env::{Clock, SystemClock};
 use crate::error::{Error, ErrorKind, source_chain};
 use crate::http::{self, RefusedRedirect, mask_secrets};
 use crate::lock::lock_ignoring_poison;
 use crate::mcp::active_calls::{ActiveCallGuard, ActiveCalls, Arrived, Question};
-use crate::mcp::connection_state::ConnectionState;
+use crate::mcp::connection_state::{ConnectionState, HttpFailure};
 use crate::mcp::endpoint::Endpoint;
 use crate::mcp::http_backend::HttpBackend;
 use crate::mcp::line_channel::{LineChannel, Mismatch, OutputReport, SendQueue};
@@ -102,6 +103,7 @@ struct ErrorContext {
     endpoint: Endpoint,
     process: Option<Arc<ServerProcess>>,
     output: Arc<OutputReport>,
+    connection: Arc<ConnectionState>,
 }
 
 /// A program's output, for an error's message.
@@ -203,7 +205,8 @@ impl Connection {
         let limits = &settings.limits;
         let (output, state) = (Arc::<OutputReport>::default(), Arc::<ConnectionState>::default());
         let (server, endpoint) = (settings.name.clone(), settings.endpoint.clone());
-        let mut context = ErrorContext { server, endpoint, process: None, output };
+        let connection = Arc::clone(&state);
+        let mut context = ErrorContext { server, endpoint, process: None, output, connection };
         match &settings.endpoint {
             Endpoint::Stdio(command) => {
                 let (process, stdout, stdin) = ServerProcess::start(command, limits)?;
@@ -628,10 +631,10 @@ where
 /// Returns whether connecting with any other lifecycle would result in the same error.
 fn is_final(error: &Error) -> bool {
     let is_unreachable = || {
-        error.find_source::<HttpFailure>().is_some()
+        error.find_source::<RequestFailed>().is_some()
             || error.find_source::<std::io::Error>().is_some()
     };
-    error.kind() == ErrorKind::Auth
+    matches!(error.kind(), ErrorKind::Auth | ErrorKind::RateLimited)
         || error.kind() == ErrorKind::Connect && is_unreachable()
         || error.find_source::<Mismatch>().is_some()
         || error.find_source::<Redirected>().is_some()
@@ -896,8 +899,15 @@ impl ErrorContext {
         if let Some(process) = &self.process {
             let _ = tokio::time::timeout(EXIT_STATUS_TIMEOUT, process.wait_exited()).await;
         }
-        let about = self.mask(&self.program_output().describe());
-        let message = format!("the MCP server `{server}` closed its connection{about}");
+        match self.connection.http_failure() {
+            Some(HttpFailure::Status { status, retry_after }) => {
+                return self.status_error(status, retry_after.as_deref());
+            }
+            Some(HttpFailure::CutOff) => return self.cut_off_error(),
+            None => {}
+        }
+        let (address, about) = (self.address(), self.mask(&self.program_output().describe()));
+        let message = format!("the MCP server `{server}`{address} closed its connection{about}");
         Error::new(ErrorKind::Connect, message)
     }
 
@@ -922,14 +932,10 @@ impl ErrorContext {
             }
             if source.is::<AuthRequiredError>() || source.is::<InsufficientScopeError>() {
                 let status = if source.is::<AuthRequiredError>() { 401 } else { 403 };
-                let message = format!("the MCP server `{server}` requires another authorization");
-                return Some(Error::new(ErrorKind::Auth, message).with_status(status));
+                return Some(self.auth_error(status));
             }
-            if let Some(HttpStatusError { status, .. }) = source.downcast_ref() {
-                let kind = if *status == 429 { ErrorKind::RateLimited } else { ErrorKind::Server };
-                let message =
-                    format!("the MCP server `{server}` answered with the status {status}");
-                return Some(Error::new(kind, message).with_status(*status));
+            if let Some(HttpStatusError { status, retry_after, .. }) = source.downcast_ref() {
+                return Some(self.status_error(*status, retry_after.as_deref()));
             }
             if let Some(error) = source.downcast_ref::<reqwest::Error>() {
                 return Some(self.on_http_error(error));
@@ -951,12 +957,11 @@ impl ErrorContext {
                 Some(StreamableHttpError::UnexpectedServerResponse(text))
                     if text.starts_with("HTTP 401") || text.starts_with("HTTP 403") =>
                 {
-                    let status = if text.starts_with("HTTP 401") { 401 } else { 403 };
-                    let message = format!(
-                        "the MCP server `{server}` requires another \
-                    authorization"
-                    );
-                    return Some(Error::new(ErrorKind::Auth, message).with_status(status));
+                    return Some(self.auth_error(if text.starts_with("HTTP 401") {
+                        401
+                    } else {
+                        403
+                    }));
                 }
                 Some(
                     StreamableHttpError::UnexpectedServerResponse(_)
@@ -965,14 +970,61 @@ impl ErrorContext {
                     | StreamableHttpError::UnexpectedEndOfStream
                     | StreamableHttpError::Sse(_),
                 ) => {
-                    let what = self.mask(&shortened(&source.to_string()));
-                    let message = format!("the MCP server `{server}` broke its protocol: {what}");
-                    return Some(Error::new(ErrorKind::Protocol, message));
+                    let (address, text) = (self.address(), source.to_string());
+                    let what = self.mask(&shortened(&text));
+                    let message =
+                        format!("the MCP server `{server}`{address} broke its protocol: {what}");
+                    let error = Error::new(ErrorKind::Protocol, message);
+                    return Some(match status_in_text(&text) {
+                        Some(status) => error.with_status(status),
+                        None => error,
+                    });
                 }
                 _ => {}
             }
         }
         None
+    }
+
+    /// Returns the server's address, for use in a message after the server's name. Returns an empty
+    /// string for a server that is not at an address.
+    fn address(&self) -> String {
+        match &self.endpoint {
+            Endpoint::Http(http) => format!(" at {}", http.address.host_and_port()),
+            Endpoint::Stdio(_) | Endpoint::Streams(_) => String::new(),
+        }
+    }
+
+    fn cut_off_error(&self) -> Error {
+        let (server, address) = (&self.server, self.address());
+        let message = format!("the MCP server `{server}`{address} broke off its answer");
+        Error::new(ErrorKind::Connect, message).with_source(RequestFailed)
+    }
+
+    fn auth_error(&self, status: u16) -> Error {
+        let (server, address) = (&self.server, self.address());
+        let message = format!(
+            "the MCP server `{server}`{address} requires another authorization: status {status}"
+        );
+        Error::new(ErrorKind::Auth, message).with_status(status)
+    }
+
+    /// Returns the error for a response with the status 429 or 5xx.
+    fn status_error(&self, status: u16, retry_after: Option<&str>) -> Error {
+        let (kind, did) = match status {
+            429 => (ErrorKind::RateLimited, "refused the request"),
+            529 => (ErrorKind::Overloaded, "failed"),
+            _ => (ErrorKind::Server, "failed"),
+        };
+        let header = |name: &str| retry_after.filter(|_| name == "retry-after");
+        let wait = http::retry_after(header, SystemClock.now());
+        let (server, address) = (&self.server, self.address());
+        let message = format!("the MCP server `{server}`{address} {did}: status {status}");
+        let error = |message| Error::new(kind, message).with_status(status);
+        match wait {
+            Some(wait) => error(format!("{message}, retry after {wait:?}")).with_retry_after(wait),
+            None => error(message),
+        }
     }
 
     fn on_http_error(&self, error: &reqwest::Error) -> Error {
@@ -990,13 +1042,12 @@ impl ErrorContext {
             (Some(400..=499), _) => (ErrorKind::InvalidRequest, "refused the request"),
             (Some(_), _) => (ErrorKind::Server, "failed"),
             (None, true) => (ErrorKind::Timeout, "did not answer in time"),
+            (None, false) if error.is_body() || error.is_decode() => return self.cut_off_error(),
             (None, false) => (ErrorKind::Connect, "could not be reached"),
         };
         let what = status.map_or(what, |status| format!("status {status}"));
-        let host = error.url().and_then(reqwest::Url::host_str).unwrap_or_default();
-        let port = error.url().and_then(reqwest::Url::port_or_known_default).unwrap_or_default();
-        let message = format!("the MCP server `{}` at {host}:{port} {did}: {what}", self.server);
-        let error = Error::new(kind, message).with_source(HttpFailure);
+        let message = format!("the MCP server `{}`{} {did}: {what}", self.server, self.address());
+        let error = Error::new(kind, message).with_source(RequestFailed);
         status.map_or_else(|| error.clone(), |status| error.clone().with_status(status))
     }
 
@@ -1015,6 +1066,12 @@ impl ErrorContext {
     }
 }
 
+/// Returns the status in rmcp's text about a response, such as `HTTP 400 Bad Request: …`.
+fn status_in_text(text: &str) -> Option<u16> {
+    let (_, rest) = text.split_once("HTTP ")?;
+    rest.split([' ', ':']).next()?.parse().ok()
+}
+
 /// Marks an error as caused by a redirect that was not followed.
 #[derive(Debug)]
 struct Redirected;
@@ -1029,15 +1086,15 @@ impl StdError for Redirected {}
 
 /// Marks an error as coming from the HTTP transport.
 #[derive(Debug)]
-struct HttpFailure;
+struct RequestFailed;
 
-impl std::fmt::Display for HttpFailure {
+impl std::fmt::Display for RequestFailed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("the request failed")
     }
 }
 
-impl StdError for HttpFailure {}
+impl StdError for RequestFailed {}
 
 /// Returns text from a server, shortened for use in an error message.
 fn shortened(text: &str) -> String {

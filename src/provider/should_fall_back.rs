@@ -32,6 +32,7 @@ pub(crate) fn should_fall_back(kind: ErrorKind) -> bool {
         | ErrorKind::Hook
         | ErrorKind::Panic
         | ErrorKind::Store
+        | ErrorKind::OutcomeUnknown
         | ErrorKind::Conflict
         | ErrorKind::ReplayMismatch
         | ErrorKind::Unfinished

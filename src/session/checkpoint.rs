@@ -312,7 +312,7 @@ fn may_have_started(call: &PendingCall, later: &[Entry]) -> bool {
         Some((position, result.kind))
     });
     let before = &later[..answer.map_or(later.len(), |(position, _)| position)];
-    match before.iter().filter(|entry| **entry == Entry::Resumed).count() {
+    match before.iter().filter(|entry| matches!(entry, Entry::Resumed { .. })).count() {
         0 => false,
         // The denial is the verdict with which the call was resumed.
         1 => !call.path.is_empty() || answer.is_none_or(|(_, kind)| kind != ResultKind::Denied),

@@ -70,3 +70,13 @@ pub(super) fn store_error(
 pub(super) fn corrupt_data_error(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::Store, message)
 }
+
+/// Creates the error for an operation after which it is unknown whether the underlying storage was
+/// changed.
+pub(super) fn outcome_unknown_error(
+    what: impl Display,
+    source: impl StdError + Send + Sync + 'static,
+) -> Error {
+    let message = format!("{what}: {source}; it is unknown whether this change was made");
+    Error::new(ErrorKind::OutcomeUnknown, message).with_source(source)
+}

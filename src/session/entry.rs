@@ -67,10 +67,17 @@ pub enum Entry {
     /// The session's open calls were resumed. After this entry, each open call may have started,
     /// even if the call was [pending](Self::Pending) or left open by a crash.
     ///
+    /// If the process crashes, the calls in `idempotent` may be started again, but no other calls.
+    ///
     /// When the session is loaded, the results that follow this entry are placed after the results
     /// that precede it, regardless of the order of their calls. For this reason, an entry of this
     /// kind is also written between the results of calls that were not interrupted.
-    Resumed,
+    Resumed {
+        /// The ids of the open calls whose tools have been [idempotent](crate::Tool::idempotent)
+        /// each time they were started.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        idempotent: Vec<String>,
+    },
     /// An item was added, for example a message or a result. A turn's results are stored in the
     /// order in which they arrived, but are loaded in the order of their calls.
     #[serde(untagged)]
@@ -81,11 +88,28 @@ pub enum Entry {
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum StoredEntry {
-    Rewritten { why: RewriteReason, from: usize, to: usize, items: Vec<Item> },
-    Appended { why: AppendReason, id: String, count: usize },
-    Pending { calls: Vec<PendingCall> },
-    Nested { call_id: String, history: History },
-    Resumed,
+    Rewritten {
+        why: RewriteReason,
+        from: usize,
+        to: usize,
+        items: Vec<Item>,
+    },
+    Appended {
+        why: AppendReason,
+        id: String,
+        count: usize,
+    },
+    Pending {
+        calls: Vec<PendingCall>,
+    },
+    Nested {
+        call_id: String,
+        history: History,
+    },
+    Resumed {
+        #[serde(default)]
+        idempotent: Vec<String>,
+    },
 }
 
 impl<'de> Deserialize<'de> for Entry {
@@ -108,7 +132,7 @@ impl<'de> Deserialize<'de> for Entry {
                     StoredEntry::Appended { why, id, count } => Self::Appended { why, id, count },
                     StoredEntry::Pending { calls } => Self::Pending { calls },
                     StoredEntry::Nested { call_id, history } => Self::Nested { call_id, history },
-                    StoredEntry::Resumed => Self::Resumed,
+                    StoredEntry::Resumed { idempotent } => Self::Resumed { idempotent },
                 })
             }
             _ => json.deserialize_as().map(Self::Item),

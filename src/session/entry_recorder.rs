@@ -2,8 +2,10 @@
 
 use crate::event::{AppendReason, EndReason, Event, ToolEvent};
 use crate::item::{Item, OpenCalls, ToolCall, ToolResult};
-use crate::session::Entry;
+use crate::session::called_tool::called_tool;
 use crate::session::restore::EntryFold;
+use crate::session::{Entry, SessionState};
+use crate::tool::{Tool, Toolkit};
 use crate::turn::{PartialTurn, TurnEvent};
 
 /// Converts events to session entries, one event at a time, without performing I/O.
@@ -23,6 +25,8 @@ pub(super) struct EntryRecorder {
     awaits_resumed_entry: bool,
     /// Whether later results for open calls are placed after the results recorded so far.
     has_flushed_results: bool,
+    /// The tools that the calls execute. `None` if they are unknown, as in a hand-written loop.
+    toolkit: Option<Toolkit>,
 }
 
 /// A call's id, and the tool name as written by the model. In the history, the call's result has
@@ -40,7 +44,7 @@ impl From<&ToolCall> for CallName {
 }
 
 impl EntryRecorder {
-    pub(super) fn new(restored: EntryFold) -> Self {
+    pub(super) fn new(restored: EntryFold, toolkit: Option<Toolkit>) -> Self {
         let open: OpenCalls<_> = restored.open_calls().iter().map(CallName::from).collect();
         let waits = !open.all_answered();
         Self {
@@ -49,6 +53,7 @@ impl EntryRecorder {
             open_calls: open,
             awaits_resumed_entry: waits,
             has_flushed_results: false,
+            toolkit,
         }
     }
 
@@ -65,7 +70,12 @@ impl EntryRecorder {
             Event::Turn(TurnEvent::TurnComplete { turn }) => {
                 self.flush_results();
                 self.partial_turn = PartialTurn::default();
-                self.push_items(turn.to_history_items(), &mut entries);
+                let mut items = turn.to_history_items();
+                for item in &mut items {
+                    let call = item.as_tool_call();
+                    item.idempotent = call.is_some_and(|call| self.calls_idempotent_tool(call));
+                }
+                self.push_items(items, &mut entries);
                 self.open_calls.extend(turn.tool_calls().map(CallName::from));
             }
             // A retry does not open a turn.
@@ -157,8 +167,35 @@ impl EntryRecorder {
     /// Records that the calls that were open at the start of the stream are resumed.
     fn record_resumed(&mut self, entries: &mut Vec<Entry>) {
         if std::mem::take(&mut self.awaits_resumed_entry) {
-            self.push_entry(Entry::Resumed, entries);
+            let mut calls = self.repeatable_open_calls();
+            calls.retain(|call| self.calls_idempotent_tool(call));
+            let idempotent = calls.into_iter().map(|call| call.call_id).collect();
+            self.push_entry(Entry::Resumed { idempotent }, entries);
         }
+    }
+
+    /// Returns the open calls that have not been started by a tool that was not idempotent.
+    pub(super) fn repeatable_open_calls(&self) -> Vec<ToolCall> {
+        let history = self.fold.history();
+        let pending = match self.fold.session_state() {
+            SessionState::Pending { calls } => calls,
+            SessionState::Idle | SessionState::Unfinished { .. } => Vec::new(),
+        };
+        // A pending call of a sub-agent belongs to a call that has started.
+        let has_not_started = |call_id: &str| {
+            pending.iter().any(|call| call.path.is_empty() && call.call_id == call_id)
+                && history.nested_history(call_id).is_none()
+        };
+        let mut calls = self.fold.open_calls();
+        calls.retain(|call| {
+            self.fold.idempotent_calls().contains(&call.call_id) || has_not_started(&call.call_id)
+        });
+        calls
+    }
+
+    fn calls_idempotent_tool(&self, call: &ToolCall) -> bool {
+        let tool = self.toolkit.as_ref().and_then(|toolkit| called_tool(toolkit, call));
+        tool.is_some_and(Tool::is_idempotent)
     }
 
     /// Creates the entries for the open turn. The [journal](crate::journal) adds the open turn to
@@ -198,12 +235,14 @@ impl EntryRecorder {
             | Entry::Appended { .. }
             | Entry::Pending { .. }
             | Entry::Nested { .. }
-            | Entry::Resumed => false,
+            | Entry::Resumed { .. } => false,
         };
         if is_held && self.has_flushed_results && holds(self) {
             // Without this entry, restoring the session would place the result in call order.
-            self.fold.push(Entry::Resumed);
-            entries.push(Entry::Resumed);
+            let idempotent = self.fold.idempotent_calls().to_vec();
+            let resumed = Entry::Resumed { idempotent };
+            self.fold.push(resumed.clone());
+            entries.push(resumed);
             self.has_flushed_results = false;
         }
         self.fold.push(entry.clone());

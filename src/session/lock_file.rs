@@ -112,7 +112,10 @@ impl LockFile {
             file.set_len(text.len() as u64)?;
             Ok(epoch)
         };
-        raise(&mut self.lock_file()).map_err(|error: io::Error| {
+        let mut file = self.lock_file();
+        raise(&mut file).map_err(|error: io::Error| {
+            // The file may contain a part of the epoch. A file without an epoch gets a higher one.
+            let _ = file.set_len(0);
             store_error(format!("cannot write `{}`", self.path.display()), error)
         })
     }
@@ -134,8 +137,8 @@ pub(super) fn first_epoch(now: SystemTime) -> u64 {
     i64::try_from(since.as_micros()).unwrap_or(i64::MAX).unsigned_abs().max(1)
 }
 
-/// Reads the epoch from a file. Returns `None` if the file is new, or if a power failure erased the
-/// file's contents.
+/// Reads the epoch from a file. Returns `None` if the file is new, if a power failure erased the
+/// file's contents, or if writing the epoch failed.
 ///
 /// # Errors
 ///
@@ -150,7 +153,8 @@ fn read_epoch(file: &mut File) -> io::Result<Option<u64>> {
     }
     let text = String::from_utf8_lossy(&text);
     match text.strip_prefix(PREFIX) {
-        Some(digits) => Ok(digits.trim_end().parse().ok()),
+        Some(digits) => Ok(digits.strip_suffix('\n').and_then(|digits| digits.parse().ok())),
+        None if PREFIX.starts_with(&*text) => Ok(None),
         None => Err(io::Error::new(ErrorKind::InvalidData, "it belongs to another program")),
     }
 }

@@ -173,6 +173,7 @@ fn session_infos(sessions: &HashMap<String, StoredSession>) -> Vec<SessionInfo> 
         version: kept.version(),
         origin: kept.fork_origin.clone(),
         updated_at: kept.updated_at,
+        read_error: None,
     };
     let mut listed: Vec<SessionInfo> = sessions.iter().map(listed).collect();
     listed.sort_by(SessionInfo::list_order);

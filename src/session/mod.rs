@@ -12,6 +12,7 @@
 //! describes which data is durable at which point.
 
 mod blocking_store;
+mod called_tool;
 mod checkpoint;
 mod checks;
 mod entry;

@@ -11,9 +11,12 @@ use pin_project::pin_project;
 
 use crate::error::Error;
 use crate::event::Event;
+#[cfg(feature = "durable")]
+use crate::item::ToolCall;
 use crate::session::entry_recorder::EntryRecorder;
 use crate::session::restore::EntryFold;
 use crate::session::{Lease, LeaseLost, Session};
+use crate::tool::Toolkit;
 
 /// Adds the method [`persist_to`](Self::persist_to) to event streams from an agent or a hand-written loop.
 pub trait PersistExt: Stream<Item = Result<Event, Error>> + Sized {
@@ -22,6 +25,9 @@ pub trait PersistExt: Stream<Item = Result<Event, Error>> + Sized {
     /// The wrapped stream is not polled during a write. As a result, the user's message is durable before a request is
     /// sent, the model's turn is durable before the turn's tools start, and each result is durable before its event is
     /// yielded. The loop must start with the session's [history](Session::history).
+    ///
+    /// The tools of a hand-written loop are unknown. For this reason, its calls are not recorded as calls to
+    /// [idempotent](crate::Tool::idempotent) tools, and are never started again after a crash.
     ///
     /// Call this method after [`finish_with`](crate::EventStreamExt::finish_with), so that the results for interrupted
     /// calls are also written.
@@ -72,7 +78,7 @@ pub trait PersistExt: Stream<Item = Result<Event, Error>> + Sized {
     /// ```
     fn persist_to(self, session: &Session) -> PersistTo<Self> {
         let (version, restored) = session.cached_fold();
-        PersistTo::new(self, session, None, version, restored)
+        PersistTo::new(self, session, None, version, restored, None)
     }
 }
 
@@ -103,16 +109,23 @@ impl<T> PersistTo<T> {
         lease: Option<Lease>,
         version: u64,
         restored: EntryFold,
+        toolkit: Option<Toolkit>,
     ) -> Self {
         Self {
             events: Some(events),
             session: session.clone(),
             lease,
             version,
-            recorder: EntryRecorder::new(restored),
+            recorder: EntryRecorder::new(restored, toolkit),
             pending_append: None,
             pending_item: None,
         }
+    }
+
+    /// Returns the open calls that have not been started by a tool that was not idempotent.
+    #[cfg(feature = "durable")]
+    pub(super) fn repeatable_open_calls(&self) -> Vec<ToolCall> {
+        self.recorder.repeatable_open_calls()
     }
 }
 

@@ -7,6 +7,7 @@ use crate::session::SessionInfo;
 
 /// Returns the ids of the sessions that were last written to before the given time. A fork is
 /// listed before its original session. If a fork is kept, its original session is not included.
+/// Sessions that cannot be read are kept.
 pub(super) fn prunable_ids(sessions: &[SessionInfo], before: SystemTime) -> Vec<&str> {
     let by_id: HashMap<&str, &SessionInfo> = sessions.iter().map(|it| (&*it.id, it)).collect();
     let origin = |session: &SessionInfo| {
@@ -21,7 +22,9 @@ pub(super) fn prunable_ids(sessions: &[SessionInfo], before: SystemTime) -> Vec<
         let mut next = Some(session).filter(|session| !forks.contains_key(&*session.id));
         // The loop visits the session itself, and then its original session if this was the
         // original's last fork.
-        while let Some(session) = next.filter(|session| session.updated_at < before) {
+        let is_removed =
+            |session: &&SessionInfo| session.updated_at < before && session.read_error.is_none();
+        while let Some(session) = next.filter(is_removed) {
             removed.push(&*session.id);
             next = origin(session).filter(|origin| match forks.get_mut(&*origin.id) {
                 Some(others) => {

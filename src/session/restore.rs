@@ -90,13 +90,22 @@ pub(super) struct EntryFold {
     /// The calls from the last `Pending` entry. The list is empty if calls were resumed after the
     /// last `Pending` entry.
     pending_calls: Arc<[PendingCall]>,
+    /// The ids of the calls that may be started again if they are open, because their tools were
+    /// idempotent each time they were started.
+    idempotent_calls: Vec<String>,
 }
 
 impl EntryFold {
     pub(super) fn new(id: impl Into<Arc<str>>) -> Self {
         let history = History::from_id(id);
         let (turn, calls) = (Vec::new(), OpenCalls::default());
-        Self { history, turn_call_ids: turn, buffered_calls: calls, pending_calls: Arc::default() }
+        Self {
+            history,
+            turn_call_ids: turn,
+            buffered_calls: calls,
+            pending_calls: Arc::default(),
+            idempotent_calls: Vec::new(),
+        }
     }
 
     /// Returns a copy of the fold with a different history id.
@@ -106,7 +115,12 @@ impl EntryFold {
 
     pub(super) fn push(&mut self, entry: Entry) {
         match entry {
-            Entry::Item(item) => {
+            Entry::Item(mut item) => {
+                if std::mem::take(&mut item.idempotent)
+                    && let ItemKind::ToolCall(call) = &item.kind
+                {
+                    self.push_idempotent_call(call.call_id.clone());
+                }
                 if let Some(item) = self.buffer_result(item) {
                     self.flush_results();
                     self.track_item(&item);
@@ -133,8 +147,9 @@ impl EntryFold {
             Entry::Nested { call_id, history } => {
                 self.history.set_nested_history(&call_id, history);
             }
-            Entry::Resumed => {
+            Entry::Resumed { idempotent } => {
                 self.start_result_batch();
+                self.idempotent_calls = idempotent;
                 self.history.void_verdict_requests();
                 self.pending_calls = Arc::default();
             }
@@ -150,6 +165,20 @@ impl EntryFold {
                 self.buffered_calls.extend([call_id]);
             }
         }
+    }
+
+    /// Adds a call that may be started again, and removes the calls of earlier turns.
+    fn push_idempotent_call(&mut self, call_id: String) {
+        let mut calls = std::mem::take(&mut self.idempotent_calls);
+        calls.retain(|id| self.call_position(id).is_some() || self.turn_call_ids.contains(id));
+        calls.push(call_id);
+        self.idempotent_calls = calls;
+    }
+
+    /// Returns the ids of the calls that may be started again. The list may contain calls that are
+    /// no longer open.
+    pub(super) fn idempotent_calls(&self) -> &[String] {
+        &self.idempotent_calls
     }
 
     /// Updates the state after an item was appended directly to the history.

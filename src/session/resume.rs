@@ -4,7 +4,8 @@ use std::collections::{HashMap, HashSet};
 
 use crate::agent::{Agent, Input, ResumeVerdicts};
 use crate::error::{Error, ErrorKind};
-use crate::item::{History, PendingCall, ToolCall};
+use crate::item::{PendingCall, ToolCall};
+use crate::session::called_tool::called_tool;
 use crate::session::restore::EntryFold;
 use crate::session::settle_entries::SettleEntries;
 use crate::session::{Lease, Session, SessionRun, SessionState};
@@ -45,10 +46,10 @@ impl Session {
         let plan = match restored.session_state() {
             SessionState::Idle => OpenCallPlan::default(),
             SessionState::Pending { calls } => {
-                OpenCallPlan::without_verdicts(agent, &restored.history(), calls)
+                OpenCallPlan::without_verdicts(agent, &restored, calls)
             }
             SessionState::Unfinished { open_calls: open } => {
-                self.plan_open_calls(agent, &restored.history(), open, HashMap::new()).await
+                self.plan_open_calls(agent, &restored, open, HashMap::new()).await
             }
         };
         self.continue_run(agent, lease, version, restored, plan, input).await
@@ -131,15 +132,16 @@ impl Session {
                 let run = agent.resume(restored.history(), verdicts)?;
                 // An earlier crash may have left open a call to an idempotent tool.
                 for call in calls.iter().filter(|call| call.path.is_empty()) {
-                    if called_tool(agent, &call.to_tool_call()).is_some_and(Tool::is_idempotent) {
+                    if restored.idempotent_calls().contains(&call.call_id) {
                         run.journal().set_may_have_started(&call.call_id, true);
                     }
                 }
-                Ok(SessionRun::new(self, lease, version, restored, Vec::new(), run))
+                let toolkit = agent.toolkit();
+                Ok(SessionRun::new(self, lease, version, restored, Vec::new(), run, toolkit))
             }
             SessionState::Unfinished { open_calls: open } => {
                 let given = verdicts_by_call_id(agent, &open, verdicts)?;
-                let plan = self.plan_open_calls(agent, &restored.history(), open, given).await;
+                let plan = self.plan_open_calls(agent, &restored, open, given).await;
                 self.continue_run(agent, lease, version, restored, plan, Input::default()).await
             }
         }
@@ -182,24 +184,26 @@ impl Session {
                 run
             }
         };
-        Ok(SessionRun::new(self, lease, version, restored, events, run))
+        Ok(SessionRun::new(self, lease, version, restored, events, run, agent.toolkit()))
     }
 
-    /// Returns a plan that executes a call again if the call's tool is idempotent or its verdict
-    /// contains a result.
+    /// Returns a plan that executes a call again if the call's tool is idempotent and was
+    /// idempotent when the call started, or if its verdict contains a result.
     async fn plan_open_calls(
         &self,
         agent: &Agent,
-        history: &History,
+        restored: &EntryFold,
         open: Vec<ToolCall>,
         mut given: HashMap<String, (PendingCall, Verdict)>,
     ) -> OpenCallPlan {
         // If the open calls are not at the end of the history, all of them are settled.
-        if agent.toolkit().resume(history).is_err() {
+        if agent.toolkit().resume(&restored.history()).is_err() {
             return OpenCallPlan::default();
         }
-        let is_idempotent =
-            |call: &ToolCall| called_tool(agent, call).is_some_and(Tool::is_idempotent);
+        let is_idempotent = |call: &ToolCall| {
+            restored.idempotent_calls().contains(&call.call_id)
+                && called_tool(agent.toolkit(), call).is_some_and(Tool::is_idempotent)
+        };
         let open: Vec<ToolCall> =
             open.iter().map(|call| agent.toolkit().unwrapped_call(call).into_owned()).collect();
         let foreign = match open.iter().any(is_idempotent) {
@@ -235,22 +239,18 @@ impl OpenCallPlan {
     /// the call that runs the sub-agent has started. A call to an idempotent tool may have started
     /// before a crash. A call to an external tool may have been executed elsewhere. Nothing is
     /// known about a tool that is not in the agent's toolkit.
-    fn without_verdicts(agent: &Agent, history: &History, pending: Vec<PendingCall>) -> Self {
+    fn without_verdicts(agent: &Agent, restored: &EntryFold, pending: Vec<PendingCall>) -> Self {
+        let history = restored.history();
         let cannot_have_started = |call: &PendingCall| {
             call.path.is_empty()
                 && history.nested_history(&call.call_id).is_none()
-                && called_tool(agent, &call.to_tool_call())
-                    .is_some_and(|tool| !tool.is_idempotent() && !tool.is_external())
+                && !restored.idempotent_calls().contains(&call.call_id)
+                && called_tool(agent.toolkit(), &call.to_tool_call())
+                    .is_some_and(|tool| !tool.is_external())
         };
         let not_started = pending.into_iter().filter(cannot_have_started);
         Self { not_started: not_started.map(|call| call.call_id).collect(), ..Self::default() }
     }
-}
-
-/// Returns the agent's own tool that a call executes, if any.
-fn called_tool<'a>(agent: &'a Agent, call: &ToolCall) -> Option<&'a Tool> {
-    let toolkit = agent.toolkit();
-    toolkit.get(&toolkit.unwrapped_call(call).name)
 }
 
 /// Returns the verdicts by call id. Each verdict must be for an open call. If a call wraps another

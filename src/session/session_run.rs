@@ -14,9 +14,12 @@ use futures::{Stream, StreamExt};
 use crate::agent::{Run, RunHandle};
 use crate::error::{Error, ErrorKind};
 use crate::event::{Event, Outcome};
+#[cfg(feature = "durable")]
+use crate::item::ToolCall;
 use crate::session::persist_to::PersistTo;
 use crate::session::restore::EntryFold;
 use crate::session::{Lease, Session};
+use crate::tool::Toolkit;
 
 /// Runs an agent in a session, and yields the run's events as a stream. Each event is stored
 /// durably before it is yielded.
@@ -65,9 +68,10 @@ impl SessionRun {
         restored: EntryFold,
         settled: Vec<Event>,
         run: Run,
+        toolkit: &Toolkit,
     ) -> Self {
-        let handle = run.internal_handle();
-        let run = PersistTo::new(run, session, Some(lease), version, restored);
+        let (handle, toolkit) = (run.internal_handle(), toolkit.clone());
+        let run = PersistTo::new(run, session, Some(lease), version, restored, Some(toolkit));
         Self {
             settle_events: settled.into(),
             run,
@@ -82,6 +86,12 @@ impl SessionRun {
     #[cfg(feature = "hub")]
     pub(crate) fn starts_at(&self) -> u64 {
         self.starts_at
+    }
+
+    /// Returns the open calls that have not been started by a tool that was not idempotent.
+    #[cfg(feature = "durable")]
+    pub(crate) fn repeatable_open_calls(&self) -> Vec<ToolCall> {
+        self.run.repeatable_open_calls()
     }
 
     /// Passes a value to the tools in this run; see [`Run::with_data`]. Call this method before the

@@ -33,8 +33,10 @@ pub trait Store: Send + Sync {
     ///
     /// [`Conflict`](ErrorKind::Conflict), with a [`Conflict`] as its source, if the session's
     /// version is not `expected`, and [`Store`](ErrorKind::Store) if the entries cannot be written.
-    /// If an error is returned, nothing was written, unless the error comes from a remote store and
-    /// its message says that the outcome is unknown.
+    /// In these cases, nothing was written. [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) if it is
+    /// unknown whether the entries were written, for example because the connection to a remote
+    /// store broke, or because a failed write to a file could not be undone. To find out, call
+    /// [`load`](Self::load). Entries are never written partially.
     fn append<'a>(
         &'a self,
         id: &'a str,
@@ -96,11 +98,13 @@ pub trait Store: Send + Sync {
         from: u64,
     ) -> BoxFuture<'a, Result<Option<Vec<Entry>>, Error>>;
 
-    /// Lists all sessions, starting with the most recently modified session.
+    /// Lists all sessions, starting with the most recently modified session. A session that cannot
+    /// be read is listed with its [error](SessionInfo::read_error), so that it does not hide the
+    /// other sessions.
     ///
     /// # Errors
     ///
-    /// [`Store`](ErrorKind::Store) if the sessions cannot be read.
+    /// [`Store`](ErrorKind::Store) if the list itself cannot be read.
     fn list(&self) -> BoxFuture<'_, Result<Vec<SessionInfo>, Error>>;
 
     /// Returns one page of the [session list](Self::list), with at most `limit` sessions. The page
@@ -154,7 +158,8 @@ pub trait Store: Send + Sync {
     ///
     /// [`Conflict`](ErrorKind::Conflict) if the session `new` already exists.
     /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the session `id` does not exist or contains
-    /// fewer than `at` entries. [`Store`](ErrorKind::Store) if the fork cannot be written.
+    /// fewer than `at` entries. [`Store`](ErrorKind::Store) if the fork cannot be written, and
+    /// [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) if it is unknown whether the fork was written.
     fn fork<'a>(&'a self, id: &'a str, at: u64, new: &'a str) -> BoxFuture<'a, Result<(), Error>>;
 
     /// Deletes a session and all of its entries. Returns whether the session existed.
@@ -169,7 +174,8 @@ pub trait Store: Send + Sync {
     ///
     /// [`InvalidRequest`](ErrorKind::InvalidRequest) if another session was forked from the session
     /// to delete, because the fork would lose its first entries. [`Store`](ErrorKind::Store) if the
-    /// session cannot be deleted. [`Unsupported`](ErrorKind::Unsupported) if the store does not
+    /// session cannot be deleted, and [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) if it is unknown
+    /// whether the session was deleted. [`Unsupported`](ErrorKind::Unsupported) if the store does not
     /// support deletion, as in the default implementation.
     fn delete<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<bool, Error>> {
         let _ = id;
@@ -202,8 +208,8 @@ pub trait Store: Send + Sync {
     ///
     /// # Errors
     ///
-    /// [`Store`](ErrorKind::Store) if a session cannot be deleted, and
-    /// [`Unsupported`](ErrorKind::Unsupported) in the same case as [`delete`](Self::delete).
+    /// Returns the errors that [`delete`](Self::delete) returns, except for sessions that have
+    /// forks. Some of the sessions may already be deleted.
     fn prune(&self, before: SystemTime) -> BoxFuture<'_, Result<Vec<String>, Error>> {
         let _ = before;
         ready(Err(removal_unsupported_error())).boxed()
@@ -285,6 +291,11 @@ pub struct SessionInfo {
     /// the last write determines the session's position in the session list, and whether the
     /// session is pruned.
     pub updated_at: SystemTime,
+    /// The reason why the session cannot be read, for example because it is damaged. `None` if the
+    /// store was able to read the values in this list. If this field is set, the other values may
+    /// be unknown: then `version` is 0, `origin` is `None`, `updated_at` is the start of 1970, and
+    /// `id` is a name that identifies the session to a human.
+    pub read_error: Option<String>,
 }
 
 impl SessionInfo {

@@ -129,6 +129,7 @@ pub(super) fn normalize_error(error: &Error) -> NormalizedError {
         ErrorKind::Hook
         | ErrorKind::Panic
         | ErrorKind::Store
+        | ErrorKind::OutcomeUnknown
         | ErrorKind::Conflict
         | ErrorKind::ReplayMismatch
         | ErrorKind::Unfinished => FailureKind::Runtime,

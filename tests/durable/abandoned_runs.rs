@@ -40,7 +40,7 @@ impl Begun {
                 "done"
             }
         });
-        tool.unwrap().requires_approval()
+        tool.unwrap()
     }
 }
 
@@ -49,13 +49,18 @@ fn results(history: &History) -> Vec<(ResultKind, String)> {
     results.map(|result| (result.kind, result.content.text())).collect()
 }
 
-/// An agent that makes two calls, which both need an approval.
-fn agent(begun: &Begun) -> Agent {
+/// An agent that makes two calls with tools that `declare` completes.
+fn agent_with(begun: &Begun, declare: impl Fn(Tool) -> Tool) -> Agent {
     let model = Scripted::from_fn(|request, _| match results(&request.history).len() {
         0 => Reply::new().call_raw("c1", "pay", "{}").call_raw("c2", "send", "{}"),
         _ => Reply::text("Done."),
     });
-    Agent::new(model).with_tools([begun.tool(0, "pay"), begun.tool(1, "send")])
+    Agent::new(model).with_tools([declare(begun.tool(0, "pay")), declare(begun.tool(1, "send"))])
+}
+
+/// An agent that makes two calls, which both need an approval.
+fn agent(begun: &Begun) -> Agent {
+    agent_with(begun, Tool::requires_approval)
 }
 
 fn approve(calls: &[PendingCall]) -> Vec<(PendingCall, Verdict)> {
@@ -70,8 +75,12 @@ async fn pending_calls(agent: &Agent, engine: &mut MemoryEngine) -> Vec<PendingC
 }
 
 /// The run that resumes the calls is abandoned at each of its operations. The next run gets the
-/// same verdicts if the calls are still pending, or none, or new input.
-async fn check_abandoned_runs(prepare: impl Fn(MemoryEngine, &Agent) -> MemoryEngine) {
+/// same verdicts if the calls are still pending, or none, or new input. `declare` completes the tools
+/// of the next run.
+async fn check_abandoned_runs(
+    prepare: impl Fn(MemoryEngine, &Agent) -> MemoryEngine,
+    declare: impl Fn(Tool) -> Tool,
+) {
     let (mut has_started, mut was_approvable) = (0, 0);
     for (moment, with_verdicts) in MOMENTS.iter().flat_map(|it| [(*it, true), (*it, false)]) {
         for operation in 0.. {
@@ -104,7 +113,8 @@ async fn check_abandoned_runs(prepare: impl Fn(MemoryEngine, &Agent) -> MemoryEn
                             Vec::new()
                         }
                     };
-                    let mut third = second.next_run();
+                    let agent = agent_with(&begun, &declare);
+                    let mut third = prepare(second.next_run(), &agent);
                     let attempt = match with_verdicts {
                         true => Attempt::resume(&agent, "s", entries, verdicts),
                         false => Attempt::run(&agent, "s", entries, "Never mind."),
@@ -135,10 +145,76 @@ async fn check_void_verdicts(agent: &Agent, engine: &MemoryEngine, calls: &[Pend
 
 #[tokio::test(start_paused = true)]
 async fn approved_calls_of_a_run_abandoned_at_any_operation_do_not_start_again() {
-    check_abandoned_runs(|engine, _| engine).await;
+    check_abandoned_runs(|engine, _| engine, Tool::requires_approval).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn approved_calls_that_are_executed_separately_do_not_start_again() {
-    check_abandoned_runs(MemoryEngine::with_worker).await;
+    check_abandoned_runs(MemoryEngine::with_worker, Tool::requires_approval).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_of_an_abandoned_run_are_not_repeated_by_an_idempotent_version_of_their_tools() {
+    check_abandoned_runs(|engine, _| engine, |tool| tool.requires_approval().idempotent()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_later_attempt_does_not_repeat_calls_with_an_idempotent_version_of_their_tools() {
+    let prepares: [fn(MemoryEngine, &Agent) -> MemoryEngine; 2] =
+        [|engine, _| engine, MemoryEngine::with_worker];
+    let mut interrupted = 0;
+    for (prepare, moment) in prepares.iter().flat_map(|it| MOMENTS.map(|moment| (it, moment))) {
+        for operation in 0.. {
+            let begun = Begun::default();
+            let agent = agent_with(&begun, |tool| tool);
+            let engine = prepare(MemoryEngine::new(), &agent);
+            let attempt = Attempt::run(&agent, "s", Vec::new(), "Pay.");
+            let plan = LossPlan::with_losses([Loss { operation, moment }]);
+            if attempt.drive(&mut plan.wrap(engine.next_attempt())).await.is_ok() {
+                break;
+            }
+            let later = agent_with(&begun, Tool::idempotent);
+            let attempt = Attempt::run(&later, "s", Vec::new(), "Pay.");
+            let mut engine = prepare(engine.next_attempt(), &later);
+            let outcome = attempt.drive(&mut engine).await.unwrap();
+            let counts = begun.counts();
+            assert!(counts.iter().all(|count| *count <= 1), "{operation}, {moment:?}: {counts:?}");
+            let results = results(&outcome.history);
+            interrupted +=
+                results.iter().filter(|(kind, _)| *kind == ResultKind::Interrupted).count();
+        }
+    }
+    assert!(interrupted > 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_of_an_abandoned_run_are_repeated_only_if_both_versions_of_their_tools_are_idempotent()
+ {
+    for (declare, later, is_repeated) in [
+        (Tool::idempotent as fn(Tool) -> Tool, Tool::idempotent as fn(Tool) -> Tool, true),
+        (Tool::idempotent, |tool| tool, false),
+        (|tool| tool, Tool::idempotent, false),
+    ] {
+        let mut repeated = 0;
+        for (moment, operation) in MOMENTS.iter().flat_map(|it| (0..12).map(move |n| (*it, n))) {
+            let begun = Begun::default();
+            let agent = agent_with(&begun, declare);
+            let first = MemoryEngine::new();
+            let attempt = Attempt::run(&agent, "s", Vec::new(), "Pay.");
+            let plan = LossPlan::with_losses([Loss { operation, moment }]);
+            let lost = attempt.drive(&mut plan.wrap(first.next_attempt())).await.is_err();
+            let before = begun.counts();
+            let entries = first.entries();
+            let state = SessionState::from_entries(entries.clone());
+            if !lost || !matches!(state, SessionState::Unfinished { .. }) {
+                continue;
+            }
+            let agent = agent_with(&begun, later);
+            let resumed = Attempt::resume(&agent, "s", entries, Vec::new());
+            resumed.drive(&mut first.next_run()).await.unwrap();
+            let is_repeat = |(after, before): (usize, usize)| before > 0 && after > before;
+            repeated += begun.counts().into_iter().zip(before).filter(|it| is_repeat(*it)).count();
+        }
+        assert_eq!(repeated > 0, is_repeated, "{repeated}");
+    }
 }

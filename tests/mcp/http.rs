@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use futures::StreamExt;
 use serde_json::json;
@@ -11,6 +12,7 @@ use turnstream::mcp::{Client, Era};
 use turnstream::testing::mcp::{McpEra, McpRequestStatus, McpServer, McpTool};
 use turnstream::{ErrorKind, Event};
 
+use crate::raw_server::{answer, http_answers, http_empty, http_json, http_message, initialized};
 use crate::support::{call_text, echo_tool, no_arguments, run_call};
 
 const ERAS: [McpEra; 2] = [McpEra::Modern, McpEra::Legacy];
@@ -123,4 +125,92 @@ async fn an_unreachable_address_fails_at_once_with_a_connect_error() {
     let message = format!("the MCP server `s` at {address} could not be reached: ");
     assert!(error.message().starts_with(&message), "{error}");
     assert_eq!(Client::http("ftp://a.example").unwrap_err().kind(), ErrorKind::InvalidRequest);
+}
+
+/// A server of the legacy era that answers each call with `response`.
+async fn server_answering_calls_with(response: String) -> String {
+    http_answers(move |request| {
+        let message = http_message(request);
+        match message["method"].as_str() {
+            Some("initialize") => http_json("200 OK", "", &answer(&message, &initialized())),
+            Some("tools/list") => {
+                let tools = json!({ "tools": [{ "name": "t", "inputSchema": no_arguments() }] });
+                http_json("200 OK", "", &answer(&message, &tools))
+            }
+            Some("tools/call") => response.clone(),
+            Some("server/discover") => http_empty("404 Not Found", ""),
+            _ => http_empty("202 Accepted", ""),
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_failed_request_is_reported_with_status_address_and_retry_delay() {
+    let html = |status: &str, headers: &str| {
+        let body = "<p>no</p>";
+        let len = body.len();
+        format!(
+            "HTTP/1.1 {status}\r\ncontent-type: text/html\r\ncontent-length: {len}\r\n{headers}\
+             connection: close\r\n\r\n{body}"
+        )
+    };
+    let cut_json = "HTTP/1.1 500 Oh\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\
+                    retry-after: 3\r\nconnection: close\r\n\r\n{";
+    let wait = "retry-after: 7\r\n";
+    for (response, kind, status, delay) in [
+        (http_empty("429 Too Many", wait), ErrorKind::RateLimited, 429, Some(7)),
+        (http_json("429 Too Many", wait, &json!({})), ErrorKind::RateLimited, 429, Some(7)),
+        (html("500 Oh", ""), ErrorKind::Server, 500, None),
+        (http_json("500 Oh", wait, &json!({})), ErrorKind::Server, 500, Some(7)),
+        (html("502 Bad Gateway", wait), ErrorKind::Server, 502, Some(7)),
+        (html("503 Later", wait), ErrorKind::Server, 503, Some(7)),
+        (cut_json.to_owned(), ErrorKind::Server, 500, Some(3)),
+    ] {
+        // While connecting.
+        let at_start = response.clone();
+        let url = http_answers(move |_| at_start.clone()).await;
+        let starting = client_at(&url).toolkit().await.unwrap_err();
+        // During a call.
+        let calls = server_answering_calls_with(response).await;
+        let client = client_at(&calls);
+        client.toolkit().await.unwrap();
+        let output = client.call_tool("t", json!({})).await.unwrap();
+        assert!(output.failed);
+        assert_eq!(starting.kind(), kind, "{starting}");
+        assert_eq!(starting.status(), Some(status), "{starting}");
+        assert_eq!(starting.retry_after(), delay.map(Duration::from_secs), "{starting}");
+        for (text, url) in [(starting.to_string(), url), (output.content.text(), calls)] {
+            let address = url.strip_prefix("http://").unwrap().strip_suffix("/mcp").unwrap();
+            let delay = delay.map_or(String::new(), |delay| format!(", retry after {delay}s"));
+            let names = [format!("`s` at {address} "), format!(": status {status}{delay}")];
+            assert!(names.iter().all(|name| text.contains(name)), "{text}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_is_cut_off_is_reported_with_the_address() {
+    let cut = |kind: &str, body: &str| {
+        format!(
+            "HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: 999\r\n\
+             connection: close\r\n\r\n{body}"
+        )
+    };
+    for response in [
+        cut("application/json", r#"{"jsonrpc":"2.0","id":"#),
+        cut("text/event-stream", "data: {\"jsonrpc\":"),
+        cut("text/event-stream", ""),
+    ] {
+        let url = server_answering_calls_with(response.clone()).await;
+        let client = client_at(&url);
+        client.toolkit().await.unwrap();
+        let output = client.call_tool("t", json!({})).await.unwrap();
+        let (text, address) = (output.content.text(), url.trim_start_matches("http://"));
+        let address = address.strip_suffix("/mcp").unwrap();
+        let messages = ["broke off its answer", "closed its connection"]
+            .map(|what| format!("Error: the MCP server `s` at {address} {what}. "));
+        assert!(messages.iter().any(|it| text.starts_with(it)), "{response}: {text}");
+        assert!(text.contains("may have been done in part"), "{text}");
+    }
 }

@@ -127,7 +127,7 @@ proptest! {
                 _ => Vec::new(),
             };
             match mark {
-                0 => entries.push(Entry::Resumed),
+                0 => entries.push(Entry::Resumed { idempotent: Vec::new() }),
                 1 => entries.push(Entry::Pending { calls: vec![tool_call(1).into()] }),
                 _ => {}
             }

@@ -533,6 +533,15 @@ async fn a_run_that_ended_while_the_server_was_down_is_not_reported_as_lost() {
     assert_eq!(lost, []);
 }
 
+async fn a_run_with_an_unreadable_log_does_not_hide_the_other_lost_runs() {
+    let server = Server::start();
+    server.command(&["HSET", "turnstream:active", "r1", "one", "r2", "two"]);
+    server.command(&["SET", "turnstream:{r1}:log", "not a log"]);
+    let lost = connect(&server).await.lost().await.unwrap();
+    let lost: Vec<_> = lost.into_iter().map(|lost| (lost.run, lost.key)).collect();
+    assert_eq!(lost, [("r1", "one"), ("r2", "two")].map(|(run, key)| (run.into(), key.into())));
+}
+
 fn text_of(journal: &Journal) -> String {
     journal.history().iter().filter_map(|item| item.as_text().map(str::to_owned)).collect()
 }
@@ -541,6 +550,7 @@ on_backend! {
     a_run_that_ended_during_an_outage_does_not_hide_the_next_run_of_its_session,
     heartbeats_do_not_rewrite_complete_logs,
     a_run_that_ended_while_the_server_was_down_is_not_reported_as_lost,
+    a_run_with_an_unreadable_log_does_not_hide_the_other_lost_runs,
     an_inbox_accepts_commands_after_the_server_clock_moved_backwards,
     a_run_started_while_the_server_is_down_can_be_read_later_and_stopped_locally,
     lost_log_entries_are_written_again,

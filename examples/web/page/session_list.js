@@ -41,10 +41,11 @@ export class SessionList {
     return this.#list.querySelector('[aria-current] .title')?.cloneNode(true);
   }
 
-  #item({ id, title, updated_at: time, forked_from: origin, is_running: isRunning }) {
+  #item({ id, title, updated_at: time, forked_from: origin, is_running: isRunning, read_error: error }) {
     const details = [timeWords(time)];
     if (origin) details.push('fork');
     if (isRunning) details.push('running');
+    if (error) details.push('cannot be read');
     const link = element(
       'a',
       { href: `#${id}`, 'data-id': id, 'aria-current': id === this.#current ? 'page' : false },

@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::hub::event_log::LogContent;
 use crate::hub::redis::entry_json::{StreamEntry, decode};
 use crate::hub::redis::inner::{AnnouncedHere, Inner};
-use crate::hub::{AnnouncedRun, EventNumber, LogEntry, LostRun};
+use crate::hub::{AnnouncedRun, EventNumber, LogEntry, LogUnavailable, LostRun};
 
 /// The time after which a claim expires, in milliseconds.
 const CLAIM_MS: u64 = 30_000;
@@ -102,34 +102,42 @@ pub(super) async fn next(inner: &Inner, key: &str, seen: u64) -> Result<Announce
 }
 
 pub(super) async fn lost(inner: &Inner) -> Result<Vec<LostRun>, Error> {
-    let active: HashMap<String, String> =
+    let active: HashMap<Vec<u8>, Vec<u8>> =
         inner.connection.query(redis::cmd("HGETALL").arg(inner.keys.active())).await?;
     let mut lost: Vec<LostRun> = Vec::new();
     for (run, key) in active {
-        if inner.state().announced.contains_key(&run) {
+        // Another program may have written an entry that is not a run.
+        let (Ok(run), Ok(key)) = (String::from_utf8(run), String::from_utf8(key)) else { continue };
+        if inner.state().announced.contains_key(&run) || has_heartbeat(inner, &run).await? {
             continue;
         }
-        let mut pipeline = redis::pipe();
-        pipeline.get(inner.keys.alive(&run));
-        pipeline.xrevrange_count(inner.keys.log(&run), "+", "-", 1);
-        let (process, entries): (Option<String>, StreamRangeReply) =
-            inner.connection.pipeline(&pipeline).await?;
-        match process.is_some() {
-            true => {}
-            // The process died after the run had ended, but before it could remove the run's entry.
-            false if has_end(&run, &entries) => {
+        match is_over(inner, &key, &run).await {
+            Ok(true) => {
                 let remove = redis::cmd("HDEL").arg(inner.keys.active()).arg(&run).to_owned();
                 inner.connection.query::<i64>(&remove).await?;
             }
-            false if is_replaced(inner, &key, &run).await? => {
-                let remove = redis::cmd("HDEL").arg(inner.keys.active()).arg(&run).to_owned();
-                inner.connection.query::<i64>(&remove).await?;
-            }
-            false => lost.push(LostRun::new(key, run)),
+            Err(error) if LogUnavailable::from_error(&error).is_some() => return Err(error),
+            // A run whose log cannot be read does not hide the other runs.
+            Ok(false) | Err(_) => lost.push(LostRun::new(key, run)),
         }
     }
     lost.sort_by(|a, b| (&a.key, &a.run).cmp(&(&b.key, &b.run)));
     Ok(lost)
+}
+
+/// Returns whether the process that performs the run is alive.
+async fn has_heartbeat(inner: &Inner, run: &str) -> Result<bool, Error> {
+    let exists = redis::cmd("EXISTS").arg(inner.keys.alive(run)).to_owned();
+    Ok(inner.connection.query::<i64>(&exists).await? > 0)
+}
+
+/// Returns whether a run whose process has died has ended or has been replaced by another run. The
+/// process may have died before it could remove the run's entry.
+async fn is_over(inner: &Inner, key: &str, run: &str) -> Result<bool, Error> {
+    let mut last = redis::cmd("XREVRANGE");
+    last.arg(inner.keys.log(run)).arg("+").arg("-").arg("COUNT").arg(1);
+    let entries: StreamRangeReply = inner.connection.query(&last).await?;
+    Ok(has_end(run, &entries) || is_replaced(inner, key, run).await?)
 }
 
 /// Returns whether the newest run that the directory lists for the key is not `run`.

@@ -47,6 +47,7 @@ pub(crate) fn default_status(kind: ErrorKind) -> u16 {
         | ErrorKind::Hook
         | ErrorKind::Panic
         | ErrorKind::Store
+        | ErrorKind::OutcomeUnknown
         | ErrorKind::Conflict
         | ErrorKind::ReplayMismatch
         | ErrorKind::Unfinished

@@ -158,6 +158,12 @@ pub(super) fn starts_with_header(text: &[u8]) -> bool {
     text.starts_with(HEADER_PREFIX)
 }
 
+/// Returns whether the text may be a session file, even if its first line is damaged.
+pub(super) fn may_be_session(text: &[u8]) -> bool {
+    let is_append = |line_end: usize| starts_with_append(&text[line_end + 1..]);
+    starts_with_header(text) || memchr::memchr_iter(b'\n', text).any(is_append)
+}
+
 /// Returns whether the text starts with an append.
 pub(super) fn starts_with_append(text: &[u8]) -> bool {
     text.starts_with(APPEND_PREFIX)

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use super::super::checks::{corrupt_data_error, store_error};
+use super::super::checks::{corrupt_data_error, outcome_unknown_error, store_error};
 use super::super::private_files::{FileId, private_file_options, sync_parent_dir};
 use crate::error::Error;
 
@@ -141,28 +141,42 @@ impl<'a> LockedFile<'a> {
     /// # Errors
     ///
     /// Returns an error if any step fails. After a failed write, the file is truncated to its first
-    /// `end` bytes if possible. If the file cannot be truncated, the partial write is treated like
-    /// a write that was cut off by a crash.
+    /// `end` bytes. If this fails as well, the error's kind is
+    /// [`OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown), because the whole text may be in the
+    /// file. A partial write is treated like a write that was cut off by a crash.
     pub(super) fn write(&mut self, end: u64, text: &[u8], now: SystemTime) -> Result<(), Error> {
+        let prepared = self.file.set_len(end).and_then(|()| self.file.seek(SeekFrom::Start(end)));
+        prepared.map_err(|error| self.io_error("write", error))?;
         let write = |file: &mut File| -> io::Result<()> {
-            file.set_len(end)?;
-            file.seek(SeekFrom::Start(end))?;
             file.write_all(text)?;
             // Setting the modification time fails if the file belongs to another user. In this
             // case, the file keeps the actual time of the write.
             let _ = file.set_modified(now);
             file.sync_data()
         };
-        write(&mut self.file).map_err(|error| {
-            let _ = self.file.set_len(end).and_then(|()| self.file.sync_data());
-            self.io_error("write", error)
-        })
+        let Err(error) = write(&mut self.file) else { return Ok(()) };
+        match self.file.set_len(end).and_then(|()| self.file.sync_data()) {
+            Ok(()) => Err(self.io_error("write", error)),
+            Err(undo) => {
+                let what = format!(
+                    "cannot write `{}` ({error}), and cannot undo the write",
+                    self.path.display()
+                );
+                Err(outcome_unknown_error(what, undo))
+            }
+        }
     }
 
     /// Removes the file from its folder.
+    ///
+    /// # Errors
+    ///
+    /// If the file was removed but the folder cannot be written to disk, the error's kind is
+    /// [`OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown).
     pub(super) fn remove(self) -> Result<(), Error> {
         fs::remove_file(self.path).map_err(|error| self.io_error("remove", error))?;
-        sync_parent_dir(self.path)
+        let what = || format!("cannot remove `{}`", self.path.display());
+        sync_parent_dir(self.path).map_err(|error| outcome_unknown_error(what(), error))
     }
 
     fn io_error(&self, what: &str, error: io::Error) -> Error {

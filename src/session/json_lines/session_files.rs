@@ -120,7 +120,10 @@ impl blocking_store::BlockingStore for SessionFiles {
 
     fn load(&mut self, id: &str, from: u64) -> Result<Option<Vec<Entry>>, Error> {
         let Some(path) = self.location.session_path(id) else { return Ok(None) };
-        let Some((lines, text)) = read_session_file(&path, id)? else { return Ok(None) };
+        // While this file is locked, another process can remove neither this session nor the
+        // sessions from which it was forked.
+        let Some(mut file) = LockedFile::open(&path, OpenMode::Read)? else { return Ok(None) };
+        let (lines, text) = read_session_file(&mut file, &path, id)?;
         let Some(version) = lines.version() else { return Ok(None) };
         // Collects the session's own entries first, and then the own entries of each ancestor,
         // ending with the earliest.
@@ -144,7 +147,8 @@ impl blocking_store::BlockingStore for SessionFiles {
                     fork.id
                 )));
             }
-            let (lines, text) = read_session_file(&path, &fork.id)?.ok_or_else(gone)?;
+            let mut file = LockedFile::open(&path, OpenMode::Read)?.ok_or_else(gone)?;
+            let (lines, text) = read_session_file(&mut file, &path, &fork.id)?;
             if lines.version() < Some(fork.at) {
                 return Err(gone());
             }
@@ -156,7 +160,7 @@ impl blocking_store::BlockingStore for SessionFiles {
     }
 
     fn list(&mut self) -> Result<Vec<SessionInfo>, Error> {
-        self.session_infos(Err)
+        self.session_infos()
     }
 
     fn fork(&mut self, id: &str, at: u64, new: &str) -> Result<(), Error> {
@@ -202,7 +206,7 @@ impl blocking_store::BlockingStore for SessionFiles {
     }
 
     fn prune(&mut self, before: SystemTime) -> Result<Vec<String>, Error> {
-        let listed = self.session_infos(|_| Ok(()))?;
+        let listed = self.session_infos()?;
         let with_path = |id| Some((id, self.location.session_path(id)?));
         let files: Vec<_> =
             prunable_ids(&listed, before).into_iter().filter_map(with_path).collect();
@@ -256,6 +260,9 @@ impl SessionFiles {
 
     pub(super) fn salvage(&mut self, id: &str) -> Result<Option<SalvageReport>, Error> {
         let Some(path) = self.location.session_path(id) else { return Ok(None) };
+        // While this file is locked, another process cannot remove the sessions from which it was
+        // forked.
+        let _file = LockedFile::open(&path, OpenMode::Read)?;
         let Some(mut found) = salvage_session_file(&path)? else { return Ok(None) };
         // Collects the session's own entries first, and then the own entries of each ancestor,
         // ending with the earliest.
@@ -287,49 +294,43 @@ impl SessionFiles {
         Ok(Some(all))
     }
 
-    /// Lists all sessions. `damaged` receives the error from an unreadable session, and determines
-    /// whether listing fails with this error.
-    fn session_infos(
-        &mut self,
-        damaged: impl Fn(Error) -> Result<(), Error>,
-    ) -> Result<Vec<SessionInfo>, Error> {
+    /// Lists all sessions, including those that cannot be read.
+    fn session_infos(&mut self) -> Result<Vec<SessionInfo>, Error> {
         let mut listed = Vec::new();
-        for (path, id) in self.location.session_files()? {
-            match self.session_info(&path, id) {
-                Ok(found) => listed.extend(found),
-                Err(error) => damaged(error)?,
-            }
+        for (path, mut id) in self.location.session_files()? {
+            listed.extend(match self.session_info(&path, &mut id) {
+                Ok(found) => found,
+                Err(error) => Some(unreadable_session_info(&path, id, &error)),
+            });
         }
         listed.sort_by(SessionInfo::list_order);
         Ok(listed)
     }
 
     /// Reads the [`SessionInfo`] of the session in a file. Returns `None` if the file contains no
-    /// session.
+    /// session. If `id` is not known from the file name, it is set as soon as it has been read.
     fn session_info(
         &mut self,
         path: &Path,
-        id: Option<String>,
+        id: &mut Option<String>,
     ) -> Result<Option<SessionInfo>, Error> {
         let Some(mut file) = LockedFile::open(path, OpenMode::Read)? else { return Ok(None) };
-        let id = match id {
-            Some(id) => id,
-            None => match self.id_from_header(&mut file, path)? {
-                Some(id) => id,
-                None => return Ok(None),
-            },
-        };
-        let there = match self.load_cached(&mut file, path, &id) {
+        if id.is_none() {
+            *id = self.id_from_header(&mut file, path)?;
+        }
+        let Some(id) = id else { return Ok(None) };
+        let there = match self.load_cached(&mut file, path, id) {
             Ok(there) => there,
             // This file in the folder is not a session.
-            Err(_) if !file_format::starts_with_header(&file.read()?) => return Ok(None),
+            Err(_) if !file_format::may_be_session(&file.read()?) => return Ok(None),
             Err(error) => return Err(error),
         };
         let listed = |version| SessionInfo {
-            id,
+            id: id.clone(),
             version,
             origin: there.fork_origin,
             updated_at: there.stamp.modified,
+            read_error: None,
         };
         Ok(there.version.map(listed))
     }
@@ -377,11 +378,12 @@ impl SessionFiles {
         path: &Path,
     ) -> Result<Option<String>, Error> {
         let text = file.read()?;
-        if !file_format::starts_with_header(&text) {
+        if !file_format::may_be_session(&text) {
             return Ok(None);
         }
-        let lines = file_format::parse_file(&text).map_err(add_path_context(path))?;
-        let id = lines.header.map(|head| head.id);
+        let Some(first) = file_format::next_line(&text, 0, 1) else { return Ok(None) };
+        let header = file_format::parse_header(&text[first.byte_range]);
+        let id = Some(header.map_err(add_path_context(path))?.id);
         Ok(id.filter(|id| self.location.session_path(id).as_deref() == Some(path)))
     }
 
@@ -451,19 +453,40 @@ impl SessionFiles {
     }
 }
 
-/// Reads and parses a session's file. Returns `None` if the file does not exist.
-fn read_session_file(path: &Path, id: &str) -> Result<Option<(ParsedFile, Vec<u8>)>, Error> {
-    let Some(mut file) = LockedFile::open(path, OpenMode::Read)? else { return Ok(None) };
+/// Reads and parses a session's file.
+fn read_session_file(
+    file: &mut LockedFile<'_>,
+    path: &Path,
+    id: &str,
+) -> Result<(ParsedFile, Vec<u8>), Error> {
     let text = file.read()?;
     let lines = file_format::parse_file(&text).map_err(add_path_context(path))?;
     ensure_same_id(&lines, path, id)?;
-    Ok(Some((lines, text)))
+    Ok((lines, text))
 }
 
-/// Salvages a file. Returns `None` if the file does not exist.
+/// Creates the [`SessionInfo`] of a session that cannot be read. If the file name does not
+/// determine the session's id, the file name itself is listed.
+fn unreadable_session_info(path: &Path, id: Option<String>, error: &Error) -> SessionInfo {
+    let file_name = || path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let modified = path.metadata().and_then(|there| there.modified());
+    SessionInfo {
+        id: id.unwrap_or_else(file_name),
+        version: 0,
+        origin: None,
+        updated_at: modified.unwrap_or(SystemTime::UNIX_EPOCH),
+        read_error: Some(error.to_string()),
+    }
+}
+
+/// Salvages a file. Returns `None` if the file does not exist or is empty.
 fn salvage_session_file(path: &Path) -> Result<Option<SalvagedFile>, Error> {
     let Some(mut file) = LockedFile::open(path, OpenMode::Read)? else { return Ok(None) };
     let text = file.read()?;
+    if text.is_empty() {
+        // Another process is creating the session.
+        return Ok(None);
+    }
     let found = salvage::salvage_file(&text, path);
     let is_nothing = found.own_report.entries.is_empty()
         && found.own_report.damage.iter().all(|damage| damage.suspect_entries.is_empty());

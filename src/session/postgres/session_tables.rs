@@ -16,7 +16,7 @@ use super::statements::Statements;
 use crate::error::Error;
 use crate::session::checks::{
     corrupt_data_error, ensure_expected_version, ensure_fork_point_exists, ensure_has_no_forks,
-    ensure_session_absent, store_error,
+    ensure_session_absent, outcome_unknown_error, store_error,
 };
 use crate::session::prune::prunable_ids;
 use crate::session::{Entry, ForkOrigin, LeaseLost, SessionInfo};
@@ -76,7 +76,7 @@ impl SessionTables {
                     };
                     self.database.answer(answer).await
                 }
-                Err(error) => return Err(append_error(error, is_outcome_open)),
+                Err(error) => return Err(change_error(error, is_outcome_open)),
             };
             let paused = match tried {
                 Ok(AppendState::Written) => return Ok(append.version()),
@@ -85,7 +85,7 @@ impl SessionTables {
                 Ok(AppendState::Refused(error)) => return Err(error),
                 Err(error) => attempts.after_error(error).await,
             };
-            paused.map_err(|error| append_error(error, attempts.is_outcome_open()))?;
+            paused.map_err(|error| change_error(error, attempts.is_outcome_open()))?;
         }
     }
 
@@ -138,7 +138,7 @@ impl SessionTables {
                 Ok(client.query(&statement, arguments).await?)
             };
             match self.database.answer(read).await {
-                Ok(rows) => return rows.iter().map(read_session_info).collect(),
+                Ok(rows) => return Ok(rows.iter().map(read_session_info).collect()),
                 Err(error) => attempts.after_error(error).await.map_err(read_error)?,
             }
         }
@@ -150,7 +150,9 @@ impl SessionTables {
         let (id_bytes, new_bytes) = (id.as_bytes(), new.as_bytes());
         let mut attempts = self.database.attempts();
         loop {
-            let client = attempts.client().await.map_err(write_error)?;
+            let is_outcome_open = attempts.is_outcome_open();
+            let client = attempts.client().await;
+            let client = client.map_err(|error| change_error(error, is_outcome_open))?;
             let tried = self.database.answer(async {
                 let statement = client.prepare_cached(&self.statements.fork).await?;
                 let arguments: [&(dyn ToSql + Sync); 4] =
@@ -181,7 +183,7 @@ impl SessionTables {
                 Err(error) if error.sqlstate() == Some("23503") => attempts.after_race().await,
                 Err(error) => attempts.after_error(error).await,
             };
-            paused.map_err(write_error)?;
+            paused.map_err(|error| change_error(error, attempts.is_outcome_open()))?;
         }
     }
 
@@ -235,7 +237,8 @@ impl SessionTables {
         // belong to another session, which the caller did not intend to remove.
         let mut open_key = None;
         loop {
-            let client = attempts.client().await.map_err(write_error)?;
+            let client = attempts.client().await;
+            let client = client.map_err(|error| change_error(error, open_key.is_some()))?;
             let mut removing = Removing { id, before, open_key, committed_key: None };
             let tried = self.database.answer(self.remove_once(client, &mut removing)).await;
             let paused = match tried {
@@ -248,7 +251,7 @@ impl SessionTables {
                     attempts.after_error(error).await
                 }
             };
-            paused.map_err(write_error)?;
+            paused.map_err(|error| change_error(error, open_key.is_some()))?;
         }
     }
 
@@ -555,14 +558,26 @@ async fn execute(
     Ok(client.execute(&statement, arguments).await?)
 }
 
-fn read_session_info(row: &Row) -> Result<SessionInfo, Error> {
-    let parent: Option<Vec<u8>> = get(row, 4)?;
-    let at = get_number(row, 2)?;
-    Ok(SessionInfo {
-        id: to_id(get(row, 0)?)?,
-        version: get_number(row, 1)?,
-        origin: parent.map(|id| Ok::<_, Error>(ForkOrigin { id: to_id(id)?, at })).transpose()?,
-        updated_at: get(row, 3)?,
+/// Reads a row of the list. A row that cannot be read does not hide the other rows.
+fn read_session_info(row: &Row) -> SessionInfo {
+    let read = || {
+        let (parent, at): (Option<Vec<u8>>, _) = (get(row, 4)?, get_number(row, 2)?);
+        Ok(SessionInfo {
+            id: to_id(get(row, 0)?)?,
+            version: get_number(row, 1)?,
+            origin: parent
+                .map(|id| Ok::<_, Error>(ForkOrigin { id: to_id(id)?, at }))
+                .transpose()?,
+            updated_at: get(row, 3)?,
+            read_error: None,
+        })
+    };
+    read().unwrap_or_else(|error: Error| SessionInfo {
+        id: String::from_utf8_lossy(row.try_get(0).unwrap_or_default()).into_owned(),
+        version: 0,
+        origin: None,
+        updated_at: row.try_get(3).unwrap_or(SystemTime::UNIX_EPOCH),
+        read_error: Some(error.to_string()),
     })
 }
 
@@ -586,9 +601,10 @@ fn write_error(error: PostgresError) -> Error {
     error.into_store_error("cannot write the session")
 }
 
-fn append_error(error: PostgresError, is_outcome_open: bool) -> Error {
+/// Creates the error for an append, a fork or a deletion.
+fn change_error(error: PostgresError, is_outcome_open: bool) -> Error {
     match is_outcome_open {
-        true => error.into_store_error("it is not known whether the session was written"),
+        true => outcome_unknown_error("cannot write the session", error),
         false => write_error(error),
     }
 }

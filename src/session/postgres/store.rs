@@ -55,8 +55,8 @@ use crate::session::{Entry, Lease, SessionInfo, Store};
 /// If a connection breaks, calls are retried on another connection, for 30 seconds by
 /// [default](PostgresOptions::with_retry_limit). Each append has a random id. After an attempt that received no
 /// response, the store uses this id to determine whether the append was written. As a result, no append is written
-/// twice. If the store reaches the retry limit before it can determine whether the append was written, the error
-/// message says that the outcome is unknown.
+/// twice. If the store reaches the retry limit before it can determine whether the append was written, the error's kind
+/// is [`OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown).
 ///
 /// If the future of an append, a fork or a deletion is dropped after its first poll, the operation may or may not take
 /// effect, but never does so partially. If the future of [`prune`](Store::prune) is dropped, some of the sessions may

@@ -1,15 +1,16 @@
 //! Opens the database at a path, and reopens the database if its files change.
 
-use std::fs;
-use std::io::ErrorKind;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::SystemTime;
 
 use rusqlite::{Connection, Error as Sqlite, Transaction, TransactionBehavior};
 
-use super::super::checks::{corrupt_data_error, store_error};
-use super::super::private_files::{FileId, private_file_options, resolve_links};
+use super::super::checks::{corrupt_data_error, outcome_unknown_error, store_error};
+use super::super::private_files::{private_file_options, resolve_links};
+use super::database_files::{DatabaseFileIds, is_missing, wal_path};
 use super::schema;
 use crate::error::Error;
 use crate::lock::lock_ignoring_poison;
@@ -30,12 +31,6 @@ struct OpenDatabase {
     last_write_stamp: Option<WriteStamp>,
 }
 
-/// The identities of an open database's files: the database file, its log, and the log's index. If
-/// one of these files has been replaced or removed, later writes by SQLite are lost when the
-/// database is closed.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct DatabaseFileIds([Option<FileId>; 3]);
-
 /// File metadata that changes when another connection writes to the file, or when another file is
 /// copied over it. SQLite itself does not detect that another file was copied over a database.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -54,6 +49,8 @@ pub(super) enum IfMissing {
 /// An error from a database operation.
 pub(super) enum DatabaseError {
     Sqlite(Sqlite),
+    /// A commit failed. The log may contain the whole transaction.
+    Commit(Sqlite),
     Store(Error),
 }
 
@@ -64,7 +61,7 @@ impl DatabaseError {
 
     fn into_store_error(self, what: &str) -> Error {
         match self {
-            Self::Sqlite(error) => store_error(what, error),
+            Self::Sqlite(error) | Self::Commit(error) => store_error(what, error),
             Self::Store(error) => error,
         }
     }
@@ -100,7 +97,7 @@ impl Database {
     pub(super) fn in_memory() -> Result<Self, Error> {
         let open = OpenDatabase {
             connection: schema::open_in_memory()?,
-            files: DatabaseFileIds([None; 3]),
+            files: DatabaseFileIds::default(),
             last_write_stamp: None,
         };
         Ok(Self { path: None, open_database: Some(open) })
@@ -152,6 +149,8 @@ impl Database {
             |failed: DatabaseError| failed.into_store_error("cannot write the session");
         loop {
             let path = self.path.clone();
+            // The database may have become writable since it was opened.
+            self.open_database.take_if(|open| open.is_read_only());
             self.ensure_connection(missing)?;
             let Some(open) = &mut self.open_database else {
                 return work(None).map_err(cannot_write);
@@ -161,8 +160,14 @@ impl Database {
             let transaction = transaction.map_err(|error| cannot_write(error.into()))?;
             // While this call waited for a lock, the file at the path may have been replaced or
             // removed.
-            if path.is_none_or(|path| DatabaseFileIds::from_path(&path) == open.files) {
-                let worked = work(Some(transaction)).map_err(cannot_write)?;
+            let files = path.map(|path| DatabaseFileIds::from_path(&path)).transpose();
+            let files = files.map_err(|error| store_error("cannot write the session", error))?;
+            if files.is_none_or(|files| files == open.files) {
+                let worked = match work(Some(transaction)) {
+                    Ok(worked) => worked,
+                    Err(DatabaseError::Commit(error)) => return Err(self.undo_commit(error)),
+                    Err(failed) => return Err(cannot_write(failed)),
+                };
                 self.checkpoint_wal();
                 return Ok(worked);
             }
@@ -175,11 +180,11 @@ impl Database {
     }
 
     /// Returns whether the open database is still the database at its path.
-    pub(super) fn is_at_path(&self) -> bool {
+    pub(super) fn is_at_path(&self) -> io::Result<bool> {
         match (&self.path, &self.open_database) {
-            (Some(path), Some(open)) => DatabaseFileIds::from_path(path) == open.files,
-            (Some(_), None) => false,
-            (None, _) => true,
+            (Some(path), Some(open)) => Ok(DatabaseFileIds::from_path(path)? == open.files),
+            (Some(_), None) => Ok(false),
+            (None, _) => Ok(true),
         }
     }
 
@@ -187,7 +192,8 @@ impl Database {
     /// to by other connections.
     fn is_unchanged(&self) -> bool {
         let left = self.open_database.as_ref().and_then(|open| open.last_write_stamp);
-        self.is_at_path() && self.path.as_deref().and_then(WriteStamp::from_path) == left
+        self.is_at_path().unwrap_or(false)
+            && self.path.as_deref().and_then(WriteStamp::from_path) == left
     }
 
     fn record_write_stamp(&mut self) {
@@ -210,25 +216,65 @@ impl Database {
     }
 }
 
+impl Database {
+    /// Undoes a failed commit, and returns the error to report. The log may contain the whole
+    /// transaction, which SQLite would apply if the process were killed now, although it has
+    /// reported an error.
+    fn undo_commit(&self, error: Sqlite) -> Error {
+        let what = "cannot write the session";
+        match self.truncate_wal() {
+            Ok(()) => store_error(what, error),
+            Err(undo) => {
+                outcome_unknown_error(format!("{what} ({error}), and cannot undo the write"), undo)
+            }
+        }
+    }
+
+    /// Removes everything from the log that does not belong to a committed transaction.
+    fn truncate_wal(&self) -> io::Result<()> {
+        let (Some(path), Some(open)) = (&self.path, &self.open_database) else { return Ok(()) };
+        let truncate = "PRAGMA wal_checkpoint(TRUNCATE)";
+        let is_busy: bool = open
+            .connection
+            .query_row(truncate, (), |row| row.get(0))
+            .map_err(|error| io::Error::other(error.to_string()))?;
+        if is_busy {
+            return Err(io::Error::other("another connection is reading the log"));
+        }
+        match File::open(wal_path(path)?) {
+            Ok(log) => log.sync_all(),
+            Err(error) if is_missing(&error) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
 impl Drop for Database {
     fn drop(&mut self) {
         // SQLite itself checkpoints the log when the database's last connection is closed, but not
         // when any other connection is closed.
-        if self.is_at_path() {
+        if self.is_at_path().unwrap_or(false) {
             self.checkpoint_wal();
         }
     }
 }
 
 impl OpenDatabase {
+    fn is_read_only(&self) -> bool {
+        self.connection.is_readonly(rusqlite::MAIN_DB).unwrap_or(false)
+    }
+
     fn open_at(path: &Path) -> Result<Self, Error> {
         loop {
             create_file(path)?;
-            let before = DatabaseFileIds::from_path(path);
+            let cannot = |error| {
+                store_error(format!("cannot open the database `{}`", path.display()), error)
+            };
+            let before = DatabaseFileIds::from_path(path).map_err(cannot)?;
             let connection = schema::open_connection(path)?;
-            let files = DatabaseFileIds::from_path(path);
+            let files = DatabaseFileIds::from_path(path).map_err(cannot)?;
             // If the file identities differ, the file has been replaced in the meantime.
-            if before.0[0] == files.0[0] {
+            if before.is_same_database(&files) {
                 return Ok(Self { connection, files, last_write_stamp: None });
             }
         }
@@ -239,18 +285,6 @@ impl WriteStamp {
     fn from_path(path: &Path) -> Option<Self> {
         let file = fs::metadata(path).ok()?;
         Some(Self { len: file.len(), modified: file.modified().ok() })
-    }
-}
-
-impl DatabaseFileIds {
-    fn from_path(path: &Path) -> Self {
-        // If the path is a link, the files are next to the link's target.
-        let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        Self(["", "-wal", "-shm"].map(|ending| {
-            let mut path = target.as_os_str().to_owned();
-            path.push(ending);
-            fs::metadata(path).ok().map(|file| FileId::from_metadata(&file))
-        }))
     }
 }
 

@@ -1,12 +1,13 @@
 //! Opens databases and migrates their schema.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rusqlite::{Connection, Error as Sqlite, ErrorCode, TransactionBehavior};
+use rusqlite::{Connection, Error as Sqlite, ErrorCode, OpenFlags, TransactionBehavior};
 
 use super::super::checks::{corrupt_data_error, store_error};
+use super::database_files::wal_path;
 use crate::error::Error;
 
 /// The maximum time to wait while another connection holds a lock on the database.
@@ -51,8 +52,59 @@ const MIGRATIONS: &[&str] = &[
 
 pub(super) fn open_connection(path: &Path) -> Result<Connection, Error> {
     let what = || format!("cannot open the database `{}`", path.display());
-    let database = Connection::open_with_flags(path, open_flags());
-    configure_and_migrate(database.map_err(|error| store_error(what(), error))?, what)
+    let database = Connection::open_with_flags(path, OPEN_FLAGS);
+    let database = database.map_err(|error| store_error(what(), error))?;
+    // SQLite opens a file for reading if it must not write to it.
+    match database.is_readonly(rusqlite::MAIN_DB) {
+        Ok(true) => open_for_reading(path, what),
+        Ok(false) | Err(_) => configure_and_migrate(database, what),
+    }
+}
+
+/// Opens a database that cannot be written to, for example because it is on a read-only file
+/// system.
+fn open_for_reading(path: &Path, what: impl Fn() -> String) -> Result<Connection, Error> {
+    let open = |path: &Path, flags| {
+        let database = Connection::open_with_flags(path, flags)?;
+        database.busy_timeout(LOCK_TIMEOUT)?;
+        let state = (schema_state(&database)?, read_pragma(&database, "user_version")?);
+        Ok((database, state))
+    };
+    let opened = match open(path, READ_FLAGS) {
+        // SQLite cannot create the index of the log. Without a log, it needs no index.
+        Err(error) if is_code(&error, ErrorCode::CannotOpen) => {
+            let wal = wal_path(path).map_err(|error| store_error(what(), error))?;
+            if wal.metadata().is_ok_and(|wal| wal.len() > 0) {
+                let why = "it cannot be written to, and its log is not empty";
+                return Err(corrupt_data_error(format!("{}: {why}", what())));
+            }
+            open(&immutable_uri(path), READ_FLAGS | OpenFlags::SQLITE_OPEN_URI)
+        }
+        opened => opened,
+    };
+    let (database, (state, version)) = opened.map_err(|error| store_error(what(), error))?;
+    let latest = latest_schema_version();
+    match ensure_usable(&state, &what) {
+        Ok(()) if version < latest => {
+            let why = format!(
+                "it has format {version}, and cannot be written to, which format {latest} requires"
+            );
+            Err(corrupt_data_error(format!("{}: {why}", what())))
+        }
+        usable => usable.map(|()| database),
+    }
+}
+
+/// Returns the URI of a database that no process writes to.
+fn immutable_uri(path: &Path) -> PathBuf {
+    let encode = |byte: &u8| match byte {
+        b'\\' if cfg!(windows) => "/".to_owned(),
+        b'/' | b'.' | b'-' | b'_' => char::from(*byte).to_string(),
+        _ if byte.is_ascii_alphanumeric() => char::from(*byte).to_string(),
+        _ => format!("%{byte:02X}"),
+    };
+    let path: String = path.as_os_str().as_encoded_bytes().iter().map(encode).collect();
+    format!("file:{path}?immutable=1").into()
 }
 
 pub(super) fn open_in_memory() -> Result<Connection, Error> {
@@ -74,12 +126,13 @@ pub(super) fn without_busy_timeout<R>(
     worked
 }
 
-fn open_flags() -> rusqlite::OpenFlags {
-    // `SQLITE_OPEN_URI` is not set, so that every path is read as a plain path.
-    rusqlite::OpenFlags::SQLITE_OPEN_READ_WRITE
-        | rusqlite::OpenFlags::SQLITE_OPEN_CREATE
-        | rusqlite::OpenFlags::SQLITE_OPEN_NO_MUTEX
-}
+/// `SQLITE_OPEN_URI` is not set, so that every path is read as a plain path.
+const OPEN_FLAGS: OpenFlags = OpenFlags::SQLITE_OPEN_READ_WRITE
+    .union(OpenFlags::SQLITE_OPEN_CREATE)
+    .union(OpenFlags::SQLITE_OPEN_NO_MUTEX);
+
+const READ_FLAGS: OpenFlags =
+    OpenFlags::SQLITE_OPEN_READ_ONLY.union(OpenFlags::SQLITE_OPEN_NO_MUTEX);
 
 fn configure_and_migrate(
     mut database: Connection,
@@ -94,23 +147,25 @@ fn configure_and_migrate(
                 thread::sleep(LOCK_RETRY_DELAY);
                 continue;
             }
+            Err(error) if is_code(&error, ErrorCode::CannotOpen) => {
+                let what = format!("{} and the files that SQLite creates next to it", what());
+                return Err(store_error(what, error));
+            }
             Err(error) => return Err(store_error(what(), error)),
         };
-        return match version {
-            SchemaState::Ready => Ok(database),
-            SchemaState::TooNew(found) => {
-                let why = format!(
-                    "it has format {found}; this version reads up to {}",
-                    latest_schema_version()
-                );
-                Err(corrupt_data_error(format!("{}: {why}", what())))
-            }
-            SchemaState::ForeignDatabase => Err(corrupt_data_error(format!(
-                "{}: it contains something other than sessions",
-                what()
-            ))),
-        };
+        return ensure_usable(&version, &what).map(|()| database);
     }
+}
+
+fn ensure_usable(state: &SchemaState, what: impl Fn() -> String) -> Result<(), Error> {
+    let why = match state {
+        SchemaState::Ready => return Ok(()),
+        SchemaState::TooNew(found) => {
+            format!("it has format {found}; this version reads up to {}", latest_schema_version())
+        }
+        SchemaState::ForeignDatabase => "it contains something other than sessions".to_owned(),
+    };
+    Err(corrupt_data_error(format!("{}: {why}", what())))
 }
 
 enum SchemaState {
@@ -172,6 +227,9 @@ fn read_pragma(database: &Connection, name: &str) -> Result<i64, Sqlite> {
 }
 
 fn is_busy_error(error: &Sqlite) -> bool {
-    let code = error.sqlite_error_code();
-    matches!(code, Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
+    is_code(error, ErrorCode::DatabaseBusy) || is_code(error, ErrorCode::DatabaseLocked)
+}
+
+fn is_code(error: &Sqlite, code: ErrorCode) -> bool {
+    error.sqlite_error_code() == Some(code)
 }

@@ -1,15 +1,16 @@
 //! Implements the SQLite store's operations, which run on the store's thread.
 
+use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rusqlite::{Connection, Error as Sqlite, OptionalExtension, Row, params};
+use rusqlite::{Connection, Error as Sqlite, OptionalExtension, Row, Transaction, params};
 
 use super::super::checks::{
     corrupt_data_error, ensure_expected_version, ensure_fork_point_exists, ensure_has_no_forks,
-    ensure_id_not_empty, ensure_session_absent, store_error,
+    ensure_id_not_empty, ensure_session_absent, outcome_unknown_error, store_error,
 };
 use super::super::entry_json;
 use super::super::file_name;
@@ -87,14 +88,20 @@ impl blocking_store::BlockingStore for SessionTables {
                 "UPDATE session SET version = ?, updated = ? WHERE key = ?",
                 params![to_sql_integer(version), now, key],
             )?;
-            transaction.commit()?;
+            commit(transaction)?;
             Ok(version)
         })?;
-        // If the database is not at its path, the entries were written to a file that has been
-        // removed from its folder.
-        match lines.is_empty() || self.database.is_at_path() {
-            true => Ok(version),
-            false => Err(Conflict { id: id.to_owned(), expected, found: self.version(id)? }.into()),
+        if lines.is_empty() || self.is_database_at_path()? {
+            return Ok(version);
+        }
+        // The entries were written to a file that has been removed from its folder, or that has
+        // lost its log.
+        match self.version(id)? {
+            found if found == version => {
+                let replaced = io::Error::other("the database was replaced");
+                Err(outcome_unknown_error("cannot write the session", replaced))
+            }
+            found => Err(Conflict { id: id.to_owned(), expected, found }.into()),
         }
     }
 
@@ -117,7 +124,7 @@ impl blocking_store::BlockingStore for SessionTables {
                 params![id, to_sql_integer(first)],
                 |row| row.get(0),
             )?;
-            transaction.commit()?;
+            commit(transaction)?;
             Ok(Lease::new(from_sql_integer(epoch), held))
         })
     }
@@ -150,9 +157,9 @@ impl blocking_store::BlockingStore for SessionTables {
             ensure_session_absent(new, find_session(&transaction, new)?.map(|kept| kept.version))?;
             let now = to_unix_micros(clock.now());
             insert_session(&transaction, new, origin.map(|kept| kept.key), at, now)?;
-            Ok(transaction.commit()?)
+            commit(transaction)
         })?;
-        match self.database.is_at_path() {
+        match self.is_database_at_path()? {
             true => Ok(()),
             false => Err(corrupt_data_error("the database was replaced while it was written")),
         }
@@ -167,7 +174,7 @@ impl blocking_store::BlockingStore for SessionTables {
                 .optional()?;
             ensure_has_no_forks(id, fork)?;
             delete_session(&transaction, id)?;
-            transaction.commit()?;
+            commit(transaction)?;
             Ok(true)
         })
     }
@@ -181,13 +188,19 @@ impl blocking_store::BlockingStore for SessionTables {
             // Delete the leases of sessions that were never written to.
             transaction
                 .execute("DELETE FROM lease WHERE id NOT IN (SELECT id FROM session)", ())?;
-            transaction.commit()?;
+            commit(transaction)?;
             Ok(removed.into_iter().map(String::from).collect())
         })
     }
 }
 
 impl SessionTables {
+    /// Returns whether the database that was written to is the database at its path.
+    fn is_database_at_path(&self) -> Result<bool, Error> {
+        let is_at_path = self.database.is_at_path();
+        is_at_path.map_err(|error| outcome_unknown_error("cannot find the written file", error))
+    }
+
     /// Returns a session's version, or 0 if the session does not exist.
     fn version(&mut self, id: &str) -> Result<u64, Error> {
         let kept = self.database.read(|database| Ok(find_session(database, id)?))?.flatten();
@@ -226,23 +239,72 @@ impl SessionTables {
     }
 }
 
+/// Commits a transaction. If this fails, the caller must return the error, so that the commit is
+/// undone.
+fn commit(transaction: Transaction<'_>) -> Result<(), DatabaseError> {
+    transaction.commit().map_err(DatabaseError::Commit)
+}
+
+/// A row of the list: the session's id, version, number of inherited entries and time of the last
+/// write, and the id of its original session.
+const SELECT_LISTED: &str = "
+    SELECT session.id, session.version, session.inherited, session.updated, parent.id
+    FROM session LEFT JOIN session AS parent ON parent.key = session.parent";
+
 fn list_sessions(database: &Connection) -> Result<Vec<SessionInfo>, Sqlite> {
-    let mut select = database.prepare(
-        "SELECT session.id, session.version, session.inherited, session.updated, parent.id
-         FROM session LEFT JOIN session AS parent ON parent.key = session.parent
-         ORDER BY session.updated DESC, session.id",
-    )?;
-    let listed = select.query_map((), |row| {
-        let at = from_sql_integer(row.get(2)?);
+    let list = || -> Result<Vec<SessionInfo>, Sqlite> {
+        let order = "ORDER BY session.updated DESC, session.id";
+        let mut select = database.prepare(&format!("{SELECT_LISTED} {order}"))?;
+        select.query_map((), session_info)?.collect()
+    };
+    list().or_else(|error| list_readable_sessions(database).map_err(|_| error))
+}
+
+/// Lists the sessions one by one. A damaged page of the table affects only some of them, and the
+/// index of the ids contains all of them.
+fn list_readable_sessions(database: &Connection) -> Result<Vec<SessionInfo>, Sqlite> {
+    let mut select = database.prepare("SELECT key, id FROM session ORDER BY id")?;
+    let mut keys = select.query(())?;
+    let mut select_one = database.prepare(&format!("{SELECT_LISTED} WHERE session.key = ?"))?;
+    let mut listed = Vec::new();
+    while let Some(row) = keys.next()? {
+        let (key, id): (i64, String) = (row.get(0)?, text_lossy(row, 1)?);
+        listed.push(
+            select_one
+                .query_row([key], session_info)
+                .unwrap_or_else(|error| unreadable_session_info(id, UNIX_EPOCH, &error)),
+        );
+    }
+    listed.sort_by(SessionInfo::list_order);
+    Ok(listed)
+}
+
+/// Reads a row of the list. A row with an id that is not text does not hide the other rows.
+fn session_info(row: &Row<'_>) -> Result<SessionInfo, Sqlite> {
+    let at = from_sql_integer(row.get(2)?);
+    let updated_at = UNIX_EPOCH + Duration::from_micros(from_sql_integer(row.get(3)?));
+    let origin = || {
         let parent: Option<String> = row.get(4)?;
-        Ok(SessionInfo {
-            id: row.get(0)?,
-            version: from_sql_integer(row.get(1)?),
-            origin: parent.map(|id| ForkOrigin { id, at }),
-            updated_at: UNIX_EPOCH + Duration::from_micros(from_sql_integer(row.get(3)?)),
-        })
-    })?;
-    listed.collect()
+        Ok(parent.map(|id| ForkOrigin { id, at }))
+    };
+    match (row.get(0), origin()) {
+        (Ok(id), Ok(origin)) => {
+            let version = from_sql_integer(row.get(1)?);
+            Ok(SessionInfo { id, version, origin, updated_at, read_error: None })
+        }
+        (Err(error), _) | (_, Err(error)) => {
+            Ok(unreadable_session_info(text_lossy(row, 0)?, updated_at, &error))
+        }
+    }
+}
+
+fn unreadable_session_info(id: String, updated_at: SystemTime, error: &Sqlite) -> SessionInfo {
+    SessionInfo { id, version: 0, origin: None, updated_at, read_error: Some(error.to_string()) }
+}
+
+fn text_lossy(row: &Row<'_>, column: usize) -> Result<String, Sqlite> {
+    let bytes = row.get_ref(column)?.as_bytes()?;
+    Ok(String::from_utf8_lossy(bytes).into_owned())
 }
 
 /// The value that a [`Lease`] holds until the lease is dropped.

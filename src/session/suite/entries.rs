@@ -53,7 +53,7 @@ pub fn entries_of_every_kind() -> Vec<Entry> {
         Item::user(picture),
         thought,
         last,
-        Item::tool_call("c", "read", "{not json"),
+        Item { idempotent: true, ..Item::tool_call("c", "read", "{not json") },
         Item::tool_result(result),
     ];
     let (first, others) = items.split_at(1);
@@ -68,7 +68,7 @@ pub fn entries_of_every_kind() -> Vec<Entry> {
             PendingCall::from(sample_call("e")).with_parent_call("d"),
         ],
     });
-    entries.push(Entry::Resumed);
+    entries.push(Entry::Resumed { idempotent: vec!["c".into()] });
     entries
 }
 

@@ -228,22 +228,29 @@ async fn a_fork_gives_up_its_pending_calls_if_one_of_them_may_have_started_since
     let begin = || vec![Item::user("go").into(), call("c1"), call("c2"), pending(&["c1", "c2"])];
     let later: [(Vec<Entry>, bool); 5] = [
         // A hand-written loop appended the first result. The second call was then resumed.
-        (vec![result("c1", ResultKind::Ok), pending(&["c2"]), Entry::Resumed], true),
+        (
+            vec![
+                result("c1", ResultKind::Ok),
+                pending(&["c2"]),
+                Entry::Resumed { idempotent: Vec::new() },
+            ],
+            true,
+        ),
         // An earlier resumption may have started the call that was denied.
         (
             vec![
-                Entry::Resumed,
+                Entry::Resumed { idempotent: Vec::new() },
                 result("c2", ResultKind::Denied),
                 pending(&["c1"]),
-                Entry::Resumed,
+                Entry::Resumed { idempotent: Vec::new() },
                 result("c1", ResultKind::Denied),
             ],
             true,
         ),
-        (vec![Entry::Resumed, result("c1", ResultKind::Denied)], true),
+        (vec![Entry::Resumed { idempotent: Vec::new() }, result("c1", ResultKind::Denied)], true),
         (
             vec![
-                Entry::Resumed,
+                Entry::Resumed { idempotent: Vec::new() },
                 result("c1", ResultKind::Denied),
                 result("c2", ResultKind::Denied),
             ],

@@ -112,7 +112,7 @@ impl DurableState {
                     "a tool starts before its turn is durable",
                 );
                 let asks = entries.iter().rposition(|entry| matches!(entry, Entry::Pending { .. }));
-                let goes = entries.iter().rposition(|entry| matches!(entry, Entry::Resumed));
+                let goes = entries.iter().rposition(|entry| matches!(entry, Entry::Resumed { .. }));
                 let has_waited = asks > entries.iter().position(is_call);
                 world.record_unless(
                     !has_waited || asks < goes,
@@ -231,11 +231,12 @@ impl DurableState {
         assert!(wrong.is_empty(), "{deaths:?}: {wrong:?}");
         let entries = self.load_entries().await;
         let mut items = entries.iter().filter_map(|entry| match entry {
-            Entry::Item(item) => Some(item),
+            // Events do not report whether a call's tool is idempotent.
+            Entry::Item(item) => Some(Item { idempotent: false, ..item.clone() }),
             _ => None,
         });
         for told in self.reported_items.lock().unwrap().iter() {
-            assert!(items.any(|item| item == told), "{deaths:?}: {told:?} was told and is lost");
+            assert!(items.any(|item| item == *told), "{deaths:?}: {told:?} was told and is lost");
         }
         let mut results = HashSet::new();
         for entry in &entries {

@@ -353,3 +353,69 @@ async fn crashed_in_a_call() -> (MemoryStore, Agent) {
     let asking = key_recording_tool("again", &keys, false).idempotent().requires_approval();
     (store, Agent::new(model()).with_tools([asking]))
 }
+
+/// The keys and results of a session whose calls `a` and `b` were open when its process ended.
+async fn continue_with(
+    session: &Session,
+    model: &Scripted,
+    tools: impl IntoIterator<Item = Tool>,
+) -> Vec<(String, ResultKind)> {
+    let agent = Agent::new(model.clone()).with_tools(tools);
+    session.resume(&agent, []).await.unwrap().outcome().await.unwrap();
+    result_kinds(session)
+}
+
+#[tokio::test]
+async fn a_call_that_a_non_idempotent_tool_started_is_not_repeated_by_a_later_idempotent_version() {
+    let (store, keys) = (MemoryStore::new(), IdempotencyKeys::default());
+    let model = model_with_two_calls("Done.");
+    let tool = |name, hangs| key_recording_tool(name, &keys, hangs);
+    let first = Agent::new(model.clone())
+        .with_tools([tool("once", true), tool("again", true).idempotent()]);
+    let session = session_with_open_calls(&store, &first).await;
+    let later = [tool("once", false).idempotent(), tool("again", false).idempotent()];
+    let results = continue_with(&session, &model, later).await;
+    assert_eq!(results, [("a".into(), ResultKind::Interrupted), ("b".into(), ResultKind::Ok)]);
+    keys.lock().unwrap().sort();
+    assert_eq!(*keys.lock().unwrap(), ["s/a", "s/b", "s/b"]);
+}
+
+#[tokio::test]
+async fn an_approved_call_is_repeated_only_if_its_tool_was_idempotent_when_it_started() {
+    // Whether the tool is idempotent: when the model calls it, when it starts, and after the crash.
+    for (called, started, later, is_repeated) in [
+        (false, false, true, false),
+        (true, false, true, false),
+        (false, true, true, true),
+        (true, true, true, true),
+        (true, true, false, false),
+    ] {
+        let (store, keys) = (MemoryStore::new(), IdempotencyKeys::default());
+        let model = Scripted::from_fn(|request, _| match request.history.len() {
+            1 => Reply::new().call_raw("a", "act", "{}"),
+            _ => Reply::text("Done."),
+        });
+        let agent = |is_idempotent: bool, asks: bool, hangs: bool| {
+            let tool = key_recording_tool("act", &keys, hangs);
+            let tool = if is_idempotent { tool.idempotent() } else { tool };
+            Agent::new(model.clone()).with_tool(if asks { tool.requires_approval() } else { tool })
+        };
+        let session = open_session(&store).await;
+        session.run(&agent(called, true, false), "go").await.unwrap().outcome().await.unwrap();
+        let SessionState::Pending { calls } = session.state() else { panic!() };
+        let verdicts = calls.into_iter().map(|call| (call, Verdict::Approve));
+        let mut run = session.resume(&agent(started, true, true), verdicts).await.unwrap();
+        while keys.lock().unwrap().is_empty() {
+            let _ = run.next().now_or_never();
+        }
+        drop(run);
+
+        let session = open_session(&store).await;
+        let agent = agent(later, false, false);
+        session.resume(&agent, []).await.unwrap().outcome().await.unwrap();
+        let kind = if is_repeated { ResultKind::Ok } else { ResultKind::Interrupted };
+        let case = (called, started, later);
+        assert_eq!(result_kinds(&session), [("a".into(), kind)], "{case:?}");
+        assert_eq!(keys.lock().unwrap().len(), 1 + usize::from(is_repeated), "{case:?}");
+    }
+}

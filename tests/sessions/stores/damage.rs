@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io::{Seek, SeekFrom, Write as _};
 use std::path::Path;
+use std::time::Duration;
 
 use futures::executor::block_on;
 use serde_json::Value;
@@ -415,4 +416,49 @@ fn every_line_of_a_session_file_is_a_json_object_with_a_type() {
     let entries = text.lines().filter(|line| kind(line) != "session" && kind(line) != "append");
     let entries: Vec<Entry> = entries.map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(entries, all);
+}
+
+#[test]
+fn damaged_sessions_are_listed_with_their_error_beside_the_whole_ones() {
+    let folder = TempFolder::new();
+    let store = JsonLinesStore::open(folder.path()).unwrap();
+    let long = "long ".repeat(100);
+    for id in ["whole", "entry", "header", "first byte", &long] {
+        block_on(store.append(id, 0, numbered_entries(0..2))).unwrap();
+    }
+    let change = |name: &str, from: &str, to: &str| {
+        let path = folder.join(name);
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.contains(from));
+        fs::write(path, text.replacen(from, to, 1)).unwrap();
+    };
+    change("entry.jsonl", "user", "uses");
+    change("header.jsonl", "header\"", "heeder\"");
+    change("first%20byte.jsonl", "{", "[");
+    let long_name = fs::read_dir(folder.path()).unwrap().find_map(|file| {
+        let name = file.unwrap().file_name().into_string().unwrap();
+        name.contains('~').then_some(name)
+    });
+    change(&long_name.unwrap(), "user", "uses");
+
+    // Another store has not cached any file.
+    for store in [&store, &JsonLinesStore::open(folder.path()).unwrap()] {
+        let listed = block_on(store.list()).unwrap();
+        let mut listed: Vec<_> = listed
+            .into_iter()
+            .map(|info| (info.id, info.version, info.read_error.unwrap_or_default()))
+            .collect();
+        listed.sort_unstable();
+        let ids: Vec<&str> = listed.iter().map(|(id, ..)| &**id).collect();
+        assert_eq!(ids, ["entry", "first byte", "header", &*long, "whole"]);
+        for (id, version, error) in &listed {
+            match &**id {
+                "whole" => assert_eq!((*version, &**error), (2, "")),
+                _ => assert!(error.contains(".jsonl`: "), "{id}: {error}"),
+            }
+        }
+    }
+    // A damaged session is not pruned.
+    let removed = block_on(store.prune(std::time::SystemTime::now() + Duration::from_hours(1)));
+    assert_eq!(removed.unwrap(), ["whole"]);
 }

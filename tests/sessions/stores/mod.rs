@@ -1,6 +1,8 @@
 //! Stores of sessions: the contract of each, and the failures that the durable ones survive.
 
 mod damage;
+#[cfg(target_os = "linux")]
+mod failing_files;
 mod json_lines;
 mod leases;
 mod processes;

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use futures::executor::block_on;
@@ -271,4 +272,38 @@ fn the_text_of_a_deleted_session_is_erased_from_the_database() {
     assert!(is_there());
     assert!(block_on(store.delete("s")).unwrap());
     assert!(!is_there());
+}
+
+#[test]
+fn a_fork_that_is_loaded_while_it_is_pruned_is_whole_or_missing() {
+    let folder = TempFolder::new();
+    let open = || JsonLinesStore::open(folder.path()).unwrap();
+    let (writer, pruner, reader) = (open(), open(), open());
+    let (inherited, own) = (numbered_entries(0..2), numbered_entries(0..2000));
+    let all = [inherited.clone(), own.clone()].concat();
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let reads = scope.spawn(|| {
+            while !is_done.load(Ordering::Relaxed) {
+                if let Some(entries) = block_on(reader.load("fork", 0)).unwrap() {
+                    assert!(entries == inherited || entries == all);
+                }
+                if let Some(salvaged) = block_on(reader.salvage("fork")).unwrap() {
+                    assert_eq!(salvaged.damage, []);
+                }
+            }
+        });
+        for _ in 0..40 {
+            if reads.is_finished() {
+                break;
+            }
+            block_on(writer.append("origin", 0, inherited.clone())).unwrap();
+            block_on(writer.fork("origin", 2, "fork")).unwrap();
+            block_on(writer.append("fork", 2, own.clone())).unwrap();
+            let future = SystemTime::now() + Duration::from_hours(1);
+            assert_eq!(block_on(pruner.prune(future)).unwrap(), ["fork", "origin"]);
+        }
+        is_done.store(true, Ordering::Relaxed);
+        reads.join().unwrap();
+    });
 }

@@ -411,3 +411,39 @@ fn a_new_database_and_wal_are_private_and_existing_files_keep_their_mode() {
     append(&store, "s", 0, numbered_entries(0..1));
     assert_eq!(file_mode(&folder.join("target")), 0o600);
 }
+
+#[test]
+fn a_damaged_page_or_row_does_not_hide_the_other_sessions() {
+    let folder = TempFolder::new();
+    let path = folder.join("db");
+    {
+        let store = SqliteStore::open(&path).unwrap();
+        for n in 0..300 {
+            append(&store, &format!("session number {n}"), 0, numbered_entries(0..1));
+        }
+    }
+    execute_sql(&path, "UPDATE session SET id = CAST(x'ff' AS TEXT) WHERE id = 'session number 7'");
+    let list = || {
+        let listed = block_on(SqliteStore::open(&path).unwrap().list()).unwrap();
+        assert_eq!(listed.len(), 300);
+        let unreadable: Vec<String> = listed
+            .into_iter()
+            .filter_map(|info| info.read_error.is_some().then_some(info.id))
+            .collect();
+        unreadable
+    };
+    assert_eq!(list(), ["\u{fffd}"]);
+
+    // A page of the table whose type is wrong. The ids are also in the index.
+    let mut bytes = fs::read(&path).unwrap();
+    let size = usize::from(u16::from_be_bytes([bytes[16], bytes[17]]));
+    let text = b"session number 150";
+    let page = bytes
+        .chunks_mut(size)
+        .find(|page| page[0] == 13 && page.windows(text.len()).any(|found| found == text));
+    page.unwrap()[0] = 99;
+    fs::write(&path, bytes).unwrap();
+    let unreadable = list();
+    assert!(unreadable.contains(&"session number 150".to_owned()));
+    assert!(unreadable.len() < 200, "{}", unreadable.len());
+}
