@@ -231,7 +231,7 @@ async fn input_that_a_failed_run_returns_never_fills_the_queue_and_the_next_run_
     let work = Tool::raw(spec("work"), move |_, _| {
         in_call.send("b", Command::FollowUp(large_input(5))).unwrap_err();
         in_call.send("c", Command::FollowUp(large_input(2))).unwrap();
-        // Neither commands that are no input nor verdicts fill the queue for the next run.
+        // Only input is returned to the queue for the next run.
         let data = serde_json::json!("x".repeat(1 << 19)).into();
         let progress = Command::ToolProgress { call_id: "c1".to_owned(), data };
         in_call.send("p", progress).unwrap();
