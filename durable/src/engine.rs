@@ -16,7 +16,6 @@ use turnstream::session::Entry;
 use crate::context::{PerformStep, ReadState};
 use crate::errors::{from_context, unreadable};
 use crate::inbox::{Finish, InboxClient, Take, start_timer};
-use crate::messages::MAX_ID_BYTES;
 use crate::tools::{ToolsClient, ToolsRequest};
 
 /// The key of the session's status in the state of its object.
@@ -125,13 +124,12 @@ impl<'a, 'ctx> RestateEngine<'a, 'ctx> {
         let tools = || self.ctx.service_client::<ToolsClient>();
         let mut sent = Vec::new();
         for call in &calls {
-            let key = call_key(self.ctx.invocation_id(), &call.call.call_id);
+            // If the session was removed, a new run may request a call with the same id, so the key includes the id of
+            // the run's invocation.
+            let key = format!("{}/{}", self.ctx.invocation_id(), call.call.call_id);
             let (agent, call) = (self.agent.clone(), call.clone());
             let request = tools().call(Json(ToolsRequest::Call { agent, call }));
-            sent.push(match key {
-                Some(key) => request.idempotency_key(key).call(),
-                None => request.call(),
-            });
+            sent.push(request.idempotency_key(key).call());
         }
         let session = self.ctx.key().to_owned();
         sent.push(tools().call(Json(ToolsRequest::Stop { session })).call());
@@ -211,15 +209,6 @@ impl<'a, 'ctx> RestateEngine<'a, 'ctx> {
         }
         Ok(())
     }
-}
-
-/// Returns the idempotency key of a call that is executed separately. If the session was removed, a new run may request
-/// a call with the same id, so the key includes the id of the run's invocation.
-///
-/// A call with a long id has no key, because Restate would retry the call for ever. The call is sent only once even
-/// without a key, because Restate records it.
-fn call_key(run: &str, call_id: &str) -> Option<String> {
-    (call_id.len() <= MAX_ID_BYTES).then(|| format!("{run}/{call_id}"))
 }
 
 /// Reads a session's entries from its object's state.
