@@ -121,18 +121,11 @@ impl CallLink {
     fn is_end(&self, event: &HubEvent) -> bool {
         match event {
             HubEvent::Ended { .. } => true,
-            HubEvent::Event { event, .. } => self.ends_call(event),
-            // The call may have started after the event that ends it. Call ids are unique within a session.
-            HubEvent::Snapshot { snapshot, .. } => {
-                snapshot.events().iter().any(|event| self.ends_call(event))
-            }
-        }
-    }
-
-    fn ends_call(&self, event: &Event) -> bool {
-        match event {
-            Event::Tool(ToolEvent::Output(result)) => result.call_id == self.call_id,
-            event => matches!(event, Event::Finished(_)),
+            HubEvent::Event { event, .. } => match &**event {
+                Event::Tool(ToolEvent::Output(result)) => result.call_id == self.call_id,
+                event => matches!(event, Event::Finished(_)),
+            },
+            HubEvent::Snapshot { .. } => false,
         }
     }
 
