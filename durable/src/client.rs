@@ -1,11 +1,12 @@
 //! The client through which a program uses its sessions.
 
 use std::fmt;
+use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, ready};
 use http::{StatusCode, Uri};
-use restate_sdk::ingress::{CallResponse, ClientError, ReqwestClient, SendResponse};
+use restate_sdk::ingress::{CallResponse, ClientError, Output, ReqwestClient, SendResponse};
 use restate_sdk::prelude::Json;
 use turnstream::agent::{Input, InputReceipt};
 use turnstream::durable::{CommandQueue, SessionStatus, StoredCommand};
@@ -18,20 +19,28 @@ use turnstream::{Error, ErrorKind, Outcome};
 
 use crate::errors::from_terminal;
 use crate::inbox::InboxIngressClient;
-use crate::messages::{message, take_page};
+use crate::messages::{MAX_ID_BYTES, message, take_page};
 use crate::session::{ImportRequest, ResumeRequest, RunRequest, SessionIngressClient};
+
+/// The time limit for opening a connection.
+const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+
+/// The time limit for a request, from the connection to the end of the answer.
+const REQUEST_LIMIT: Duration = Duration::from_secs(60);
 
 /// Starts runs and manages sessions through Restate's ingress. Clones share the same connections.
 ///
-/// The client's methods have no timeout of their own. While no worker can be reached, Restate waits until one can be
-/// reached. Only [`history`](Self::history), [`status`](Self::status) and [`queued`](Self::queued) fail after eight
-/// attempts.
+/// Each request has a time limit of one minute, and connecting takes at most ten seconds. Methods that wait for a run,
+/// such as [`outcome`](Self::outcome), wait as long as the server answers that the run has not ended. While no worker
+/// can be reached, Restate keeps the requests. [`history`](Self::history), [`status`](Self::status) and
+/// [`queued`](Self::queued) also fail after eight attempts.
 ///
-/// All methods that send a request return a [`Connect`](ErrorKind::Connect) error if Restate cannot be reached. After
-/// such an error, a request that starts a run or changes a session may or may not have taken effect. All methods return
-/// an [`InvalidRequest`](ErrorKind::InvalidRequest) error if the given id of a session or run is empty, and a
-/// [`TooLarge`](ErrorKind::TooLarge) error, without sending anything, if a run's input, a
-/// command, a verdict or an entry exceeds 24 MiB. The docs of the methods list further errors.
+/// All methods that send a request return a [`Connect`](ErrorKind::Connect) error if Restate cannot be reached, and a
+/// [`Timeout`](ErrorKind::Timeout) error if a request exceeds its time limit. After such an error, a request that starts
+/// a run or changes a session may or may not have taken effect. All methods return an
+/// [`InvalidRequest`](ErrorKind::InvalidRequest) error if the given id of a session or run is empty, and a
+/// [`TooLarge`](ErrorKind::TooLarge) error, without sending anything, if an id or an agent's name is longer than 1 KiB,
+/// or if a run's input, a command, a verdict or an entry exceeds 24 MiB. The docs of the methods list further errors.
 ///
 /// Dropping the future of a method does not cancel a request that was already sent: Restate executes the request, and a
 /// run that has started continues. Whether the request was sent is then unknown, as after a `Connect` error, and an
@@ -58,7 +67,9 @@ impl Client {
         };
         let uri: Uri =
             url.parse().map_err(|error: http::uri::InvalidUri| invalid(error.to_string()))?;
-        let ingress = ReqwestClient::connect(uri).map_err(|error| invalid(error.to_string()))?;
+        let http = reqwest::Client::builder().connect_timeout(CONNECT_LIMIT).timeout(REQUEST_LIMIT);
+        let http = http.build().map_err(|error| invalid(error.to_string()))?;
+        let ingress = ReqwestClient::new(uri, http).map_err(|error| invalid(error.to_string()))?;
         Ok(Self { ingress, url: url.to_owned(), hub: None })
     }
 
@@ -94,8 +105,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Returns the [common errors](Self). After a [`Connect`](ErrorKind::Connect) error, the run may or may not have
-    /// started; send the request again with the same `request_id`.
+    /// Returns the [common errors](Self). After a [`Connect`](ErrorKind::Connect) or [`Timeout`](ErrorKind::Timeout)
+    /// error, the run may or may not have started; send the request again with the same `request_id`.
     pub async fn start(
         &self,
         session: &str,
@@ -103,6 +114,8 @@ impl Client {
         input: impl Into<Input>,
         request_id: &str,
     ) -> Result<String, Error> {
+        ensure_short("the id of a request", request_id)?;
+        ensure_short("the name of an agent", agent)?;
         let request = RunRequest { agent: agent.to_owned(), input: input.into().0 };
         let (session, request) = (self.session(session)?, message("the input", request)?);
         run_id(session.run(request).idempotency_key(header(request_id)).send().await)
@@ -123,6 +136,8 @@ impl Client {
         verdicts: impl IntoIterator<Item = (PendingCall, Verdict)>,
         request_id: &str,
     ) -> Result<String, Error> {
+        ensure_short("the id of a request", request_id)?;
+        ensure_short("the name of an agent", agent)?;
         let verdicts = verdicts.into_iter().collect();
         let request = ResumeRequest { agent: agent.to_owned(), verdicts };
         let (session, request) = (self.session(session)?, message("the verdicts", request)?);
@@ -136,16 +151,43 @@ impl Client {
     /// Returns the same errors as [`run`](Self::run). Also returns an [`InvalidRequest`](ErrorKind::InvalidRequest)
     /// error if Restate does not know the run. Restate keeps outcomes for a day.
     pub async fn outcome(&self, run: &str) -> Result<Outcome, Error> {
-        ensure_not_empty("a run", run)?;
-        let handle = self.ingress.invocation_handle::<Json<Outcome>>(run);
+        ensure_id("a run", run)?;
         let unknown = |error: &ClientError| {
             error.response().is_some_and(|response| response.status() == StatusCode::NOT_FOUND)
         };
-        let outcome = handle.attach().await.map_err(|error| match unknown(&error) {
-            true => Error::new(ErrorKind::InvalidRequest, format!("no run `{run}` is known")),
-            false => from_client(error),
-        });
-        Ok(outcome?.into_body().into_inner())
+        let outcome =
+            self.wait::<Json<Outcome>>(run).await.map_err(|error| match unknown(&error) {
+                true => Error::new(ErrorKind::InvalidRequest, format!("no run `{run}` is known")),
+                false => from_client(error),
+            });
+        Ok(outcome?.into_inner())
+    }
+
+    /// Waits until an invocation has ended, and returns its output. A request that waits for the invocation is repeated
+    /// after its time limit, provided that the server still answers.
+    async fn wait<T: restate_sdk::serde::Deserialize>(
+        &self,
+        invocation: &str,
+    ) -> Result<T, ClientError> {
+        let handle = self.ingress.invocation_handle::<T>(invocation);
+        loop {
+            match handle.attach().await {
+                Err(error) if has_timed_out(&error) => match handle.output().await?.into_body() {
+                    Output::Ready(output) => return Ok(output),
+                    Output::NotReady => {}
+                },
+                attached => return Ok(attached?.into_body()),
+            }
+        }
+    }
+
+    /// Waits for the output of an invocation that has been sent.
+    async fn output<T: restate_sdk::serde::Deserialize>(
+        &self,
+        sent: Result<SendResponse<reqwest::Client, T>, ClientError>,
+    ) -> Result<T, Error> {
+        let handle = sent.map_err(from_client)?.invocation_handle();
+        self.wait(handle.invocation_id()).await.map_err(from_client)
     }
 
     /// Adds a verdict on a pending call. `call` must be one of the calls in the run's
@@ -172,10 +214,12 @@ impl Client {
         call: PendingCall,
         verdict: Verdict,
     ) -> Result<Option<String>, Error> {
+        ensure_short("the name of an agent", agent)?;
         let verdicts = [(call, verdict)].into_iter().collect();
         let request = ResumeRequest { agent: agent.to_owned(), verdicts };
-        let answer = self.session(session)?.judge(message("the verdict", request)?).call().await;
-        body(answer).map(Json::into_inner)
+        let judge = self.session(session)?.judge(message("the verdict", request)?);
+        let sent = judge.idempotency_key(SystemIds.next_id()).send().await;
+        self.output(sent).await.map(Json::into_inner)
     }
 
     /// Sends a command to the active run. If no run is active, input is stored for the next run. The receipt confirms
@@ -191,13 +235,15 @@ impl Client {
     ///
     /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error, with [`NotRunning`](turnstream::hub::NotRunning)
     /// as its source, if no run is active and the command is not input. Returns a [`TooLarge`](ErrorKind::TooLarge)
-    /// error if the JSON of all commands that wait for a run would exceed 8 MiB.
+    /// error if the JSON of all commands that wait for a run, or that the active run has not delivered to the model yet,
+    /// would exceed 8 MiB. Such a command is not stored; it can be sent again later.
     pub async fn send(
         &self,
         session: &str,
         id: &str,
         command: Command,
     ) -> Result<InputReceipt, Error> {
+        ensure_short("the id of a command", id)?;
         let interrupt = match &command {
             Command::Interrupt | Command::InterruptWithReason(_) => Some(command.clone()),
             _ => None,
@@ -236,8 +282,9 @@ impl Client {
     /// [send](Self::send) [`Command::InterruptWithReason`].
     ///
     /// If the client and the worker share a [hub](Self::with_hub), the current step ends immediately. Otherwise, the
-    /// run ends after the current step. Calls that are executed separately from the run get an interrupted result.
-    /// Workers that have a hub then drop the tools of these calls; other workers run the tools to completion.
+    /// run ends after the current step. Calls that are executed separately from the run are cancelled: their workers
+    /// drop the tools, the calls get interrupted results, and the run ends once no call is running anymore. A tool that
+    /// has been running for more than 14 minutes is dropped only if its worker has a hub.
     ///
     /// # Errors
     ///
@@ -309,7 +356,8 @@ impl Client {
             at = next;
         }
         for request in requests {
-            body(session.import(request).call().await)?;
+            let import = session.import(request).idempotency_key(SystemIds.next_id());
+            self.output(import.send().await).await?;
         }
         Ok(())
     }
@@ -321,16 +369,17 @@ impl Client {
     ///
     /// Returns the [common errors](Self).
     pub async fn remove(&self, session: &str) -> Result<(), Error> {
-        body(self.session(session)?.delete().call().await)
+        let delete = self.session(session)?.delete().idempotency_key(SystemIds.next_id());
+        self.output(delete.send().await).await
     }
 
     fn session(&self, id: &str) -> Result<SessionIngressClient<reqwest::Client>, Error> {
-        ensure_not_empty("a session", id)?;
+        ensure_id("a session", id)?;
         Ok(SessionIngressClient::from_client(self.ingress.clone(), id))
     }
 
     fn inbox(&self, id: &str) -> Result<InboxIngressClient<reqwest::Client>, Error> {
-        ensure_not_empty("a session", id)?;
+        ensure_id("a session", id)?;
         Ok(InboxIngressClient::from_client(self.ingress.clone(), id))
     }
 }
@@ -381,11 +430,19 @@ fn read_only<'a, T: Send + 'a>() -> BoxFuture<'a, Result<T, Error>> {
     ready(Err(Error::new(ErrorKind::Unsupported, message))).boxed()
 }
 
-fn ensure_not_empty(what: &str, id: &str) -> Result<(), Error> {
+fn ensure_id(what: &str, id: &str) -> Result<(), Error> {
     match id.is_empty() {
-        false => Ok(()),
+        false => ensure_short(&format!("the id of {what}"), id),
         true => Err(Error::new(ErrorKind::InvalidRequest, format!("the id of {what} is empty"))),
     }
+}
+
+fn ensure_short(what: &str, id: &str) -> Result<(), Error> {
+    if id.len() <= MAX_ID_BYTES {
+        return Ok(());
+    }
+    let message = format!("{what} has {} bytes, at most {MAX_ID_BYTES} are allowed", id.len());
+    Err(Error::new(ErrorKind::TooLarge, message))
 }
 
 /// Encodes an id in ASCII, for use as a header value.
@@ -418,9 +475,17 @@ struct ErrorAnswer {
     message: String,
 }
 
+/// Returns whether the server was reached, but has not answered within [`REQUEST_LIMIT`].
+fn has_timed_out(error: &ClientError) -> bool {
+    let ClientError::Transport { source } = error else { return false };
+    let error = source.downcast_ref::<reqwest::Error>();
+    error.is_some_and(|error| error.is_timeout() && !error.is_connect())
+}
+
 fn from_client(error: ClientError) -> Error {
     let Some(response) = error.response() else {
         let (kind, what) = match &error {
+            error if has_timed_out(error) => (ErrorKind::Timeout, "Restate does not answer"),
             ClientError::Transport { .. } => (ErrorKind::Connect, "Restate cannot be reached"),
             _ => (ErrorKind::InvalidRequest, "the request cannot be sent"),
         };

@@ -15,7 +15,7 @@ use turnstream::session::Entry;
 
 use crate::context::{PerformStep, ReadState};
 use crate::errors::{from_context, unreadable};
-use crate::inbox::{Finish, InboxClient, start_timer};
+use crate::inbox::{Finish, InboxClient, Take, start_timer};
 use crate::tools::{ToolsClient, ToolsRequest};
 
 /// The key of the session's status in the state of its object.
@@ -76,9 +76,13 @@ impl<'a, 'ctx> RestateEngine<'a, 'ctx> {
         self.ctx.object_client(self.ctx.key())
     }
 
-    async fn take(&self) -> Result<Vec<StoredCommand>, Error> {
+    async fn take(&self, undelivered_bytes: Option<usize>) -> Result<Vec<StoredCommand>, Error> {
         let run = self.ctx.invocation_id().to_owned();
-        let taken = self.inbox().take(run).call().await;
+        let take = match undelivered_bytes {
+            None => Take::Run(run),
+            Some(undelivered_bytes) => Take::Report { run, undelivered_bytes },
+        };
+        let taken = self.inbox().take(Json(take)).call().await;
         taken.map(Json::into_inner).map_err(|error| from_context(&error))
     }
 
@@ -96,7 +100,7 @@ impl<'a, 'ctx> RestateEngine<'a, 'ctx> {
         }
         let mut commands = Vec::new();
         loop {
-            commands.extend(self.take().await?);
+            commands.extend(self.take(None).await?);
             if is_enough(&commands) {
                 break;
             }
@@ -114,37 +118,57 @@ impl<'a, 'ctx> RestateEngine<'a, 'ctx> {
         Ok(commands)
     }
 
+    /// Executes calls until each of them has a result. An interrupt of the run cancels the calls that have none, and the
+    /// run continues once they have ended, so that no call runs beside a later run.
     async fn call(&self, calls: Vec<ToolCallRequest>) -> Result<Vec<ToolResult>, Error> {
         let tools = || self.ctx.service_client::<ToolsClient>();
-        let mut results: Vec<Option<ToolResult>> = vec![None; calls.len()];
-        let (mut running, mut handles) = (DurableFuturesUnordered::new(), Vec::new());
+        let mut sent = Vec::new();
         for call in &calls {
             // If the session was removed, a new run may request a call with the same id, so the key includes the id of
             // the run's invocation.
             let key = format!("{}/{}", self.ctx.invocation_id(), call.call.call_id);
             let (agent, call) = (self.agent.clone(), call.clone());
             let request = tools().call(Json(ToolsRequest::Call { agent, call }));
-            running.push(request.idempotency_key(key).call());
+            sent.push(request.idempotency_key(key).call());
         }
         let session = self.ctx.key().to_owned();
-        let stop = tools().call(Json(ToolsRequest::Stop { session })).call();
-        handles.push(stop.invocation_handle().await.map_err(|error| from_context(&error))?);
-        running.push(stop);
-        while let Some((index, answer)) =
-            running.next().await.map_err(|error| from_context(&error))?
-        {
-            let Some(call) = calls.get(index) else { break };
-            results[index] = Some(match answer {
-                Ok(Json(Some(result))) => result,
-                Ok(Json(None)) => call.interrupted_result(),
-                Err(error) => call.failed_result(&from_context(&error)),
-            });
-            if results.iter().all(Option::is_some) {
-                break;
+        sent.push(tools().call(Json(ToolsRequest::Stop { session })).call());
+        let (mut running, mut handles) = (DurableFuturesUnordered::new(), Vec::new());
+        for call in sent {
+            let handle = call.invocation_handle().await;
+            handles.push(Some(handle.map_err(|error| from_context(&error))?));
+            running.push(call);
+        }
+        let mut results: Vec<Option<ToolResult>> = vec![None; calls.len()];
+        let (mut is_stopping, mut failure) = (false, None);
+        while results.iter().any(Option::is_none) {
+            match running.next().await {
+                Ok(Some((index, answer))) => {
+                    handles[index] = None;
+                    let Some(call) = calls.get(index) else {
+                        is_stopping = true;
+                        handles.iter_mut().filter_map(Option::take).for_each(|call| call.cancel());
+                        continue;
+                    };
+                    results[index] = Some(match answer {
+                        Ok(Json(Some(result))) => result,
+                        Ok(Json(None)) => call.interrupted_result(),
+                        Err(_) if is_stopping => call.interrupted_result(),
+                        Err(error) => call.failed_result(&from_context(&error)),
+                    });
+                }
+                Ok(None) => break,
+                // The run was cancelled. Restate has cancelled the calls as well.
+                Err(error) => {
+                    (is_stopping, failure) = (true, Some(from_context(&error)));
+                    handles.clear();
+                    handles.resize_with(calls.len() + 1, || None);
+                }
             }
         }
-        for handle in handles {
-            handle.cancel();
+        handles.into_iter().flatten().for_each(|stop| stop.cancel());
+        if let Some(error) = failure {
+            return Err(error);
         }
         let ended = results.into_iter().zip(&calls);
         Ok(ended
@@ -245,8 +269,11 @@ impl StepRunner for RestateEngine<'_, '_> {
 }
 
 impl Engine for RestateEngine<'_, '_> {
-    fn take_commands(&mut self) -> BoxFuture<'_, Result<Vec<StoredCommand>, Error>> {
-        self.take().boxed()
+    fn take_commands(
+        &mut self,
+        undelivered_bytes: usize,
+    ) -> BoxFuture<'_, Result<Vec<StoredCommand>, Error>> {
+        async move { self.take(Some(undelivered_bytes)).await }.boxed()
     }
 
     fn wait_for_commands<'a>(

@@ -12,6 +12,17 @@ use crate::errors::to_terminal;
 /// Each waiter in the inbox is a Restate awakeable.
 pub(crate) struct Inbox;
 
+/// A request to take all commands for a run.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Take {
+    /// A request from a run that has not delivered anything since its last request, or from a worker with an earlier
+    /// version of this package.
+    Run(String),
+    /// A request that reports the size of the commands that the run has taken but not delivered.
+    Report { run: String, undelivered_bytes: usize },
+}
+
 /// A request to end a run.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Finish {
@@ -50,9 +61,13 @@ impl Inbox {
     async fn take(
         &self,
         ctx: ObjectContext<'_>,
-        run: String,
+        Json(take): Json<Take>,
     ) -> HandlerResult<Json<Vec<StoredCommand>>> {
-        Ok(Json(change(&ctx, |queue| queue.take(&run)).await?))
+        let (run, undelivered_bytes) = match take {
+            Take::Run(run) => (run, None),
+            Take::Report { run, undelivered_bytes } => (run, Some(undelivered_bytes)),
+        };
+        Ok(Json(change(&ctx, |queue| queue.take(&run, undelivered_bytes)).await?))
     }
 
     /// Registers an awakeable for the next command.

@@ -8,6 +8,10 @@ use turnstream::{Error, ErrorKind};
 /// The maximum size of a message. Restate retries, and finally pauses, an invocation with a message of 32 MiB or more.
 const MAX_MESSAGE_BYTES: usize = 24 << 20;
 
+/// The maximum length of an id and of an agent's name, in bytes. Restate accepts longer ids, but then cannot perform the
+/// invocations, and retries them for ever.
+pub(crate) const MAX_ID_BYTES: usize = 1 << 10;
+
 /// The size above which entries are sent in several messages.
 const PAGE_BYTES: usize = 8 << 20;
 

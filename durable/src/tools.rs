@@ -1,6 +1,13 @@
 //! Tool calls that are executed separately from their run.
 
-use futures::future::BoxFuture;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::{BoxFuture, poll_fn};
 use restate_sdk::prelude::*;
 use serde::{Deserialize, Serialize};
 use turnstream::Error;
@@ -9,9 +16,15 @@ use turnstream::env::SystemIds;
 use turnstream::item::{RawJson, ToolResult};
 
 use crate::context::PerformStep;
-use crate::errors::{to_handler_error, to_terminal};
+use crate::errors::{from_context, to_handler_error, to_terminal};
 use crate::inbox::InboxClient;
 use crate::worker::WorkerParts;
+
+/// How long a running tool can be dropped by a cancellation.
+///
+/// NOTE: this must be shorter than the inactivity timeout of the service. After that timeout, Restate asks the handler to
+/// suspend, and a handler that still waits for the cancellation would drop its tool and do so.
+const CANCELLABLE_FOR: Duration = Duration::from_secs(14 * 60);
 
 /// The service `Tools`.
 pub(crate) struct Tools(pub(crate) WorkerParts);
@@ -52,9 +65,12 @@ impl Tools {
             ToolsRequest::Call { agent, call } => {
                 let agent = self.0.agent(&agent).map_err(|error| to_terminal(&error))?;
                 let data = self.0.data(&call.session).map_err(|error| to_terminal(&error))?;
-                let performed = call
-                    .perform(&agent, data, self.0.hub(), &SystemIds, &mut CallSteps(&ctx))
-                    .await;
+                // The timer is part of the journal, so it is started at the same position in each attempt. If Restate
+                // suspends the handler in spite of the running tool, the timer wakes it.
+                let watch = ctx.sleep(CANCELLABLE_FOR).boxed();
+                let mut steps = CallSteps { ctx: &ctx, watch: Some(watch) };
+                let performed =
+                    call.perform(&agent, data, self.0.hub(), &SystemIds, &mut steps).await;
                 performed.map(|result| Json(Some(result))).map_err(to_handler_error)
             }
             ToolsRequest::Stop { session } => {
@@ -70,7 +86,14 @@ impl Tools {
     }
 }
 
-struct CallSteps<'a, 'ctx>(&'a Context<'ctx>);
+/// Performs the steps of a call. A cancellation of the invocation drops the step that is being performed, and thereby
+/// the tool. Restate's SDK reports a cancellation only to a handler that waits for an operation of Restate, so the steps
+/// also wait for a timer.
+struct CallSteps<'a, 'ctx> {
+    ctx: &'a Context<'ctx>,
+    /// The timer. `None` once it has elapsed.
+    watch: Option<BoxFuture<'a, Result<(), TerminalError>>>,
+}
 
 impl StepRunner for CallSteps<'_, '_> {
     fn step<'a>(
@@ -78,6 +101,32 @@ impl StepRunner for CallSteps<'_, '_> {
         name: &'static str,
         step: StepFuture,
     ) -> BoxFuture<'a, Result<RawJson, Error>> {
-        self.0.perform(name, step)
+        let Self { ctx, watch } = self;
+        async move {
+            let is_performed = Arc::new(AtomicBool::new(false));
+            let performed = Arc::clone(&is_performed);
+            let step = step.inspect(move |_| performed.store(true, Ordering::Relaxed));
+            let mut kept = pin!(ctx.perform(name, step.boxed()));
+            poll_fn(|cx| {
+                if let Poll::Ready(value) = kept.poll_unpin(cx) {
+                    return Poll::Ready(value);
+                }
+                // Once the step has been performed, the handler waits for Restate to record its value.
+                let is_waiting = !is_performed.load(Ordering::Relaxed);
+                let Some(timer) = watch.as_mut().filter(|_| is_waiting) else {
+                    return Poll::Pending;
+                };
+                match timer.poll_unpin(cx) {
+                    Poll::Ready(Ok(())) => *watch = None,
+                    Poll::Ready(Err(cancelled)) => {
+                        return Poll::Ready(Err(from_context(&cancelled)));
+                    }
+                    Poll::Pending => {}
+                }
+                Poll::Pending
+            })
+            .await
+        }
+        .boxed()
     }
 }

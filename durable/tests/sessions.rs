@@ -11,11 +11,13 @@ use futures::future::{BoxFuture, join};
 use futures::{FutureExt, StreamExt as _, stream};
 use serde_json::{Value, json};
 use support::{RestateServer, Worker as Process};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
 use tokio::sync::watch;
 use turnstream::agent::hook::{self, StopDecision};
 use turnstream::event::{EndReason, InterruptedPhase, ToolEvent};
 use turnstream::hub::{Command, Hub, HubEvent, NotRunning};
-use turnstream::item::{Content, History, PendingCall, ResultKind};
+use turnstream::item::{Content, History, PendingCall, ResultKind, ToolCall};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::request::Request;
 use turnstream::session::{
@@ -1151,28 +1153,84 @@ async fn without_a_hub_an_interrupt_ends_the_run_after_its_step() {
     fixture.ensure_next_run_works("s").await;
 }
 
+/// A tool that hangs. Returns the tool, and a counter of its running calls plus one.
+fn hanging_tool() -> (Tool, Arc<()>) {
+    let alive = Arc::new(());
+    let guard = Arc::clone(&alive);
+    let hang = tool("hang", move || {
+        let guard = Arc::clone(&guard);
+        async move {
+            std::future::pending::<()>().await;
+            drop(guard);
+            "never".to_owned()
+        }
+    });
+    (hang, alive)
+}
+
+async fn wait_for_alive(alive: &Arc<()>, count: usize) {
+    support::wait_for("the calls run", LIMIT, async || match Arc::strong_count(alive) {
+        found if found == count => Ok(()),
+        found => Err(format!("{found} of {count}")),
+    })
+    .await;
+}
+
 #[tokio::test]
 #[ignore = "needs a Restate server: durable/tests/run.sh"]
-async fn an_interrupt_does_not_wait_for_separately_executed_calls() {
-    let gate = Gate::closed();
-    let agent = Agent::new(calling(&[("c1", "wait"), ("c2", "wait"), ("c3", "quick")]))
-        .with_tools([gate.tool("wait"), quick("quick")]);
+async fn an_interrupt_without_a_hub_cancels_separately_executed_calls_before_the_next_run() {
+    let (hang, alive) = hanging_tool();
+    let agent = Agent::new(calling(&[("c1", "hang"), ("c2", "hang"), ("c3", "quick")]))
+        .with_tools([hang, quick("quick")]);
     let fixture = Fixture::with_agent(agent).await;
+    let idle = Arc::strong_count(&alive);
     let run = fixture.start_run("s", "Do it.").await;
-    gate.wait_for(2).await;
+    wait_for_alive(&alive, idle + 2).await;
     fixture.client.interrupt("s").await.unwrap();
     let outcome = fixture.outcome(&run).await.unwrap();
+    assert_eq!(Arc::strong_count(&alive), idle, "no tool runs once the run has ended");
     assert_eq!(outcome.reason, EndReason::Interrupted(InterruptedPhase::Tools));
     let kinds: Vec<_> = results(&outcome.history).into_iter().map(|(kind, _)| kind).collect();
-    assert_eq!(kinds.len(), 3);
-    assert_eq!(kinds[..2], [ResultKind::Interrupted; 2]);
+    assert_eq!(kinds, [ResultKind::Interrupted, ResultKind::Interrupted, ResultKind::Ok]);
     fixture.ensure_next_run_works("s").await;
-    gate.open();
     support::wait_until("no call is left", LIMIT, async || {
         let counts = support::count_by_status(&fixture.server.admin_url()).await;
         counts.keys().all(|status| status == "completed")
     })
     .await;
+}
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn an_interrupt_that_only_the_hub_receives_ends_separately_executed_calls_and_the_run() {
+    let (hang, alive) = hanging_tool();
+    let agent = Agent::new(calling(&[("c1", "hang"), ("c2", "hang")])).with_tool(hang);
+    let hub = Hub::new();
+    let fixture = Fixture::start(Worker::new().with_agent("agent", agent).with_hub(&hub)).await;
+    let idle = Arc::strong_count(&alive);
+    let run = fixture.start_run("s", "Do it.").await;
+    wait_for_alive(&alive, idle + 2).await;
+    hub.send(&run, Command::Interrupt).await.unwrap();
+    let outcome = fixture.outcome(&run).await.unwrap();
+    assert_eq!(Arc::strong_count(&alive), idle, "no tool runs once the run has ended");
+    assert_eq!(outcome.reason, EndReason::Interrupted(InterruptedPhase::Tools));
+    let kinds: Vec<_> = results(&outcome.history).into_iter().map(|(kind, _)| kind).collect();
+    assert_eq!(kinds, [ResultKind::Interrupted; 2]);
+    fixture.ensure_next_run_works("s").await;
+}
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn separately_executed_calls_end_before_a_cancelled_run() {
+    let (hang, alive) = hanging_tool();
+    let agent = Agent::new(calling(&[("c1", "hang"), ("c2", "hang")])).with_tool(hang);
+    let fixture = Fixture::with_agent(agent).await;
+    let idle = Arc::strong_count(&alive);
+    let run = fixture.start_run("s", "Do it.").await;
+    wait_for_alive(&alive, idle + 2).await;
+    support::cancel(&fixture.server.admin_url(), &run).await;
+    fixture.outcome(&run).await.unwrap_err();
+    assert_eq!(Arc::strong_count(&alive), idle, "no tool runs once the run has ended");
     fixture.ensure_next_run_works("s").await;
 }
 
@@ -1233,6 +1291,137 @@ async fn separately_executed_calls_show_their_progress_and_are_dropped_by_an_int
     })
     .await;
     fixture.ensure_next_run_works("s").await;
+}
+
+// ---- Large input and large commands
+
+/// Input of `mebibytes` MiB.
+fn large_input(mebibytes: usize) -> Command {
+    Command::Steer(vec![Item::user("x".repeat(mebibytes << 20))])
+}
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn input_that_a_run_has_no_place_for_is_refused_and_the_rest_is_delivered() {
+    let gate = Gate::closed();
+    let answer = |history: &History| match results_since_input(history) {
+        0 if last_input(history) == "Do it." => Reply::new().call_raw("c1", "wait", "{}"),
+        // Together with the input, this turn is larger than a turn may be.
+        _ => Reply::text("y".repeat(7 << 20)),
+    };
+    let agent = Agent::new(model(answer)).with_tool(gate.tool("wait"));
+    let fixture = Fixture::with_agent(agent).await;
+    let run = fixture.start_run("s", "Do it.").await;
+    gate.wait_for(1).await;
+    let client = &fixture.client;
+    client.send("s", "a", large_input(5)).await.unwrap();
+    let error = client.send("s", "b", large_input(5)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TooLarge, "{error}");
+    assert!(error.message().contains("at most 8388608 are stored"), "{error}");
+    client.send("s", "c", Command::Steer(vec![Item::user("small")])).await.unwrap();
+    gate.open();
+    let outcome = fixture.outcome(&run).await.unwrap();
+    assert_eq!((outcome.reason, outcome.text.len()), (EndReason::Completed, 7 << 20));
+    let inputs: Vec<usize> =
+        outcome.history.iter().filter_map(Item::as_user).map(|said| said.text().len()).collect();
+    assert_eq!(inputs, ["Do it.".len(), 5 << 20, "small".len()]);
+    fixture.ensure_next_run_works("s").await;
+}
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn input_larger_than_a_step_starts_a_run_and_the_next_run_works() {
+    let fixture = Fixture::with_agent(Agent::new(model(|_| Reply::text("Done.")))).await;
+    let outcome = fixture.run("s", &"x".repeat(12 << 20)).await.unwrap();
+    assert_eq!(outcome.reason, EndReason::Completed);
+    fixture.ensure_next_run_works("s").await;
+}
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn follow_ups_that_a_run_has_not_delivered_count_until_it_delivers_them() {
+    let gate = Gate::closed();
+    let calls = [("c1", "wait"), ("c2", "wait")];
+    let answer = move |history: &History| match results_since_input(history) {
+        n if n < 2 && last_input(history) == "Do it." => {
+            Reply::new().call_raw(calls[n].0, calls[n].1, "{}")
+        }
+        _ => Reply::text("Done."),
+    };
+    let agent = Agent::new(model(answer)).with_tool(gate.tool("wait"));
+    let fixture = Fixture::with_agent(agent).await;
+    let client = &fixture.client;
+    let follow_up = || Command::FollowUp(vec![Item::user("x".repeat(5 << 20))]);
+    client.send("s", "a", follow_up()).await.unwrap();
+    let run = fixture.start_run("s", "Do it.").await;
+    gate.wait_for(1).await;
+    // The run has taken the first follow-up, and delivers it once the model stops.
+    let error = client.send("s", "b", follow_up()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TooLarge, "{error}");
+    gate.open();
+    assert_eq!(fixture.outcome(&run).await.unwrap().reason, EndReason::Completed);
+    client.send("s", "c", follow_up()).await.unwrap();
+    fixture.ensure_next_run_works("s").await;
+    let queued = client.queued("s").await.unwrap();
+    assert_eq!(queued.commands().count(), 0);
+}
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn large_commands_that_end_a_run_do_not_block_the_session() {
+    let gate = Gate::closed();
+    let agent = Agent::new(calling(&[("c1", "wait")])).with_tool(gate.tool("wait"));
+    let fixture = Fixture::with_agent(agent).await;
+    let run = fixture.start_run("s", "Do it.").await;
+    gate.wait_for(1).await;
+    let reason = "x".repeat(12 << 20);
+    for id in ["a", "b"] {
+        let interrupt = Command::InterruptWithReason(reason.clone());
+        within_limit(fixture.client.send("s", id, interrupt)).await.unwrap();
+        // Another program may send a command that this client would have shortened.
+        let url = format!("{}/Inbox/s/push", fixture.server.ingress_url());
+        let stored = json!({ "v": 1, "id": format!("raw {id}"), "command": {
+            "type": "interrupt", "reason": reason,
+        } });
+        let sent = reqwest::Client::new().post(url).json(&stored).send();
+        assert_eq!(within_limit(sent).await.unwrap().status(), 200);
+    }
+    let queued = fixture.client.queued("s").await.unwrap();
+    let json = serde_json::to_string(&queued).unwrap();
+    assert!(json.len() < 5_000 && queued.commands().count() == 1, "{} bytes", json.len());
+    gate.open();
+    let outcome = fixture.outcome(&run).await.unwrap();
+    assert_eq!(outcome.reason, EndReason::Interrupted(InterruptedPhase::Tools));
+    fixture.ensure_next_run_works("s").await;
+}
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn calls_with_long_ids_are_executed_separately() {
+    let answer = |history: &History| match results_since_input(history) {
+        0 => ["a", "b"]
+            .iter()
+            .fold(Reply::new(), |reply, id| reply.call_raw(&id.repeat(20_000), "quick", "{}")),
+        _ => Reply::text("Done."),
+    };
+    let agent = Agent::new(model(answer)).with_tool(quick("quick"));
+    let fixture = Fixture::with_agent(agent).await;
+    let outcome = fixture.run("s", "Do it.").await.unwrap();
+    assert_eq!(results(&outcome.history), vec![(ResultKind::Ok, "quick".to_owned()); 2]);
+    fixture.ensure_next_run_works("s").await;
+}
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn the_longest_accepted_ids_work() {
+    let fixture = Fixture::with_agent(Agent::new(model(|_| Reply::text("Done.")))).await;
+    // Each byte is encoded in three bytes of the path or the header.
+    let id = "é".repeat(512);
+    fixture.client.send(&id, &id, Command::Steer(vec![Item::user("And this.")])).await.unwrap();
+    let run = fixture.client.start(&id, "agent", NEXT, &id).await.unwrap();
+    assert_eq!(fixture.outcome(&run).await.unwrap().reason, EndReason::Completed);
+    let history = fixture.history(&id).await;
+    assert_eq!(texts(&history), [NEXT, "And this.", "Done."]);
 }
 
 // ---- Panics
@@ -1343,6 +1532,102 @@ async fn an_unreachable_server_is_a_connect_error() {
     assert_eq!(client.outcome("inv_1").await.map_err(kind), Err(ErrorKind::Connect));
     assert_eq!(client.load("s", 0).await.map_err(kind), Err(ErrorKind::Connect));
     assert_eq!(Client::new("no url").map(drop).map_err(kind), Err(ErrorKind::InvalidRequest));
+}
+
+/// A listener on the loopback interface, and a client for it.
+async fn listen() -> (TcpListener, Client) {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let client = Client::new(&format!("http://{}", listener.local_addr().unwrap())).unwrap();
+    (listener, client)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_does_not_answer_is_a_timeout_error() {
+    let (listener, client) = listen().await;
+    // The connections stay open.
+    let serve = async {
+        let mut connections = Vec::new();
+        loop {
+            connections.push(listener.accept().await.unwrap());
+        }
+    };
+    let requests = async {
+        let kind = |error: Error| error.kind();
+        let timeout = Some(ErrorKind::Timeout);
+        assert_eq!(client.run("s", "agent", "Hi.").await.map_err(kind).err(), timeout);
+        assert_eq!(client.history("s", 0).await.map_err(kind).err(), timeout);
+        assert_eq!(client.status("s").await.map_err(kind).err(), timeout);
+        assert_eq!(client.queued("s").await.map_err(kind).err(), timeout);
+        assert_eq!(client.interrupt("s").await.map_err(kind).err(), timeout);
+        assert_eq!(client.import("s", Vec::new()).await.map_err(kind).err(), timeout);
+        assert_eq!(client.remove("s").await.map_err(kind).err(), timeout);
+        assert_eq!(client.outcome("inv_1").await.map_err(kind).err(), timeout);
+    };
+    tokio::select! {
+        () = requests => {}
+        () = serve => {}
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_waits_for_an_outcome_as_long_as_the_server_says_that_the_run_is_active() {
+    let (listener, client) = listen().await;
+    // The server answers only the requests for the current output.
+    let serve = async {
+        let (mut open, mut answered) = (Vec::new(), 0);
+        while answered < 100 {
+            let (mut connection, _) = listener.accept().await.unwrap();
+            let mut request = vec![0; 4_096];
+            let read = connection.read(&mut request).await.unwrap();
+            if request[..read].starts_with(b"GET /restate/output/") {
+                let answer = b"HTTP/1.1 470 \r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+                connection.write_all(answer).await.unwrap();
+                answered += 1;
+            }
+            open.push(connection);
+        }
+    };
+    tokio::select! {
+        outcome = client.outcome("inv_1") => panic!("{outcome:?}"),
+        () = serve => {}
+    }
+}
+
+#[tokio::test]
+async fn ids_that_restate_cannot_take_are_refused_without_sending_them() {
+    let (listener, client) = listen().await;
+    let (long, kind) = ("x".repeat(16_500), |error: Error| error.kind());
+    let call = || {
+        PendingCall::from(ToolCall {
+            call_id: "c1".to_owned(),
+            name: "pay".to_owned(),
+            arguments: "{}".to_owned(),
+        })
+    };
+    let too_large = Some(ErrorKind::TooLarge);
+    let started = async |session: &str, agent: &str, request: &str| {
+        let run = client.start(session, agent, "Hi.", request).await.map_err(kind).err();
+        assert_eq!(client.resume(session, agent, [], request).await.map_err(kind).err(), run);
+        run
+    };
+    assert_eq!(started(&long, "agent", "r").await, too_large);
+    assert_eq!(started("s", &long, "r").await, too_large);
+    assert_eq!(started("s", "agent", &long).await, too_large);
+    assert_eq!(client.outcome(&long).await.map_err(kind).err(), too_large);
+    for (session, agent) in [(&*long, "agent"), ("s", &*long)] {
+        let judged = client.judge(session, agent, call(), Verdict::Approve).await;
+        assert_eq!(judged.map_err(kind).err(), too_large);
+    }
+    for (session, id) in [(&*long, "i"), ("s", &*long)] {
+        let sent = client.send(session, id, Command::Interrupt).await;
+        assert_eq!(sent.map_err(kind).err(), too_large);
+    }
+    assert_eq!(client.history(&long, 0).await.map_err(kind).err(), too_large);
+    assert_eq!(client.status(&long).await.map_err(kind).err(), too_large);
+    assert_eq!(client.queued(&long).await.map_err(kind).err(), too_large);
+    assert_eq!(client.import(&long, Vec::new()).await.map_err(kind).err(), too_large);
+    assert_eq!(client.remove(&long).await.map_err(kind).err(), too_large);
+    assert!(listener.accept().now_or_never().is_none(), "nothing was sent");
 }
 
 #[tokio::test]

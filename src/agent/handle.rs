@@ -3,6 +3,8 @@
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
+#[cfg(feature = "durable")]
+use std::task::{Context, Poll};
 
 use crate::agent::Input;
 #[cfg(feature = "hub")]
@@ -130,6 +132,14 @@ impl RunHandle {
     /// ```
     pub fn interrupt(&self) {
         self.control.interrupt(None);
+    }
+
+    /// Waits until the run is interrupted. The run and the caller must be polled by the same task, because only one task
+    /// is woken.
+    #[cfg(feature = "durable")]
+    pub(crate) fn poll_interrupted(&self, cx: &Context<'_>) -> Poll<()> {
+        self.control.register_waker(cx.waker());
+        if self.control.is_interrupted() { Poll::Ready(()) } else { Poll::Pending }
     }
 
     /// Interrupts the run, like [`interrupt`](Self::interrupt), and states the reason. The user and

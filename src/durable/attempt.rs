@@ -10,6 +10,7 @@ use futures::future::{BoxFuture, FutureExt, poll_fn};
 
 use crate::agent::{Agent, Input};
 use crate::durable::bridge::Bridge;
+use crate::durable::command_queue::{is_input, json_bytes};
 use crate::durable::engine::{Engine, StoredCommand, ToolCallRequest, is_attempt_lost};
 use crate::durable::journaled_world::JournaledWorld;
 use crate::durable::publisher::{EventObserver, Publisher, RunBegin};
@@ -114,11 +115,12 @@ impl Attempt {
     }
 
     /// Makes the run visible in a hub, under the session's id. The current step ends if the run is interrupted through
-    /// the hub or reaches a time limit. While the engine waits for verdicts or executes calls separately from the run,
-    /// only a command in the engine's queue can end the run.
+    /// the hub or reaches a time limit. While the engine waits for verdicts, only a command in the engine's queue can
+    /// end the run. While it executes calls separately from the run, an interrupt through the hub drops the calls, and
+    /// the run ends once they have ended.
     ///
-    /// Progress from calls that are executed separately is shown only if the workers that
-    /// [perform](ToolCallRequest::perform) these calls also use the hub.
+    /// Progress from calls that are executed separately is shown, and an interrupt through the hub reaches them, only if
+    /// the workers that [perform](ToolCallRequest::perform) these calls also use the hub.
     ///
     /// `run_id` must be the same in each attempt, so that a later attempt replaces the earlier one in the hub's log.
     /// Readers of a later attempt first receive a snapshot of the recorded events, then the
@@ -264,7 +266,7 @@ struct Driver {
 
 impl Driver {
     async fn drive(&mut self, engine: &mut dyn Engine) -> Result<Outcome, Error> {
-        let mut commands = engine.take_commands().await?;
+        let mut commands = self.take_commands(engine).await?;
         loop {
             self.apply(commands);
             match self.step(engine).await? {
@@ -282,13 +284,24 @@ impl Driver {
                 }
                 // The run takes commands after each turn and after the turn's calls.
                 StepResult::Turn(_) | StepResult::Calls(_) => {
-                    commands = engine.take_commands().await?;
+                    commands = self.take_commands(engine).await?;
                 }
                 StepResult::Value(_) | StepResult::Failed(_) | StepResult::Ended(_) => {
                     commands = Vec::new();
                 }
             }
         }
+    }
+
+    /// Takes the waiting commands, and reports how much of the commands taken earlier has not been delivered.
+    async fn take_commands(
+        &mut self,
+        engine: &mut dyn Engine,
+    ) -> Result<Vec<StoredCommand>, Error> {
+        self.taken.retain(|stored| !self.delivered.contains(&stored.id));
+        let held = [&self.taken, &self.refused, &self.early_commands, &self.early_verdicts];
+        let bytes = held.into_iter().flatten().map(json_bytes).sum();
+        engine.take_commands(bytes).await
     }
 
     /// Performs the next step, or passes the step's recorded value to the run.
@@ -407,7 +420,7 @@ impl Driver {
         Poll::Ready(Ok(()))
     }
 
-    /// Returns the commands that the run has not delivered to the model, in order of arrival.
+    /// Returns the input that the run has not delivered to the model, in order of arrival.
     fn undelivered(&mut self) -> Vec<StoredCommand> {
         let mut commands = mem::take(&mut self.taken);
         commands.append(&mut self.refused);
@@ -427,10 +440,15 @@ impl Driver {
             self.is_stopping |= ends_run(&command);
             match command {
                 Command::Verdict { .. } => self.early_verdicts.push(stored),
-                command => match command.apply(id.clone(), &self.session, handle) {
-                    Ok(()) => self.taken.push(stored),
-                    Err(_) => self.refused.push(stored),
-                },
+                command => {
+                    let applied = command.apply(id.clone(), &self.session, handle);
+                    match (is_input(&stored), applied) {
+                        (true, Ok(())) => self.taken.push(stored),
+                        (true, Err(_)) => self.refused.push(stored),
+                        // Only input is returned to the queue for the next run.
+                        (false, _) => {}
+                    }
+                }
             }
         }
     }
@@ -490,12 +508,20 @@ impl Driver {
             return Ok(Vec::new());
         }
         let mut running = engine.call_tools(requests.clone());
+        let mut interrupting = None;
         poll_fn(|cx| {
             let results = running.poll_unpin(cx);
             if let (Poll::Pending, Some(begin)) = (&results, &self.begin) {
                 // The calls are running, so all subsequent events are new.
                 self.publisher.begin(begin);
                 self.publisher.push_started(&requests);
+                // An interrupt through the hub has reached only this process.
+                if interrupting.is_none() && begin.handle.poll_interrupted(cx).is_ready() {
+                    interrupting = self.publisher.interrupt_calls(&requests);
+                }
+                if let Some(interrupting) = &mut interrupting {
+                    let _ = interrupting.poll_unpin(cx);
+                }
             }
             // After the calls have ended, their last progress is published before their results.
             while results.is_ready() || self.publisher.poll_flush(cx)?.is_ready() {

@@ -1,14 +1,16 @@
 //! Connects a tool call that is performed separately from its run to that run.
 
 use std::collections::VecDeque;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use futures::StreamExt;
 use futures::future::{BoxFuture, FutureExt, poll_fn};
+use futures::stream::BoxStream;
 
 use crate::durable::engine::ToolCallRequest;
 use crate::env::Deadline;
+use crate::error::Error;
 use crate::event::{Event, ToolEvent};
 use crate::hub::{Command, Hub, HubEvent, Reader};
 use crate::item::RawJson;
@@ -16,6 +18,9 @@ use crate::item::RawJson;
 /// The maximum number of progress reports that can be queued while another report is being sent. If more reports
 /// arrive, the oldest queued report is dropped.
 const MAX_WAITING: usize = 64;
+
+/// The maximum size of a progress report, in bytes of JSON. A larger report is dropped.
+const MAX_REPORT_BYTES: usize = 64 << 10;
 
 /// The maximum time for which a completed call waits for its last progress to be sent.
 const FLUSH_LIMIT: Duration = Duration::from_secs(1);
@@ -31,6 +36,15 @@ pub(super) struct CallLink {
     sending: Option<BoxFuture<'static, ()>>,
     /// The reader for the run's events. `None` once a read has failed.
     reader: Option<Reader>,
+    commands: CallCommands,
+}
+
+/// The commands for the call, which are sent to its own inbox in the hub.
+enum CallCommands {
+    Opening(BoxFuture<'static, Result<BoxStream<'static, Command>, Error>>),
+    Open(BoxStream<'static, Command>),
+    /// There is no hub, or its inboxes cannot be reached.
+    Closed,
 }
 
 struct LinkTarget {
@@ -43,8 +57,14 @@ impl CallLink {
         let target = hub.cloned().zip(request.run.clone());
         let target = target.map(|(hub, run)| LinkTarget { hub, run });
         let read = |target: &LinkTarget| target.hub.read_any_run(&target.run, None);
+        let open = |(target, address): (&LinkTarget, String)| {
+            let hub = target.hub.clone();
+            CallCommands::Opening(async move { hub.open_call_inbox(&address).await }.boxed())
+        };
+        let commands = target.as_ref().zip(request.address());
         Self {
             reader: target.as_ref().map(read),
+            commands: commands.map_or(CallCommands::Closed, open),
             target,
             call_id: request.call.call_id.clone(),
             waiting: VecDeque::new(),
@@ -54,7 +74,7 @@ impl CallLink {
 
     /// Queues progress, which is sent after all previously queued progress.
     pub(super) fn push(&mut self, progress: RawJson) {
-        if self.target.is_some() {
+        if self.target.is_some() && progress.as_str().len() <= MAX_REPORT_BYTES {
             if self.waiting.len() == MAX_WAITING {
                 self.waiting.pop_front();
             }
@@ -62,10 +82,13 @@ impl CallLink {
         }
     }
 
-    /// Checks whether the run has stopped waiting for the call. Returns `Poll::Ready` once the run has ended or the
-    /// call already has a result.
+    /// Checks whether the run still needs the call. Returns `Poll::Ready` once the run has been interrupted or has ended,
+    /// or the call already has a result.
     pub(super) fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let _ = self.poll_sent(cx);
+        if self.poll_interrupted(cx).is_ready() {
+            return Poll::Ready(());
+        }
         while let Some(reader) = &mut self.reader {
             match reader.poll_next_unpin(cx) {
                 Poll::Ready(Some(Ok(event))) if self.is_end(&event) => return Poll::Ready(()),
@@ -76,6 +99,23 @@ impl CallLink {
             }
         }
         Poll::Pending
+    }
+
+    fn poll_interrupted(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            self.commands = match &mut self.commands {
+                CallCommands::Opening(opening) => match ready!(opening.poll_unpin(cx)) {
+                    Ok(commands) => CallCommands::Open(commands),
+                    Err(_) => CallCommands::Closed,
+                },
+                CallCommands::Open(commands) => match ready!(commands.poll_next_unpin(cx)) {
+                    Some(command) if command.is_interrupt() => return Poll::Ready(()),
+                    Some(_) => continue,
+                    None => CallCommands::Closed,
+                },
+                CallCommands::Closed => return Poll::Pending,
+            }
+        }
     }
 
     fn is_end(&self, event: &HubEvent) -> bool {

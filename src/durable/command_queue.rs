@@ -6,9 +6,15 @@ use std::mem;
 use serde::{Deserialize, Serialize};
 
 use crate::durable::engine::StoredCommand;
-use crate::durable::step_record::MAX_STEP_BYTES;
 use crate::error::{Error, ErrorKind};
 use crate::hub::{Command, NotRunning};
+
+/// The maximum size of the commands that wait for a run or that the run has taken but not delivered, in bytes of JSON.
+///
+/// NOTE: a step records the input that it delivers, in addition to its result. [`StepRecord`] has place for this size.
+///
+/// [`StepRecord`]: crate::durable::step_record::StepRecord
+const MAX_WAITING_BYTES: usize = 8 << 20;
 
 /// The maximum length of a command's id, in bytes.
 const MAX_COMMAND_ID_BYTES: usize = 1 << 10;
@@ -28,6 +34,9 @@ pub struct CommandQueue {
     run: Option<String>,
     #[serde(skip_serializing_if = "VecDeque::is_empty")]
     commands: VecDeque<StoredCommand>,
+    /// The size of the commands that the active run has taken and, as far as it has reported, not delivered.
+    #[serde(skip_serializing_if = "is_zero")]
+    undelivered_bytes: usize,
     /// The active run's waiter. `Some` while the run waits for a command.
     #[serde(skip_serializing_if = "Option::is_none")]
     waiter: Option<CommandWaiter>,
@@ -71,8 +80,9 @@ impl CommandQueue {
     ///
     /// Returns an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error, with [`NotRunning`] as its source, if no
     /// run is active and the command is not input. Only input can wait for the next run. Returns a
-    /// [`TooLarge`](crate::ErrorKind::TooLarge) error if the JSON of all commands in the queue would exceed 8 MiB, or
-    /// if the command's id is longer than 1 KiB. If an error is returned, the queue is unchanged.
+    /// [`TooLarge`](crate::ErrorKind::TooLarge) error if the JSON of all commands in the queue, and of those that the
+    /// active run has taken but not delivered, would exceed 8 MiB, or if the command's id is longer than 1 KiB. If an
+    /// error is returned, the queue is unchanged.
     pub fn push(&mut self, session: &str, command: StoredCommand) -> Result<Vec<String>, Error> {
         if self.run.is_none() && !is_input(&command) {
             return Err(NotRunning { run: session.to_owned() }.into());
@@ -104,23 +114,32 @@ impl CommandQueue {
     fn add(&mut self, command: StoredCommand) -> Result<(), Error> {
         let ends_run = ends_run(&command);
         self.commands.push_back(command);
-        let bytes = serde_json::to_vec(&self.commands).map_or(0, |json| json.len());
-        if ends_run || bytes <= MAX_STEP_BYTES {
+        let bytes = self.undelivered_bytes.saturating_add(json_bytes(&self.commands));
+        if ends_run || bytes <= MAX_WAITING_BYTES {
             return Ok(());
         }
         self.commands.pop_back();
-        let message =
-            format!("the waiting commands have {bytes} bytes, at most {MAX_STEP_BYTES} are stored");
+        let message = format!(
+            "with this command, {bytes} bytes would wait for the model, at most {MAX_WAITING_BYTES} are stored"
+        );
         Err(Error::new(ErrorKind::TooLarge, message))
     }
 
-    /// Takes all commands from the queue for `run`, and makes `run` the active run.
-    pub fn take(&mut self, run: &str) -> Vec<StoredCommand> {
+    /// Takes all commands from the queue for `run`, and makes `run` the active run. `undelivered_bytes` is the size that
+    /// the run passed to [`Engine::take_commands`](crate::durable::Engine::take_commands), or `None` while the run waits
+    /// and delivers nothing.
+    pub fn take(&mut self, run: &str, undelivered_bytes: Option<usize>) -> Vec<StoredCommand> {
         if self.run.as_deref() != Some(run) {
             self.end_run();
             self.run = Some(run.to_owned());
         }
-        self.commands.drain(..).collect()
+        let taken: Vec<StoredCommand> = self.commands.drain(..).collect();
+        if !taken.is_empty() || undelivered_bytes.is_some() {
+            let earlier = undelivered_bytes.unwrap_or(self.undelivered_bytes);
+            let bytes = if taken.is_empty() { 0 } else { json_bytes(&taken) };
+            self.undelivered_bytes = earlier.saturating_add(bytes);
+        }
+        taken
     }
 
     /// Makes the active run wait for the next command. The new waiter replaces the run's previous waiter, if any.
@@ -198,9 +217,20 @@ impl CommandQueue {
     fn end_run(&mut self) {
         self.run = None;
         self.commands.retain(is_input);
+        self.undelivered_bytes = 0;
         self.waiter = None;
         self.expired.clear();
     }
+}
+
+/// Returns the size of commands in JSON.
+pub(super) fn json_bytes<T: Serialize + ?Sized>(commands: &T) -> usize {
+    serde_json::to_vec(commands).map_or(0, |json| json.len())
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(bytes: &usize) -> bool {
+    *bytes == 0
 }
 
 fn is_interrupt(stored: &StoredCommand) -> bool {
@@ -216,7 +246,7 @@ fn is_same_kind(a: &StoredCommand, b: &StoredCommand) -> bool {
     mem::discriminant(&a.command) == mem::discriminant(&b.command)
 }
 
-fn is_input(stored: &StoredCommand) -> bool {
+pub(super) fn is_input(stored: &StoredCommand) -> bool {
     matches!(stored.command, Command::Steer(_) | Command::FollowUp(_))
 }
 
@@ -241,10 +271,10 @@ mod tests {
     fn input_waits_for_the_next_run() {
         let mut queue = CommandQueue::default();
         queue.push("s", steer("a")).unwrap();
-        assert_eq!(ids(queue.take("run-1")), "a");
+        assert_eq!(ids(queue.take("run-1", Some(0))), "a");
         queue.push("s", steer("b")).unwrap();
         queue.finish("run-1", vec![steer("a")]);
-        assert_eq!(ids(queue.take("run-2")), "a b");
+        assert_eq!(ids(queue.take("run-2", Some(0))), "a b");
     }
 
     #[test]
@@ -252,13 +282,13 @@ mod tests {
         let mut queue = CommandQueue::default();
         let error = queue.push("s", interrupt("x")).unwrap_err();
         assert!(NotRunning::from_error(&error).is_some());
-        queue.take("run-1");
+        queue.take("run-1", Some(0));
         queue.push("s", interrupt("x")).unwrap();
         queue.finish("run-1", vec![stored("y", Command::StopAfterTurn)]);
-        assert_eq!(ids(queue.take("run-2")), "");
+        assert_eq!(ids(queue.take("run-2", Some(0))), "");
         // Commands for a run that never reported its end are also dropped.
         queue.push("s", interrupt("z")).unwrap();
-        assert_eq!(ids(queue.take("run-3")), "");
+        assert_eq!(ids(queue.take("run-3", Some(0))), "");
     }
 
     #[test]
@@ -266,7 +296,7 @@ mod tests {
         let mut queue = CommandQueue::default();
         queue.push("s", steer("a")).unwrap();
         queue.push("s", steer("a")).unwrap();
-        assert_eq!(ids(queue.take("run-1")), "a");
+        assert_eq!(ids(queue.take("run-1", Some(0))), "a");
     }
 
     fn interrupt(id: &str) -> StoredCommand {
@@ -276,7 +306,7 @@ mod tests {
     /// Creates a queue with an active run.
     fn running() -> CommandQueue {
         let mut queue = CommandQueue::default();
-        queue.take("run-1");
+        queue.take("run-1", Some(0));
         queue
     }
 
@@ -299,7 +329,7 @@ mod tests {
         queue.push("s", steer("a")).unwrap();
         assert_eq!(queue.wait(waiter("w1", None)), WaitAnswer::Ready);
         assert_eq!(queue.push("s", steer("b")).unwrap(), [""; 0]);
-        assert_eq!(ids(queue.take("run-1")), "a b");
+        assert_eq!(ids(queue.take("run-1", Some(0))), "a b");
         assert_eq!(queue.wait(waiter("w2", None)), WaitAnswer::Waiting);
     }
 
@@ -348,10 +378,10 @@ mod tests {
         assert_eq!(queue.expire("t1"), None);
         assert_eq!(queue, CommandQueue::default());
         // A wait of a run that never reported its end does not reach the next run either.
-        queue.take("run-2");
+        queue.take("run-2", Some(0));
         queue.expire("t2");
         queue.wait(waiter("w2", None));
-        queue.take("run-3");
+        queue.take("run-3", Some(0));
         assert_eq!(queue.push("s", steer("a")).unwrap(), [""; 0]);
     }
 
@@ -433,7 +463,49 @@ mod tests {
         queue.push("s", large("b")).unwrap();
         let interrupt = StoredCommand { id: "d".to_owned(), command: Command::Interrupt };
         queue.push("s", interrupt).unwrap();
-        assert_eq!(queue.take("run-1").len(), 3);
+        assert_eq!(queue.take("run-1", Some(0)).len(), 3);
+    }
+
+    #[test]
+    fn input_that_a_run_has_taken_counts_until_the_run_reports_that_it_was_delivered() {
+        let mut queue = running();
+        let large = |id: &str| stored(id, Command::FollowUp(vec![Item::user("x".repeat(5 << 20))]));
+        let refused = |queue: &mut CommandQueue| {
+            let before = queue.clone();
+            assert_eq!(queue.push("s", large("b")).unwrap_err().kind(), ErrorKind::TooLarge);
+            assert_eq!(*queue, before);
+        };
+        queue.push("s", large("a")).unwrap();
+        let taken = queue.take("run-1", Some(0));
+        refused(&mut queue);
+        // The run waits, and has not delivered anything.
+        assert_eq!(queue.take("run-1", None), []);
+        refused(&mut queue);
+        assert_eq!(queue.take("run-1", Some(json_bytes(&taken))), []);
+        refused(&mut queue);
+        let json = serde_json::to_string(&queue).unwrap();
+        assert_eq!(serde_json::from_str::<CommandQueue>(&json).unwrap(), queue);
+        // Commands that end the run, and smaller input, still have a place.
+        queue.push("s", interrupt("x")).unwrap();
+        queue.push("s", steer("c")).unwrap();
+        assert_eq!(queue.take("run-1", Some(0)).len(), 2);
+        queue.push("s", large("b")).unwrap();
+    }
+
+    #[test]
+    fn input_returned_to_a_queue_never_exceeds_its_limit() {
+        let mut queue = running();
+        let large = |id: &str| stored(id, Command::Steer(vec![Item::user("x".repeat(3 << 20))]));
+        let mut taken = Vec::new();
+        for id in ["a", "b", "c", "d"] {
+            let held = if taken.is_empty() { 0 } else { json_bytes(&taken) };
+            let _ = queue.push("s", large(id));
+            taken.extend(queue.take("run-1", Some(held)));
+            let _ = queue.push("s", large(&format!("{id}2")));
+        }
+        queue.finish("run-1", taken);
+        assert!(json_bytes(&queue.commands) <= MAX_WAITING_BYTES);
+        assert_eq!(ids(queue.take("run-2", Some(0))), "a a2");
     }
 
     #[test]
@@ -447,7 +519,7 @@ mod tests {
         }
         let json = serde_json::to_string(&queue).unwrap();
         assert!(json.len() < 4_000, "{}", json.len());
-        assert_eq!(ids(queue.take("run-1")), "i0 s0 r0");
+        assert_eq!(ids(queue.take("run-1", Some(0))), "i0 s0 r0");
     }
 
     #[test]

@@ -19,8 +19,10 @@ pub trait StepRunner: Send {
     /// Performs a step by polling its future, and records the step's value before returning it. If the value is already
     /// recorded, the engine drops the future without polling it.
     ///
-    /// `name` identifies the step for people who inspect the engine's journal. The step's value is limited to 8 MiB.
-    /// Dropping the returned future cancels the step, although the step's value may already have been recorded.
+    /// `name` identifies the step for people who inspect the engine's journal. The step's value is limited to 24 MiB: 8
+    /// MiB for a turn or for the results of its calls, and 16 MiB for everything else that the step records, such as
+    /// delivered input. Dropping the returned future cancels the step, although the step's value may already have been
+    /// recorded.
     ///
     /// # Errors
     ///
@@ -47,7 +49,14 @@ pub trait StepRunner: Send {
 /// engine for Restate. To test an engine, use `durable::suite`, which requires the `testing` feature.
 pub trait Engine: StepRunner {
     /// Takes all commands from the session's queue, in order of arrival. Each command is returned only once.
-    fn take_commands(&mut self) -> BoxFuture<'_, Result<Vec<StoredCommand>, Error>>;
+    ///
+    /// `undelivered_bytes` is the size of the commands that the run has taken earlier and not delivered to the model.
+    /// Pass it to [`CommandQueue::take`](crate::durable::CommandQueue::take), so that the queue refuses input for which
+    /// the run's next step has no place.
+    fn take_commands(
+        &mut self,
+        undelivered_bytes: usize,
+    ) -> BoxFuture<'_, Result<Vec<StoredCommand>, Error>>;
 
     /// Waits until `is_enough` returns `true` for the list of all commands that have arrived, or until `limit` has
     /// elapsed. Returns the commands that have arrived by the end of the wait.
@@ -149,6 +158,11 @@ impl ToolCallRequest {
     pub fn key(&self) -> String {
         join_call_id(&self.session, &self.call.call_id)
     }
+
+    /// Returns the address of the call's inbox in the hub of its run. `None` if the run has no hub.
+    pub(super) fn address(&self) -> Option<String> {
+        self.run.as_ref().map(|run| join_call_id(run, &self.call.call_id))
+    }
 }
 
 /// The source of the error that is returned if the engine has lost the current attempt. The next attempt continues the
@@ -193,8 +207,11 @@ impl<T: StepRunner + ?Sized> StepRunner for &mut T {
 }
 
 impl<T: Engine + ?Sized> Engine for &mut T {
-    fn take_commands(&mut self) -> BoxFuture<'_, Result<Vec<StoredCommand>, Error>> {
-        (**self).take_commands()
+    fn take_commands(
+        &mut self,
+        undelivered_bytes: usize,
+    ) -> BoxFuture<'_, Result<Vec<StoredCommand>, Error>> {
+        (**self).take_commands(undelivered_bytes)
     }
 
     fn wait_for_commands<'a>(

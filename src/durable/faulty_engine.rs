@@ -150,8 +150,11 @@ impl<E: Engine> StepRunner for FaultyEngine<E> {
 }
 
 impl<E: Engine> Engine for FaultyEngine<E> {
-    fn take_commands(&mut self) -> BoxFuture<'_, Result<Vec<StoredCommand>, Error>> {
-        self.lossy(Engine::take_commands)
+    fn take_commands(
+        &mut self,
+        undelivered_bytes: usize,
+    ) -> BoxFuture<'_, Result<Vec<StoredCommand>, Error>> {
+        self.lossy(move |engine| engine.take_commands(undelivered_bytes))
     }
 
     fn wait_for_commands<'a>(

@@ -198,12 +198,12 @@ impl MemoryEngine {
 
 impl SessionData {
     /// Takes all commands for a run, which becomes the active run. The run then no longer waits for verdicts.
-    fn take(&mut self, run: &str) -> Vec<StoredCommand> {
+    fn take(&mut self, run: &str, undelivered_bytes: Option<usize>) -> Vec<StoredCommand> {
         if self.status.run.as_deref() != Some(run) {
             self.status = SessionStatus::from_entries(self.entries.clone(), Some(run.to_owned()));
         }
         self.status.awaited_calls.clear();
-        self.queue.take(run)
+        self.queue.take(run, undelivered_bytes)
     }
 
     fn finish(&mut self, run: &str, put_back: Vec<StoredCommand>) {
@@ -233,13 +233,17 @@ impl StepRunner for MemoryEngine {
 }
 
 impl Engine for MemoryEngine {
-    fn take_commands(&mut self) -> BoxFuture<'_, Result<Vec<StoredCommand>, Error>> {
+    fn take_commands(
+        &mut self,
+        undelivered_bytes: usize,
+    ) -> BoxFuture<'_, Result<Vec<StoredCommand>, Error>> {
         async move {
-            if let Some(kept) = self.kept("take", "")? {
+            let arguments = undelivered_bytes.to_string();
+            if let Some(kept) = self.kept("take", &arguments)? {
                 return kept.deserialize_as().map_err(unreadable);
             }
-            let commands = self.session().take(&self.run);
-            self.keep("take", String::new(), json(&commands)?);
+            let commands = self.session().take(&self.run, Some(undelivered_bytes));
+            self.keep("take", arguments, json(&commands)?);
             Ok(commands)
         }
         .boxed()
@@ -272,7 +276,7 @@ impl Engine for MemoryEngine {
             };
             poll_fn(&mut poll).await;
             // The commands are removed from the queue once the result of the wait has been recorded.
-            let commands = self.session().take(&self.run);
+            let commands = self.session().take(&self.run, None);
             self.keep("wait", arguments, json(&commands)?);
             Ok(commands)
         }

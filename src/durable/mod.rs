@@ -87,6 +87,9 @@
 //! lists the calls that need a verdict. A verdict answers a single request: a verdict that answers no open request is a
 //! [`Conflict`](crate::ErrorKind::Conflict), and a waiting run discards it.
 //!
+//! The queue accepts at most 8 MiB of commands that wait for a run or that the active run has not delivered. A step has
+//! place for this input beside the largest turn, so input never ends a run, or the next run, with an error.
+//!
 //! An [interrupt](crate::hub::Command::Interrupt) through a [hub](Attempt::with_hub) ends the step that is being
 //! performed. The engine records the part of the step that was completed, so that later attempts end at the same
 //! position.

@@ -1,18 +1,20 @@
 //! Publishes an attempt's events.
 
 use std::collections::VecDeque;
-use std::future::poll_fn;
+use std::future::{pending, poll_fn};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use futures::StreamExt;
 use futures::channel::mpsc;
-use futures::future::{BoxFuture, FutureExt};
+use futures::future::{BoxFuture, FutureExt, join_all};
 
 use crate::agent::RunHandle;
 use crate::durable::engine::{AttemptLost, ToolCallRequest};
+use crate::env::Deadline;
 use crate::error::Error;
 use crate::event::{Event, ToolEvent};
-use crate::hub::{CallProgress, Hub, RunOwner, RunSource};
+use crate::hub::{CallProgress, Command, Hub, RunOwner, RunSource};
 use crate::item::{History, ToolCall};
 
 /// Publishes an attempt's new events to a hub and an observer. An event is published only when it can no longer be
@@ -40,6 +42,9 @@ pub(super) struct Publisher {
 /// The maximum number of progress reports from separately executed calls that can be queued for the hub. Further
 /// reports are dropped.
 const MAX_WAITING_PROGRESS: usize = 256;
+
+/// The delay before calls that are executed separately are interrupted again.
+const INTERRUPT_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(super) type EventObserver = Box<dyn FnMut(&Event) + Send>;
 
@@ -99,6 +104,28 @@ impl Publisher {
             let ToolCall { call_id, name, arguments } = call.clone();
             self.push(Event::Tool(ToolEvent::Started { call_id, name, arguments }));
         }
+    }
+
+    /// Interrupts the separately executed calls of a run that was interrupted through the hub. A call may start later, so
+    /// the returned future sends the interrupts again and again, until it is dropped. Returns `None` without a hub.
+    pub(super) fn interrupt_calls(
+        &self,
+        calls: &[ToolCallRequest],
+    ) -> Option<BoxFuture<'static, ()>> {
+        let hub = self.hub.as_ref()?.hub.clone();
+        let addresses: Vec<String> = calls.iter().filter_map(ToolCallRequest::address).collect();
+        let interrupt = async move {
+            loop {
+                // A call that has ended, or that has not started, accepts no command.
+                let sent = addresses.iter().map(|call| hub.send(call, Command::Interrupt));
+                join_all(sent).await;
+                let Some(mut pause) = Deadline::try_start(INTERRUPT_INTERVAL) else {
+                    return pending().await;
+                };
+                poll_fn(|cx| pause.poll(cx)).await;
+            }
+        };
+        Some(interrupt.boxed())
     }
 
     /// Polls for the next progress report from a call that is executed separately from the run. Call this method after

@@ -13,8 +13,15 @@ use crate::world::{EffectKey, EffectKind, LoopEnd, SavedTurn, TimeLimitReached};
 /// The version of the JSON format for steps. An attempt rejects steps with a later version.
 const VERSION: u32 = 1;
 
-/// The maximum size of a recorded step, in bytes of JSON.
+/// The maximum size of a turn or of the results of its calls, in bytes of JSON.
 pub(super) const MAX_STEP_BYTES: usize = 8 << 20;
+
+/// The maximum size of a step's other values, in bytes of JSON: 8 MiB for the input that the step delivers, and as much
+/// for the values that come from the program itself, such as the notes of hooks.
+///
+/// NOTE: the command queue accepts at most 8 MiB of input that the run has not delivered. The limit for the input is
+/// separate from the limit for the turn, so that input never ends a run, or the next run, which delivers it again.
+const MAX_DRAWN_BYTES: usize = 16 << 20;
 
 /// The value of a step: the result of an effect, and the nondeterministic values that the run has obtained since the
 /// previous step.
@@ -176,30 +183,27 @@ impl StepRecord {
     ///
     /// # Errors
     ///
-    /// Returns a [`TooLarge`](ErrorKind::TooLarge) error if the JSON is longer than [`MAX_STEP_BYTES`] bytes, and a
+    /// Returns a [`TooLarge`](ErrorKind::TooLarge) error if the JSON of the drawn values is longer than
+    /// [`MAX_DRAWN_BYTES`] bytes, or the rest of the JSON longer than [`MAX_STEP_BYTES`] bytes, and a
     /// [`Store`](ErrorKind::Store) error if the step cannot be serialized.
     pub(super) fn to_json(&self) -> Result<RawJson, Error> {
         let json = RawJson::new(self).map_err(|error| {
             let message = format!("a step cannot be written as JSON: {error}");
             Error::new(ErrorKind::Store, message).with_source(error)
         })?;
-        ensure_step_size(json.as_str().len())?;
+        let drawn: usize = self.draws.iter().map(|draw| draw.value.as_str().len()).sum();
+        let rest = json.as_str().len().saturating_sub(drawn);
+        ensure_size("a turn or its calls' results have", rest, MAX_STEP_BYTES)?;
+        ensure_size("the input and the notes for a turn have", drawn, MAX_DRAWN_BYTES)?;
         Ok(json)
     }
 }
 
-/// Checks that a recorded step is not longer than [`MAX_STEP_BYTES`] bytes.
-///
-/// # Errors
-///
-/// Returns a [`TooLarge`](ErrorKind::TooLarge) error if `bytes` is greater than [`MAX_STEP_BYTES`].
-pub(super) fn ensure_step_size(bytes: usize) -> Result<(), Error> {
-    if bytes <= MAX_STEP_BYTES {
+fn ensure_size(what: &str, bytes: usize, max: usize) -> Result<(), Error> {
+    if bytes <= max {
         return Ok(());
     }
-    let message = format!(
-        "a turn or its calls' results have {bytes} bytes, at most {MAX_STEP_BYTES} are stored"
-    );
+    let message = format!("{what} {bytes} bytes, at most {max} are stored");
     Err(Error::new(ErrorKind::TooLarge, message))
 }
 

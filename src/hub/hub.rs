@@ -2,10 +2,14 @@
 
 use std::fmt;
 use std::future::poll_fn;
+#[cfg(feature = "durable")]
+use std::future::ready;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+#[cfg(feature = "durable")]
+use futures::stream::{BoxStream, StreamExt};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
@@ -15,6 +19,8 @@ use crate::error::Error;
 #[cfg(doc)]
 use crate::error::ErrorKind;
 use crate::hub::EventNumber;
+#[cfg(feature = "durable")]
+use crate::hub::command_inbox::SentCommand;
 use crate::hub::command_inbox::{Command, CommandInbox};
 use crate::hub::compact_events::CompactEvents;
 use crate::hub::event_log::{EventLog, LogUnavailable, NotRunning};
@@ -341,6 +347,25 @@ impl Hub {
             return place.send(id, command);
         }
         self.0.settings.inbox.send(run_id, id, command).await
+    }
+
+    /// Opens an inbox for a call that is executed separately from its run, and yields the commands that arrive. To send a
+    /// command to the call, pass the same `address` to [`send`](Self::send).
+    #[cfg(feature = "durable")]
+    pub(crate) async fn open_call_inbox(
+        &self,
+        address: &str,
+    ) -> Result<BoxStream<'static, Command>, Error> {
+        let commands = self.0.settings.inbox.open(address).await?;
+        let accept = |sent: SentCommand| {
+            let mut accepted = None;
+            sent.apply_by(|_, command| {
+                accepted = Some(command);
+                Ok(())
+            });
+            ready(accepted)
+        };
+        Ok(commands.filter_map(accept).boxed())
     }
 
     /// Returns statistics about this hub, such as the number of runs, readers and log entries.

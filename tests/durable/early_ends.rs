@@ -72,8 +72,11 @@ impl StepRunner for SlowToSave {
 }
 
 impl Engine for SlowToSave {
-    fn take_commands(&mut self) -> BoxFuture<'_, Result<Vec<StoredCommand>, Error>> {
-        self.0.take_commands()
+    fn take_commands(
+        &mut self,
+        undelivered_bytes: usize,
+    ) -> BoxFuture<'_, Result<Vec<StoredCommand>, Error>> {
+        self.0.take_commands(undelivered_bytes)
     }
 
     fn wait_for_commands<'a>(
@@ -180,23 +183,58 @@ async fn recorded_results_of_calls_are_not_lost_while_all_slots_of_a_pool_are_in
     assert!(were_recorded > 0);
 }
 
+/// Input of `mebibytes` MiB.
+fn large_input(mebibytes: usize) -> Vec<Item> {
+    vec![Item::user("x".repeat(mebibytes << 20))]
+}
+
 #[tokio::test(start_paused = true)]
-async fn input_of_a_step_that_is_too_large_is_returned_to_the_queue() {
+async fn input_for_which_a_step_has_no_place_is_refused_and_the_run_continues() {
     let engine = MemoryEngine::new();
     let (in_turn, in_call) = (engine.next_attempt(), engine.next_attempt());
-    let steer = |queue: &MemoryEngine, id: &str| {
-        let items = vec![Item::user(id.repeat(5 << 20))];
-        queue.send(id, Command::Steer(items)).unwrap();
-    };
     let model = Scripted::from_fn(move |request, _| match results(&request.history).len() {
         0 => {
-            steer(&in_turn, "a");
+            in_turn.send("a", Command::Steer(large_input(5))).unwrap();
             Reply::new().call_raw("c1", "work", "{}")
         }
+        // Together with the input, this turn is larger than a turn may be.
+        _ => Reply::text("y".repeat(7 << 20)),
+    });
+    let work = Tool::raw(spec("work"), move |_, _| {
+        // The run has taken the first input, and delivers both with its next request.
+        let refused = in_call.send("b", Command::Steer(large_input(5))).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::TooLarge, "{refused}");
+        in_call.send("c", Command::Steer(vec![Item::user("small")])).unwrap();
+        std::future::ready("done")
+    });
+    let agent = Agent::new(model).with_tool(work.unwrap());
+    let mut first = engine.next_attempt();
+    let outcome = Attempt::run(&agent, "s", Vec::new(), "Work.").drive(&mut first).await.unwrap();
+    assert_eq!(outcome.reason, EndReason::Completed);
+    let inputs = outcome.history.iter().filter_map(Item::as_user).map(|said| said.text().len());
+    assert_eq!(inputs.collect::<Vec<_>>(), ["Work.".len(), 5 << 20, "small".len()]);
+    engine.next_run().send("d", Command::Steer(large_input(5))).unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn input_that_a_failed_run_returns_never_fills_the_queue_and_the_next_run_delivers_it() {
+    let engine = MemoryEngine::new();
+    let (in_turn, in_call) = (engine.next_attempt(), engine.next_attempt());
+    let model = Scripted::from_fn(move |request, _| match request.history.len() {
+        1 => {
+            in_turn.send("a", Command::FollowUp(large_input(5))).unwrap();
+            Reply::new().call_raw("c1", "work", "{}")
+        }
+        3 => Reply::text("y".repeat(9 << 20)),
         _ => Reply::text("Done."),
     });
     let work = Tool::raw(spec("work"), move |_, _| {
-        steer(&in_call, "b");
+        in_call.send("b", Command::FollowUp(large_input(5))).unwrap_err();
+        in_call.send("c", Command::FollowUp(large_input(2))).unwrap();
+        // Only input is returned to the queue for the next run.
+        let data = serde_json::json!("x".repeat(1 << 19)).into();
+        let progress = Command::ToolProgress { call_id: "c1".to_owned(), data };
+        in_call.send("p", progress).unwrap();
         std::future::ready("done")
     });
     let agent = Agent::new(model).with_tool(work.unwrap());
@@ -204,5 +242,9 @@ async fn input_of_a_step_that_is_too_large_is_returned_to_the_queue() {
     let attempt = Attempt::run(&agent, "s", Vec::new(), "Work.").drive(&mut first);
     assert_eq!(attempt.await.unwrap_err().kind(), ErrorKind::TooLarge);
     let ids: Vec<String> = engine.queued().into_iter().map(|stored| stored.id).collect();
-    assert_eq!(ids, ["a", "b"]);
+    assert_eq!(ids, ["a", "c"]);
+    let mut next = engine.next_run();
+    let attempt = Attempt::run(&agent, "s", engine.entries(), "Again.").drive(&mut next);
+    assert_eq!(attempt.await.unwrap().reason, EndReason::Completed);
+    assert_eq!(engine.queued(), []);
 }

@@ -271,9 +271,12 @@ impl<E: Engine> StepRunner for SendingEngine<E> {
 }
 
 impl<E: Engine> Engine for SendingEngine<E> {
-    fn take_commands(&mut self) -> BoxFuture<'_, Result<Vec<StoredCommand>, Error>> {
+    fn take_commands(
+        &mut self,
+        undelivered_bytes: usize,
+    ) -> BoxFuture<'_, Result<Vec<StoredCommand>, Error>> {
         self.before("take");
-        self.engine.take_commands()
+        self.engine.take_commands(undelivered_bytes)
     }
 
     fn wait_for_commands<'a>(

@@ -81,8 +81,11 @@ impl StepRunner for SlowEngine {
 }
 
 impl Engine for SlowEngine {
-    fn take_commands(&mut self) -> BoxFuture<'_, Result<Vec<StoredCommand>, Error>> {
-        self.0.take_commands()
+    fn take_commands(
+        &mut self,
+        undelivered_bytes: usize,
+    ) -> BoxFuture<'_, Result<Vec<StoredCommand>, Error>> {
+        self.0.take_commands(undelivered_bytes)
     }
 
     fn wait_for_commands<'a>(

@@ -152,6 +152,30 @@ async fn calls_rerun_by_a_later_attempt_are_shown_from_their_start() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_progress_report_larger_than_its_limit_is_dropped() {
+    let report = |_: Value, _| {
+        let reports =
+            ["x".repeat(64 << 10), "y".repeat(60 << 10)].map(|it| ToolUpdate::progress(&it));
+        stream::iter(reports).chain(stream::iter([ToolUpdate::output("done")])).boxed()
+    };
+    let model = Scripted::from_fn(|request, _| {
+        match request.history.iter().any(|item| item.as_tool_result().is_some()) {
+            false => Reply::new().call_raw("c1", "copy", "{}").call_raw("c2", "copy", "{}"),
+            true => Reply::text("Done."),
+        }
+    });
+    let agent = Agent::new(model).with_tool(Tool::typed_streaming(spec("copy"), report).unwrap());
+    let (outcome, events) = drive(&agent, &LossPlan::new()).await;
+    assert_eq!(outcome.unwrap().reason, EndReason::Completed);
+    for call in ["c1", "c2"] {
+        let summary = summary_of(&events, call);
+        let first: Vec<_> = summary.iter().map(|event| event.chars().take(7).collect()).collect();
+        let first: Vec<String> = first;
+        assert_eq!(first, ["started", "copy \"y", "Ok"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn hooks_redact_the_progress_of_separately_executed_calls() {
     let agent =
         copying_agent(&Counter::default()).with_hook(hook::redact_progress(|_, call, data| {
@@ -201,6 +225,47 @@ async fn a_separately_executed_call_is_dropped_when_its_run_ends() {
     let (kind, ()) = join(perform(&agent, Some(&hub), RUN), finish).await;
     assert_eq!(kind, ResultKind::Interrupted);
     assert_eq!((counter.started_count(), counter.alive_count()), (1, 0));
+}
+
+/// A tool that never returns.
+fn hanging_agent(counter: &Counter) -> Agent {
+    let model = Scripted::from_fn(|_, _| {
+        Reply::new().call_raw("c1", "hang", "{}").call_raw("c2", "hang", "{}")
+    });
+    let counter = counter.clone();
+    let hang = Tool::raw(spec("hang"), move |_, _| {
+        let guard = counter.enter();
+        async move {
+            let _alive = guard;
+            std::future::pending::<&str>().await
+        }
+    });
+    Agent::new(model).with_tool(hang.unwrap())
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_interrupt_through_the_hub_ends_separately_executed_calls_before_their_run() {
+    let (counter, hub) = (Counter::default(), Hub::new());
+    let agent = hanging_agent(&counter);
+    let mut engine = MemoryEngine::new().with_worker(&agent).with_worker_hub(&hub);
+    let attempt = Attempt::run(&agent, "s", Vec::new(), "Go.").with_hub(&hub, RUN);
+    let interrupt = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(counter.alive_count(), 2);
+        hub.send(RUN, Command::Interrupt).await.unwrap();
+    };
+    let driven = async {
+        let outcome = attempt.drive(&mut engine).await.unwrap();
+        assert_eq!(counter.alive_count(), 0, "no tool runs once the run has ended");
+        outcome
+    };
+    let all = async { futures::join!(driven, read(&hub), interrupt) };
+    let ended = tokio::time::timeout(Duration::from_secs(60), all).await;
+    let (outcome, events, ()) = ended.expect("the interrupt ends the run");
+    assert!(matches!(outcome.reason, EndReason::Interrupted(_)), "{:?}", outcome.reason);
+    for call in ["c1", "c2"] {
+        assert_eq!(summary_of(&events, call), ["started", "Interrupted"]);
+    }
 }
 
 #[tokio::test(start_paused = true)]
