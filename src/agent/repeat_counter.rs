@@ -4,7 +4,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use serde_json::Value;
 
-use crate::item::{ToolCall, ToolResult};
+use crate::item::{ToolCall, ToolResult, from_bounded_json};
 use crate::tool::Rationale;
 use crate::turn::Turn;
 
@@ -75,7 +75,7 @@ impl RepeatCounter {
             // The model's rationale for a call is not compared.
             let (_, arguments) = Rationale::split_arguments(call.arguments_or_empty_object());
             call.name.hash(&mut hasher);
-            match serde_json::from_str::<Value>(&arguments) {
+            match from_bounded_json::<Value>(&arguments) {
                 // The hash of a map does not depend on the order of its keys.
                 Ok(value) => value.hash(&mut hasher),
                 Err(_) => arguments.hash(&mut hasher),

@@ -10,6 +10,7 @@ mod encoding_key;
 mod history;
 mod item;
 pub(crate) mod json;
+mod json_values;
 pub(crate) mod model_json;
 mod number_set;
 mod open_calls;
@@ -29,6 +30,12 @@ pub use history::{History, Items};
 pub use item::{Item, ItemKind, Mark, ProviderData};
 pub use json::RawJson;
 pub(crate) use json::nesting_depth;
+#[cfg(feature = "mcp")]
+pub(crate) use json_values::count_values;
+pub(crate) use json_values::{
+    MAX_JSON_VALUES, from_bounded_json, has_more_values_than, has_too_many_values,
+    too_many_values_message,
+};
 pub(crate) use number_set::NumberSet;
 pub(crate) use open_calls::OpenCalls;
 pub use pending_call::PendingCall;

@@ -14,6 +14,9 @@ use crate::lock::lock_ignoring_poison;
 /// The maximum number of unregistered calls whose progress is kept.
 const MAX_EARLY_PROGRESS: usize = 64;
 
+/// The maximum length of a progress token, all of which the client has created, in bytes.
+const MAX_TOKEN_BYTES: usize = 64;
+
 /// The maximum number of questions from the server that can be queued for each registered call, and
 /// for all unregistered calls together.
 const MAX_WAITING_QUESTIONS: usize = 16;
@@ -132,6 +135,8 @@ impl ActiveCalls {
                 lock_ignoring_poison(&call.state).progress = Some(progress);
                 call.waker.wake();
             }
+            // No call has such a token.
+            None if token.len() > MAX_TOKEN_BYTES => {}
             None => {
                 // Most entries belong to calls that have already ended.
                 if registered.early_progress.len() >= MAX_EARLY_PROGRESS {

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures::StreamExt;
 use futures::stream::BoxStream;
 use reqwest::header::{HeaderName, HeaderValue};
 use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
@@ -18,6 +19,7 @@ use crate::error::{Error, ErrorKind};
 use crate::http::{Authorization, KeyHeader};
 use crate::mcp::connection_state::{ConnectionState, HttpFailure};
 use crate::mcp::endpoint::HttpEndpoint;
+use crate::mcp::http_events::{Resumptions, ServerEvents, StreamAttempt};
 
 /// A connection's HTTP client, which extends rmcp's reqwest client with this crate's credentials.
 #[derive(Clone)]
@@ -25,6 +27,7 @@ pub(super) struct HttpBackend {
     pub(super) client: reqwest::Client,
     pub(super) endpoint: Arc<HttpEndpoint>,
     pub(super) state: Arc<ConnectionState>,
+    pub(super) resumptions: Arc<Resumptions>,
 }
 
 type Headers = HashMap<HeaderName, HeaderValue>;
@@ -47,6 +50,17 @@ impl HttpBackend {
             }
             response => response,
         }
+    }
+
+    /// Limits the values in each event, and how often the stream is resumed.
+    fn limited(
+        &self,
+        events: BoxStream<'static, Result<Sse, SseError>>,
+        attempt: StreamAttempt,
+        last_event_id: Option<&str>,
+    ) -> BoxStream<'static, Result<Sse, SseError>> {
+        let resumptions = Arc::clone(&self.resumptions);
+        ServerEvents::new(events, resumptions, attempt, last_event_id).boxed()
     }
 
     async fn authorize(&self) -> HttpResult<Authorization> {
@@ -198,7 +212,19 @@ impl StreamableHttpClient for HttpBackend {
         if matches!(response, Err(StreamableHttpError::SessionExpired)) {
             self.state.on_session_ended();
         }
-        Ok(with_request_id(response?, &message))
+        Ok(match with_request_id(response?, &message) {
+            StreamableHttpPostResponse::Sse(events, session) => {
+                let id = match &message {
+                    ClientJsonRpcMessage::Request(request) => {
+                        serde_json::to_value(&request.id).ok()
+                    }
+                    _ => None,
+                };
+                let attempt = StreamAttempt::for_request(id.as_ref());
+                StreamableHttpPostResponse::Sse(self.limited(events, attempt, None), session)
+            }
+            response => response,
+        })
     }
 
     async fn delete_session(
@@ -248,6 +274,14 @@ impl StreamableHttpClient for HttpBackend {
         headers: Headers,
         max_bytes: usize,
     ) -> HttpResult<BoxStream<'static, Result<Sse, SseError>>> {
+        let attempt =
+            match &last_event_id {
+                // rmcp does not try again after this error.
+                Some(id) => self.resumptions.wait(id).await.ok_or_else(|| {
+                    StreamableHttpError::<reqwest::Error>::ServerDoesNotSupportSse
+                })?,
+                None => StreamAttempt::default(),
+            };
         let get = |headers| {
             let (uri, session_id) = (uri.clone(), session_id.clone());
             let (last_event_id, auth_header) = (last_event_id.clone(), auth_header.clone());
@@ -270,6 +304,13 @@ impl StreamableHttpClient for HttpBackend {
             }
             Err(_) => {}
         }
-        stream
+        match (stream, &last_event_id) {
+            (Ok(events), id) => Ok(self.limited(events, attempt, id.as_deref())),
+            (Err(error), Some(id)) => {
+                self.resumptions.on_failed_attempt(id, attempt);
+                Err(error)
+            }
+            (Err(error), None) => Err(error),
+        }
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 /// | limit | default | if it is exceeded |
 /// |---|---|---|
 /// | [`message_bytes`](Self::message_bytes) | 16 MiB | the connection is closed; calls in progress fail |
+/// | JSON values in a message | 200,000 | the request fails with [`TooLarge`](crate::ErrorKind::TooLarge) |
 /// | [`tools`](Self::tools) | 1,000 | listing fails with [`TooLarge`](crate::ErrorKind::TooLarge) |
 /// | [`pages`](Self::pages) | 100 | listing fails with `TooLarge` |
 /// | [`schema_bytes`](Self::schema_bytes) | 1 MiB | listing fails with `TooLarge` |
@@ -19,6 +20,9 @@ use std::time::Duration;
 /// | [`input`](Self::input) | 5 min | the server is informed that the user cancelled |
 /// | [`input_rounds`](Self::input_rounds) | 10 | the call's result is an error (older protocol: the question is refused) |
 /// | [`close`](Self::close) | 3 s | the process group gets `SIGTERM`, and is killed after another second |
+///
+/// Requests that the server sends to the client are limited too: nothing more is read while 64 of them, or requests of
+/// twice `message_bytes`, are unanswered.
 ///
 /// Text in results is shortened in the same way as for other tools; see
 /// [`Toolkit::with_max_result_bytes`](crate::Toolkit::with_max_result_bytes).

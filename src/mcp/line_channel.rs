@@ -17,6 +17,7 @@ use futures::task::AtomicWaker;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::lock::lock_ignoring_poison;
+use crate::mcp::server_requests::UnsentAnswer;
 
 /// The maximum number of bytes to keep from a received line that is not a message.
 const MAX_KEPT_NOISE: usize = 200;
@@ -97,27 +98,41 @@ struct SendState {
 
 #[derive(Debug, Default)]
 struct QueuedLines {
-    lines: VecDeque<Vec<u8>>,
+    lines: VecDeque<QueuedLine>,
     bytes: usize,
+}
+
+/// A line that has not been sent completely.
+#[derive(Debug)]
+struct QueuedLine {
+    text: Vec<u8>,
+    /// The answer that the line contains, if any, which is dropped once the line has been sent.
+    _answer: Option<UnsentAnswer>,
 }
 
 impl SendQueue {
     /// Adds a line to the queue. `line` must not end with a line feed. The queued lines are written
-    /// when the channel is polled.
-    pub(super) fn push(&self, mut line: Vec<u8>) {
-        line.push(b'\n');
+    /// when the channel is polled. `answer` is dropped once the line has been written.
+    pub(super) fn push(&self, mut text: Vec<u8>, answer: Option<UnsentAnswer>) {
+        text.push(b'\n');
         let mut queued = lock_ignoring_poison(&self.0.lines);
-        queued.bytes += line.len();
-        queued.lines.push_back(line);
+        queued.bytes += text.len();
+        queued.lines.push_back(QueuedLine { text, _answer: answer });
         drop(queued);
         self.0.waker.wake();
     }
 
-    fn take_first(&self) -> Option<Vec<u8>> {
+    fn take_first(&self) -> Option<QueuedLine> {
         let mut queued = lock_ignoring_poison(&self.0.lines);
         let line = queued.lines.pop_front()?;
-        queued.bytes -= line.len();
+        queued.bytes -= line.text.len();
         Some(line)
+    }
+
+    /// Removes all lines, none of which will be sent.
+    pub(super) fn clear(&self) {
+        let lines = std::mem::take(&mut *lock_ignoring_poison(&self.0.lines));
+        drop(lines);
     }
 
     fn bytes(&self) -> usize {
@@ -131,7 +146,7 @@ pub(super) struct LineChannel<R, W> {
     writer: W,
     queue: SendQueue,
     /// The line that is being written, and the number of bytes written so far.
-    writing: Option<(Vec<u8>, usize)>,
+    writing: Option<(QueuedLine, usize)>,
     is_flushed: bool,
     /// The bytes that have been read but not returned yet.
     buffer: Vec<u8>,
@@ -189,13 +204,27 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> LineChannel<R, W> {
     /// cannot be that of an MCP server. The caller must report whether the line is a message, with
     /// [`on_message`](Self::on_message), [`on_noise`](Self::on_noise) or
     /// [`on_repeated_input`](Self::on_repeated_input).
-    pub(super) fn poll_line(&mut self, cx: &mut Context<'_>) -> Poll<Option<Vec<u8>>> {
+    ///
+    /// While `poll_capacity` is pending, lines are sent but not read. It is polled after lines have
+    /// been sent.
+    pub(super) fn poll_line(
+        &mut self,
+        cx: &mut Context<'_>,
+        poll_capacity: impl Fn(&mut Context<'_>) -> Poll<()>,
+    ) -> Poll<Option<Vec<u8>>> {
         self.queue.0.waker.register(cx.waker());
         self.is_broken |= self.poll_send(cx).is_err();
+        if self.is_broken {
+            self.writing = None;
+            self.queue.clear();
+        }
         let unread = self.queue.bytes();
         if unread > self.max_bytes.saturating_mul(2) {
             let _ = self.report.unread_bytes.set(unread);
             return Poll::Ready(None);
+        }
+        if poll_capacity(cx).is_pending() {
+            return self.poll_end(cx);
         }
         loop {
             while self.report.mismatch.get().is_none()
@@ -218,15 +247,17 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> LineChannel<R, W> {
             match self.poll_read(cx) {
                 Poll::Ready(Ok(1..)) => {}
                 Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(None),
-                Poll::Pending if self.is_broken => return Poll::Ready(None),
-                Poll::Pending => {
-                    let ended = self.process_end.as_mut().map(|end| end.poll_unpin(cx));
-                    return match ended {
-                        Some(Poll::Ready(())) => Poll::Ready(None),
-                        _ => Poll::Pending,
-                    };
-                }
+                Poll::Pending => return self.poll_end(cx),
             }
+        }
+    }
+
+    /// Becomes ready, with `None`, if the server has stopped reading or its process has ended.
+    fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<Option<Vec<u8>>> {
+        let has_ended = self.process_end.as_mut().is_some_and(|end| end.poll_unpin(cx).is_ready());
+        match self.is_broken || has_ended {
+            true => Poll::Ready(None),
+            false => Poll::Pending,
         }
     }
 
@@ -318,12 +349,12 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> LineChannel<R, W> {
                 }
                 return Poll::Ready(Ok(()));
             };
-            let len = ready!(Pin::new(&mut self.writer).poll_write(cx, &line[*written..]))?;
+            let len = ready!(Pin::new(&mut self.writer).poll_write(cx, &line.text[*written..]))?;
             if len == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
             *written += len;
-            if *written == line.len() {
+            if *written == line.text.len() {
                 self.writing = None;
             }
         }
@@ -354,7 +385,7 @@ mod tests {
         let mut channel =
             LineChannel::new(output, tokio::io::sink(), max_bytes, Arc::clone(&report));
         let mut lines = Vec::new();
-        while let Some(line) = poll_fn(|cx| channel.poll_line(cx)).await {
+        while let Some(line) = poll_fn(|cx| channel.poll_line(cx, |_| Poll::Ready(()))).await {
             lines.push(String::from_utf8(line).unwrap());
         }
         (lines, report)
@@ -410,7 +441,7 @@ mod tests {
         let mut channel =
             LineChannel::new(output.as_bytes(), tokio::io::sink(), 1 << 20, Arc::clone(&report));
         let mut messages = 0;
-        while poll_fn(|cx| channel.poll_line(cx)).await.is_some() {
+        while poll_fn(|cx| channel.poll_line(cx, |_| Poll::Ready(()))).await.is_some() {
             channel.on_message();
             messages += 1;
         }
@@ -423,11 +454,11 @@ mod tests {
         let (reader, writer) = tokio::io::split(here);
         let mut channel = LineChannel::new(reader, writer, 100, Arc::default());
         let queue = channel.queue();
-        queue.push(b"first".to_vec());
-        queue.push(b"second".to_vec());
+        queue.push(b"first".to_vec(), None);
+        queue.push(b"second".to_vec(), None);
         let mut sent = [0; 13];
         tokio::select! {
-            _ = poll_fn(|cx| channel.poll_line(cx)) => panic!("nothing was sent back"),
+            _ = poll_fn(|cx| channel.poll_line(cx, |_| Poll::Ready(()))) => panic!("nothing was sent back"),
             read = there.read_exact(&mut sent) => drop(read.unwrap()),
         }
         assert_eq!(&sent, b"first\nsecond\n");
@@ -440,9 +471,9 @@ mod tests {
         let report = Arc::new(OutputReport::default());
         let mut channel = LineChannel::new(reader, writer, 10, Arc::clone(&report));
         for _ in 0..4 {
-            channel.queue().push(vec![b'x'; 9]);
+            channel.queue().push(vec![b'x'; 9], None);
         }
-        assert_eq!(poll_fn(|cx| channel.poll_line(cx)).await, None);
+        assert_eq!(poll_fn(|cx| channel.poll_line(cx, |_| Poll::Ready(()))).await, None);
         assert!(report.unread_bytes.get().is_some());
     }
 }

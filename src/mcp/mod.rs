@@ -84,9 +84,11 @@ mod active_calls;
 mod connection_state;
 mod endpoint;
 mod http_backend;
+mod http_events;
 mod line_channel;
 mod process;
 mod sdk;
+mod server_requests;
 
 pub use client::Client;
 pub use command::ServerCommand;

@@ -29,6 +29,7 @@ use rmcp::transport::streamable_http_client::{
     StreamableHttpClientTransportConfig, StreamableHttpError,
 };
 use rmcp::transport::{IntoTransport, StreamableHttpClientTransport, Transport};
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::Handle;
@@ -37,14 +38,17 @@ use tokio::sync::oneshot;
 use crate::env::{Clock, SystemClock};
 use crate::error::{Error, ErrorKind, source_chain};
 use crate::http::{self, RefusedRedirect, mask_secrets};
+use crate::item::{MAX_JSON_VALUES, has_too_many_values};
 use crate::lock::lock_ignoring_poison;
 use crate::mcp::active_calls::{ActiveCallGuard, ActiveCalls, Arrived, Question};
 use crate::mcp::connection_state::{ConnectionState, HttpFailure};
 use crate::mcp::endpoint::Endpoint;
 use crate::mcp::http_backend::HttpBackend;
+use crate::mcp::http_events::{Resumptions, TOO_MANY_VALUES};
 use crate::mcp::line_channel::{LineChannel, Mismatch, OutputReport, SendQueue};
 use crate::mcp::process::{ProcessReport, ServerProcess};
 use crate::mcp::questions::declined_answer;
+use crate::mcp::server_requests::{ServerRequests, UnsentAnswer};
 use crate::mcp::{Era, Limits, ServerInfo};
 
 /// The newest protocol version that this crate has been tested with.
@@ -204,6 +208,7 @@ impl Connection {
     ) -> Result<Self, Error> {
         let limits = &settings.limits;
         let (output, state) = (Arc::<OutputReport>::default(), Arc::<ConnectionState>::default());
+        let requests = ServerRequests::new(limits.message_bytes);
         let (server, endpoint) = (settings.name.clone(), settings.endpoint.clone());
         let connection = Arc::clone(&state);
         let mut context = ErrorContext { server, endpoint, process: None, output, connection };
@@ -215,8 +220,8 @@ impl Connection {
                     .ending_with(process.wait_exited());
                 context.process = Some(Arc::new(process));
                 *lock_ignoring_poison(latest) = Some(context.program_output());
-                let transport = LineTransport::new(channel);
-                Self::serve(settings, lifecycle, transport, context, state).await
+                let transport = LineTransport::new(channel, Arc::clone(&requests));
+                Self::serve(settings, lifecycle, transport, context, state, requests).await
             }
             Endpoint::Streams(open) => {
                 let (reader, writer) = open().await.map_err(|error| {
@@ -227,14 +232,15 @@ impl Connection {
                 let report = Arc::clone(&context.output);
                 let channel = LineChannel::new(reader, writer, limits.message_bytes, report);
                 *lock_ignoring_poison(latest) = Some(context.program_output());
-                let transport = LineTransport::new(channel);
-                Self::serve(settings, lifecycle, transport, context, state).await
+                let transport = LineTransport::new(channel, Arc::clone(&requests));
+                Self::serve(settings, lifecycle, transport, context, state, requests).await
             }
             Endpoint::Http(http) => {
                 let backend = HttpBackend {
                     client: http.http_client.reqwest_client(&http.address)?,
                     endpoint: Arc::clone(http),
                     state: Arc::clone(&state),
+                    resumptions: Arc::<Resumptions>::default(),
                 };
                 let mut config =
                     StreamableHttpClientTransportConfig::with_uri(http.address.url().as_str());
@@ -242,8 +248,11 @@ impl Connection {
                 config.max_json_response_size = limits.message_bytes;
                 // rmcp would send a call again in a new session without listing the tools first.
                 config.reinit_on_expired_session = false;
-                let transport = StreamableHttpClientTransport::with_client(backend, config);
-                Self::serve(settings, lifecycle, transport, context, state).await
+                let transport = HttpTransport {
+                    inner: StreamableHttpClientTransport::with_client(backend, config),
+                    requests: Arc::clone(&requests),
+                };
+                Self::serve(settings, lifecycle, transport, context, state, requests).await
             }
         }
     }
@@ -254,12 +263,13 @@ impl Connection {
         transport: T,
         context: ErrorContext,
         state: Arc<ConnectionState>,
+        requests: Arc<ServerRequests>,
     ) -> Result<Self, Error>
     where
         T: IntoTransport<RoleClient, E, A>,
         E: StdError + Send + Sync + 'static,
     {
-        let handler = Handler::new(settings, Arc::clone(&state))?;
+        let handler = Handler::new(settings, Arc::clone(&state), requests)?;
         let calls = Arc::clone(&handler.calls);
         let preferred_versions = vec![NEWEST_VERSION];
         let mode = match lifecycle {
@@ -529,6 +539,8 @@ enum OtherLine {
     /// A request of this client, which the program has sent back.
     RepeatedInput,
     Noise,
+    /// A message that is not passed on.
+    Ignored,
 }
 
 /// Transports messages as lines.
@@ -544,18 +556,22 @@ struct LineTransport<R, W> {
     /// The channel, or `None` after the transport has been closed.
     channel: Option<LineChannel<R, W>>,
     queue: SendQueue,
+    requests: Arc<ServerRequests>,
     /// The ids of the requests that rmcp itself sent and whose results rmcp reads.
     own_requests: HashSet<String>,
 }
 
 impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> LineTransport<R, W> {
-    fn new(channel: LineChannel<R, W>) -> Self {
+    fn new(channel: LineChannel<R, W>, requests: Arc<ServerRequests>) -> Self {
         let queue = channel.queue();
-        Self { channel: Some(channel), queue, own_requests: HashSet::new() }
+        Self { channel: Some(channel), queue, requests, own_requests: HashSet::new() }
     }
 
     /// Parses a message for rmcp.
     fn read(&mut self, line: &[u8]) -> Result<ServerJsonRpcMessage, OtherLine> {
+        if has_too_many_values(line) {
+            return self.read_too_large(line);
+        }
         let json: Value = serde_json::from_slice(line).map_err(|_| OtherLine::Noise)?;
         let id = serde_json::from_value::<NumberOrString>(json["id"].clone()).ok();
         if id.is_some() && STARTING_REQUESTS.iter().any(|method| json["method"] == *method) {
@@ -569,7 +585,117 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> LineTransport<R, W> {
             let result = ServerResult::CustomResult(CustomResult(result.clone()));
             return Ok(ServerJsonRpcMessage::response(result, id));
         }
-        serde_json::from_value(json).map_err(|_| OtherLine::Noise)
+        let message = serde_json::from_value(json).map_err(|_| OtherLine::Noise)?;
+        if let ServerJsonRpcMessage::Request(request) = &message
+            && !self.requests.begin(key(&request.id), line)
+        {
+            return Err(OtherLine::Ignored);
+        }
+        match is_withdrawal(&self.requests, &message) {
+            true => Err(OtherLine::Ignored),
+            false => Ok(message),
+        }
+    }
+
+    /// Reads only the id of a message that has too many values. Returns an error in place of the
+    /// answer to a request, and ignores any other message.
+    fn read_too_large(&mut self, line: &[u8]) -> Result<ServerJsonRpcMessage, OtherLine> {
+        #[derive(serde::Deserialize)]
+        struct Envelope {
+            id: Option<NumberOrString>,
+            method: Option<IgnoredAny>,
+        }
+        let envelope: Envelope = serde_json::from_slice(line).map_err(|_| OtherLine::Noise)?;
+        let (Some(id), None) = (envelope.id, envelope.method) else {
+            return Err(OtherLine::Ignored);
+        };
+        self.own_requests.remove(&key(&id));
+        let message = format!("the message has more than {MAX_JSON_VALUES} JSON values");
+        let error = ErrorData::new(ErrorCode(TOO_MANY_VALUES), message, None);
+        Ok(ServerJsonRpcMessage::error(error, Some(id)))
+    }
+}
+
+/// Returns whether a message withdraws an open request of the server. Such a message is not passed
+/// to rmcp, which would not send the request's answer to the transport.
+fn is_withdrawal(requests: &ServerRequests, message: &ServerJsonRpcMessage) -> bool {
+    let ServerJsonRpcMessage::Notification(notification) = message else { return false };
+    let ServerNotification::CancelledNotification(cancelled) = &notification.notification else {
+        return false;
+    };
+    cancelled.params.request_id.as_ref().is_some_and(|id| requests.withdraw(&key(id)))
+}
+
+/// An outgoing message.
+enum Outgoing {
+    /// An answer to a request of the server.
+    Answer(UnsentAnswer),
+    /// An answer to a request that the server has withdrawn, which is not sent.
+    Withdrawn,
+    /// A request or a notification.
+    Other,
+}
+
+impl Outgoing {
+    fn new(requests: &Arc<ServerRequests>, message: &ClientJsonRpcMessage) -> Self {
+        let id = match message {
+            ClientJsonRpcMessage::Response(response) => Some(&response.id),
+            ClientJsonRpcMessage::Error(error) => error.id.as_ref(),
+            ClientJsonRpcMessage::Request(_) | ClientJsonRpcMessage::Notification(_) => None,
+        };
+        match id {
+            Some(id) => requests.answer(key(id)).map_or(Self::Withdrawn, Self::Answer),
+            None => Self::Other,
+        }
+    }
+}
+
+/// Limits the requests of a server over HTTP. A request that exceeds the limits is ignored: the
+/// answers are sent by the same task that receives messages, so that task cannot wait for them.
+struct HttpTransport<T> {
+    inner: T,
+    requests: Arc<ServerRequests>,
+}
+
+impl<T: Transport<RoleClient>> Transport<RoleClient> for HttpTransport<T> {
+    type Error = T::Error;
+
+    fn send(
+        &mut self,
+        message: ClientJsonRpcMessage,
+    ) -> impl Future<Output = Result<(), T::Error>> + Send + 'static {
+        let outgoing = Outgoing::new(&self.requests, &message);
+        let is_sent = !matches!(outgoing, Outgoing::Withdrawn);
+        let sending = is_sent.then(|| self.inner.send(message));
+        async move {
+            let sent = match sending {
+                Some(sending) => sending.await,
+                None => Ok(()),
+            };
+            drop(outgoing);
+            sent
+        }
+    }
+
+    async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
+        loop {
+            let message = self.inner.receive().await?;
+            let is_ignored = match &message {
+                ServerJsonRpcMessage::Request(request) => {
+                    let json = serde_json::to_vec(&request.request).unwrap_or_default();
+                    let id = key(&request.id);
+                    !self.requests.has_capacity() || !self.requests.begin(id, &json)
+                }
+                message => is_withdrawal(&self.requests, message),
+            };
+            if !is_ignored {
+                return Some(message);
+            }
+        }
+    }
+
+    async fn close(&mut self) -> Result<(), T::Error> {
+        self.inner.close().await
     }
 }
 
@@ -594,9 +720,14 @@ where
         {
             self.own_requests.insert(key(&request.id));
         }
+        let answer = match Outgoing::new(&self.requests, &message) {
+            Outgoing::Answer(answer) => Some(answer),
+            Outgoing::Withdrawn => return future::ready(Ok(())),
+            Outgoing::Other => None,
+        };
         let sent = match (&self.channel, serde_json::to_vec(&message)) {
             (Some(_), Ok(line)) => {
-                self.queue.push(line);
+                self.queue.push(line, answer);
                 Ok(())
             }
             (Some(_), Err(error)) => Err(error.into()),
@@ -607,8 +738,11 @@ where
 
     async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
         loop {
-            let channel = self.channel.as_mut()?;
-            let line = future::poll_fn(|cx| channel.poll_line(cx)).await?;
+            // Reading a buffered line never waits, but the tasks that handle messages must run.
+            tokio::task::consume_budget().await;
+            let (requests, channel) = (&self.requests, self.channel.as_mut()?);
+            let poll_capacity = |cx: &mut Context<'_>| requests.poll_capacity(cx);
+            let line = future::poll_fn(|cx| channel.poll_line(cx, poll_capacity)).await?;
             let read = self.read(&line);
             let channel = self.channel.as_mut()?;
             match read {
@@ -618,12 +752,14 @@ where
                 }
                 Err(OtherLine::RepeatedInput) => channel.on_repeated_input(&line),
                 Err(OtherLine::Noise) => channel.on_noise(&line),
+                Err(OtherLine::Ignored) => channel.on_message(),
             }
         }
     }
 
     async fn close(&mut self) -> std::io::Result<()> {
         self.channel = None;
+        self.queue.clear();
         Ok(())
     }
 }
@@ -684,10 +820,15 @@ struct Handler {
     roots: Option<Value>,
     calls: Arc<ActiveCalls>,
     state: Arc<ConnectionState>,
+    requests: Arc<ServerRequests>,
 }
 
 impl Handler {
-    fn new(settings: &ConnectionSettings, state: Arc<ConnectionState>) -> Result<Self, Error> {
+    fn new(
+        settings: &ConnectionSettings,
+        state: Arc<ConnectionState>,
+        requests: Arc<ServerRequests>,
+    ) -> Result<Self, Error> {
         let config = json!({
             "protocolVersion": ProtocolVersion::LATEST_WITH_INITIALIZE,
             "capabilities": settings.capabilities,
@@ -697,7 +838,8 @@ impl Handler {
             let message = format!("the capabilities cannot be written: {error}");
             Error::new(ErrorKind::InvalidRequest, message)
         })?;
-        Ok(Self { config, roots: settings.roots.clone(), calls: Arc::default(), state })
+        let (roots, calls) = (settings.roots.clone(), Arc::default());
+        Ok(Self { config, roots, calls, state, requests })
     }
 
     /// Passes a request from the server to one of the active calls, and waits for the answer of
@@ -707,7 +849,7 @@ impl Handler {
         request: &ServerRequest,
         context: &RequestContext<RoleClient>,
     ) -> Result<Value, ErrorData> {
-        let request = serde_json::to_value(request).unwrap_or_default();
+        let mut request = serde_json::to_value(request).unwrap_or_default();
         let method = request["method"].as_str().unwrap_or_default().to_owned();
         let origin = context.extensions.get::<InboundStreamOrigin>();
         let request_id = origin.and_then(|origin| match origin {
@@ -716,17 +858,21 @@ impl Handler {
         });
         let (answer, answered) = oneshot::channel();
         let question =
-            Question { method: method.clone(), params: request["params"].clone(), answer };
+            Question { method: method.clone(), params: request["params"].take(), answer };
         let declined = || {
             declined_answer(&method).ok_or_else(|| {
                 ErrorData::new(ErrorCode::INVALID_REQUEST, "the client has declined", None)
             })
+        };
+        let Some(asked) = self.requests.begin_asking(&key(&context.id)) else {
+            return declined();
         };
         if self.calls.on_question(request_id.as_deref(), question).is_err() {
             return declined();
         }
         tokio::select! {
             answer = answered => answer.or_else(|_| declined()),
+            () = asked.withdrawn() => declined(),
             () = context.ct.cancelled() => declined(),
         }
     }
@@ -863,6 +1009,13 @@ impl ErrorContext {
     }
 
     fn refused(&self, error: &ErrorData) -> Error {
+        if error.code.0 == TOO_MANY_VALUES {
+            let message = format!(
+                "the MCP server `{}` sent a message with more than {MAX_JSON_VALUES} JSON values",
+                self.server
+            );
+            return Error::new(ErrorKind::TooLarge, message);
+        }
         let kind = match error.code {
             ErrorCode::METHOD_NOT_FOUND => ErrorKind::Unsupported,
             ErrorCode::INVALID_PARAMS | ErrorCode::INVALID_REQUEST => ErrorKind::InvalidRequest,
@@ -1100,4 +1253,57 @@ impl StdError for RequestFailed {}
 fn shortened(text: &str) -> String {
     const MAX_TEXT: usize = 600;
     crate::item::truncate_middle(text.to_owned(), MAX_TEXT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mcp::server_requests::MAX_UNANSWERED_REQUESTS;
+
+    /// A server that sends requests without end, and never accepts an answer.
+    struct Flood(i64);
+
+    impl Transport<RoleClient> for Flood {
+        type Error = std::io::Error;
+
+        fn send(
+            &mut self,
+            _: ClientJsonRpcMessage,
+        ) -> impl Future<Output = std::io::Result<()>> + Send + 'static {
+            future::pending()
+        }
+
+        async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
+            self.0 += 1;
+            let message = match self.0 {
+                1_000 => json!({ "jsonrpc": "2.0", "id": 1, "result": {} }),
+                id => json!({ "jsonrpc": "2.0", "id": id, "method": "ping" }),
+            };
+            serde_json::from_value(message).ok()
+        }
+
+        async fn close(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn requests_over_http_are_ignored_while_too_many_are_unanswered() {
+        let requests = ServerRequests::new(16 << 20);
+        let mut transport = HttpTransport { inner: Flood(0), requests };
+        let mut unsent = Vec::new();
+        let answered = loop {
+            match transport.receive().await.unwrap() {
+                ServerJsonRpcMessage::Request(request) => {
+                    let answer = ClientResult::empty(());
+                    let answer = ClientJsonRpcMessage::response(answer, request.id);
+                    unsent.push(Box::pin(transport.send(answer)));
+                }
+                _ => break unsent.len(),
+            }
+        };
+        assert_eq!(answered, MAX_UNANSWERED_REQUESTS);
+        drop(unsent);
+        assert!(matches!(transport.receive().await, Some(ServerJsonRpcMessage::Request(_))));
+    }
 }

@@ -12,6 +12,7 @@ use crate::env::Deadline;
 use crate::error::{Error, ErrorKind};
 use crate::framing::{Framing, ServerSentEvents};
 use crate::http::{DRAIN_TIMEOUT, MAX_DRAIN_BYTES, TurnDeadlines};
+use crate::item::has_more_values_than;
 use crate::provider::failure;
 use crate::sse::Frame;
 use crate::stream::{TurnPoll, TurnSource};
@@ -20,6 +21,10 @@ use crate::turn::TurnBuilder;
 /// The maximum number of bytes that a turn may receive in frames that produce no event. Decoders
 /// buffer parts of such frames, for example call arguments that arrive before the tool's name.
 const MAX_SILENT_BYTES: usize = 256 << 20;
+
+/// The maximum number of JSON values in a frame. Decoders build lists from a frame's values, whose
+/// elements are larger than a value of a few bytes.
+const MAX_FRAME_VALUES: usize = 1_000_000;
 
 /// The maximum number of chunks that a single poll reads without producing an event before it
 /// yields to other tasks.
@@ -178,6 +183,7 @@ where
         loop {
             if let Stage::Draining { bytes, deadline: drain_deadline } = this.stage {
                 if let Some(Ok(frame)) = this.framing.next_frame() {
+                    check_value_count(frame)?;
                     match this.decoder.after_done(frame, turn)? {
                         FrameOutcome::Done => {}
                         FrameOutcome::Continue => *this.stage = Stage::Reading,
@@ -280,16 +286,26 @@ fn count_silent_bytes(silent: &mut usize, bytes: usize) -> Result<(), Error> {
     Err(Error::new(ErrorKind::TooLarge, message))
 }
 
-/// Passes a frame to the decoder, unless its event type is `error`.
+/// Passes a frame to the decoder, unless its event type is `error` or it has too many values.
 fn decode_frame(
     decoder: &mut impl Decode,
     frame: Frame<'_>,
     turn: &mut TurnBuilder,
 ) -> Result<FrameOutcome, Error> {
+    check_value_count(frame)?;
     match frame.event == "error" && !frame.data.trim().is_empty() {
         true => Err(failure::error_in_stream(frame.data)),
         false => decoder.frame(frame, turn),
     }
+}
+
+/// Returns an error if a frame has more than [`MAX_FRAME_VALUES`] values.
+fn check_value_count(frame: Frame<'_>) -> Result<(), Error> {
+    if !has_more_values_than(frame.data.as_bytes(), MAX_FRAME_VALUES) {
+        return Ok(());
+    }
+    let message = format!("a frame has more than {MAX_FRAME_VALUES} JSON values");
+    Err(Error::new(ErrorKind::TooLarge, message))
 }
 
 /// Returns the next chunk of the body, or an error if a deadline has passed.

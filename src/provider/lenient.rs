@@ -10,7 +10,7 @@ use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Vis
 use serde_json::value::RawValue;
 
 use crate::error::Error;
-use crate::item::{RawJson, json};
+use crate::item::{RawJson, from_bounded_json, json};
 use crate::provider::failure::protocol_error;
 
 /// Deserializes a frame. Valid JSON that a strict deserializer would reject is repaired first. The
@@ -66,10 +66,11 @@ pub(super) fn read_frame<'a, T: Deserialize<'a>>(
         .map_err(|error| protocol_error(format!("{what} is not JSON: {error}")).with_source(error))
 }
 
-/// Repairs JSON that a strict deserializer rejects. Returns `None` if `data` is not valid JSON.
+/// Repairs JSON that a strict deserializer rejects. Returns `None` if `data` is not valid JSON or
+/// has too many values.
 #[cold]
 pub(super) fn repair_json(data: &str) -> Option<String> {
-    serde_json::from_str::<IgnoredAny>(data).ok()?;
+    from_bounded_json::<IgnoredAny>(data).ok()?;
     let mut out = String::with_capacity(data.len());
     let mut rest = data.trim();
     let unit = |text: &str| u16::from_str_radix(text.strip_prefix("\\u")?.get(..4)?, 16).ok();

@@ -3,7 +3,10 @@
 use std::borrow::Cow;
 
 use crate::fnv::fnv1a_64;
-use crate::item::{Content, Item, MAX_PORTABLE_CALL_ID_BYTES, ToolCall, ToolResult, validate_json};
+use crate::item::{
+    Content, Item, MAX_PORTABLE_CALL_ID_BYTES, ToolCall, ToolResult, from_bounded_json,
+    validate_json,
+};
 #[cfg(feature = "http")]
 use crate::provider::Destination;
 use crate::provider::lenient::repair_json;
@@ -24,7 +27,7 @@ pub(super) fn arguments_as_object(call: &ToolCall) -> Cow<'_, str> {
         // Unpaired surrogates are valid in JSON text, but every vendor rejects them.
         let halved =
             (written.contains("\\ud") || written.contains("\\uD") || written.contains("\\Ud"))
-                && serde_json::from_str::<serde_json::Value>(written).is_err();
+                && from_bounded_json::<serde_json::Value>(written).is_err();
         return match halved.then(|| repair_json(written)).flatten() {
             Some(repaired) => Cow::Owned(repaired),
             None => Cow::Borrowed(written),

@@ -3,7 +3,7 @@
 use serde::de::DeserializeOwned;
 
 use crate::error::{Error, ErrorKind};
-use crate::item::{Media, MediaSource, Part};
+use crate::item::{MAX_JSON_VALUES, Media, MediaSource, Part, has_too_many_values};
 use crate::session::AlreadyLeased;
 
 /// Limits on requests from clients.
@@ -107,6 +107,10 @@ impl ClientLimits {
         let max = self.max_bytes;
         if body.len() > max {
             return Err(RequestError::new(413, format!("the request is larger than {max} bytes")));
+        }
+        if has_too_many_values(body) {
+            let message = format!("the request has more than {MAX_JSON_VALUES} JSON values");
+            return Err(RequestError::new(413, message));
         }
         serde_json::from_slice(body).map_err(|error| {
             let status = if error.is_data() { 422 } else { 400 };

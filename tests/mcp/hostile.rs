@@ -1,14 +1,20 @@
 //! A server that violates the protocol in every known way: each violation is an error with a kind,
 //! or a result that the model receives, and nothing hangs.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::time::Instant;
 use turnstream::ErrorKind;
 use turnstream::mcp::{Client, Limits};
 use turnstream::testing::mcp::{McpEra, McpFault, McpServer};
 
+use crate::raw_server::{
+    answer, discovered, http_answers, http_json, http_message, listed, listed_tool, raw_client,
+};
 use crate::support::{call, call_text, client_of, echo_tool};
 
 const HI: &str = r#"{"text":"hi"}"#;
@@ -30,7 +36,8 @@ async fn list_error(fault: McpFault) -> turnstream::Error {
 async fn an_endless_or_oversized_list_is_too_large() {
     for (fault, what) in [
         (McpFault::EndlessList, "with more than 100 pages"),
-        (McpFault::ManyTools(100_000), "with more than 1000 tools"),
+        (McpFault::ManyTools(10_000), "with more than 1000 tools"),
+        (McpFault::ManyTools(100_000), "with more than 200000 JSON values"),
         (McpFault::LargeSchema(2 << 20), "with more than 1048576 bytes of schemas"),
     ] {
         let error = list_error(fault).await;
@@ -59,6 +66,98 @@ async fn a_result_within_the_message_limit_is_truncated_like_any_other() {
     let (result, _) = call(kit, "s__echo", hi()).await;
     assert!(!result.is_error());
     assert!(result.content.text().len() <= 64 * 1024 + 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_sends_requests_without_end_and_reads_no_answer_is_not_read_further() {
+    const FLOOD: usize = 20_000;
+    let sent = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&sent);
+    let client = Client::streams(move || {
+        let count = Arc::clone(&count);
+        async move {
+            let (here, there) = tokio::io::duplex(1 << 10);
+            let (reader, mut writer) = tokio::io::split(there);
+            tokio::spawn(async move {
+                let mut lines = BufReader::new(reader).lines();
+                while let Ok(Some(line)) = lines.next_line().await {
+                    let message: Value = serde_json::from_str(&line).unwrap();
+                    let result = match message["method"].as_str() {
+                        Some("server/discover") => discovered(),
+                        Some("tools/list") => listed(&json!([listed_tool("t")])),
+                        Some("tools/call") => break,
+                        _ => continue,
+                    };
+                    let line = format!("{}\n", answer(&message, &result));
+                    writer.write_all(line.as_bytes()).await.unwrap();
+                }
+                for id in 0..FLOOD {
+                    let ping = json!({ "jsonrpc": "2.0", "id": id, "method": "ping" });
+                    if writer.write_all(format!("{ping}\n").as_bytes()).await.is_err() {
+                        return;
+                    }
+                    count.fetch_add(1, Ordering::SeqCst);
+                }
+            });
+            Ok(tokio::io::split(here))
+        }
+    });
+    let client = client.with_name("s").trusted();
+    let text = call_text(client.toolkit().await.unwrap(), "s__t", json!({})).await;
+    assert!(text.starts_with("Error:"), "{text}");
+    client.close().await;
+    let sent = sent.load(Ordering::SeqCst);
+    // The pipes hold the rest.
+    assert!((64..500).contains(&sent), "{sent} requests were read");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_result_with_too_many_values_fails_only_its_call() {
+    let result = |values: usize| json!({ "resultType": "complete", "content": [], "structuredContent": { "v": vec![0; values] } });
+    let calls = AtomicUsize::new(0);
+    let client = raw_client(move |connection, message, out| match message["method"].as_str() {
+        Some("server/discover") => out.result(&message, discovered()),
+        Some("tools/list") => out.result(&message, listed(&json!([listed_tool("t")]))),
+        Some("tools/call") => match calls.fetch_add(1, Ordering::SeqCst) {
+            0 => out.result(&message, result(300_000)),
+            _ => out.result(&message, result(connection)),
+        },
+        _ => {}
+    });
+    let client = client.trusted();
+    let kit = client.toolkit().await.unwrap();
+    let text = call_text(kit.clone(), "s__t", json!({})).await;
+    let expected = "Error: the MCP server `s` sent a message with more than 200000 JSON values";
+    assert_eq!(text.get(..expected.len()), Some(expected));
+    assert_eq!(call_text(kit, "s__t", json!({})).await, r#"{"v":[]}"#, "on the first connection");
+}
+
+#[tokio::test]
+async fn a_result_with_too_many_values_fails_its_call_over_http() {
+    let url = http_answers(|request| {
+        let message = http_message(request);
+        let result = match message["method"].as_str() {
+            Some("server/discover") => {
+                let mut result = discovered();
+                result["capabilities"] = json!({ "tools": {} });
+                result
+            }
+            Some("tools/list") => listed(&json!([listed_tool("t")])),
+            _ => {
+                let many = vec![0; 300_000];
+                let result = json!({ "resultType": "complete", "content": [], "structuredContent": { "v": many } });
+                let event = format!("data: {}\n\n", answer(&message, &result));
+                let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close";
+                return format!("{head}\r\n\r\n{event}");
+            }
+        };
+        http_json("200 OK", "", &answer(&message, &result))
+    })
+    .await;
+    let client = Client::http(&url).unwrap().with_name("s").trusted();
+    let text = call_text(client.toolkit().await.unwrap(), "s__t", json!({})).await;
+    let expected = "Error: the MCP server `s` sent a message with more than 200000 JSON values";
+    assert_eq!(text.get(..expected.len()), Some(expected));
 }
 
 #[tokio::test(start_paused = true)]

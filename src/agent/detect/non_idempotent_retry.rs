@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::agent::detect::detection_input::{DetectionInput, Finding, result_side_effects};
-use crate::item::{SideEffect, ToolCall, ToolResult};
+use crate::item::{SideEffect, ToolCall, ToolResult, from_bounded_json};
 use crate::tool::Rationale;
 
 /// The maximum number of earlier calls to a tool that are compared with a new call, which bounds
@@ -130,7 +130,7 @@ impl<'a> ParsedArgs<'a> {
 }
 
 fn parse_call_args(call: &ToolCall) -> Option<Value> {
-    serde_json::from_str(&Rationale::split_arguments(call.arguments_or_empty_object()).1).ok()
+    from_bounded_json(&Rationale::split_arguments(call.arguments_or_empty_object()).1).ok()
 }
 
 fn side_effect_targets(result: &ToolResult, which: fn(&SideEffect) -> bool) -> Vec<&str> {

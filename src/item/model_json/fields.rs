@@ -7,14 +7,16 @@ use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
+use crate::item::from_bounded_json;
+
 /// The fields of a JSON object in their original order. Each value is JSON text, exactly as it was
 /// written. A name may occur more than once.
 pub(crate) struct JsonFields<'a>(pub(crate) Vec<(Cow<'a, str>, Cow<'a, str>)>);
 
 impl<'a> JsonFields<'a> {
-    /// Parses an object, or returns `None` if `json` is not an object.
+    /// Parses an object, or returns `None` if `json` is not an object or has too many values.
     pub(crate) fn parse(json: &'a str) -> Option<Self> {
-        serde_json::from_str(json).ok()
+        from_bounded_json(json).ok()
     }
 
     /// Returns the object as JSON, without white space between the fields.

@@ -19,6 +19,31 @@ const TEXT: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"hi\"}}]}\n\n";
 const THOUGHT: &str = "data: {\"choices\":[{\"delta\":{\"reasoning\":\"hm\"}}]}\n\n";
 const FINISH: &str = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
 
+#[test]
+fn the_guide_lists_the_limit_on_values() {
+    assert_eq!(MAX_FRAME_VALUES, 1_000_000);
+    let row = "| JSON values in an event or a line | 1,000,000 |";
+    assert!(include_str!("../../guide/defaults.md").contains(row));
+}
+
+#[test]
+fn a_frame_with_too_many_values_is_too_large_at_any_place_in_the_body() {
+    let many = |max: usize| format!("data: {{\"x\":[{}]}}\n\n", vec!["0"; max].join(","));
+    let read = |body: String| {
+        let body = stream::iter([Ok(Bytes::from(body))]);
+        let decoding = Decoding::new(body, Decoder::new("any", &Dialect::OPENAI));
+        let mut turn = seal(&History::from_id("h"), decoding);
+        std::iter::from_fn(|| turn.next().now_or_never().unwrap())
+            .find_map(Result::err)
+            .map(|error| error.kind())
+    };
+    let whole = |frame: &str| format!("{TEXT}{frame}{FINISH}data: [DONE]\n\n");
+    assert_eq!(read(whole(&many(MAX_FRAME_VALUES - 2))), None);
+    assert_eq!(read(whole(&many(MAX_FRAME_VALUES - 1))), Some(ErrorKind::TooLarge));
+    let after_end = format!("{TEXT}{FINISH}data: [DONE]\n\n{}", many(MAX_FRAME_VALUES));
+    assert_eq!(read(after_end), Some(ErrorKind::TooLarge));
+}
+
 /// A turn whose frames arrive after the given delays in seconds, and whose body then stays open.
 fn turn(frames: &'static [(u64, &'static str)], limits: Timeouts) -> TurnStream {
     let body = stream::iter(frames).then(|(seconds, frame)| async move {

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use crate::error::ContextLimits;
+use crate::item::from_bounded_json;
 use crate::sse::FrameReader;
 
 /// The maximum length of the displayed message, in bytes.
@@ -40,7 +41,7 @@ pub(super) struct ErrorBody {
 /// Returns whether a JSON body reports an error.
 #[cfg(feature = "http")]
 pub(in crate::provider) fn is_error_object(json: &str) -> bool {
-    let value: Value = serde_json::from_str(json).unwrap_or_default();
+    let value: Value = from_bounded_json(json).unwrap_or_default();
     let object = match &value {
         Value::Array(list) => list.first().and_then(Value::as_object),
         value => value.as_object(),
@@ -81,7 +82,7 @@ impl ErrorBody {
     /// string is not JSON.
     pub(super) fn from_json(json: &str) -> Option<Self> {
         let mut parsed = Self::default();
-        parsed.read_value(&serde_json::from_str(json).ok()?, 0);
+        parsed.read_value(&from_bounded_json(json).ok()?, 0);
         Some(parsed)
     }
 
@@ -103,7 +104,7 @@ impl ErrorBody {
     /// Reads a message, which may itself be a serialized error object.
     fn read_text(&mut self, text: &str, depth: usize) {
         let begins = text.trim_start().starts_with(['{', '[']);
-        match serde_json::from_str::<Value>(text) {
+        match from_bounded_json::<Value>(text) {
             Ok(inner) if begins => self.read_value(&inner, depth + 1),
             _ => self.add_message(text),
         }

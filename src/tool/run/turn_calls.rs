@@ -5,7 +5,10 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::error::catch_panic;
-use crate::item::{History, ResultKind, ToolCall, ToolResult, truncate_middle, validate_json};
+use crate::item::{
+    History, ResultKind, ToolCall, ToolResult, has_too_many_values, too_many_values_message,
+    truncate_middle, validate_json,
+};
 use crate::tool::run::call_journal::CallJournal;
 use crate::tool::run::policy_handle::PolicyHandle;
 use crate::tool::{PreparedCall, RunData, Tool, Toolkit};
@@ -181,6 +184,9 @@ impl ArgsError {
 /// see the same arguments.
 pub(super) fn prepare_call(tool: &Tool, call: &mut ToolCall) -> Result<PreparedCall, ArgsError> {
     let arguments = call.arguments_or_empty_object();
+    if has_too_many_values(arguments.as_bytes()) {
+        return Err(ArgsError::InvalidArguments(too_many_values_message()));
+    }
     if let Err(error) = validate_json(&call.arguments) {
         return Err(ArgsError::InvalidArguments(format!("not JSON: {error}")));
     }
@@ -202,4 +208,40 @@ pub(super) fn prepare_call(tool: &Tool, call: &mut ToolCall) -> Result<PreparedC
 
 pub(super) fn panic_message(message: &str) -> String {
     format!("Error: the tool panicked: {message}")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::item::MAX_JSON_VALUES;
+    use crate::request::ToolSpec;
+
+    /// The error for arguments that consist of a list of this many numbers.
+    fn error_for_values(schema: serde_json::Value, len: usize) -> Option<String> {
+        let spec = ToolSpec::new("t", "", schema);
+        let tool = Tool::raw(spec, |_, _| async { "" }).unwrap();
+        let arguments = format!("{{\"v\":[{}]}}", vec!["1"; len].join(","));
+        let mut call = ToolCall { call_id: "c".into(), name: "t".into(), arguments };
+        match prepare_call(&tool, &mut call) {
+            Ok(_) => None,
+            Err(ArgsError::InvalidArguments(why) | ArgsError::Panic(why)) => Some(why),
+        }
+    }
+
+    #[test]
+    fn arguments_with_too_many_values_are_refused_before_they_are_parsed() {
+        let branches: Vec<_> = (0..40)
+            .map(|n| json!({ "properties": { "v": { "type": "array", "maxItems": n } } }))
+            .collect();
+        let schemas = [json!({ "type": "object" }), json!({ "type": "object", "anyOf": branches })];
+        for schema in schemas {
+            // The object and the list are values too.
+            let error = error_for_values(schema.clone(), MAX_JSON_VALUES - 2);
+            assert!(!error.unwrap_or_default().contains("JSON values"));
+            let error = error_for_values(schema, MAX_JSON_VALUES - 1).unwrap();
+            assert_eq!(error, "it has more than 200000 JSON values");
+        }
+    }
 }

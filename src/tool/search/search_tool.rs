@@ -12,6 +12,10 @@ use crate::tool::search::rank::RankedTools;
 use crate::tool::search::settings::{SEARCH_TOOLS, ToolSearch};
 use crate::tool::{PreparedCall, Tool, ToolOutput, ToolSpec, ToolUpdate};
 
+/// The maximum length of a query, in bytes. The time for a search is proportional to the number of
+/// words in the query.
+const MAX_QUERY_BYTES: usize = 500;
+
 /// Holds the tools that a search can find. The specs of the tools are indexed during the first
 /// search.
 #[derive(Debug)]
@@ -92,6 +96,12 @@ pub(super) fn search_tool(index: Arc<ToolIndex>, settings: &ToolSearch) -> Tool 
         if args.query.trim().is_empty() {
             return Err("`query` is empty: describe what the tool should do".to_owned());
         }
+        if args.query.len() > MAX_QUERY_BYTES {
+            return Err(format!(
+                "`query` is longer than {MAX_QUERY_BYTES} bytes: describe in a few words what the \
+                 tool should do"
+            ));
+        }
         let limit = args.limit.map_or(max_results, |limit| limit.clamp(1, max_results));
         let index = Arc::clone(&index);
         Ok(PreparedCall::new(move |_| {
@@ -127,4 +137,29 @@ fn found_text(index: &ToolIndex, query: &str, limit: usize, max_bytes: usize) ->
     }
     // Invariant: names, strings and raw JSON always serialize to JSON.
     serde_json::to_string(&found).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_guide_lists_the_limit() {
+        let row = format!("| length of a search's query | {MAX_QUERY_BYTES} bytes |");
+        assert!(include_str!("../../guide/defaults.md").contains(&row), "{row}");
+    }
+
+    #[test]
+    fn a_long_query_is_refused_before_the_search() {
+        let index = Arc::new(ToolIndex::new(vec![ToolSpec::new("t", "", json!({}))]));
+        let tool = search_tool(Arc::clone(&index), &ToolSearch::new());
+        let prepare = |len: usize| {
+            let arguments = json!({ "query": "x".repeat(len) }).to_string();
+            tool.handler.prepare(&arguments).map(drop)
+        };
+        assert!(prepare(MAX_QUERY_BYTES).is_ok());
+        let error = prepare(MAX_QUERY_BYTES + 1).unwrap_err();
+        assert!(error.starts_with("`query` is longer than 500 bytes"), "{error}");
+        assert!(index.ranked.get().is_none(), "the search has started");
+    }
 }

@@ -7,7 +7,7 @@ use super::*;
 use crate::agent::Agent;
 use crate::error::{Error, ErrorKind};
 use crate::event::Event;
-use crate::item::{Content, Item, Mark, Part};
+use crate::item::{Content, Item, MAX_JSON_VALUES, Mark, Part};
 use crate::provider::{Reply, Scripted};
 use crate::session::{MemoryStore, Session};
 use crate::tool::{Tool, ToolOutput, ToolSpec, Verdict};
@@ -147,6 +147,13 @@ fn the_size_of_client_requests_is_limited() {
     assert_eq!(status(small(|limits| limits.max_bytes = 20)), 413);
     assert_eq!(status(small(|limits| limits.max_messages = 0)), 413);
     assert_eq!(status(small(|limits| limits.max_parts = 0)), 413);
+    let metadata = |values: usize| {
+        let mut body = text.clone();
+        body["metadata"] = json!(vec![0; values]);
+        parse(&body)
+    };
+    assert!(metadata(MAX_JSON_VALUES / 2).is_ok());
+    assert_eq!(status(metadata(MAX_JSON_VALUES)), 413);
     let file = |url: &str| {
         let file = json!([{ "type": "file", "mediaType": "image/png", "url": url }]);
         parse_with(

@@ -7,7 +7,8 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use serde_json::{Map, Number, Value};
 
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
+use crate::item::{MAX_JSON_VALUES, from_bounded_json};
 use crate::provider::failure::protocol_error;
 use crate::provider::ordered_fields::OrderedFields;
 
@@ -22,6 +23,8 @@ const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
 #[derive(Debug)]
 pub(super) struct PartialArguments {
     root: Value,
+    /// The number of values that the pieces have created in `root`.
+    value_count: usize,
     /// The paths of the strings that are not complete yet.
     unfinished_paths: BTreeSet<String>,
 }
@@ -35,13 +38,13 @@ enum PathStep {
 
 impl PartialArguments {
     pub(super) fn new() -> Self {
-        Self { root: Value::Object(Map::new()), unfinished_paths: BTreeSet::new() }
+        let root = Value::Object(Map::new());
+        Self { root, value_count: 0, unfinished_paths: BTreeSet::new() }
     }
 
     /// Sets the initial arguments, which were received as a single object.
     pub(super) fn set_initial(&mut self, whole: &str) -> Result<(), Error> {
-        self.root =
-            serde_json::from_str(whole).map_err(|_| arguments_error("are not an object"))?;
+        self.root = from_bounded_json(whole).map_err(|_| arguments_error("are not an object"))?;
         Ok(())
     }
 
@@ -100,6 +103,11 @@ impl PartialArguments {
                 };
             }
             (place, is) = child_slot(place, step)?;
+            self.value_count += usize::from(is == SlotState::Created);
+            if self.value_count > MAX_JSON_VALUES {
+                let message = format!("the arguments have more than {MAX_JSON_VALUES} JSON values");
+                return Err(Error::new(ErrorKind::TooLarge, message));
+            }
         }
         Ok((place, is))
     }

@@ -98,3 +98,13 @@ fn a_skipped_list_element_is_an_error() {
     check(&[r#"{"jsonPath":"$.a[1]","numberValue":1}"#], Err("skip an element"));
     check(&[r#"{"jsonPath":"$.a[4294967295]","numberValue":1}"#], Err("an element"));
 }
+
+#[test]
+fn arguments_with_too_many_values_are_too_large() {
+    let mut arguments = PartialArguments::new();
+    let error = (0..=MAX_JSON_VALUES).find_map(|n| {
+        let piece = format!(r#"{{"jsonPath":"$.a{}.b","numberValue":1}}"#, n);
+        arguments.push(&RawValue::from_string(piece).unwrap()).err().map(|error| (n, error.kind()))
+    });
+    assert_eq!(error, Some((MAX_JSON_VALUES / 2, ErrorKind::TooLarge)));
+}
