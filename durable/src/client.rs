@@ -26,7 +26,7 @@ use crate::session::{ImportRequest, ResumeRequest, RunRequest, SessionIngressCli
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 
 /// The time limit for a request, from the connection to the end of the answer.
-const REQUEST_LIMIT: Duration = Duration::from_secs(60);
+const REQUEST_LIMIT: Duration = Duration::from_mins(1);
 
 /// Starts runs and manages sessions through Restate's ingress. Clones share the same connections.
 ///

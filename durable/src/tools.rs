@@ -24,7 +24,7 @@ use crate::worker::WorkerParts;
 ///
 /// NOTE: this must be shorter than the inactivity timeout of the service. After that timeout, Restate asks the handler to
 /// suspend, and a handler that still waits for the cancellation would drop its tool and do so.
-const CANCELLABLE_FOR: Duration = Duration::from_secs(14 * 60);
+const CANCELLABLE_FOR: Duration = Duration::from_mins(14);
 
 /// The service `Tools`.
 pub(crate) struct Tools(pub(crate) WorkerParts);

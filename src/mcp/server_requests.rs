@@ -258,7 +258,7 @@ mod tests {
     #[test]
     fn questions_that_wait_for_the_user_do_not_stop_reading_but_are_limited_in_size() {
         let requests = ServerRequests::new(10_000);
-        assert!(requests.begin("1".to_owned(), &[b'x'; 19_000]));
+        assert!(requests.begin("1".to_owned(), &vec![b'x'; 19_000]));
         let first = requests.begin_asking("1").unwrap();
         assert!(requests.has_capacity());
         assert!(requests.begin("2".to_owned(), &[b'x'; 2_000]));

@@ -260,7 +260,7 @@ async fn an_interrupt_through_the_hub_ends_separately_executed_calls_before_thei
         outcome
     };
     let all = async { futures::join!(driven, read(&hub), interrupt) };
-    let ended = tokio::time::timeout(Duration::from_secs(60), all).await;
+    let ended = tokio::time::timeout(Duration::from_mins(1), all).await;
     let (outcome, events, ()) = ended.expect("the interrupt ends the run");
     assert!(matches!(outcome.reason, EndReason::Interrupted(_)), "{:?}", outcome.reason);
     for call in ["c1", "c2"] {

@@ -103,7 +103,7 @@ fn a_skipped_list_element_is_an_error() {
 fn arguments_with_too_many_values_are_too_large() {
     let mut arguments = PartialArguments::new();
     let error = (0..=MAX_JSON_VALUES).find_map(|n| {
-        let piece = format!(r#"{{"jsonPath":"$.a{}.b","numberValue":1}}"#, n);
+        let piece = format!(r#"{{"jsonPath":"$.a{n}.b","numberValue":1}}"#);
         arguments.push(&RawValue::from_string(piece).unwrap()).err().map(|error| (n, error.kind()))
     });
     assert_eq!(error, Some((MAX_JSON_VALUES / 2, ErrorKind::TooLarge)));
