@@ -224,7 +224,7 @@ mod tests {
     fn the_eight_keys_that_were_sent_last_are_secrets() {
         let http = HttpEndpoint::new("https://a.example/mcp").unwrap();
         for n in 0..9 {
-            http.remember_secrets(&[Secret::new(&format!("key-number-{n}"))]);
+            http.remember_secrets(&[Secret::new(format!("key-number-{n}"))]);
         }
         let secrets = Endpoint::Http(http.into()).secrets();
         let secrets: Vec<&str> = secrets.iter().map(Secret::expose).collect();
