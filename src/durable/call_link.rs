@@ -160,3 +160,31 @@ impl CallLink {
         .await;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::hub::{CommandInbox, MemoryInbox, MemoryLog};
+    use crate::item::ToolCall;
+
+    #[tokio::test(start_paused = true)]
+    async fn progress_that_a_run_does_not_accept_is_limited_in_number_and_time() {
+        let inbox = MemoryInbox::new();
+        let _unread_commands = inbox.open("r").await.unwrap();
+        let hub = Hub::with_backend(MemoryLog::new(), inbox);
+        let call = ToolCall { call_id: "c".into(), name: "t".into(), arguments: "{}".into() };
+        let request = ToolCallRequest { session: "s".to_owned(), run: Some("r".to_owned()), call };
+        let mut link = CallLink::new(&request, Some(&hub));
+        for n in 0..100 {
+            link.push(json!(n).into());
+        }
+        let waiting: Vec<&str> = link.waiting.iter().map(RawJson::as_str).collect();
+        assert_eq!((waiting.len(), waiting[0], waiting[63]), (64, "36", "99"));
+        let began = Instant::now();
+        link.flush().await;
+        assert_eq!(began.elapsed(), Duration::from_secs(1));
+    }
+}

@@ -261,3 +261,34 @@ impl Publisher {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures::executor::block_on;
+    use serde_json::json;
+
+    use super::*;
+    use crate::agent::Agent;
+    use crate::hub::Command;
+    use crate::provider::Scripted;
+
+    #[tokio::test]
+    async fn a_limited_number_of_progress_reports_waits_for_the_run() {
+        let hub = Hub::new();
+        let target = (hub.clone(), "key".to_owned(), "r".to_owned());
+        let mut publisher = Publisher::new(Some(target), None);
+        let handle = Agent::new(Scripted::new(["Done."])).run("Go.").handle();
+        publisher.begin(&RunBegin { history: History::from_id("h"), version: 0, handle });
+        poll_fn(|cx| publisher.poll_flush(cx)).await.unwrap();
+        for n in 0..1_000 {
+            let progress = Command::ToolProgress { call_id: "c".to_owned(), data: json!(n).into() };
+            let _ = hub.send("r", progress).await;
+        }
+        let mut report_count = 0;
+        while block_on(poll_fn(|cx| Poll::Ready(publisher.poll_progress(cx).is_ready()))) {
+            report_count += 1;
+        }
+        // Each sender has one more place than the channel.
+        assert!((256..260).contains(&report_count), "{report_count}");
+    }
+}

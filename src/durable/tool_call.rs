@@ -160,3 +160,34 @@ fn json<T: Serialize>(value: &T) -> Result<RawJson, Error> {
         Error::new(ErrorKind::Store, message).with_source(error)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::item::{Content, Part};
+    use crate::request::ToolSpec;
+    use crate::tool::Tool;
+
+    async fn result_with_image(bytes: usize) -> ToolResult {
+        let spec = ToolSpec::new("t", "", json!({ "type": "object" }));
+        let tool = Tool::raw(spec, move |_, _| async move {
+            Content::from(vec![Part::image("image/png", vec![0; bytes])])
+        });
+        let call = ToolCall { call_id: "c".into(), name: "t".into(), arguments: "{}".into() };
+        let request = ToolCallRequest { session: "s".to_owned(), run: None, call };
+        let toolkit = Toolkit::new([tool.unwrap()]);
+        request.run_tool(&toolkit, RunData::default(), None).await.deserialize_as().unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_result_larger_than_eight_mebibytes_is_replaced_with_an_error() {
+        // In JSON, four characters represent three bytes.
+        assert_eq!(result_with_image(5 << 20).await.kind, ResultKind::Ok);
+        let result = result_with_image(7 << 20).await;
+        assert_eq!(result.kind, ResultKind::Error);
+        let text = result.content.text();
+        assert!(text.ends_with("at most 8388608 are stored."), "{}", &text[..100.min(text.len())]);
+    }
+}

@@ -420,6 +420,16 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_token_with_a_short_lifetime_is_renewed_a_tenth_of_it_before_expiry() {
+        let (_, tokens) = source(Duration::from_secs(100));
+        assert_eq!(secret(&tokens).await, "t0");
+        tokio::time::advance(Duration::from_millis(89_990)).await;
+        assert_eq!(secret(&tokens).await, "t0");
+        tokio::time::advance(Duration::from_millis(20)).await;
+        assert_eq!(secret(&tokens).await, "t1");
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_token_refresh_continues_when_its_initiating_request_is_dropped() {
         let (calls, tokens) = source(Duration::from_hours(1));
         let mut first = Box::pin(secret(&tokens));

@@ -121,3 +121,30 @@ impl EventLog for MemoryLog {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures::executor::block_on;
+
+    use super::*;
+
+    #[test]
+    fn the_attempts_of_the_last_1024_removed_logs_are_remembered() {
+        let log = MemoryLog::new();
+        let begin_and_remove = |run: &str| {
+            let epoch = block_on(log.begin(run)).unwrap();
+            log.remove(run, epoch);
+            epoch
+        };
+        let remove_others = |count: usize| {
+            for n in 0..count {
+                begin_and_remove(&format!("other {n}"));
+            }
+        };
+        assert_eq!(begin_and_remove("r"), 1);
+        remove_others(1_023);
+        assert_eq!(begin_and_remove("r"), 2);
+        remove_others(1_024);
+        assert_eq!(begin_and_remove("r"), 1);
+    }
+}

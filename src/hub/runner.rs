@@ -448,3 +448,23 @@ impl Drop for Runner {
         self.log.remove(&self.run, self.epoch);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_delay_between_two_attempts_to_reach_a_log_doubles_up_to_five_seconds() {
+        let mut behind = Behind::new(None);
+        let mut delays = Vec::new();
+        for _ in 0..8 {
+            let began = tokio::time::Instant::now();
+            poll_fn(|cx| behind.poll(cx)).await;
+            delays.push(began.elapsed().as_millis());
+            behind.wait_again();
+        }
+        assert_eq!(delays, [100, 200, 400, 800, 1_600, 3_200, 5_000, 5_000]);
+    }
+}

@@ -257,4 +257,18 @@ mod tests {
         drop(second);
         assert_eq!(answered.try_recv(), Err(oneshot::error::TryRecvError::Closed));
     }
+
+    #[test]
+    fn at_most_sixteen_questions_wait_for_a_call() {
+        let calls = Arc::new(ActiveCalls::default());
+        let accepted_count =
+            || (0..100).filter(|_| calls.on_question(Some("1"), question().0).is_ok()).count();
+        let sending = calls.begin_sending();
+        assert_eq!(accepted_count(), 16);
+        let call = calls.register("1".to_owned(), "1".to_owned());
+        drop(sending);
+        assert_eq!(accepted_count(), 0);
+        assert_eq!((0..100).filter(|_| arrived(&call)).count(), 16);
+        assert_eq!(accepted_count(), 16);
+    }
 }

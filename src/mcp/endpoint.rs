@@ -219,4 +219,15 @@ mod tests {
         assert_eq!(with_key("http://a.example/mcp").unwrap_err().kind(), ErrorKind::InvalidRequest);
         assert!(HttpEndpoint::new("http://a.example/mcp").unwrap().validate().is_ok());
     }
+
+    #[test]
+    fn the_eight_keys_that_were_sent_last_are_secrets() {
+        let http = HttpEndpoint::new("https://a.example/mcp").unwrap();
+        for n in 0..9 {
+            http.remember_secrets(&[Secret::new(format!("key-number-{n}"))]);
+        }
+        let secrets = Endpoint::Http(http.into()).secrets();
+        let secrets: Vec<&str> = secrets.iter().map(Secret::expose).collect();
+        assert_eq!((secrets.len(), secrets[0], secrets[7]), (8, "key-number-1", "key-number-8"));
+    }
 }

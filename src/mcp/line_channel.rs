@@ -476,4 +476,11 @@ mod tests {
         assert_eq!(poll_fn(|cx| channel.poll_line(cx, |_| Poll::Ready(()))).await, None);
         assert!(report.unread_bytes.get().is_some());
     }
+
+    #[tokio::test]
+    async fn only_the_beginning_of_a_long_line_is_kept_for_errors() {
+        let output = format!("{}\n{{}}\n", "y".repeat(10_000));
+        let (_, report) = lines_of(output.as_bytes(), 1 << 20).await;
+        assert_eq!(report.noise.get().map(String::len), Some(200));
+    }
 }

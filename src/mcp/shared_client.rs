@@ -373,3 +373,29 @@ fn normalized(arguments: &str) -> String {
     serde_json::from_str::<Value>(arguments)
         .map_or_else(|_| arguments.to_owned(), |it| it.to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::request::ToolSpec;
+
+    #[test]
+    fn the_tool_definitions_of_256_calls_are_remembered() {
+        let tool = ListedTool {
+            original_name: "t".to_owned(),
+            spec: ToolSpec::new("t", "", json!({ "type": "object" })),
+            is_read_only: false,
+            fingerprint: 7,
+        };
+        let mut prepared = PreparedCalls::default();
+        for n in 0..=256 {
+            prepared.add(&tool, &n.to_string());
+        }
+        assert_eq!(prepared.take(&tool, "0"), None);
+        for n in 1..=256 {
+            assert_eq!(prepared.take(&tool, &n.to_string()), Some(7), "{n}");
+        }
+    }
+}

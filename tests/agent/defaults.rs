@@ -1,6 +1,8 @@
-//! The defaults in the guide are the actual ones.
+//! The defaults in the guide are the actual ones, and each limit in the guide has a test.
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use serde_json::json;
@@ -262,4 +264,119 @@ fn the_guide_lists_the_actual_limits_on_mcp_servers() {
         ("questions during a call", format_count(limits.input_rounds)),
         ("time for a process to exit", format_time(limits.close)),
     ]));
+}
+
+/// The number of limits that no test holds. Lower it with each test that is written.
+const MAX_UNTESTED_LIMITS: usize = 22;
+
+/// A row of the guide's tables: the heading of its section, and its first cell.
+type Row = (String, String);
+
+/// The rows of the guide's tables in the order of the page.
+fn documented_rows(guide: &str) -> Vec<Row> {
+    let mut rows = Vec::new();
+    let mut section = "";
+    for line in guide.lines() {
+        if let Some(heading) = line.strip_prefix("## ") {
+            section = heading;
+        } else if let Some(row) = line.strip_prefix("| ") {
+            let limit = row.split('|').next().unwrap().trim();
+            if limit != "limit" {
+                rows.push((section.to_owned(), limit.to_owned()));
+            }
+        }
+    }
+    rows
+}
+
+/// Whether a file contains a test with this name. A function without a `#[test]` attribute is a
+/// test if the file, or the `mod.rs` next to it, also contains its name in the list of a macro.
+fn has_test(root: &Path, file: &str, name: &str) -> bool {
+    let read = |path: &Path| fs::read_to_string(root.join(path)).unwrap_or_default();
+    let source = read(Path::new(file));
+    let lines: Vec<&str> = source.lines().map(str::trim).collect();
+    let start = format!("fn {name}(");
+    let Some(at) = lines.iter().position(|line| line.contains(&start)) else { return false };
+    let mut attributes = lines[..at].iter().rev().take_while(|line| line.starts_with("#["));
+    if attributes.any(|line| line.starts_with("#[test") || line.starts_with("#[tokio::test")) {
+        return true;
+    }
+    let is_listed = |line: &str| {
+        let last_word = line.trim_end_matches(',').rsplit(' ').next();
+        !line.starts_with("//") && !line.contains('(') && last_word == Some(name)
+    };
+    let list = read(&Path::new(file).with_file_name("mod.rs"));
+    lines.iter().copied().chain(list.lines().map(str::trim)).any(is_listed)
+}
+
+/// The faults in the list of the limits' tests, and the limits that no test holds.
+fn check_limit_tests(root: &Path, guide: &str, list: &str) -> (Vec<String>, Vec<Row>) {
+    let (mut faults, mut untested) = (Vec::new(), Vec::new());
+    let mut rows = documented_rows(guide);
+    for line in list.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        let cells: Vec<&str> = line.split('\t').collect();
+        let (&[section, limit, tests] | &[section, limit, tests, _]) = &cells[..] else {
+            faults.push(format!("not three or four columns: {line}"));
+            continue;
+        };
+        let row = (section.to_owned(), limit.to_owned());
+        // Of several equal rows, each line belongs to one.
+        match rows.iter().position(|other| *other == row) {
+            Some(at) => drop(rows.remove(at)),
+            None => faults.push(format!("{section}: the guide has no row `{limit}`")),
+        }
+        if tests == "-" {
+            if cells.get(3).is_none_or(|reason| reason.is_empty()) {
+                faults.push(format!("{section}: `{limit}` has neither a test nor a reason"));
+            }
+            untested.push(row);
+            continue;
+        }
+        for test in tests.split(' ') {
+            let is_test =
+                test.rsplit_once(':').is_some_and(|(file, name)| has_test(root, file, name));
+            if !is_test {
+                faults.push(format!("{section}: `{limit}`: there is no test {test}"));
+            }
+        }
+    }
+    let missing = rows.iter();
+    faults.extend(missing.map(|(section, limit)| format!("{section}: no line for `{limit}`")));
+    (faults, untested)
+}
+
+#[test]
+fn each_limit_of_the_guide_has_a_test_or_a_reason() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let guide = include_str!("../../src/guide/defaults.md");
+    let (faults, untested) = check_limit_tests(root, guide, include_str!("limits.tsv"));
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    println!("{} limits have no test: {untested:#?}", untested.len());
+    let count = untested.len();
+    assert!(count <= MAX_UNTESTED_LIMITS, "{count} limits have no test: {untested:#?}");
+}
+
+#[test]
+fn a_fault_in_the_list_of_limit_tests_is_named() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let guide =
+        "## A\n\n| limit | default |\n|---|---|\n| one | 1 |\n| one | 2 |\n## B\n| two | 3 |\n";
+    let check = |lines: &[&str]| check_limit_tests(root, guide, &lines.join("\n"));
+    let test = "tests/agent/defaults.rs:a_fault_in_the_list_of_limit_tests_is_named";
+    let one = format!("A\tone\t{test}");
+    let two = format!("B\ttwo\t{test}");
+    assert_eq!(check(&["# a comment", &one, &one, &two]), (vec![], vec![]));
+    let untested = vec![("B".to_owned(), "two".to_owned())];
+    assert_eq!(check(&[&one, &one, "B\ttwo\t-\twhy"]), (vec![], untested));
+
+    let faults = |lines: &[&str]| check(lines).0.join("\n");
+    assert_eq!(faults(&[&one, &two]), "A: no line for `one`");
+    assert_eq!(faults(&[&one, &one, &one, &two]), "A: the guide has no row `one`");
+    assert_eq!(faults(&[&one, &one, "B\ttwo\t-"]), "B: `two` has neither a test nor a reason");
+    assert_eq!(faults(&[&one, &one, &two, "B\ttwo"]), "not three or four columns: B\ttwo");
+    for other in ["tests/agent/defaults.rs:has_test", "tests/agent/none.rs:has_test", "has_test"] {
+        let line = format!("B\ttwo\t{test} {other}");
+        let fault = format!("B: `two`: there is no test {other}");
+        assert_eq!(faults(&[&one, &one, &line]), fault);
+    }
 }

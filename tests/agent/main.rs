@@ -20,7 +20,7 @@
 //! | `suspended_sub_agents` | calls of sub-agents that wait suspend the run, and continue with it |
 //! | `subagent_results` | the result that a parent receives at the end of its sub-agent |
 //! | `time_limits` | the time that a run and a tool may take |
-//! | `defaults` | the table of defaults in the guide |
+//! | `defaults` | the table of defaults in the guide, and the tests of its limits |
 //! | `pools` | resources that a tree of agents shares: tokens, and a limit on concurrency |
 //! | `pending_calls` | calls that are pending, and work inside of tools, when a run ends |
 //! | `redaction` | hooks that remove secrets from the reports of calls |

@@ -646,3 +646,11 @@ fn a_call_that_did_not_run_costs_nothing_and_a_reused_id_means_the_newest_call()
     let TraceAction::Tool { args: Some(args), .. } = step.action else { panic!("no arguments") };
     assert_eq!(args.as_str(), r#"{"n":2}"#);
 }
+
+#[tokio::test]
+async fn a_long_error_is_shortened_to_240_characters() {
+    let agent = act_agent([act_call(json!({ "fails": "é".repeat(1_000) })), Reply::text("Done.")]);
+    let (_, steps) = run_with_trace(&agent).await;
+    let error = steps[0].result.normalized_error.as_ref().unwrap();
+    assert_eq!(error.summary, format!("{}…", "é".repeat(240)));
+}

@@ -1,4 +1,4 @@
-//! The behaviour of a run while its log is unavailable.
+//! The behaviour of a run while its log or its store is unavailable.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -11,9 +11,12 @@ use turnstream::hub::{
     Command, EventLog, EventNumber, Hub, HubEvent, LogEntry, LogOutage, LogUnavailable,
     MemoryInbox, MemoryLog, NotRunning, RunSource,
 };
-use turnstream::provider::Scripted;
+use turnstream::provider::{Reply, Scripted};
+use turnstream::session::{Entry, MemoryStore, Session, Store};
 use turnstream::turn::{Text, TurnEvent};
 use turnstream::{Agent, Error, Event, History, Journal};
+
+use crate::support::stores::forward_to_inner;
 
 /// A log that cannot be written for a while.
 #[derive(Clone, Default)]
@@ -214,4 +217,40 @@ async fn a_run_that_pauses_for_its_log_is_not_started_without_it() {
     let refused = hub.start("key", words(1, &Arc::default())).await.unwrap_err();
     assert!(LogUnavailable::from_error(&refused).is_some());
     assert!(hub.reserve("key").is_ok());
+}
+
+/// A store whose appends do not end once `is_stuck` is set.
+#[derive(Clone, Default)]
+struct StuckStore {
+    inner: MemoryStore,
+    is_stuck: Arc<AtomicBool>,
+}
+
+impl Store for StuckStore {
+    fn append<'a>(
+        &'a self,
+        id: &'a str,
+        expected: u64,
+        entries: Vec<Entry>,
+    ) -> BoxFuture<'a, Result<u64, Error>> {
+        if self.is_stuck.load(Ordering::SeqCst) {
+            return futures::future::pending().boxed();
+        }
+        self.inner.append(id, expected, entries)
+    }
+
+    forward_to_inner!();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_waits_ten_seconds_for_interrupted_runs_to_be_stored() {
+    let (store, hub) = (StuckStore::default(), Hub::new());
+    let session = Session::open(store.clone(), "s").await.unwrap();
+    let agent = Agent::new(Scripted::new([Reply::text("Once").hang()]));
+    hub.start("s", session.run(&agent, "Go.").await.unwrap()).await.unwrap().detach();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    store.is_stuck.store(true, Ordering::SeqCst);
+    let begin = tokio::time::Instant::now();
+    hub.shut_down(Duration::from_secs(30)).await;
+    assert_eq!((begin.elapsed(), hub.stats().runs), (Duration::from_secs(40), 0));
 }

@@ -2,15 +2,17 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use futures::StreamExt;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 use turnstream::event::AppendReason;
 use turnstream::mcp::Client;
 use turnstream::provider::{Reply, Scripted};
 use turnstream::{Agent, Event};
 
-use crate::raw_server::{discovered, raw_client};
+use crate::raw_server::{discovered, listed, raw_client};
 
 /// The lists of a server: the method, the field of the entries, and an entry with a name.
 type Entry = fn(&str) -> Value;
@@ -216,4 +218,26 @@ async fn a_list_in_another_order_is_not_a_change() {
     assert_eq!(requests.len(), 4);
     assert!((1..requests.len()).all(|at| offered(at) == offered(0)));
     assert!(client.notes().is_empty(), "{:?}", client.notes());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_delay_before_subscribing_again_doubles_up_to_a_minute() {
+    let subscribed_at: Arc<Mutex<Vec<Instant>>> = Arc::default();
+    let log = Arc::clone(&subscribed_at);
+    let client = raw_client(move |_, message, out| match message["method"].as_str() {
+        Some("server/discover") => out.result(&message, discovered()),
+        Some("tools/list") => out.result(&message, listed(&json!([]))),
+        Some("subscriptions/listen") => {
+            log.lock().unwrap().push(Instant::now());
+            let error = json!({ "code": -32603, "message": "not now" });
+            out.send(&json!({ "jsonrpc": "2.0", "id": message["id"], "error": error }));
+        }
+        _ => {}
+    });
+    client.toolkit().await.unwrap();
+    tokio::time::sleep(Duration::from_mins(5)).await;
+    let times = subscribed_at.lock().unwrap();
+    let delays: Vec<u64> = times.windows(2).map(|pair| (pair[1] - pair[0]).as_secs()).collect();
+    assert_eq!(delays[..8], [1, 2, 4, 8, 16, 32, 60, 60]);
+    drop(client);
 }

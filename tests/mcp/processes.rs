@@ -129,6 +129,16 @@ async fn a_program_that_does_not_exist_is_an_error_at_once() {
 }
 
 #[tokio::test]
+async fn an_exit_error_has_the_last_400_bytes_of_stderr() {
+    let script = "printf 'y%.0s' $(seq 5000) >&2; printf 'z%.0s' $(seq 390) >&2; exit 3";
+    let client = Client::stdio(ServerCommand::new("sh").args(["-c", script])).with_name("s");
+    let error = client.toolkit().await.unwrap_err();
+    let kept_bytes = |letter: char| error.message().matches(letter).count();
+    assert_eq!(kept_bytes('z'), 390, "{error}");
+    assert!(kept_bytes('y') < 20, "{error}");
+}
+
+#[tokio::test]
 async fn an_exit_error_has_the_status_and_the_last_lines_of_stderr() {
     let script = "echo 'Usage: server FOLDER' >&2; exit 3";
     let client = Client::stdio(ServerCommand::new("sh").args(["-c", script])).with_name("s");

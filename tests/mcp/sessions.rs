@@ -136,6 +136,48 @@ async fn a_call_in_an_unknown_session_runs_in_a_new_one_only_if_its_definition_i
 }
 
 #[tokio::test]
+async fn a_request_is_repeated_once_if_the_server_has_ended_the_session() {
+    let sessions = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&sessions);
+    let url = http_answers(move |request| {
+        let message = http_message(request);
+        match message["method"].as_str().unwrap_or_default() {
+            "initialize" => {
+                let number = count.fetch_add(1, Ordering::SeqCst) + 1;
+                let session = format!("mcp-session-id: session-{number}\r\n");
+                http_json("200 OK", &session, &answer(&message, &initialized()))
+            }
+            "" | "server/discover" => http_empty("405 Method Not Allowed", ""),
+            "tools/list" => http_empty("404 Not Found", ""),
+            _ => http_empty("202 Accepted", ""),
+        }
+    })
+    .await;
+    let error = client_at(&url).toolkit().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Connect, "{error}");
+    assert_eq!(sessions.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test]
+async fn a_long_error_message_of_a_server_is_shortened_to_600_bytes() {
+    let url = http_answers(|request| {
+        let message = http_message(request);
+        if message["method"] == "server/discover" {
+            let mut result = discovered();
+            result["capabilities"] = json!({ "tools": {} });
+            return http_json("200 OK", "", &answer(&message, &result));
+        }
+        let error = json!({ "code": -32000, "message": "z".repeat(9_000) });
+        let error = json!({ "jsonrpc": "2.0", "id": message["id"], "error": error });
+        http_json("200 OK", "", &error)
+    })
+    .await;
+    let error = client_at(&url).toolkit().await.unwrap_err();
+    let kept_bytes = error.message().matches('z').count();
+    assert!((500..600).contains(&kept_bytes), "{error}");
+}
+
+#[tokio::test]
 async fn an_http_error_without_an_id_fails_its_request() {
     let url = http_answers(|request| {
         let message = http_message(request);

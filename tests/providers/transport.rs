@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::StreamExt;
 use futures::executor::block_on;
-use turnstream::http::{HttpClient, Timeouts};
+use turnstream::http::{HttpClient, Timeouts, reqwest};
 use turnstream::provider::{OpenAiChat, Provider};
 use turnstream::stream::{TurnStream, TurnStreamExt};
 use turnstream::testing::http::{BodyPart, HttpResponse, LoopbackServer};
@@ -287,6 +287,17 @@ async fn an_endless_error_body_is_read_for_a_bounded_time() {
 }
 
 #[tokio::test]
+async fn an_error_body_is_read_up_to_64_kib() {
+    for (padding, is_read) in [(60 << 10, true), (70 << 10, false)] {
+        let padding = "x".repeat(padding);
+        let body = format!(r#"{{"padding":"{padding}","error":{{"message":"slow down"}}}}"#);
+        let response = http_response(400, &[], vec![BodyPart::Bytes(body.into())]);
+        let error = response_text(response).await.unwrap_err();
+        assert_eq!(error.message().contains("slow down"), is_read, "{error}");
+    }
+}
+
+#[tokio::test]
 async fn a_connection_is_reused_after_an_error_status() {
     let server =
         start_server(http_response(429, &[], vec![body_bytes(r#"{"error":{"message":"m"}}"#)]))
@@ -451,6 +462,30 @@ async fn a_panic_in_a_hook_is_an_error_of_the_turn() {
     let error = request_turn(&model(&server).with_http_client(http)).into_turn().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Panic);
     assert!(error.message().contains("no good"), "{error}");
+}
+
+/// A resolver that finds no address, and so delays the connection without end.
+struct PendingResolver;
+
+impl reqwest::dns::Resolve for PendingResolver {
+    fn resolve(&self, _: reqwest::dns::Name) -> reqwest::dns::Resolving {
+        Box::pin(std::future::pending())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_is_not_opened_within_its_time_is_a_connect_error() {
+    let http =
+        HttpClient::customized(|client| client.no_proxy().dns_resolver(Arc::new(PendingResolver)));
+    let model = OpenAiChat::new("m").with_base_url("https://model.example").unwrap();
+    let model = model.without_retries().with_http_client(http).with_api_key(API_KEY);
+    for (connect, seconds) in [(None, 10), (Some(Duration::from_secs(3)), 3)] {
+        let model = model.clone().with_timeouts(Timeouts { connect, ..Timeouts::default() });
+        let began = tokio::time::Instant::now();
+        let error = request_turn(&model).into_turn().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Connect, "{error}");
+        assert_eq!(began.elapsed().as_secs(), seconds, "{error}");
+    }
 }
 
 #[tokio::test]

@@ -96,6 +96,32 @@ fn an_anthropic_turn_with_too_many_blocks_is_too_large() {
 }
 
 #[test]
+fn at_most_256_blocks_of_an_anthropic_turn_are_open_at_once() {
+    let start = |n| {
+        format!(
+            "{{\"type\":\"content_block_start\",\"index\":{n},\"content_block\":{{\"type\":\"text\"}}}}"
+        )
+    };
+    for (blocks, kind) in [(256, ErrorKind::IncompleteTurn), (257, ErrorKind::TooLarge)] {
+        let body = repeated_frames(blocks, start);
+        let error = decode_sse_turn(body, anthropic::Decoder::new("m")).unwrap_err();
+        assert_eq!(error.kind(), kind, "{blocks} blocks: {error}");
+    }
+}
+
+#[test]
+fn an_item_of_a_responses_turn_has_at_most_1024_parts() {
+    let part = |n| {
+        format!("{{\"type\":\"response.output_text.delta\",\"content_index\":{n},\"delta\":\"x\"}}")
+    };
+    for (parts, kind) in [(1_024, ErrorKind::IncompleteTurn), (1_025, ErrorKind::TooLarge)] {
+        let body = repeated_frames(parts, part);
+        let error = decode_sse_turn(body, openai_responses::Decoder::new("m")).unwrap_err();
+        assert_eq!(error.kind(), kind, "{parts} parts: {error}");
+    }
+}
+
+#[test]
 fn a_responses_turn_with_too_many_items_or_parts_is_too_large() {
     let decoder = || openai_responses::Decoder::new("m");
     for kind in ["message", "x", "function_call\",\"name\":\"f"] {

@@ -145,3 +145,9 @@ fn masking_takes_time_linear_in_the_text() {
         assert!(shown.len() <= text.len());
     }
 }
+
+#[test]
+fn a_key_of_fewer_than_four_bytes_is_not_masked() {
+    assert_eq!(Secret::new("abc").mask_in("abc"), "abc");
+    assert_eq!(Secret::new("abcd").mask_in("abcd"), "…");
+}

@@ -190,6 +190,13 @@ mod tests {
     }
 
     #[test]
+    fn a_secret_of_fewer_than_four_bytes_is_not_masked() {
+        let json = r#"["123","1234"]"#;
+        assert_eq!(masker(&["123"]).mask_json(json.into()), json);
+        assert_eq!(masker(&["1234"]).mask_json(json.into()), r#"["123","…"]"#);
+    }
+
+    #[test]
     fn masking_text_in_pieces_equals_masking_it_whole() {
         let masker = masker(&["abab", "äabc", "cabäc"]);
         for seed in 0..2_000 {

@@ -252,4 +252,17 @@ mod tests {
     fn a_file_removed_while_its_lock_is_awaited_is_missing() {
         assert_eq!(text_after_wait("removed", |path| fs::remove_file(path).unwrap()), None);
     }
+
+    #[test]
+    fn a_file_that_stays_locked_is_an_error_after_the_time_limit() {
+        let path = env::temp_dir().join(format!("turnstream-lock-held-{}", process::id()));
+        fs::write(&path, "old").unwrap();
+        let lock = File::open(&path).unwrap();
+        lock.lock().unwrap();
+        let mut sleep = |_| panic!("it waits longer than the limit");
+        let mode = OpenMode::Write;
+        let opened = LockedFile::open_with_timeout(Duration::ZERO, &mut sleep, &path, mode);
+        assert_eq!(opened.map(|_| ()).unwrap_err().kind(), crate::error::ErrorKind::Store);
+        fs::remove_file(&path).unwrap();
+    }
 }

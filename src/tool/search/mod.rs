@@ -104,3 +104,22 @@ impl fmt::Debug for SearchState {
         f.debug_struct("SearchState").field("settings", &self.settings).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn at_most_three_similar_tools_are_suggested() {
+        let tools: Vec<Tool> = (0..9)
+            .map(|n| {
+                let spec = ToolSpec::new(format!("count_{n}"), "", json!({ "type": "object" }));
+                Tool::raw(spec, |_, _| async { "counted" }).unwrap()
+            })
+            .collect();
+        let suggestions = SearchState::new(ToolSearch::new(), &tools).suggestions("count");
+        assert_eq!(suggestions.matches("`count_").count(), 3, "{suggestions}");
+    }
+}

@@ -548,4 +548,18 @@ mod tests {
         }
         assert!(RankedTools::new(&[]).best_matches("look", 5).is_empty());
     }
+
+    #[test]
+    fn descriptions_of_parameters_are_read_four_levels_deep() {
+        let match_count = |levels: usize| {
+            let described = json!({ "type": "string", "description": "Zeppelin" });
+            let schema = (0..levels).fold(
+                described,
+                |inner, _| json!({ "type": "object", "properties": { "a": inner } }),
+            );
+            let spec = ToolSpec::new("t", "", schema);
+            RankedTools::new([&spec]).best_matches("zeppelin", 9).len()
+        };
+        assert_eq!([match_count(4), match_count(5)], [1, 0]);
+    }
 }

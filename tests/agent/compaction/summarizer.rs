@@ -77,6 +77,26 @@ fn the_transcript_to_summarize_is_bounded() {
     run_compactor(&compactor.with_max_transcript_bytes(500), &history_of(items)).unwrap();
     let text = &message_texts(&model.requests()[0].context)[0];
     assert!((500..540).contains(&text.len()), "{}", text.len());
+
+    let (compactor, model) = scripted_summarizer(1);
+    let mut items = vec![Item::user("u".repeat(500_000))];
+    items.extend(session_items(3));
+    run_compactor(&compactor, &history_of(items)).unwrap();
+    let text = &message_texts(&model.requests()[0].context)[0];
+    assert!((400_000..400_040).contains(&text.len()), "{}", text.len());
+}
+
+#[test]
+fn a_long_result_is_truncated_to_2048_bytes_in_the_transcript() {
+    let mut items = session_items(1);
+    items.push(Item::tool_call("c9", "look", "{}"));
+    items.push(look_result("c9", "z".repeat(9_000)));
+    items.extend(look_turn(2));
+    let (compactor, model) = scripted_summarizer(1);
+    run_compactor(&compactor, &history_of(items)).unwrap();
+    let text = &message_texts(&model.requests()[0].context)[0];
+    let kept_bytes = text.matches('z').count();
+    assert!((1_900..2_048).contains(&kept_bytes), "{kept_bytes}");
 }
 
 #[test]

@@ -315,6 +315,19 @@ fn grounding_metadata_is_kept_with_the_last_text() {
 }
 
 #[test]
+fn the_first_64_sources_of_each_kind_are_kept() {
+    let source = |n| format!(r#"{{"candidates":[{{"groundingMetadata":{{"n":{n}}}}}]}}"#);
+    let mut chunks = vec![parts_chunk(r#"{"text":"a"}"#)];
+    chunks.extend((0..100).map(source));
+    chunks.push(finish_chunk("STOP"));
+    let chunks: Vec<&str> = chunks.iter().map(|chunk| &**chunk).collect();
+    let turn = decode_turn(&chunks).unwrap();
+    let data = turn.items()[0].provider_data.as_ref().unwrap().value.to_value();
+    let sources = data["groundingMetadata"].as_array().unwrap();
+    assert_eq!((sources.len(), &sources[63]["n"]), (64, &63.into()));
+}
+
+#[test]
 fn a_finish_message_is_kept_with_the_last_text() {
     let end = r#"{"candidates":[{"finishReason":"SAFETY","finishMessage":"Too dark."}]}"#;
     let turn = decode_turn(&[&parts_chunk(r#"{"text":"a"}"#), end]).unwrap();

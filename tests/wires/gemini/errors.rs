@@ -65,6 +65,16 @@ fn a_failed_generation_is_an_error_with_its_reason() {
 }
 
 #[test]
+fn an_error_contains_at_most_500_characters_of_a_finish_message() {
+    let message = "z".repeat(9_000);
+    let end = format!(
+        r#"{{"candidates":[{{"finishReason":"MALFORMED_RESPONSE","finishMessage":"{message}"}}]}}"#
+    );
+    let error = decode_turn(&[&end]).unwrap_err();
+    assert_eq!(error.message().matches('z').count(), 500);
+}
+
+#[test]
 fn invalid_json_is_a_protocol_error() {
     for odd in ["{", "x", "[{]", "<html>"] {
         assert_eq!(decode_turn(&[odd]).unwrap_err().kind(), ErrorKind::Protocol, "{odd}");
