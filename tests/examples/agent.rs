@@ -1110,7 +1110,7 @@ fn a_killed_run_continues_without_a_new_prompt() {
     let question = r#"{"type":"user","content":"How many lines of Rust are in src?"}"#;
     let turn = r#"{"usage":{},"stop_reason":"tool_calls"}"#;
     let call = format!(
-        r#"{{"type":"tool_call","call_id":"c1","name":"count_lines","arguments":"{{\"path\":\"src\"}}","turn":{turn}}}"#
+        r#"{{"type":"tool_call","call_id":"c1","name":"count_lines","arguments":"{{\"path\":\"src\"}}","idempotent":true,"turn":{turn}}}"#
     );
     for (lines, told) in [
         (vec![question], "the last run did not finish: its answer is missing"),
