@@ -10,6 +10,7 @@ use serde::{Serialize, Serializer};
 use crate::error::{Error, ErrorKind};
 use crate::item::{EncodedChunk, History, Item, ItemKind};
 use crate::provider::body::{ObjectWriter, serialization_error};
+use crate::provider::portable_values::has_media;
 use crate::provider::unsupported_part::UnsupportedPart;
 use crate::request::{Request, SharedText};
 
@@ -106,15 +107,22 @@ where
         let unsupported_part = UnsupportedPart::in_user_messages(&request.options);
         let key = CacheKey { wire, model: model.to_owned(), unsupported_part, extra };
         let settled = request.context.settled();
-        let piece = settled.cached_encoding(&key);
+        let is_input =
+            |item: &&Item| matches!(item.kind, ItemKind::User { .. } | ItemKind::System { .. });
+        let new_input = || settled.newest_first().take_while(is_input);
+        let earlier_entries = settled.len() - new_input().count();
+        // A new message with media was perhaps encoded when it was not new, with a description of
+        // the media. Such an encoding is not used: the message is checked again.
+        let may_be_refused = unsupported_part == UnsupportedPart::Refused
+            && new_input()
+                .any(|item| matches!(&item.kind, ItemKind::User { content } if has_media(content)));
+        let cacheable_entries = if may_be_refused { earlier_entries } else { settled.len() };
+        let piece = settled.cached_encoding(&key, cacheable_entries);
         let known = piece.as_ref().and_then(|piece| piece.encoder_state::<CachedPrefix<S>>());
         let (leading, begun) = match (known, &piece) {
             (Some(known), Some(piece)) => (Arc::clone(&known.leading_system), piece.len()),
             (_, _) => leading_system_items(&settled),
         };
-        let is_input =
-            |item: &&Item| matches!(item.kind, ItemKind::User { .. } | ItemKind::System { .. });
-        let earlier_entries = settled.len() - settled.newest_first().take_while(is_input).count();
         let stable = leading.append_to(&request.system.stable);
         let volatile = request.system.volatile.clone();
         let state = PhantomData;

@@ -13,7 +13,7 @@ use turnstream::provider::{anthropic, gemini, ollama, openai_chat, openai_respon
 use turnstream::request::{Cache, Options, SharedText, System, ToolSpecs};
 use turnstream::tool::ToolSpec;
 use turnstream::turn::StopReason;
-use turnstream::{Error, History, Item, Request, Usage};
+use turnstream::{Error, ErrorKind, History, Item, Request, Usage};
 
 /// A change of a history.
 #[derive(Clone, Debug)]
@@ -415,6 +415,21 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn an_image_described_in_an_earlier_message_is_refused_when_the_message_is_new_again() {
+    let encode = |history: &History| {
+        openai_chat::encode(&Request::new(history.clone()), "m", &Dialect::DEEPSEEK)
+    };
+    let mut question = History::from_id("h");
+    question.push(image_message());
+    let mut answered = question.clone();
+    answered.extend([Item::text("A cat."), Item::user("Sure?")]);
+    let body = String::from_utf8(encode(&answered).unwrap()).unwrap();
+    assert!(body.contains("[An image (image/png) was omitted"), "{body}");
+    let error = encode(&question).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
 }
 
 #[test]

@@ -336,9 +336,14 @@ impl History {
     }
 
     /// Looks up the newest cached chunk that an encoder with this key wrote for items in this
-    /// history.
-    pub(crate) fn cached_encoding<K: PartialEq + Any>(&self, key: &K) -> Option<Arc<EncodedChunk>> {
-        self.encode_cache.newest_chunk(key, self.tip.as_ref())
+    /// history, and that covers at most the first `max_len` items.
+    pub(crate) fn cached_encoding<K: PartialEq + Any>(
+        &self,
+        key: &K,
+        max_len: usize,
+    ) -> Option<Arc<EncodedChunk>> {
+        let last = self.nodes().find(|node| node.len <= max_len);
+        self.encode_cache.newest_chunk(key, last)
     }
 
     /// Caches the bytes that an encoder wrote for the items up to `len`. The bytes are stored as a

@@ -161,14 +161,14 @@ fn settling_many_calls_takes_linear_time() {
 
 /// The number of items and the bytes that are cached for a history under a key.
 fn remembered(history: &History, key: u8) -> Option<(usize, String)> {
-    let piece = history.cached_encoding(&key)?;
+    let piece = history.cached_encoding(&key, history.len())?;
     let mut bytes = Vec::new();
     piece.append_to(&mut bytes);
     Some((piece.len(), String::from_utf8(bytes).unwrap()))
 }
 
 fn remember(history: &History, key: u8, text: &str) {
-    let older = history.cached_encoding(&key);
+    let older = history.cached_encoding(&key, history.len());
     history.cache_encoding(key, older.as_ref(), history.len(), text.as_bytes().to_vec(), ());
 }
 
@@ -188,6 +188,16 @@ fn cached_encodings_are_found_by_all_histories_that_share_the_entries() {
     assert_eq!(remembered(&a, 0), Some((1, "1".to_owned())));
     a.rewrite(0..1, []);
     assert_eq!(remembered(&a, 0), None);
+}
+
+#[test]
+fn cached_encodings_are_found_up_to_a_length() {
+    let mut history = history(&["1"]);
+    remember(&history, 0, "1");
+    history.extend([Item::text("2"), Item::text("3")]);
+    remember(&history, 0, "23");
+    let len_up_to = |max| history.cached_encoding(&0_u8, max).map(|piece| piece.len());
+    assert_eq!([0, 1, 2, 3, 4].map(len_up_to), [None, Some(1), Some(1), Some(3), Some(3)]);
 }
 
 #[test]
@@ -214,7 +224,7 @@ fn a_million_cached_chunks_drop_without_recursion() {
     for _ in 0..1_000_000 {
         history.push(Item::text(""));
         history.cache_encoding(0_u8, older.as_ref(), history.len(), Vec::new(), ());
-        older = history.cached_encoding(&0_u8);
+        older = history.cached_encoding(&0_u8, history.len());
     }
     drop((history, older));
 }
