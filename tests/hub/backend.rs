@@ -13,8 +13,6 @@ use turnstream::hub::{
     Command, CommandInbox, EventLog, EventNumber, Hub, LogEntry, LogStats, MemoryInbox, MemoryLog,
     SentCommand,
 };
-use turnstream::provider::Reply;
-
 /// A log and its inboxes.
 #[derive(Clone, Default)]
 pub(crate) struct Events(MemoryLog, MemoryInbox);
@@ -50,11 +48,6 @@ pub(crate) fn step() -> Duration {
 
 pub(crate) fn assert_elapsed(since: Instant, expected: Duration) {
     assert_eq!(since.elapsed(), expected);
-}
-
-/// The start of a reply whose readers attach before it ends.
-pub(crate) fn begin_reply() -> Reply {
-    Reply::new()
 }
 
 /// The number of repetitions in a test.

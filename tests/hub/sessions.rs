@@ -1,41 +1,96 @@
 //! A reader of a session, across its runs.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt;
+use futures::{StreamExt, stream};
 use serde_json::json;
+use tokio::sync::Semaphore;
 use turnstream::Journal;
 use turnstream::hub::{EventNumber, Hub, HubEvent, SessionReader};
-use turnstream::provider::{Reply, Scripted};
+use turnstream::provider::{Piece, from_stream};
 use turnstream::session::{MemoryStore, Session};
 use turnstream::tool::{Tool, ToolSpec};
+use turnstream::turn::StopReason;
 
 use super::backend;
 use crate::support::seeded_random::Dice;
 use turnstream::{Agent, Error, ErrorKind, Item};
 
-fn agent() -> Agent {
-    Agent::new(Scripted::from_fn(|_, n| {
-        // Its readers have the time to attach.
-        backend::begin_reply().say(format!("Answer {n}."))
-    }))
+/// The runs of a session. Each waits before its reply, until a test lets it end.
+struct Runs {
+    agent: Agent,
+    replies: Arc<Semaphore>,
 }
 
-async fn start(hub: &Hub, session: &Session, agent: &Agent) {
-    let place = hub.reserve_when_free(session.id()).await.unwrap();
-    place.start(session.run(agent, "Hi").await.unwrap()).await.unwrap().detach();
+impl Runs {
+    fn new() -> Self {
+        Self::with_reply(|| Ok(vec!["An answer.".into(), StopReason::Stop.into()]))
+    }
+
+    fn with_reply(reply: impl Fn() -> Result<Vec<Piece>, Error> + Send + Sync + 'static) -> Self {
+        let replies = Arc::new(Semaphore::new(0));
+        let gate = Arc::clone(&replies);
+        let model = from_stream("gated", move |_| {
+            let (gate, reply) = (Arc::clone(&gate), reply());
+            stream::once(async move {
+                gate.acquire().await.unwrap().forget();
+                stream::iter(match reply {
+                    Ok(pieces) => pieces.into_iter().map(Ok).collect(),
+                    Err(error) => vec![Err(error)],
+                })
+            })
+            .flatten()
+        });
+        Self { agent: Agent::new(model), replies }
+    }
+
+    /// Starts a run, which waits before its reply.
+    async fn start(&self, hub: &Hub, session: &Session) {
+        let place = hub.reserve_when_free(session.id()).await.unwrap();
+        let run = session.run(&self.agent, "Hi").await.unwrap();
+        place.start(run).await.unwrap().detach();
+    }
+
+    fn let_one_end(&self) {
+        self.replies.add_permits(1);
+    }
+
+    /// Starts a run, and waits until it has ended. Returns its id.
+    async fn run_to_end(&self, hub: &Hub, session: &Session) -> String {
+        self.start(hub, session).await;
+        let run = hub.run_id(session.id()).unwrap();
+        self.let_one_end();
+        while hub.run_id(session.id()).is_some() {
+            tokio::task::yield_now().await;
+        }
+        run
+    }
+
+    /// Reads the active run from the start to its end; the run ends after the first event was read.
+    async fn read(&self, reader: &mut SessionReader) -> Vec<HubEvent> {
+        let mut read = vec![reader.next().await.unwrap().unwrap()];
+        self.let_one_end();
+        read_to_end(reader, &mut read).await;
+        read
+    }
 }
 
-async fn read_to_end_of_run(reader: &mut SessionReader) -> Vec<HubEvent> {
-    let mut read = Vec::new();
+async fn read_to_end(reader: &mut SessionReader, read: &mut Vec<HubEvent>) {
     while !matches!(read.last(), Some(HubEvent::Ended { .. })) {
         read.push(reader.next().await.unwrap().unwrap());
     }
-    read
+}
+
+/// Waits until the log of a run is removed.
+async fn until_removed(hub: &Hub, run: &str) {
+    while !matches!(hub.read_any_run(run, None).next().await, Some(Err(_))) {
+        tokio::task::yield_now().await;
+    }
 }
 
 async fn a_reader_of_a_session_follows_it_from_run_to_run() {
-    let (hub, agent) = (backend::hub().await, agent());
+    let (hub, runs) = (backend::hub().await, Runs::new());
     let session = Session::open(MemoryStore::new(), "s").await.unwrap();
     let mut reader = hub.read_session(&session, None);
     let Some(Ok(HubEvent::Snapshot { number: None, snapshot })) = reader.next().await else {
@@ -47,9 +102,9 @@ async fn a_reader_of_a_session_follows_it_from_run_to_run() {
     );
     assert!(backend::soon(reader.next()).await.is_none(), "it waits for a run");
     for n in 0..3_u32 {
-        start(&hub, &session, &agent).await;
+        runs.start(&hub, &session).await;
         let run = hub.run_id("s");
-        let read = read_to_end_of_run(&mut reader).await;
+        let read = runs.read(&mut reader).await;
         let HubEvent::Snapshot { number: Some(number), snapshot } = &read[0] else { panic!() };
         assert_eq!(run.as_deref(), Some(number.run()));
         assert_eq!(
@@ -67,14 +122,19 @@ async fn after_a_restart_history_and_pending_calls_come_from_the_store() {
     let store = MemoryStore::new();
     let spec = ToolSpec::new("delete", "Deletes a file", json!({ "type": "object" }));
     let delete = Tool::raw(spec, |_, _| async { "deleted" }).unwrap().requires_approval();
-    let model = Scripted::new([backend::begin_reply().call("delete", json!({ "file": "notes" }))]);
-    let agent = Agent::new(model).with_tools([delete]);
+    let call = json!({ "file": "notes" }).to_string();
+    let mut runs = Runs::with_reply(move || {
+        let (id, name) = ("c1".into(), "delete".into());
+        let call = Piece::ToolCall { id, name, arguments: call.clone() };
+        Ok(vec![call, StopReason::ToolCalls.into()])
+    });
+    runs.agent = runs.agent.with_tools([delete]);
     let number = {
         let hub = backend::hub().await;
         let session = Session::open(store.clone(), "s").await.unwrap();
-        start(&hub, &session, &agent).await;
+        runs.start(&hub, &session).await;
         let mut reader = hub.read_session(&session, None);
-        let read = read_to_end_of_run(&mut reader).await;
+        let read = runs.read(&mut reader).await;
         let last = hub.read_session(&session, read[2].number()).next().await.unwrap().unwrap();
         assert_eq!(last.number(), read[3].number(), "its log is kept for a while");
         read[2].number().cloned()
@@ -92,14 +152,14 @@ async fn after_a_restart_history_and_pending_calls_come_from_the_store() {
 }
 
 async fn reading_from_a_number_of_an_earlier_run_returns_a_snapshot_of_the_active_run() {
-    let (hub, agent) = (backend::hub().await, agent());
+    let (hub, runs) = (backend::hub().await, Runs::new());
     let session = Session::open(MemoryStore::new(), "s").await.unwrap();
-    start(&hub, &session, &agent).await;
+    runs.start(&hub, &session).await;
     let mut reader = hub.read_session(&session, None);
-    let former = read_to_end_of_run(&mut reader).await[1].number().unwrap().clone();
-    start(&hub, &session, &agent).await;
+    let former = runs.read(&mut reader).await[1].number().unwrap().clone();
+    runs.start(&hub, &session).await;
     let mut reader = hub.read_session(&session, Some(&former));
-    let read = read_to_end_of_run(&mut reader).await;
+    let read = runs.read(&mut reader).await;
     let HubEvent::Snapshot { number: Some(number), snapshot } = &read[0] else {
         panic!("{read:?}")
     };
@@ -108,16 +168,14 @@ async fn reading_from_a_number_of_an_earlier_run_returns_a_snapshot_of_the_activ
 }
 
 async fn a_reader_polled_after_a_failure_receives_the_error() {
-    let failing = Scripted::from_fn(|_, _| Reply::error(Error::new(ErrorKind::Auth, "no key")));
-    let (hub, agent) = (backend::hub().await, Agent::new(failing));
+    let failing = Runs::with_reply(|| Err(Error::new(ErrorKind::Auth, "no key")));
+    let hub = backend::hub().await;
     let session = Session::open(MemoryStore::new(), "s").await.unwrap();
     let mut reader = hub.read_session(&session, None);
     reader.next().await.unwrap().unwrap();
-    start(&hub, &session, &agent).await;
-    while hub.run_id("s").is_some() {
-        tokio::task::yield_now().await;
-    }
-    let read = read_to_end_of_run(&mut reader).await;
+    failing.run_to_end(&hub, &session).await;
+    let mut read = Vec::new();
+    read_to_end(&mut reader, &mut read).await;
     assert!(matches!(&read[0], HubEvent::Snapshot { number: Some(_), .. }));
     let Some(HubEvent::Ended { error: Some(error), .. }) = read.last() else { panic!("{read:?}") };
     assert_eq!(error.kind(), ErrorKind::Auth);
@@ -125,58 +183,49 @@ async fn a_reader_polled_after_a_failure_receives_the_error() {
 }
 
 async fn a_reader_not_polled_during_a_run_receives_a_snapshot_of_the_session() {
-    let (hub, agent) = (backend::hub().await.with_ended_kept_for(Duration::ZERO), agent());
+    let (hub, runs) = (backend::hub().await.with_ended_kept_for(Duration::ZERO), Runs::new());
     let session = Session::open(MemoryStore::new(), "s").await.unwrap();
     let mut reader = hub.read_session(&session, None);
     reader.next().await.unwrap().unwrap();
     assert!(backend::soon(reader.next()).await.is_none());
-    for runs in 1..=3 {
-        start(&hub, &session, &agent).await;
-        while hub.run_id("s").is_some() {
-            tokio::task::yield_now().await;
-        }
-        backend::let_tasks_run().await;
+    for count in 1..=3 {
+        let run = runs.run_to_end(&hub, &session).await;
+        until_removed(&hub, &run).await;
         // The run's log is gone, or the log of a later run has replaced it.
         let Some(Ok(HubEvent::Snapshot { number: None, snapshot })) = reader.next().await else {
             panic!("the run is over");
         };
-        assert_eq!((snapshot.run(), snapshot.history().len()), (None, 2 * runs));
+        assert_eq!((snapshot.run(), snapshot.history().len()), (None, 2 * count));
         assert!(backend::soon(reader.next()).await.is_none(), "nothing is told twice");
     }
     // The same after a run that the reader has read to its end.
-    start(&hub, &session, &agent).await;
-    read_to_end_of_run(&mut reader).await;
+    runs.start(&hub, &session).await;
+    runs.read(&mut reader).await;
     assert!(backend::soon(reader.next()).await.is_none(), "nothing is told twice");
-    start(&hub, &session, &agent).await;
-    let read = read_to_end_of_run(&mut reader).await;
+    runs.start(&hub, &session).await;
+    let read = runs.read(&mut reader).await;
     assert!(matches!(&read[0], HubEvent::Snapshot { number: Some(_), .. }));
     assert_eq!(session.history().len(), 10);
     // One run was missed, and another is active: the reader receives the session first, so that
     // nothing is left out.
-    start(&hub, &session, &agent).await;
-    while hub.run_id("s").is_some() {
-        tokio::task::yield_now().await;
-    }
-    start(&hub, &session, &agent).await;
+    runs.run_to_end(&hub, &session).await;
+    runs.start(&hub, &session).await;
     let Some(Ok(HubEvent::Snapshot { number: None, .. })) = reader.next().await else {
         panic!("a run was missed");
     };
-    let read = read_to_end_of_run(&mut reader).await;
+    let read = runs.read(&mut reader).await;
     let HubEvent::Snapshot { number: Some(_), snapshot } = &read[0] else { panic!("{read:?}") };
     assert_eq!(snapshot.starts_at(), Some(12));
 }
 
 async fn reading_from_a_number_before_a_missed_run_returns_a_snapshot_of_the_session() {
-    let (hub, agent) = (backend::hub().await, agent());
+    let (hub, runs) = (backend::hub().await, Runs::new());
     let session = Session::open(MemoryStore::new(), "s").await.unwrap();
-    start(&hub, &session, &agent).await;
+    runs.start(&hub, &session).await;
     let mut reader = hub.read_session(&session, None);
-    let first = read_to_end_of_run(&mut reader).await;
+    let first = runs.read(&mut reader).await;
     drop(reader);
-    start(&hub, &session, &agent).await;
-    while hub.run_id("s").is_some() {
-        tokio::task::yield_now().await;
-    }
+    runs.run_to_end(&hub, &session).await;
     // The log of the first run still exists, but does not have the whole session.
     let mut reader = hub.read_session(&session, first[1].number());
     let Some(Ok(HubEvent::Snapshot { number: None, snapshot })) = reader.next().await else {
@@ -242,22 +291,30 @@ async fn a_reader_polled_or_reattached_at_any_time_ends_with_the_whole_session()
     for seed in 0..backend::seeds() {
         let dice = Dice::new(seed);
         let kept = if dice.one_in(2) { Duration::ZERO } else { Duration::from_mins(1) };
-        let (hub, agent) = (backend::hub().await.with_ended_kept_for(kept), agent());
+        let (hub, runs) = (backend::hub().await.with_ended_kept_for(kept), Runs::new());
         let session = Session::open(MemoryStore::new(), "s").await.unwrap();
         let mut view = View::new(&hub, &session);
         for _ in 0..60 {
-            match dice.roll(5) {
-                0 if hub.run_id("s").is_none() => start(&hub, &session, &agent).await,
-                1 => view.attach_again(&hub, &session),
-                2 | 3 => view.read(dice.roll_u32(12)).await,
+            match dice.roll(6) {
+                0 if hub.run_id("s").is_none() => runs.start(&hub, &session).await,
+                0 | 1 if hub.run_id("s").is_some() => runs.let_one_end(),
+                2 => view.attach_again(&hub, &session),
+                3 | 4 => view.read(dice.roll_u32(12)).await,
                 _ => tokio::task::yield_now().await,
             }
         }
+        runs.let_one_end();
         while hub.run_id("s").is_some() {
             tokio::task::yield_now().await;
         }
-        view.read(u32::MAX).await;
-        let (shown, stored) = (view.shown(), session.history());
+        let stored = session.history();
+        for _ in 0..100 {
+            view.read(u32::MAX).await;
+            if view.shown().iter().eq(stored.iter()) {
+                break;
+            }
+        }
+        let shown = view.shown();
         assert!(shown.iter().eq(stored.iter()), "seed {seed}: {} {}", shown.len(), stored.len());
     }
 }

@@ -16,8 +16,6 @@ use turnstream::hub::{
     Command, CommandInbox, EventLog, EventNumber, LogEntry, LogStats, RunDirectory, SentCommand,
 };
 
-use turnstream::provider::Reply;
-
 use crate::server::Server;
 
 /// The server that all of these tests share.
@@ -120,10 +118,6 @@ pub(crate) fn step() -> Duration {
 pub(crate) fn assert_elapsed(since: Instant, expected: Duration) {
     let elapsed = since.elapsed();
     assert!(elapsed >= expected && elapsed < expected + Duration::from_secs(2), "{elapsed:?}");
-}
-
-pub(crate) fn begin_reply() -> Reply {
-    Reply::new().delay(Duration::from_millis(400))
 }
 
 pub(crate) fn count(count: usize) -> usize {
