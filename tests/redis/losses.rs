@@ -4,18 +4,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use futures::StreamExt;
+use futures::{StreamExt, stream};
 use serde_json::json;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use turnstream::event::Transition;
 use turnstream::hub::redis::RedisEvents;
 use turnstream::hub::{
     Command, CommandInbox, EventLog, EventNumber, Hub, HubEvent, LogContent, LogEntry,
     LogUnavailable, NotRunning, RunDirectory, SessionReader, Snapshot, StaleEpoch,
 };
-use turnstream::provider::{Reply, Scripted};
+use turnstream::provider::{Piece, Reply, Scripted, from_stream};
 use turnstream::session::{MemoryStore, Session};
 use turnstream::tool::{Tool, ToolSpec};
+use turnstream::turn::StopReason;
 use turnstream::{Agent, Event, Item, Journal};
 
 use crate::server::Server;
@@ -424,12 +425,20 @@ async fn a_run_that_ended_during_an_outage_does_not_hide_the_next_run_of_its_ses
     tokio::task::block_in_place(|| server.kill());
     let store = MemoryStore::new();
     let session = Session::open(store.clone(), "s").await.unwrap();
-    let agent = Agent::new(Scripted::from_fn(|_, n| match n {
-        0 => Reply::text("First. "),
-        // Long enough for the announcement of the first run's end.
-        _ => (0..12).fold(Reply::new(), |reply, n| {
-            reply.delay(Duration::from_millis(300)).say(format!("{n} "))
-        }),
+    // The second run lasts until the end of the first one has been announced.
+    let announced = Arc::new(Semaphore::new(0));
+    let (gate, turns) = (Arc::clone(&announced), AtomicUsize::new(0));
+    let agent = Agent::new(from_stream("gated", move |_| {
+        let (gate, is_first) = (Arc::clone(&gate), turns.fetch_add(1, Ordering::SeqCst) == 0);
+        stream::once(async move {
+            if is_first {
+                return vec!["First. ".into(), StopReason::Stop.into()];
+            }
+            gate.acquire().await.unwrap().forget();
+            let pieces = (0..12).map(|n| Piece::Text(format!("{n} ")));
+            pieces.chain([StopReason::Stop.into()]).collect::<Vec<Piece>>()
+        })
+        .flat_map(|pieces| stream::iter(pieces.into_iter().map(Ok)))
     }));
     let first = here.start("s", session.run(&agent, "Go").await.unwrap()).await.unwrap().detach();
     drop(here.reserve_when_free("s").await.unwrap());
@@ -445,6 +454,7 @@ async fn a_run_that_ended_during_an_outage_does_not_hide_the_next_run_of_its_ses
     assert_eq!(there.find_run("s").await.unwrap(), Some(second));
     let refused = there.send(&first, Command::Interrupt).await.unwrap_err();
     assert!(NotRunning::from_error(&refused).is_some(), "{refused}");
+    announced.add_permits(1);
     reader.await.unwrap().unwrap();
     let late = Session::open(store, "s").await.unwrap();
     read_until(there.read_session(&late, None), expected).await.unwrap();
