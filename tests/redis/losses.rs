@@ -451,7 +451,17 @@ async fn a_run_that_ended_during_an_outage_does_not_hide_the_next_run_of_its_ses
     while let Some(Err(_)) = there.read_any_run(&first, None).next().await {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    assert_eq!(there.find_run("s").await.unwrap(), Some(second));
+    // The second run is announced again after the outage.
+    let found = async {
+        loop {
+            match there.find_run("s").await.unwrap() {
+                Some(found) => break found,
+                None => tokio::time::sleep(Duration::from_millis(50)).await,
+            }
+        }
+    };
+    let found = tokio::time::timeout(Duration::from_secs(30), found).await.unwrap();
+    assert_eq!(found, second);
     let refused = there.send(&first, Command::Interrupt).await.unwrap_err();
     assert!(NotRunning::from_error(&refused).is_some(), "{refused}");
     announced.add_permits(1);
