@@ -425,7 +425,7 @@ async fn serve_queue(app: Arc<App>, open: Arc<OpenSession>) {
                 tokio::time::sleep(cluster::RETRY_DELAY).await;
                 continue;
             }
-            Err(error) if error.kind() == ErrorKind::Store => {
+            Err(error) if matches!(error.kind(), ErrorKind::Store | ErrorKind::OutcomeUnknown) => {
                 eprintln!("a queued message is still waiting: {error}");
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 continue;

@@ -17,7 +17,7 @@ use crate::agent::tombstone_queue::TombstoneQueue;
 use crate::env::Ids;
 use crate::error::Error;
 use crate::event::{Event, UndeliveredInput};
-use crate::item::{Item, PendingCall};
+use crate::item::{Content, Item, ItemKind, Part, PendingCall};
 use crate::journal::Journal;
 use crate::lock::lock_ignoring_poison;
 use crate::tool::{RunData, ToolContext, Verdict};
@@ -144,6 +144,17 @@ pub(super) enum DeliveryPoint {
     AfterModelStops,
 }
 
+impl DeliveryPoint {
+    /// Returns the point at which steering input, or a follow-up, is delivered.
+    #[cfg(feature = "hub")]
+    pub(super) fn of_input(is_follow_up: bool) -> Self {
+        match is_follow_up {
+            true => Self::AfterModelStops,
+            false => Self::BeforeNextRequest,
+        }
+    }
+}
+
 /// The parts of a sub-agent's run that the parent's run needs.
 #[derive(Clone)]
 pub(super) struct SubAgentRun {
@@ -209,22 +220,24 @@ impl Control {
         input: UndeliveredInput,
     ) -> Result<(), RefusedInput> {
         let mut inbox = lock_ignoring_poison(&self.inbox);
-        if inbox.is_closed {
-            return Err(RefusedInput::RunIsOver(input));
-        }
-        if input.items.is_empty() {
-            return Ok(());
-        }
-        let bytes = queued_bytes(&input);
         let is_full = inbox.queued_inputs() >= MAX_QUEUED_INPUTS
-            || inbox.queued_bytes.saturating_add(bytes) > MAX_QUEUED_BYTES;
-        // Otherwise, a large input could never be sent.
-        if is_full && inbox.queued_inputs() > 0 {
+            || inbox.queued_bytes.saturating_add(queued_bytes(&input)) > MAX_QUEUED_BYTES;
+        // If the queue is empty, input of any size is accepted: otherwise, it could never be sent.
+        if is_full && inbox.queued_inputs() > 0 && !inbox.is_closed {
             return Err(RefusedInput::QueueIsFull(input));
         }
-        inbox.queued_bytes += bytes;
-        inbox.queue_mut(when).push_back(input);
-        Ok(())
+        inbox.push(when, input)
+    }
+
+    /// Queues input that another queue has already accepted, so that the limits of this queue do
+    /// not apply.
+    #[cfg(feature = "durable")]
+    pub(super) fn enqueue_accepted_input(
+        &self,
+        when: DeliveryPoint,
+        input: UndeliveredInput,
+    ) -> Result<(), RefusedInput> {
+        lock_ignoring_poison(&self.inbox).push(when, input)
     }
 
     pub(super) fn has_queued_input(&self, when: DeliveryPoint) -> bool {
@@ -533,10 +546,26 @@ impl Control {
 
 /// Returns the number of bytes that count towards [`MAX_QUEUED_BYTES`].
 fn queued_bytes(input: &UndeliveredInput) -> usize {
-    input.items.iter().map(|item| ITEM_BYTES + item.byte_len()).sum()
+    let part_bytes = |item: &Item| match &item.kind {
+        ItemKind::User { content: Content::Parts(parts) } => parts.len() * size_of::<Part>(),
+        _ => 0,
+    };
+    input.items.iter().map(|item| ITEM_BYTES + part_bytes(item) + item.byte_len()).sum()
 }
 
 impl Inbox {
+    /// Queues input unless the run is over. Input without items is ignored.
+    fn push(&mut self, when: DeliveryPoint, input: UndeliveredInput) -> Result<(), RefusedInput> {
+        if self.is_closed {
+            return Err(RefusedInput::RunIsOver(input));
+        }
+        if !input.items.is_empty() {
+            self.queued_bytes += queued_bytes(&input);
+            self.queue_mut(when).push_back(input);
+        }
+        Ok(())
+    }
+
     fn queued_inputs(&self) -> usize {
         self.steering.len() + self.follow_ups.len()
     }

@@ -380,11 +380,21 @@ impl RunHandle {
         is_follow_up: bool,
         items: Vec<Item>,
     ) -> Result<(), RefusedInput> {
-        let when = match is_follow_up {
-            true => DeliveryPoint::AfterModelStops,
-            false => DeliveryPoint::BeforeNextRequest,
-        };
+        let when = DeliveryPoint::of_input(is_follow_up);
         self.control.enqueue_input(when, UndeliveredInput { id, items })
+    }
+
+    /// Queues input that another queue has already accepted, so that the limits of the run's own
+    /// queue do not apply.
+    #[cfg(feature = "durable")]
+    pub(crate) fn enqueue_accepted(
+        &self,
+        id: String,
+        is_follow_up: bool,
+        items: Vec<Item>,
+    ) -> Result<(), RefusedInput> {
+        let when = DeliveryPoint::of_input(is_follow_up);
+        self.control.enqueue_accepted_input(when, UndeliveredInput { id, items })
     }
 
     fn enqueue_input(

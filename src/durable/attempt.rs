@@ -10,7 +10,7 @@ use futures::future::{BoxFuture, FutureExt, poll_fn};
 
 use crate::agent::{Agent, Input};
 use crate::durable::bridge::Bridge;
-use crate::durable::command_queue::{is_input, json_bytes};
+use crate::durable::command_queue::json_bytes;
 use crate::durable::engine::{Engine, StoredCommand, ToolCallRequest, is_attempt_lost};
 use crate::durable::journaled_world::JournaledWorld;
 use crate::durable::publisher::{EventObserver, Publisher, RunBegin};
@@ -440,15 +440,16 @@ impl Driver {
             self.is_stopping |= ends_run(&command);
             match command {
                 Command::Verdict { .. } => self.early_verdicts.push(stored),
-                command => {
-                    let applied = command.apply(id.clone(), &self.session, handle);
-                    match (is_input(&stored), applied) {
-                        (true, Ok(())) => self.taken.push(stored),
-                        (true, Err(_)) => self.refused.push(stored),
-                        // Only input is returned to the queue for the next run.
-                        (false, _) => {}
+                Command::Steer(items) | Command::FollowUp(items) => {
+                    let is_follow_up = matches!(stored.command, Command::FollowUp(_));
+                    // The engine's queue has accepted the input, and limits its size.
+                    match handle.enqueue_accepted(id, is_follow_up, items) {
+                        Ok(()) => self.taken.push(stored),
+                        Err(_) => self.refused.push(stored),
                     }
                 }
+                // Only input is returned to the queue for the next run.
+                command => drop(command.apply(id, &self.session, handle)),
             }
         }
     }

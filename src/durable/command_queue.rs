@@ -9,7 +9,8 @@ use crate::durable::engine::StoredCommand;
 use crate::error::{Error, ErrorKind};
 use crate::hub::{Command, NotRunning};
 
-/// The maximum size of the commands that wait for a run or that the run has taken but not delivered, in bytes of JSON.
+/// The maximum size of the input that waits for a run or that the run has taken but not delivered, in bytes of JSON. The
+/// verdicts that wait have the same limit of their own, so that input never keeps a verdict from a run that needs it.
 ///
 /// NOTE: a step records the input that it delivers, in addition to its result. [`StepRecord`] has place for this size.
 ///
@@ -34,7 +35,7 @@ pub struct CommandQueue {
     run: Option<String>,
     #[serde(skip_serializing_if = "VecDeque::is_empty")]
     commands: VecDeque<StoredCommand>,
-    /// The size of the commands that the active run has taken and, as far as it has reported, not delivered.
+    /// The size of the input that the active run has taken and, as far as it has reported, not delivered.
     #[serde(skip_serializing_if = "is_zero")]
     undelivered_bytes: usize,
     /// The active run's waiter. `Some` while the run waits for a command.
@@ -80,9 +81,9 @@ impl CommandQueue {
     ///
     /// Returns an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error, with [`NotRunning`] as its source, if no
     /// run is active and the command is not input. Only input can wait for the next run. Returns a
-    /// [`TooLarge`](crate::ErrorKind::TooLarge) error if the JSON of all commands in the queue, and of those that the
-    /// active run has taken but not delivered, would exceed 8 MiB, or if the command's id is longer than 1 KiB. If an
-    /// error is returned, the queue is unchanged.
+    /// [`TooLarge`](crate::ErrorKind::TooLarge) error if the JSON of all input in the queue, and of the input that the
+    /// active run has taken but not delivered, would exceed 8 MiB, if the JSON of all verdicts in the queue would exceed
+    /// 8 MiB, or if the command's id is longer than 1 KiB. If an error is returned, the queue is unchanged.
     pub fn push(&mut self, session: &str, command: StoredCommand) -> Result<Vec<String>, Error> {
         if self.run.is_none() && !is_input(&command) {
             return Err(NotRunning { run: session.to_owned() }.into());
@@ -112,13 +113,16 @@ impl CommandQueue {
 
     /// Adds a command at the end of the queue, unless the queue is full. A command that ends the run is always added.
     fn add(&mut self, command: StoredCommand) -> Result<(), Error> {
-        let ends_run = ends_run(&command);
-        self.commands.push_back(command);
-        let bytes = self.undelivered_bytes.saturating_add(json_bytes(&self.commands));
-        if ends_run || bytes <= MAX_WAITING_BYTES {
+        let is_verdict = is_verdict(&command);
+        let queued =
+            || self.commands.iter().filter(|queued| is_verdict == self::is_verdict(queued));
+        let same_kind: Vec<&StoredCommand> = queued().chain([&command]).collect();
+        let taken = if is_verdict { 0 } else { self.undelivered_bytes };
+        let bytes = taken.saturating_add(json_bytes(&same_kind));
+        if ends_run(&command) || bytes <= MAX_WAITING_BYTES {
+            self.commands.push_back(command);
             return Ok(());
         }
-        self.commands.pop_back();
         let message = format!(
             "with this command, {bytes} bytes would wait for the model, at most {MAX_WAITING_BYTES} are stored"
         );
@@ -134,11 +138,10 @@ impl CommandQueue {
             self.run = Some(run.to_owned());
         }
         let taken: Vec<StoredCommand> = self.commands.drain(..).collect();
-        if !taken.is_empty() || undelivered_bytes.is_some() {
-            let earlier = undelivered_bytes.unwrap_or(self.undelivered_bytes);
-            let bytes = if taken.is_empty() { 0 } else { json_bytes(&taken) };
-            self.undelivered_bytes = earlier.saturating_add(bytes);
-        }
+        let input: Vec<&StoredCommand> = taken.iter().filter(|command| is_input(command)).collect();
+        let earlier = undelivered_bytes.unwrap_or(self.undelivered_bytes);
+        let bytes = if input.is_empty() { 0 } else { json_bytes(&input) };
+        self.undelivered_bytes = earlier.saturating_add(bytes);
         taken
     }
 
@@ -233,6 +236,10 @@ fn is_zero(bytes: &usize) -> bool {
     *bytes == 0
 }
 
+fn is_verdict(stored: &StoredCommand) -> bool {
+    matches!(stored.command, Command::Verdict { .. })
+}
+
 fn is_interrupt(stored: &StoredCommand) -> bool {
     stored.command.is_interrupt()
 }
@@ -246,7 +253,7 @@ fn is_same_kind(a: &StoredCommand, b: &StoredCommand) -> bool {
     mem::discriminant(&a.command) == mem::discriminant(&b.command)
 }
 
-pub(super) fn is_input(stored: &StoredCommand) -> bool {
+fn is_input(stored: &StoredCommand) -> bool {
     matches!(stored.command, Command::Steer(_) | Command::FollowUp(_))
 }
 

@@ -18,9 +18,18 @@ const MAX_WAITING: usize = 1_000;
 
 /// Keeps the inboxes of runs in this process's memory. Clones share the same inboxes.
 ///
-/// At most 1,000 commands can be queued for each run; further commands are rejected.
+/// At most 1,000 commands can be queued for each run, and one more interrupt; further commands are
+/// rejected.
 #[derive(Clone, Debug, Default)]
-pub struct MemoryInbox(Arc<Mutex<HashMap<String, mpsc::Sender<SentCommand>>>>);
+pub struct MemoryInbox(Arc<Mutex<HashMap<String, Senders>>>);
+
+/// The senders of an inbox. Each has a place of its own in the queue.
+#[derive(Debug)]
+struct Senders {
+    commands: mpsc::Sender<SentCommand>,
+    /// Sends interrupts while the queue is full.
+    interrupts: mpsc::Sender<SentCommand>,
+}
 
 impl MemoryInbox {
     /// Creates an empty `MemoryInbox`.
@@ -36,6 +45,7 @@ impl MemoryInbox {
     ) -> Result<InputReceipt, Error> {
         let not_running = || Error::from(NotRunning { run: run.to_owned() });
         let (answer, answered) = oneshot::channel();
+        let is_interrupt = command.is_interrupt();
         let command = SentCommand::new(id.clone(), command, |done| {
             let _ = answer.send(done);
         });
@@ -43,8 +53,14 @@ impl MemoryInbox {
             let mut inboxes = lock_ignoring_poison(&self.0);
             // The command is not sent through a clone of the sender, because each clone increases
             // the capacity of the channel.
-            let sender = inboxes.get_mut(run).ok_or_else(not_running)?;
-            sender.try_send(command).map_err(|error| error.is_full())
+            let senders = inboxes.get_mut(run).ok_or_else(not_running)?;
+            let sent = match senders.commands.try_send(command) {
+                Err(error) if error.is_full() && is_interrupt => {
+                    senders.interrupts.try_send(error.into_inner())
+                }
+                sent => sent,
+            };
+            sent.map_err(|error| error.is_full())
         };
         match sent {
             Ok(()) => {}
@@ -66,8 +82,9 @@ impl CommandInbox for MemoryInbox {
     ) -> BoxFuture<'a, Result<BoxStream<'static, SentCommand>, Error>> {
         let (sender, commands) = mpsc::channel(MAX_WAITING);
         let mut inboxes = lock_ignoring_poison(&self.0);
-        inboxes.retain(|_, sender| !sender.is_closed());
-        inboxes.insert(run.to_owned(), sender);
+        inboxes.retain(|_, senders| !senders.commands.is_closed());
+        let senders = Senders { interrupts: sender.clone(), commands: sender };
+        inboxes.insert(run.to_owned(), senders);
         ready(Ok(commands.boxed())).boxed()
     }
 

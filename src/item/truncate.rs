@@ -5,13 +5,16 @@ use std::borrow::Cow;
 use crate::item::{Content, Media, MediaSource, Part};
 
 impl Content {
-    /// Returns the length of the text, and of the encoded data of the images and files, in bytes.
+    /// Returns the length of the text, and of the images and files with their encoded data, in
+    /// bytes.
     pub(crate) fn byte_len(&self) -> usize {
         let part_len = |part: &Part| match part {
             Part::Text { text } => text.len(),
-            Part::Image(Media { source, .. }) | Part::File(Media { source, .. }) => match source {
-                MediaSource::Data(text) | MediaSource::Url(text) => text.len(),
-            },
+            Part::Image(media) | Part::File(media) => {
+                let Media { media_type, source, name } = media;
+                let (MediaSource::Data(text) | MediaSource::Url(text)) = source;
+                media_type.len() + text.len() + name.as_ref().map_or(0, String::len)
+            }
         };
         match self {
             Self::Text(text) => text.len(),

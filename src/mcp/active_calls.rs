@@ -161,6 +161,8 @@ impl ActiveCalls {
             None => registered.calls.last(),
         };
         let Some(call) = call.cloned() else {
+            // Questions that the server has withdrawn are not waiting any more.
+            registered.early_questions.retain(|(_, question)| !question.answer.is_closed());
             let is_full = registered.early_questions.len() >= MAX_WAITING_QUESTIONS;
             if registered.sending_count == 0 || is_full {
                 return Err(question);
@@ -170,6 +172,7 @@ impl ActiveCalls {
         };
         drop(registered);
         let mut state = lock_ignoring_poison(&call.state);
+        state.questions.retain(|question| !question.answer.is_closed());
         if state.is_over || state.questions.len() >= MAX_WAITING_QUESTIONS {
             return Err(question);
         }

@@ -19,7 +19,7 @@ use crate::error::{Error, ErrorKind};
 use crate::http::{Authorization, KeyHeader};
 use crate::mcp::connection_state::{ConnectionState, HttpFailure};
 use crate::mcp::endpoint::HttpEndpoint;
-use crate::mcp::http_events::{Resumptions, ServerEvents, StreamAttempt};
+use crate::mcp::http_events::{Resumptions, ServerEvents, StreamAttempt, StreamKey};
 
 /// A connection's HTTP client, which extends rmcp's reqwest client with this crate's credentials.
 #[derive(Clone)]
@@ -57,10 +57,9 @@ impl HttpBackend {
         &self,
         events: BoxStream<'static, Result<Sse, SseError>>,
         attempt: StreamAttempt,
-        last_event_id: Option<&str>,
+        key: Option<StreamKey>,
     ) -> BoxStream<'static, Result<Sse, SseError>> {
-        let resumptions = Arc::clone(&self.resumptions);
-        ServerEvents::new(events, resumptions, attempt, last_event_id).boxed()
+        ServerEvents::new(events, Arc::clone(&self.resumptions), attempt, key).boxed()
     }
 
     async fn authorize(&self) -> HttpResult<Authorization> {
@@ -214,14 +213,8 @@ impl StreamableHttpClient for HttpBackend {
         }
         Ok(match with_request_id(response?, &message) {
             StreamableHttpPostResponse::Sse(events, session) => {
-                let id = match &message {
-                    ClientJsonRpcMessage::Request(request) => {
-                        serde_json::to_value(&request.id).ok()
-                    }
-                    _ => None,
-                };
-                let attempt = StreamAttempt::for_request(id.as_ref());
-                StreamableHttpPostResponse::Sse(self.limited(events, attempt, None), session)
+                let events = self.limited(events, StreamAttempt::default(), None);
+                StreamableHttpPostResponse::Sse(events, session)
             }
             response => response,
         })
@@ -274,14 +267,14 @@ impl StreamableHttpClient for HttpBackend {
         headers: Headers,
         max_bytes: usize,
     ) -> HttpResult<BoxStream<'static, Result<Sse, SseError>>> {
+        let key = StreamKey::new(last_event_id.as_deref());
+        let attempt = match &last_event_id {
+            Some(_) => self.resumptions.wait(key).await,
+            None => self.resumptions.wait_to_open().await,
+        };
+        // rmcp does not try again after this error.
         let attempt =
-            match &last_event_id {
-                // rmcp does not try again after this error.
-                Some(id) => self.resumptions.wait(id).await.ok_or_else(|| {
-                    StreamableHttpError::<reqwest::Error>::ServerDoesNotSupportSse
-                })?,
-                None => StreamAttempt::default(),
-            };
+            attempt.ok_or(StreamableHttpError::<reqwest::Error>::ServerDoesNotSupportSse)?;
         let get = |headers| {
             let (uri, session_id) = (uri.clone(), session_id.clone());
             let (last_event_id, auth_header) = (last_event_id.clone(), auth_header.clone());
@@ -304,13 +297,12 @@ impl StreamableHttpClient for HttpBackend {
             }
             Err(_) => {}
         }
-        match (stream, &last_event_id) {
-            (Ok(events), id) => Ok(self.limited(events, attempt, id.as_deref())),
-            (Err(error), Some(id)) => {
-                self.resumptions.on_failed_attempt(id, attempt);
+        match stream {
+            Ok(events) => Ok(self.limited(events, attempt, Some(key))),
+            Err(error) => {
+                self.resumptions.on_failed_attempt(key, attempt);
                 Err(error)
             }
-            (Err(error), None) => Err(error),
         }
     }
 }

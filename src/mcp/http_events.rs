@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use futures::Stream;
 use futures::stream::BoxStream;
+use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use sse_stream::{Error as SseError, Sse};
 use tokio::time::Instant;
@@ -19,6 +21,9 @@ use crate::lock::lock_ignoring_poison;
 
 /// The code of the error that replaces an answer with too many values. Servers do not use it.
 pub(super) const TOO_MANY_VALUES: i32 = -32_090;
+
+/// The maximum length of the id of a request of this client, as JSON.
+const MAX_ID_BYTES: usize = 64;
 
 /// The delay before a stream is resumed, whatever delay the server requests. The delay doubles with
 /// each attempt without progress, up to a maximum.
@@ -45,41 +50,70 @@ pub(super) struct Resumptions {
 
 #[derive(Debug)]
 struct EndedStream {
-    /// The hash of the id of the stream's last event, which identifies the stream when it is
-    /// resumed.
-    last_event_id: u64,
+    key: StreamKey,
     attempt: StreamAttempt,
     ended_at: Instant,
 }
 
 /// An attempt to read a stream.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct StreamAttempt {
     /// The number of consecutive attempts before this one that made no progress.
     without_progress: u32,
-    /// The message that replaces a message with too many values, or `None` to leave it out.
-    replacement: Option<Arc<str>>,
 }
 
-impl StreamAttempt {
-    /// Creates the first attempt to read the response to a request.
-    pub(super) fn for_request(id: Option<&Value>) -> Self {
-        let replacement = id.map(|id| {
-            let error = json!({ "code": TOO_MANY_VALUES, "message": "too many JSON values" });
-            json!({ "jsonrpc": "2.0", "id": id, "error": error }).to_string().into()
-        });
-        Self { without_progress: 0, replacement }
+/// Identifies a stream when it is read again: the hash of the id of its last event. A session's
+/// stream without event ids is identified by the hash of an empty id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct StreamKey(u64);
+
+impl StreamKey {
+    pub(super) fn new(last_event_id: Option<&str>) -> Self {
+        Self(fnv1a_64(last_event_id.unwrap_or_default().bytes()))
     }
+}
+
+/// Reads the id of the request that a message answers, without building a tree from the message.
+/// Returns `None` if the message is not an answer, or if its id cannot be the id of a request of
+/// this client.
+///
+/// # Errors
+///
+/// Returns an error if the text is not a JSON object.
+pub(super) fn answered_request_id(json: &[u8]) -> Result<Option<Value>, serde_json::Error> {
+    #[derive(serde::Deserialize)]
+    struct Envelope<'a> {
+        #[serde(borrow)]
+        id: Option<&'a RawValue>,
+        method: Option<IgnoredAny>,
+    }
+    let envelope: Envelope<'_> = serde_json::from_slice(json)?;
+    let id = envelope.id.filter(|id| envelope.method.is_none() && id.get().len() <= MAX_ID_BYTES);
+    id.map(|id| serde_json::from_str(id.get())).transpose()
 }
 
 impl Resumptions {
     /// Waits until a stream may be resumed. Returns `None` if there were too many attempts without
     /// progress.
-    pub(super) async fn wait(&self, last_event_id: &str) -> Option<StreamAttempt> {
-        let (attempt, ended_at) = match self.take(fnv1a_64(last_event_id.bytes())) {
-            Some(EndedStream { attempt, ended_at, .. }) => (attempt, ended_at),
-            None => (StreamAttempt::default(), Instant::now()),
-        };
+    pub(super) async fn wait(&self, key: StreamKey) -> Option<StreamAttempt> {
+        let ended = self.take(key);
+        let ended = ended.map(|ended| (ended.attempt, ended.ended_at));
+        self.wait_after(ended.unwrap_or((StreamAttempt::default(), Instant::now()))).await
+    }
+
+    /// Waits until a session's stream may be opened. The first time, there is nothing to wait for.
+    /// Returns `None` if there were too many attempts without progress.
+    pub(super) async fn wait_to_open(&self) -> Option<StreamAttempt> {
+        match self.take(StreamKey::new(None)) {
+            Some(ended) => self.wait_after((ended.attempt, ended.ended_at)).await,
+            None => Some(StreamAttempt::default()),
+        }
+    }
+
+    async fn wait_after(
+        &self,
+        (attempt, ended_at): (StreamAttempt, Instant),
+    ) -> Option<StreamAttempt> {
         if attempt.without_progress >= MAX_ATTEMPTS {
             return None;
         }
@@ -89,28 +123,28 @@ impl Resumptions {
         Some(attempt)
     }
 
-    fn take(&self, last_event_id: u64) -> Option<EndedStream> {
+    fn take(&self, key: StreamKey) -> Option<EndedStream> {
         let mut ended = lock_ignoring_poison(&self.ended);
-        let at = ended.iter().rposition(|stream| stream.last_event_id == last_event_id);
+        let at = ended.iter().rposition(|stream| stream.key == key);
         at.and_then(|at| ended.remove(at))
     }
 
     /// Records that an attempt made no progress.
-    pub(super) fn on_failed_attempt(&self, last_event_id: &str, attempt: StreamAttempt) {
-        self.on_ended(fnv1a_64(last_event_id.bytes()), attempt, Progress::None);
+    pub(super) fn on_failed_attempt(&self, key: StreamKey, attempt: StreamAttempt) {
+        self.on_ended(key, attempt, Progress::None);
     }
 
-    fn on_ended(&self, last_event_id: u64, attempt: StreamAttempt, progress: Progress) {
+    fn on_ended(&self, key: StreamKey, attempt: StreamAttempt, progress: Progress) {
         let without_progress = match progress {
             Progress::None => attempt.without_progress.saturating_add(1),
             Progress::Made => 0,
         };
-        let attempt = StreamAttempt { without_progress, ..attempt };
+        let attempt = StreamAttempt { without_progress };
         let mut ended = lock_ignoring_poison(&self.ended);
         if ended.len() >= MAX_ENDED_STREAMS {
             ended.pop_front();
         }
-        ended.push_back(EndedStream { last_event_id, attempt, ended_at: Instant::now() });
+        ended.push_back(EndedStream { key, attempt, ended_at: Instant::now() });
     }
 }
 
@@ -127,25 +161,25 @@ pub(super) struct ServerEvents {
     events: BoxStream<'static, Result<Sse, SseError>>,
     resumptions: Arc<Resumptions>,
     attempt: StreamAttempt,
-    /// The hash of the id of the last event, or `None` if the stream cannot be resumed.
-    last_event_id: Option<u64>,
+    /// `None` if the stream cannot be resumed.
+    key: Option<StreamKey>,
     opened_at: Instant,
     progress: Progress,
 }
 
 impl ServerEvents {
-    /// Reads `events`, which continue after the event `last_event_id` if the stream was resumed.
+    /// Reads `events` of the stream that `key` identifies, if it can be resumed.
     pub(super) fn new(
         events: BoxStream<'static, Result<Sse, SseError>>,
         resumptions: Arc<Resumptions>,
         attempt: StreamAttempt,
-        last_event_id: Option<&str>,
+        key: Option<StreamKey>,
     ) -> Self {
         Self {
             events,
             resumptions,
             attempt,
-            last_event_id: last_event_id.map(|id| fnv1a_64(id.bytes())),
+            key,
             opened_at: Instant::now(),
             progress: Progress::None,
         }
@@ -153,7 +187,7 @@ impl ServerEvents {
 
     fn limit(&mut self, mut event: Sse) -> Sse {
         if let Some(id) = &event.id {
-            self.last_event_id = Some(fnv1a_64(id.bytes()));
+            self.key = Some(StreamKey::new(Some(id)));
         }
         let longest = u64::try_from(MAX_REQUESTED_DELAY.as_millis()).unwrap_or(u64::MAX);
         event.retry = event.retry.map(|delay| delay.min(longest));
@@ -162,20 +196,27 @@ impl ServerEvents {
         {
             self.progress = Progress::Made;
             if has_too_many_values(data.as_bytes()) {
-                event.data = self.attempt.replacement.as_deref().map(str::to_owned);
+                event.data = replace_too_large(data.as_bytes());
             }
         }
         event
     }
 
     fn on_ended(&mut self) {
-        let Some(id) = self.last_event_id.take() else { return };
+        let Some(key) = self.key.take() else { return };
         let progress = match self.opened_at.elapsed() >= PROGRESS_TIME {
             true => Progress::Made,
             false => self.progress,
         };
-        self.resumptions.on_ended(id, self.attempt.clone(), progress);
+        self.resumptions.on_ended(key, self.attempt, progress);
     }
+}
+
+/// Returns the error that replaces an answer with too many values. Other messages are ignored.
+fn replace_too_large(json: &[u8]) -> Option<String> {
+    let id = answered_request_id(json).ok().flatten()?;
+    let error = json!({ "code": TOO_MANY_VALUES, "message": "too many JSON values" });
+    Some(json!({ "jsonrpc": "2.0", "id": id, "error": error }).to_string())
 }
 
 impl Stream for ServerEvents {
@@ -222,7 +263,7 @@ mod tests {
         loop {
             read(vec![event(Some("1"), Some(0), None)], &resumptions, attempt).await;
             let before = Instant::now();
-            match resumptions.wait("1").await {
+            match resumptions.wait(StreamKey::new(Some("1"))).await {
                 Some(next) => attempt = next,
                 None => break,
             }
@@ -242,7 +283,7 @@ mod tests {
             let events = vec![event(Some("1"), Some(0), None), event(None, None, Some("{}"))];
             read(events, &resumptions, attempt).await;
             let before = Instant::now();
-            attempt = resumptions.wait("1").await.unwrap();
+            attempt = resumptions.wait(StreamKey::new(Some("1"))).await.unwrap();
             assert_eq!(before.elapsed(), RESUME_BACKOFF.0);
         }
     }
@@ -254,10 +295,10 @@ mod tests {
             tokio::time::sleep(PROGRESS_TIME).await;
             Ok(event(Some("1"), None, None))
         });
-        let attempt = StreamAttempt { without_progress: 50, replacement: None };
+        let attempt = StreamAttempt { without_progress: 50 };
         let events = ServerEvents::new(open.boxed(), Arc::clone(&resumptions), attempt, None);
         assert_eq!(events.count().await, 1);
-        assert_eq!(resumptions.wait("1").await.unwrap().without_progress, 0);
+        assert_eq!(resumptions.wait(StreamKey::new(Some("1"))).await.unwrap().without_progress, 0);
     }
 
     #[tokio::test(start_paused = true)]
@@ -268,20 +309,48 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_message_with_too_many_values_is_replaced_in_a_resumed_stream_too() {
+    async fn a_session_stream_without_event_ids_is_opened_again_ever_more_slowly() {
         let resumptions = Arc::<Resumptions>::default();
-        let many = format!("[{}0]", "0,".repeat(1 << 20));
-        let events = || vec![event(Some("1"), None, Some(&many))];
-        let first = StreamAttempt::for_request(Some(&json!(7)));
-        let read_first = read(events(), &resumptions, first).await;
-        let resumed = resumptions.wait("1").await.unwrap();
-        let read_resumed = read(events(), &resumptions, resumed).await;
-        for data in [&read_first[0].data, &read_resumed[0].data] {
-            let message: Value = serde_json::from_str(data.as_deref().unwrap()).unwrap();
-            assert_eq!((&message["id"], &message["error"]["code"]), (&json!(7), &json!(-32_090)));
+        let mut delays = Vec::new();
+        for _ in 0..6 {
+            let before = Instant::now();
+            let attempt = resumptions.wait_to_open().await.unwrap();
+            delays.push(before.elapsed().as_millis());
+            let events = stream::iter([Ok(event(None, Some(0), None))]).boxed();
+            let key = Some(StreamKey::new(None));
+            let events = ServerEvents::new(events, Arc::clone(&resumptions), attempt, key);
+            assert_eq!(events.count().await, 1);
         }
-        let unrelated = StreamAttempt::for_request(None);
-        assert_eq!(read(events(), &resumptions, unrelated).await[0].data, None);
+        assert_eq!(delays, [0, 1_000, 2_000, 4_000, 8_000, 10_000]);
+    }
+
+    /// A message with more values than a tree is built from.
+    fn large_message(fields: &str) -> String {
+        format!("{{{fields}\"v\":[{}0]}}", "0,".repeat(1 << 20))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_with_too_many_values_becomes_an_error_and_other_messages_are_ignored() {
+        let data = async |text: String| {
+            let events = vec![event(Some("1"), None, Some(&text))];
+            let mut read = read(events, &Arc::default(), StreamAttempt::default()).await;
+            read.remove(0).data
+        };
+        let answer = data(large_message(r#""id":7,"#)).await.unwrap();
+        let message: Value = serde_json::from_str(&answer).unwrap();
+        assert_eq!((&message["id"], &message["error"]["code"]), (&json!(7), &json!(-32_090)));
+        for other in [r#""method":"notifications/message","#, r#""id":7,"method":"ping","#, ""] {
+            assert_eq!(data(large_message(other)).await, None, "{other}");
+        }
+    }
+
+    #[test]
+    fn no_tree_is_built_from_the_id_of_a_message() {
+        let id = |json: &str| answered_request_id(json.as_bytes());
+        assert_eq!(id(r#"{"id":"a","result":{}}"#).unwrap(), Some(json!("a")));
+        let tree = format!(r#"{{"id":[{}0],"result":{{}}}}"#, "0,".repeat(100));
+        assert_eq!(id(&tree).unwrap(), None);
+        assert!(id("[0]").is_err());
     }
 
     #[test]
@@ -303,7 +372,8 @@ mod tests {
     fn only_the_last_ended_streams_are_remembered() {
         let resumptions = Resumptions::default();
         for id in 0..10 * MAX_ENDED_STREAMS {
-            resumptions.on_failed_attempt(&id.to_string(), StreamAttempt::default());
+            let key = StreamKey::new(Some(&id.to_string()));
+            resumptions.on_failed_attempt(key, StreamAttempt::default());
         }
         assert_eq!(lock_ignoring_poison(&resumptions.ended).len(), MAX_ENDED_STREAMS);
     }

@@ -29,7 +29,6 @@ use rmcp::transport::streamable_http_client::{
     StreamableHttpClientTransportConfig, StreamableHttpError,
 };
 use rmcp::transport::{IntoTransport, StreamableHttpClientTransport, Transport};
-use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::Handle;
@@ -44,7 +43,7 @@ use crate::mcp::active_calls::{ActiveCallGuard, ActiveCalls, Arrived, Question};
 use crate::mcp::connection_state::{ConnectionState, HttpFailure};
 use crate::mcp::endpoint::Endpoint;
 use crate::mcp::http_backend::HttpBackend;
-use crate::mcp::http_events::{Resumptions, TOO_MANY_VALUES};
+use crate::mcp::http_events::{Resumptions, TOO_MANY_VALUES, answered_request_id};
 use crate::mcp::line_channel::{LineChannel, Mismatch, OutputReport, SendQueue};
 use crate::mcp::process::{ProcessReport, ServerProcess};
 use crate::mcp::questions::declined_answer;
@@ -284,6 +283,7 @@ impl Connection {
             Ok(service) => service,
             Err(error) => return Err(context.on_start_error(error).await),
         };
+        state.on_ready();
         let peer = service.peer().clone();
         let info = server_info(&peer);
         let subscription = (info.era == Era::Modern && info.reports_tool_changes).then(|| {
@@ -577,6 +577,9 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> LineTransport<R, W> {
         if id.is_some() && STARTING_REQUESTS.iter().any(|method| json["method"] == *method) {
             return Err(OtherLine::RepeatedInput);
         }
+        if let (Some(id), None) = (&id, json.get("method")) {
+            self.requests.on_answer(&key(id));
+        }
         if let Some(id) = id
             && json.get("method").is_none()
             && !self.own_requests.remove(&key(&id))
@@ -600,20 +603,25 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> LineTransport<R, W> {
     /// Reads only the id of a message that has too many values. Returns an error in place of the
     /// answer to a request, and ignores any other message.
     fn read_too_large(&mut self, line: &[u8]) -> Result<ServerJsonRpcMessage, OtherLine> {
-        #[derive(serde::Deserialize)]
-        struct Envelope {
-            id: Option<NumberOrString>,
-            method: Option<IgnoredAny>,
-        }
-        let envelope: Envelope = serde_json::from_slice(line).map_err(|_| OtherLine::Noise)?;
-        let (Some(id), None) = (envelope.id, envelope.method) else {
-            return Err(OtherLine::Ignored);
-        };
+        let id = answered_request_id(line).map_err(|_| OtherLine::Noise)?;
+        let id = id.and_then(|id| serde_json::from_value::<NumberOrString>(id).ok());
+        let Some(id) = id else { return Err(OtherLine::Ignored) };
+        self.requests.on_answer(&key(&id));
         self.own_requests.remove(&key(&id));
         let message = format!("the message has more than {MAX_JSON_VALUES} JSON values");
         let error = ErrorData::new(ErrorCode(TOO_MANY_VALUES), message, None);
         Ok(ServerJsonRpcMessage::error(error, Some(id)))
     }
+}
+
+/// Returns the id of a request of the handshake.
+fn starting_request_id(message: &ClientJsonRpcMessage) -> Option<&NumberOrString> {
+    let ClientJsonRpcMessage::Request(request) = message else { return None };
+    let is_start = matches!(
+        request.request,
+        ClientRequest::InitializeRequest(_) | ClientRequest::DiscoverRequest(_)
+    );
+    is_start.then_some(&request.id)
 }
 
 /// Returns whether a message withdraws an open request of the server. Such a message is not passed
@@ -664,6 +672,9 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for HttpTransport<T> {
         &mut self,
         message: ClientJsonRpcMessage,
     ) -> impl Future<Output = Result<(), T::Error>> + Send + 'static {
+        if let Some(id) = starting_request_id(&message) {
+            self.requests.on_start_sent(key(id));
+        }
         let outgoing = Outgoing::new(&self.requests, &message);
         let is_sent = !matches!(outgoing, Outgoing::Withdrawn);
         let sending = is_sent.then(|| self.inner.send(message));
@@ -680,6 +691,14 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for HttpTransport<T> {
     async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
         loop {
             let message = self.inner.receive().await?;
+            let answered = match &message {
+                ServerJsonRpcMessage::Response(response) => Some(&response.id),
+                ServerJsonRpcMessage::Error(error) => error.id.as_ref(),
+                ServerJsonRpcMessage::Request(_) | ServerJsonRpcMessage::Notification(_) => None,
+            };
+            if let Some(id) = answered {
+                self.requests.on_answer(&key(id));
+            }
             let is_ignored = match &message {
                 ServerJsonRpcMessage::Request(request) => {
                     let json = serde_json::to_vec(&request.request).unwrap_or_default();
@@ -719,6 +738,9 @@ where
             )
         {
             self.own_requests.insert(key(&request.id));
+        }
+        if let Some(id) = starting_request_id(&message) {
+            self.requests.on_start_sent(key(id));
         }
         let answer = match Outgoing::new(&self.requests, &message) {
             Outgoing::Answer(answer) => Some(answer),

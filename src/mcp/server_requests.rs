@@ -1,7 +1,7 @@
 //! Tracks the requests that a server has sent and this client has not answered yet. The number and
 //! the size of these requests are limited, so that a server cannot fill the client's memory.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
@@ -38,6 +38,8 @@ struct OpenRequests {
     answering_bytes: usize,
     /// The size of the requests that wait for the user.
     asking_bytes: usize,
+    /// The ids of the handshake's requests that the server has not answered yet.
+    starting: HashSet<String>,
 }
 
 #[derive(Debug)]
@@ -69,6 +71,13 @@ impl OpenRequests {
                 self.answering_bytes += bytes;
             }
         }
+    }
+
+    /// Forgets the requests that rmcp has handled during the handshake, most of them without an
+    /// answer.
+    fn forget_requests(&mut self) {
+        let starting = std::mem::take(&mut self.starting);
+        *self = Self { starting, ..Self::default() };
     }
 
     fn remove(&mut self, id: &str) {
@@ -137,6 +146,22 @@ impl ServerRequests {
         })
     }
 
+    /// Records that a request of the handshake has been sent. Until it is answered, rmcp handles one
+    /// message at a time, and does not answer most requests of the server.
+    pub(super) fn on_start_sent(&self, id: String) {
+        lock_ignoring_poison(&self.open).starting.insert(id);
+    }
+
+    /// Records that the server has answered a request of this client.
+    pub(super) fn on_answer(&self, id: &str) {
+        self.update(|open| {
+            if open.starting.contains(id) {
+                open.forget_requests();
+                open.starting.remove(id);
+            }
+        });
+    }
+
     /// Becomes ready once the next message may be read.
     pub(super) fn poll_capacity(&self, cx: &mut Context<'_>) -> Poll<()> {
         self.waker.register(cx.waker());
@@ -157,6 +182,9 @@ impl ServerRequests {
     pub(super) fn begin(&self, id: String, json: &[u8]) -> bool {
         let bytes = json.len() + VALUE_OVERHEAD * count_values(json, usize::MAX);
         let mut open = lock_ignoring_poison(&self.open);
+        if !open.starting.is_empty() {
+            open.forget_requests();
+        }
         if open.by_id.contains_key(&id) {
             return false;
         }
@@ -243,6 +271,22 @@ mod tests {
         assert!(requests.begin("1".to_owned(), &[b'x'; 15_000]));
         assert!(requests.has_capacity());
         assert!(requests.begin("2".to_owned(), &b"1,".repeat(100)));
+        assert!(!requests.has_capacity());
+    }
+
+    #[test]
+    fn requests_during_the_handshake_take_no_capacity() {
+        let requests = ServerRequests::new(16 << 20);
+        requests.on_start_sent("0".to_owned());
+        for id in 0..2 * MAX_UNANSWERED_REQUESTS {
+            assert!(requests.has_capacity() && requests.begin(id.to_string(), PING));
+        }
+        let last = (2 * MAX_UNANSWERED_REQUESTS - 1).to_string();
+        drop(requests.answer(last.clone()).expect("rmcp answers pings"));
+        requests.on_answer("0");
+        for id in 0..MAX_UNANSWERED_REQUESTS {
+            assert!(requests.has_capacity() && requests.begin(id.to_string(), PING));
+        }
         assert!(!requests.has_capacity());
     }
 

@@ -6,8 +6,8 @@ use serde::de::DeserializeOwned;
 use serde_json::error::Category;
 
 use crate::error::{Error, ErrorKind};
-use crate::item::StopReason;
 use crate::item::model_json::read_by_type;
+use crate::item::{StopReason, has_too_many_values, too_many_values_message};
 use crate::turn::Turn;
 use crate::turn::answer_json::find_json;
 
@@ -156,6 +156,10 @@ impl ParseError {
 
     /// Parses a single JSON value into a value of type `T`.
     pub(crate) fn read_json<T: DeserializeOwned>(json: &str) -> Result<T, Self> {
+        if has_too_many_values(json.as_bytes()) {
+            let (message, path) = (too_many_values_message(), String::new());
+            return Err(Self::TypeMismatch { message, path, text: json.to_owned() });
+        }
         read_by_type(json)
             .map_err(|mismatch| Self::from_serde(&mismatch.error, &mismatch.path(), json))
     }

@@ -179,10 +179,16 @@ pub(super) fn check_count(what: &str, count: usize, max: usize) -> Result<(), Re
     Err(RequestError::new(413, format!("there are more than {max} {what}")))
 }
 
+/// The maximum length of a file's media type, in bytes.
+const MAX_MEDIA_TYPE_BYTES: usize = 255;
+
 fn part(media_type: &str, source: MediaSource) -> Result<Part, RequestError> {
     let is_allowed =
         |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '+' | '-' | '_');
-    if !media_type.contains('/') || !media_type.chars().all(is_allowed) {
+    let is_valid = media_type.len() <= MAX_MEDIA_TYPE_BYTES
+        && media_type.contains('/')
+        && media_type.chars().all(is_allowed);
+    if !is_valid {
         return Err(RequestError::new(400, "a file has no media type such as image/png"));
     }
     let media = Media { media_type: media_type.to_ascii_lowercase(), source, name: None };

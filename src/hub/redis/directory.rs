@@ -127,8 +127,9 @@ pub(super) async fn lost(inner: &Inner) -> Result<Vec<LostRun>, Error> {
 
 /// Returns whether the process that performs the run is alive.
 async fn has_heartbeat(inner: &Inner, run: &str) -> Result<bool, Error> {
-    let exists = redis::cmd("EXISTS").arg(inner.keys.alive(run)).to_owned();
-    Ok(inner.connection.query::<i64>(&exists).await? > 0)
+    // A key of another type is not a heartbeat.
+    let kind = redis::cmd("TYPE").arg(inner.keys.alive(run)).to_owned();
+    Ok(inner.connection.query::<String>(&kind).await? == "string")
 }
 
 /// Returns whether a run whose process has died has ended or has been replaced by another run. The

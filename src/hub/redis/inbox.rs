@@ -22,7 +22,10 @@ use crate::hub::{Command, NotRunning, SentCommand};
 const PAGE: usize = 64;
 
 /// The maximum size of the commands that wait for a run, unless only one command waits.
-const MAX_WAITING_BYTES: usize = 16 << 20;
+const MAX_WAITING_BYTES: u64 = 16 << 20;
+
+/// The maximum number of interrupts that are accepted while an inbox is full.
+const MAX_EXTRA_INTERRUPTS: usize = 16;
 
 /// The time between two checks for an answer while no notification arrives.
 const ANSWER_CHECK: Duration = Duration::from_millis(500);
@@ -158,10 +161,16 @@ pub(super) async fn send(
     let (keys, settings) = (&inner.keys, &inner.settings);
     let not_running = || Error::from(NotRunning { run: run.to_owned() });
     let mut listener = inner.wakeups.listen(keys.answers(run));
+    // Interrupts, which are small, are accepted even if the inbox is full.
+    let capacity = match command.is_interrupt() {
+        true => settings.max_waiting.saturating_add(MAX_EXTRA_INTERRUPTS),
+        false => settings.max_waiting,
+    };
+    let max_bytes = if command.is_interrupt() { u64::from(u32::MAX) } else { MAX_WAITING_BYTES };
     let mut script = inner.scripts.send.prepare_invoke();
     script.key(keys.open(run)).key(keys.inbox(run));
-    script.arg(encode(&id, command)?).arg(settings.max_waiting).arg(settings.expiry_ms());
-    script.arg(MAX_WAITING_BYTES);
+    script.arg(encode(&id, command)?).arg(capacity).arg(settings.expiry_ms());
+    script.arg(max_bytes);
     let status: String = inner.connection.script(&script).await?;
     match status.as_str() {
         "ok" => {}

@@ -7,7 +7,10 @@ use super::approval_group::approval_group_id;
 use super::encode::{AiSdkEncoder, call_input, content_to_json, content_to_parts};
 use super::version::Version;
 use crate::agent::Agent;
-use crate::item::{Content, Item, ItemKind, PendingCall, ResultKind, ToolCall, ToolResult};
+use crate::item::{
+    Content, Item, ItemKind, PendingCall, RawJson, ResultKind, ToolCall, ToolResult,
+    has_too_many_values,
+};
 use crate::session::{Entry, SessionState};
 use crate::tool::Tool;
 use crate::ui::error_texts::ErrorTexts;
@@ -163,7 +166,7 @@ impl<'a> StoredMessages<'a> {
         match result.kind {
             ResultKind::Ok => {
                 part["state"] = "output-available".into();
-                part["output"] = content_to_json(&result.content).to_value();
+                part["output"] = bounded_value(&content_to_json(&result.content));
             }
             ResultKind::Denied if version > Version::V5 => {
                 part["state"] = "output-denied".into();
@@ -193,10 +196,18 @@ impl<'a> StoredMessages<'a> {
             let id = &call.approval_id;
             let data = json!({
                 "approvalId": id, "toolCallId": root, "toolName": call.name,
-                "input": call_input(&call.to_tool_call()).to_value(),
+                "input": bounded_value(&call_input(&call.to_tool_call())),
             });
             self.parts().push(json!({ "type": "data-approval", "id": id, "data": data }));
         }
+    }
+}
+
+/// Parses JSON, or returns its text if it has too many values.
+fn bounded_value(json: &RawJson) -> Value {
+    match has_too_many_values(json.as_str().as_bytes()) {
+        true => json.as_str().into(),
+        false => json.to_value(),
     }
 }
 
@@ -207,7 +218,7 @@ fn call_part(call: &ToolCall, is_interrupted: bool, has_typed_tools: bool) -> Va
     };
     part["toolCallId"] = call.call_id.as_str().into();
     part["state"] = "input-available".into();
-    part["input"] = call_input(call).to_value();
+    part["input"] = bounded_value(&call_input(call));
     if is_interrupted {
         part["state"] = "output-error".into();
         part["errorText"] = "the run ended".into();

@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 use super::frames::WireItem;
 use super::text::Comparison;
 use crate::error::Error;
+use crate::item::from_bounded_json;
 use crate::provider::openai::{arguments_text, malformed_arguments_error};
 use crate::request::{ToolNames, ToolSpecs};
 use crate::turn::TurnBuilder;
@@ -176,7 +177,7 @@ impl Call {
     }
 
     fn reconcile_arguments(&mut self, text: &str, key: u32, turn: &mut TurnBuilder) -> Comparison {
-        let value = |text: &str| serde_json::from_str::<Value>(text).ok();
+        let value = |text: &str| from_bounded_json::<Value>(text).ok();
         match text.strip_prefix(self.arguments.as_str()) {
             Some("") => Comparison::Equal,
             Some(rest) if self.end == CallEnd::Open => {
