@@ -581,6 +581,23 @@ impl Inbox {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::item::{Media, MediaSource};
+
+    #[test]
+    fn parts_without_text_and_media_types_count_towards_the_size_of_queued_input() {
+        let control = Control::default();
+        let input =
+            |parts: Vec<Part>| UndeliveredInput { id: "i".into(), items: vec![Item::user(parts)] };
+        let enqueue = |parts| control.enqueue_input(DeliveryPoint::BeforeNextRequest, input(parts));
+        enqueue(vec![Part::from("first")]).unwrap();
+        let empty = vec![Part::from(""); MAX_QUEUED_BYTES / size_of::<Part>() + 1];
+        assert!(matches!(enqueue(empty), Err(RefusedInput::QueueIsFull(_))));
+        let media_type = format!("image/{}", "a".repeat(MAX_QUEUED_BYTES));
+        let picture =
+            Part::Image(Media { media_type, source: MediaSource::Data(String::new()), name: None });
+        assert!(matches!(enqueue(vec![picture]), Err(RefusedInput::QueueIsFull(_))));
+        enqueue(vec![Part::from("second")]).unwrap();
+    }
 
     #[test]
     fn every_accepted_verdict_is_used_and_late_ones_are_rejected() {

@@ -260,7 +260,8 @@ fn is_input(stored: &StoredCommand) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::item::Item;
+    use crate::item::{Item, PendingCall, ToolCall};
+    use crate::tool::Verdict;
 
     fn stored(id: &str, command: Command) -> StoredCommand {
         StoredCommand { id: id.to_owned(), command }
@@ -497,6 +498,24 @@ mod tests {
         queue.push("s", steer("c")).unwrap();
         assert_eq!(queue.take("run-1", Some(0)).len(), 2);
         queue.push("s", large("b")).unwrap();
+    }
+
+    #[test]
+    fn input_does_not_keep_a_verdict_from_a_run_that_waits_for_it() {
+        let mut queue = running();
+        let call: PendingCall =
+            ToolCall { call_id: "c1".into(), name: "pay".into(), arguments: "{}".into() }.into();
+        let verdict = |id: &str, text: String| {
+            stored(id, Command::Verdict { call: call.clone(), verdict: Verdict::deny(text) })
+        };
+        let large = || "x".repeat(5 << 20);
+        queue.push("s", stored("a", Command::Steer(vec![Item::user(large())]))).unwrap();
+        assert_eq!(ids(queue.take("run-1", None)), "a");
+        queue.push("s", verdict("b", large())).unwrap();
+        assert_eq!(queue.push("s", verdict("c", large())).unwrap_err().kind(), ErrorKind::TooLarge);
+        // A verdict that the run has taken does not count any more.
+        assert_eq!(ids(queue.take("run-1", None)), "b");
+        queue.push("s", verdict("d", large())).unwrap();
     }
 
     #[test]

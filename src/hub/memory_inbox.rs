@@ -97,3 +97,34 @@ impl CommandInbox for MemoryInbox {
         self.send_command(run, id, command).boxed()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_full_inbox_accepts_one_interrupt() {
+        let inbox = MemoryInbox::new();
+        let mut commands = inbox.open("r").await.unwrap();
+        let send = |command| inbox.send("r", "c".to_owned(), command).now_or_never();
+        // The channel has one more place for its first sender.
+        for _ in 0..=MAX_WAITING {
+            assert!(send(Command::StopAfterTurn).is_none(), "it waits for its answer");
+        }
+        let refused = send(Command::StopAfterTurn).unwrap().unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Overloaded);
+        assert!(send(Command::Interrupt).is_none());
+        assert_eq!(send(Command::Interrupt).unwrap().unwrap_err().kind(), ErrorKind::Overloaded);
+        for _ in 0..=MAX_WAITING {
+            commands.next().await.unwrap();
+        }
+        let mut last = None;
+        commands.next().await.unwrap().apply_by(|_, command| {
+            last = Some(command);
+            Ok(())
+        });
+        assert_eq!(last, Some(Command::Interrupt));
+    }
+}

@@ -227,6 +227,18 @@ mod tests {
         (Question { method: "m".to_owned(), params: Value::Null, answer }, answered)
     }
 
+    #[test]
+    fn withdrawn_questions_are_not_kept() {
+        let calls = Arc::<ActiveCalls>::default();
+        let guard = calls.register("1".to_owned(), "1".to_owned());
+        for _ in 0..4 * MAX_WAITING_QUESTIONS {
+            let (asked, answered) = question();
+            assert!(calls.on_question(Some("1"), asked).is_ok());
+            drop(answered);
+        }
+        assert_eq!(lock_ignoring_poison(&guard.call.state).questions.len(), 1);
+    }
+
     fn arrived(guard: &ActiveCallGuard) -> bool {
         let mut cx = Context::from_waker(std::task::Waker::noop());
         matches!(guard.poll_arrived(&mut cx), Poll::Ready(Arrived::Question(_)))
@@ -264,8 +276,12 @@ mod tests {
     #[test]
     fn at_most_sixteen_questions_wait_for_a_call() {
         let calls = Arc::new(ActiveCalls::default());
-        let accepted_count =
-            || (0..100).filter(|_| calls.on_question(Some("1"), question().0).is_ok()).count();
+        let mut open = Vec::new();
+        let mut accepted_count = || {
+            let (questions, receivers): (Vec<_>, Vec<_>) = (0..100).map(|_| question()).unzip();
+            open.extend(receivers);
+            questions.into_iter().filter_map(|it| calls.on_question(Some("1"), it).ok()).count()
+        };
         let sending = calls.begin_sending();
         assert_eq!(accepted_count(), 16);
         let call = calls.register("1".to_owned(), "1".to_owned());

@@ -557,6 +557,8 @@ async fn a_run_with_an_unreadable_log_does_not_hide_the_other_lost_runs() {
     let server = Server::start();
     server.command(&["HSET", "turnstream:active", "r1", "one", "r2", "two"]);
     server.command(&["SET", "turnstream:{r1}:log", "not a log"]);
+    // Not a heartbeat.
+    server.command(&["SADD", "turnstream:{r2}:alive", "another program"]);
     let lost = connect(&server).await.lost().await.unwrap();
     let lost: Vec<_> = lost.into_iter().map(|lost| (lost.run, lost.key)).collect();
     assert_eq!(lost, [("r1", "one"), ("r2", "two")].map(|(run, key)| (run.into(), key.into())));

@@ -388,6 +388,19 @@ async fn tombstoned_items_are_not_loaded_as_messages() {
 }
 
 #[tokio::test]
+async fn no_tree_is_built_from_the_arguments_of_a_refused_call() {
+    let arguments = format!("{{\"v\":[{}0]}}", "0,".repeat(300_000));
+    let model =
+        Scripted::new([Reply::new().call_raw("c1", "read", &arguments), Reply::text("I cannot.")]);
+    let spec = ToolSpec::new("read", "Reads", json!({ "type": "object" }));
+    let read = Tool::raw(spec, |_, _| async { "text" }).unwrap();
+    let agent = Agent::new(model).with_tools([read]);
+    let session = session_after(&agent).await;
+    let messages = AiSdk::default().load_messages(&session, &agent).await.unwrap();
+    assert_eq!(messages[1]["parts"][1]["input"], json!(arguments));
+}
+
+#[tokio::test]
 async fn a_stored_call_asks_for_its_approval_and_its_failure_is_hidden() {
     let agent = agent(&["delete", "ask"]);
     let session = session_after(&agent).await;
