@@ -14,7 +14,7 @@ use std::future::pending;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use futures::future::join;
@@ -72,6 +72,10 @@ fn worker(log: &Path) -> Worker {
 /// A worker in a process of its own, which can be killed with SIGKILL.
 struct WorkerProcess {
     process: Child,
+    /// The other end of the process's standard output. If it were dropped, the test harness in the
+    /// process would end the process when it reports, after a minute, that the test is still
+    /// running.
+    _output: BufReader<ChildStdout>,
     address: SocketAddr,
 }
 
@@ -86,12 +90,13 @@ impl WorkerProcess {
             .stdout(Stdio::piped())
             .spawn()
             .expect("the test can be started again");
-        let lines = BufReader::new(process.stdout.take().expect("a pipe")).lines();
-        let address = lines
+        let mut output = BufReader::new(process.stdout.take().expect("a pipe"));
+        let address = (&mut output)
+            .lines()
             .map_while(Result::ok)
             .find_map(|line| line.split_once("listens on ").map(|(_, address)| address.to_owned()));
         let address = address.expect("the worker listens").parse().expect("an address");
-        Self { process, address }
+        Self { process, _output: output, address }
     }
 
     /// Serves until the process is killed, or its parent has ended.
