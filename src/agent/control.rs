@@ -599,6 +599,22 @@ mod tests {
         enqueue(vec![Part::from("second")]).unwrap();
     }
 
+    #[cfg(feature = "durable")]
+    #[test]
+    fn input_that_another_queue_has_accepted_is_not_limited_again() {
+        let control = Control::default();
+        let input = |n: usize| UndeliveredInput { id: n.to_string(), items: vec![Item::user("a")] };
+        let when = DeliveryPoint::BeforeNextRequest;
+        for n in 0..MAX_QUEUED_INPUTS {
+            control.enqueue_input(when, input(n)).unwrap();
+        }
+        let refused = control.enqueue_input(when, input(MAX_QUEUED_INPUTS));
+        assert!(matches!(refused, Err(RefusedInput::QueueIsFull(_))));
+        control.enqueue_accepted_input(when, input(MAX_QUEUED_INPUTS)).unwrap();
+        let ids = std::iter::from_fn(|| control.dequeue_input(when, 1)).map(|input| input.id);
+        assert!(ids.eq((0..=MAX_QUEUED_INPUTS).map(|n| n.to_string())));
+    }
+
     #[test]
     fn every_accepted_verdict_is_used_and_late_ones_are_rejected() {
         let json = r#"{"approval_id":"a","call_id":"c","name":"t","arguments":"{}"}"#;

@@ -17,6 +17,9 @@ use crate::hub::{Command, NotRunning};
 /// [`StepRecord`]: crate::durable::step_record::StepRecord
 const MAX_WAITING_BYTES: usize = 8 << 20;
 
+/// The maximum number of commands that wait for a run.
+const MAX_WAITING_COMMANDS: usize = 1_000;
+
 /// The maximum length of a command's id, in bytes.
 const MAX_COMMAND_ID_BYTES: usize = 1 << 10;
 
@@ -83,7 +86,8 @@ impl CommandQueue {
     /// run is active and the command is not input. Only input can wait for the next run. Returns a
     /// [`TooLarge`](crate::ErrorKind::TooLarge) error if the JSON of all input in the queue, and of the input that the
     /// active run has taken but not delivered, would exceed 8 MiB, if the JSON of all verdicts in the queue would exceed
-    /// 8 MiB, or if the command's id is longer than 1 KiB. If an error is returned, the queue is unchanged.
+    /// 8 MiB, or if the command's id is longer than 1 KiB. Returns an [`Overloaded`](crate::ErrorKind::Overloaded) error
+    /// if 1,000 commands already wait. If an error is returned, the queue is unchanged.
     pub fn push(&mut self, session: &str, command: StoredCommand) -> Result<Vec<String>, Error> {
         if self.run.is_none() && !is_input(&command) {
             return Err(NotRunning { run: session.to_owned() }.into());
@@ -113,13 +117,21 @@ impl CommandQueue {
 
     /// Adds a command at the end of the queue, unless the queue is full. A command that ends the run is always added.
     fn add(&mut self, command: StoredCommand) -> Result<(), Error> {
+        if ends_run(&command) {
+            self.commands.push_back(command);
+            return Ok(());
+        }
+        if self.commands.len() >= MAX_WAITING_COMMANDS {
+            let message = format!("{MAX_WAITING_COMMANDS} commands wait for the run already");
+            return Err(Error::new(ErrorKind::Overloaded, message));
+        }
         let is_verdict = is_verdict(&command);
         let queued =
             || self.commands.iter().filter(|queued| is_verdict == self::is_verdict(queued));
         let same_kind: Vec<&StoredCommand> = queued().chain([&command]).collect();
         let taken = if is_verdict { 0 } else { self.undelivered_bytes };
         let bytes = taken.saturating_add(json_bytes(&same_kind));
-        if ends_run(&command) || bytes <= MAX_WAITING_BYTES {
+        if bytes <= MAX_WAITING_BYTES {
             self.commands.push_back(command);
             return Ok(());
         }
@@ -498,6 +510,16 @@ mod tests {
         queue.push("s", steer("c")).unwrap();
         assert_eq!(queue.take("run-1", Some(0)).len(), 2);
         queue.push("s", large("b")).unwrap();
+    }
+
+    #[test]
+    fn a_thousand_commands_wait_for_a_run() {
+        let mut queue = running();
+        queue.commands = (0..MAX_WAITING_COMMANDS).map(|n| steer(&format!("w{n}"))).collect();
+        let before = queue.clone();
+        let error = queue.push("s", steer("last")).unwrap_err();
+        assert_eq!((error.kind(), &queue), (ErrorKind::Overloaded, &before));
+        queue.push("s", interrupt("x")).unwrap();
     }
 
     #[test]

@@ -424,20 +424,3 @@ async fn a_ten_mebibyte_result_is_the_same_if_its_call_is_executed_separately() 
 fn kinds(history: &History) -> Vec<ResultKind> {
     history.iter().filter_map(|item| item.as_tool_result()).map(|result| result.kind).collect()
 }
-
-#[tokio::test(start_paused = true)]
-async fn all_input_that_the_queue_has_accepted_is_delivered_by_one_run_and_in_order() {
-    const INPUTS: usize = 1_050;
-    let agent = Agent::new(Scripted::from_fn(|_, _| Reply::text("Done.")));
-    let mut engine = MemoryEngine::new();
-    let text = |n: usize| format!("and {n}");
-    for n in 0..INPUTS {
-        let command = Command::Steer(vec![Item::user(text(n))]);
-        engine.send(format!("w{n}"), command).unwrap();
-    }
-    let outcome = Attempt::run(&agent, "s", Vec::new(), "Go.").drive(&mut engine).await.unwrap();
-    assert_eq!(outcome.undelivered, []);
-    let messages = outcome.history.iter().filter_map(Item::as_user).map(|it| it.text());
-    assert!(messages.skip(1).eq((0..INPUTS).map(text)));
-    assert_eq!(engine.queued(), []);
-}
