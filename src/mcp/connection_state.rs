@@ -1,7 +1,7 @@
 //! The facts about a connection that its transport and its tasks discover, apart from messages.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::lock::lock_ignoring_poison;
 
@@ -11,7 +11,6 @@ pub(super) struct ConnectionState {
     tools_revision: AtomicU64,
     session: Mutex<SessionStage>,
     http_failure: Mutex<Option<HttpFailure>>,
-    is_ready: AtomicBool,
 }
 
 /// The failure of a request over HTTP.
@@ -37,24 +36,15 @@ enum SessionStage {
 }
 
 impl ConnectionState {
-    /// Records whether the latest request of the handshake over HTTP failed, because rmcp reports
-    /// only that the connection was closed. Later failures are reported by rmcp, and several
-    /// requests may then be in progress.
+    /// Records whether the latest request over HTTP failed. After such a failure, rmcp often reports
+    /// only that the connection was closed.
     pub(super) fn set_http_failure(&self, failure: Option<HttpFailure>) {
-        if !self.is_ready.load(Ordering::Acquire) {
-            *lock_ignoring_poison(&self.http_failure) = failure;
-        }
+        *lock_ignoring_poison(&self.http_failure) = failure;
     }
 
-    /// Returns the failure of the latest request of the handshake over HTTP, if it failed.
+    /// Returns the failure of the latest request over HTTP, if it failed.
     pub(super) fn http_failure(&self) -> Option<HttpFailure> {
         lock_ignoring_poison(&self.http_failure).clone()
-    }
-
-    /// Records that the handshake has succeeded.
-    pub(super) fn on_ready(&self) {
-        self.is_ready.store(true, Ordering::Release);
-        *lock_ignoring_poison(&self.http_failure) = None;
     }
 
     /// Returns the tool list's revision. A list that was fetched at an earlier revision may have

@@ -283,7 +283,6 @@ impl Connection {
             Ok(service) => service,
             Err(error) => return Err(context.on_start_error(error).await),
         };
-        state.on_ready();
         let peer = service.peer().clone();
         let info = server_info(&peer);
         let subscription = (info.era == Era::Modern && info.reports_tool_changes).then(|| {
