@@ -161,13 +161,15 @@ async fn the_command_queue_is_bounded() {
     let log = connect(&server).await.with_max_waiting_commands(3);
     let log = log.with_answer_limit(Duration::from_millis(100));
     let _commands = log.open("r").await.unwrap();
-    let send = |n: u32| log.send("r", n.to_string(), Command::Interrupt);
+    let send = |n: u32, command| log.send("r", n.to_string(), command);
     for n in 0..3 {
-        let waited = send(n).await.unwrap_err();
+        let waited = send(n, Command::StopAfterTurn).await.unwrap_err();
         assert_eq!(waited.kind(), turnstream::ErrorKind::Timeout);
     }
-    let refused = send(3).await.unwrap_err();
+    let refused = send(3, Command::StopAfterTurn).await.unwrap_err();
     assert_eq!(refused.kind(), turnstream::ErrorKind::Overloaded);
+    let interrupt = send(4, Command::Interrupt).await.unwrap_err();
+    assert_eq!(interrupt.kind(), turnstream::ErrorKind::Timeout, "it is queued");
 }
 
 async fn the_size_of_the_queued_commands_is_bounded() {
