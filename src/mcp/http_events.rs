@@ -118,7 +118,7 @@ impl Resumptions {
             return None;
         }
         let (first, longest) = RESUME_BACKOFF;
-        let factor = 2_u32.saturating_pow(attempt.without_progress);
+        let factor = 2_u32.saturating_pow(attempt.without_progress.saturating_sub(1));
         tokio::time::sleep_until(ended_at + first.saturating_mul(factor).min(longest)).await;
         Some(attempt)
     }
@@ -270,8 +270,9 @@ mod tests {
             delays.push(before.elapsed());
             attempts += 1;
         }
-        let seconds: Vec<_> = delays.iter().take(7).map(Duration::as_secs).collect();
-        assert_eq!((attempts, seconds), (MAX_ATTEMPTS - 1, vec![1, 2, 4, 8, 10, 10, 10]));
+        let millis: Vec<_> = delays.iter().take(7).map(Duration::as_millis).collect();
+        let expected = vec![500, 1_000, 2_000, 4_000, 8_000, 10_000, 10_000];
+        assert_eq!((attempts, millis), (MAX_ATTEMPTS - 1, expected));
         assert!(began.elapsed() > Duration::from_mins(10));
     }
 
@@ -321,7 +322,7 @@ mod tests {
             let events = ServerEvents::new(events, Arc::clone(&resumptions), attempt, key);
             assert_eq!(events.count().await, 1);
         }
-        assert_eq!(delays, [0, 1_000, 2_000, 4_000, 8_000, 10_000]);
+        assert_eq!(delays, [0, 500, 1_000, 2_000, 4_000, 8_000]);
     }
 
     /// A message with more values than a tree is built from.
