@@ -99,7 +99,7 @@ async fn an_answer_contains_the_handlers_output() {
         McpAnswer::error("no")
             .with_image("image/png", b"abc")
             .with_audio("audio/wav", b"abc")
-            .with_resource_link("a://b", "b")
+            .with_block(json!({ "type": "resource_link", "uri": "a://b", "name": "b" }))
             .with_resource("c://d", "text/plain", "e")
             .with_structured(json!([1]))
     });

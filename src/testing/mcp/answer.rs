@@ -76,11 +76,6 @@ impl McpAnswer {
         self.with_data("audio", mime_type, bytes.as_ref())
     }
 
-    /// Adds a resource link to the content.
-    pub fn with_resource_link(self, uri: &str, name: &str) -> Self {
-        self.with_block(json!({ "type": "resource_link", "uri": uri, "name": name }))
-    }
-
     /// Adds an embedded text resource to the result's content.
     pub fn with_resource(self, uri: &str, mime_type: &str, text: &str) -> Self {
         let resource = json!({ "uri": uri, "mimeType": mime_type, "text": text });
@@ -89,7 +84,7 @@ impl McpAnswer {
 
     /// Adds a content block unchanged, even if it is invalid. If the answer is a JSON-RPC error,
     /// this method has no effect.
-    fn with_block(mut self, block: Value) -> Self {
+    pub fn with_block(mut self, block: Value) -> Self {
         if let Outcome::Result(result) = &mut self.0
             && let Some(Value::Array(content)) = result.get_mut("content")
         {
