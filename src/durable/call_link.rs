@@ -43,7 +43,7 @@ pub(super) struct CallLink {
 enum CallCommands {
     Opening(BoxFuture<'static, Result<BoxStream<'static, Command>, Error>>),
     Open(BoxStream<'static, Command>),
-    /// There is no hub, or its inboxes cannot be reached.
+    /// The run does not use a hub, or the hub's inboxes cannot be reached.
     Closed,
 }
 

@@ -126,9 +126,8 @@ impl CommandQueue {
             return Err(Error::new(ErrorKind::Overloaded, message));
         }
         let is_verdict = is_verdict(&command);
-        let queued =
-            || self.commands.iter().filter(|queued| is_verdict == self::is_verdict(queued));
-        let same_kind: Vec<&StoredCommand> = queued().chain([&command]).collect();
+        let queued = self.commands.iter().filter(|queued| is_verdict == self::is_verdict(queued));
+        let same_kind: Vec<&StoredCommand> = queued.chain([&command]).collect();
         let taken = if is_verdict { 0 } else { self.undelivered_bytes };
         let bytes = taken.saturating_add(json_bytes(&same_kind));
         if bytes <= MAX_WAITING_BYTES {

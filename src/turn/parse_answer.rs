@@ -232,3 +232,18 @@ impl From<ParseError> for Error {
         Self::new(kind, error.to_string()).with_source(error)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::item::MAX_JSON_VALUES;
+
+    #[test]
+    fn an_answer_with_too_many_values_is_not_parsed() {
+        let answer = |values: usize| format!("[{}0]", "0,".repeat(values));
+        let parse = |values| ParseError::read_text::<Vec<u8>>(&answer(values));
+        assert_eq!(parse(1_000).map(|read| read.len()).ok(), Some(1_001));
+        let refused = parse(MAX_JSON_VALUES);
+        assert!(matches!(refused, Err(ParseError::TypeMismatch { .. })), "{refused:?}");
+    }
+}

@@ -167,6 +167,13 @@ fn the_size_of_client_requests_is_limited() {
     assert_eq!(status(file("data:image/png;base64,AAA")), 400);
     assert_eq!(status(file("data:text/plain,hello")), 400);
     assert_eq!(status(file("data:nothing")), 400);
+    let media_type = |bytes: usize| {
+        let media_type = format!("image/{}", "a".repeat(bytes - "image/".len()));
+        let url = "data:image/png;base64,AAAAAAAA";
+        parse(&user_request(&json!([{ "type": "file", "mediaType": media_type, "url": url }])))
+    };
+    assert!(media_type(255).is_ok());
+    assert_eq!(status(media_type(256)), 400);
 }
 
 #[test]

@@ -6,10 +6,12 @@ use std::process::Command;
 use std::{env, fs, iter};
 
 use futures::executor::block_on;
-use turnstream::session::{Conflict, Entry, JsonLinesStore, Lease, Store};
+use turnstream::session::{Conflict, Entry, Lease, Store};
 use turnstream::{Error, ErrorKind};
 
-use super::sample_entries::{TempFolder, numbered_entries, said};
+#[cfg(feature = "sqlite")]
+use super::sample_entries::open_sqlite;
+use super::sample_entries::{OpenStore, TempFolder, numbered_entries, open_json_lines, said};
 use crate::support::cases::sample_step;
 
 const CHILD_ENV: &str = "TURNSTREAM_FAILING_FILES";
@@ -64,17 +66,6 @@ impl Plan {
         let Self { mode, kinds, first } = self;
         control(&format!("arm/{mode}/{kinds}/{first}{}", folder.display()));
     }
-}
-
-type OpenStore = fn(&Path) -> Result<Box<dyn Store>, Error>;
-
-fn open_json_lines(folder: &Path) -> Result<Box<dyn Store>, Error> {
-    Ok(Box::new(JsonLinesStore::open(folder)?))
-}
-
-#[cfg(feature = "sqlite")]
-fn open_sqlite(folder: &Path) -> Result<Box<dyn Store>, Error> {
-    Ok(Box::new(turnstream::session::SqliteStore::open(folder.join("db"))?))
 }
 
 /// The contents of a session. `None` if the session does not exist.

@@ -7,27 +7,18 @@ use std::{env, fs};
 
 use futures::executor::block_on;
 use turnstream::item::ItemKind;
-use turnstream::session::{AlreadyLeased, Conflict, Entry, JsonLinesStore, LeaseLost, Store};
-use turnstream::{Error, ErrorKind, Item};
+use turnstream::session::{AlreadyLeased, Conflict, Entry, LeaseLost, Store};
+use turnstream::{ErrorKind, Item};
 
-use super::sample_entries::{TempFolder, numbered_entries, said};
+#[cfg(feature = "sqlite")]
+use super::sample_entries::open_sqlite;
+use super::sample_entries::{OpenStore, TempFolder, numbered_entries, open_json_lines, said};
 use crate::session_race::{Race, Racer};
 
 const ROLE_ENV: &str = "TURNSTREAM_STORES_ROLE";
 const FOLDER_ENV: &str = "TURNSTREAM_STORES_PLACE";
 const WRITER_COUNT: usize = 3;
 const APPENDS_PER_WRITER: usize = 40;
-
-type OpenStore = fn(&Path) -> Result<Box<dyn Store>, Error>;
-
-fn open_json_lines(folder: &Path) -> Result<Box<dyn Store>, Error> {
-    Ok(Box::new(JsonLinesStore::open(folder)?))
-}
-
-#[cfg(feature = "sqlite")]
-fn open_sqlite(folder: &Path) -> Result<Box<dyn Store>, Error> {
-    Ok(Box::new(turnstream::session::SqliteStore::open(folder.join("db"))?))
-}
 
 /// Starts a test of this module in a separate process, with a role.
 fn test_process_command(test: &str, role: &str, folder: &Path) -> Command {

@@ -14,7 +14,7 @@ use turnstream::env::Clock;
 pub(crate) use turnstream::session::suite::{
     entries_of_every_kind, numbered_entries, text_entry as said,
 };
-use turnstream::session::{Entry, Store};
+use turnstream::session::{Entry, JsonLinesStore, Store};
 
 use crate::support::stores::forward_to_inner;
 
@@ -43,6 +43,18 @@ impl Drop for TempFolder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
+}
+
+/// Opens a store in a folder.
+pub(crate) type OpenStore = fn(&Path) -> Result<Box<dyn Store>, Error>;
+
+pub(crate) fn open_json_lines(folder: &Path) -> Result<Box<dyn Store>, Error> {
+    Ok(Box::new(JsonLinesStore::open(folder)?))
+}
+
+#[cfg(feature = "sqlite")]
+pub(crate) fn open_sqlite(folder: &Path) -> Result<Box<dyn Store>, Error> {
+    Ok(Box::new(turnstream::session::SqliteStore::open(folder.join("db"))?))
 }
 
 /// A clock that removes a file when the time is read, as another program may in the middle of an
