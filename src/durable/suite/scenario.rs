@@ -86,7 +86,12 @@ pub(super) async fn for_each_loss(
             let loss = Loss { operation, moment };
             let stage = Stage::new(host, name, LossPlan::with_losses([loss]));
             let traces = play(&stage, Some(&reference)).await;
-            assert!(stage.losses.attempts() > 1, "no attempt was lost at {loss:?}");
+            // A run calls fewer operations if several commands arrive at once.
+            let has_ended_before = stage.losses.operations() <= operation;
+            assert!(
+                stage.losses.attempts() > 1 || has_ended_before,
+                "no attempt was lost at {loss:?}"
+            );
             assert_lawful(&traces, &format!("{name}, {loss:?}"));
         }
     }
