@@ -143,7 +143,9 @@ fn weight(event: Result<&TurnEvent, &Error>) -> usize {
     match event {
         Ok(TurnEvent::TurnComplete { turn }) => items(turn.items()),
         Ok(event) => format!("{event:?}").len(),
-        Err(error) => PartialTurn::from_error(error).map_or(0, |partial| items(&partial.items())),
+        Err(error) => {
+            error.find_source::<PartialTurn>().map_or(0, |partial| items(&partial.items()))
+        }
     }
 }
 

@@ -12,7 +12,7 @@ const NOT_RUNNING: u16 = 410;
 /// original error as JSON.
 pub(crate) fn to_terminal(error: &Error) -> TerminalError {
     let code = match error.kind() {
-        _ if NotRunning::from_error(error).is_some() => NOT_RUNNING,
+        _ if error.find_source::<NotRunning>().is_some() => NOT_RUNNING,
         ErrorKind::InvalidRequest => 400,
         ErrorKind::Conflict => 409,
         ErrorKind::TooLarge => 413,

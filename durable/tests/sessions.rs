@@ -317,7 +317,7 @@ async fn queued_input_waits_for_the_next_run() {
     assert_eq!(texts(&history).iter().filter(|text| *text == "And this.").count(), 1);
     // Commands that end a run work only on an active one.
     let error = fixture.client.interrupt("s").await.unwrap_err();
-    assert!(NotRunning::from_error(&error).is_some(), "{error:?}");
+    assert!(error.find_source::<NotRunning>().is_some(), "{error:?}");
 }
 
 #[tokio::test]
@@ -903,7 +903,7 @@ impl Fixture {
             let command = Command::Verdict { call: call.clone(), verdict: Verdict::Approve };
             let id = format!("{request_id}/{}", number.fetch_add(1, Ordering::Relaxed));
             match self.client.send(session, &id, command).await {
-                Err(error) if NotRunning::from_error(&error).is_some() => Ok(()),
+                Err(error) if error.find_source::<NotRunning>().is_some() => Ok(()),
                 other => Err(format!("{other:?}")),
             }
         })
@@ -1786,7 +1786,7 @@ async fn a_verdict_for_a_call_of_a_killed_run_is_refused_and_the_next_run_works(
     assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
     support::wait_for("the inbox has no active run", LIMIT, async || {
         match fixture.client.interrupt("s").await {
-            Err(error) if NotRunning::from_error(&error).is_some() => Ok(()),
+            Err(error) if error.find_source::<NotRunning>().is_some() => Ok(()),
             other => Err(format!("{other:?}")),
         }
     })
@@ -1842,7 +1842,7 @@ async fn a_pending_call_stays_approvable_if_a_run_with_new_input_is_killed() {
     assert_eq!(results(&fixture.history("s").await), [(ResultKind::Ok, "quick".to_owned())]);
     // No run is active, also as far as the inbox knows.
     let error = fixture.client.interrupt("s").await.unwrap_err();
-    assert!(NotRunning::from_error(&error).is_some(), "{error}");
+    assert!(error.find_source::<NotRunning>().is_some(), "{error}");
 }
 
 /// Entries of 35 MiB. Restate's messages are smaller.

@@ -68,7 +68,7 @@ pub(crate) fn resume_notice(state: &SessionState) -> Option<String> {
 
 /// Describes a failure of the store for the user.
 pub(crate) fn store_error_message(error: &Error) -> String {
-    match Conflict::from_error(error) {
+    match error.find_source::<Conflict>() {
         Some(_) => "another program has written to the session; start again to continue from there"
             .to_owned(),
         None => error.message().to_owned(),

@@ -47,7 +47,7 @@ pub(crate) async fn run(place: StoreLocation, seed: u64) -> Result<Infallible, E
 }
 
 fn is_lease_error(error: &Error) -> bool {
-    AlreadyLeased::from_error(error).is_some() || LeaseLost::from_error(error).is_some()
+    error.find_source::<AlreadyLeased>().is_some() || error.find_source::<LeaseLost>().is_some()
 }
 
 async fn run_once(session: &Session, agent: &Agent, dice: &mut Dice) -> Result<(), Error> {

@@ -76,7 +76,8 @@ fn missing_feature_error(url: &str, feature: &str) -> Error {
 
 /// Whether another process is running the session, so that the request may be retried later.
 pub(crate) fn is_busy_elsewhere(error: &Error) -> bool {
-    AlreadyRunning::from_error(error).is_some() || AlreadyLeased::from_error(error).is_some()
+    error.find_source::<AlreadyRunning>().is_some()
+        || error.find_source::<AlreadyLeased>().is_some()
 }
 
 /// Whether a run with this id has started, in any process, and its log still exists.
@@ -133,7 +134,8 @@ async fn resume(app: &App, id: &str) -> Result<bool, Error> {
                 return Ok(true);
             }
             Err(error)
-                if is_busy_elsewhere(&error) || LogUnavailable::from_error(&error).is_some() => {}
+                if is_busy_elsewhere(&error) || error.find_source::<LogUnavailable>().is_some() => {
+            }
             Err(error) => return Err(error),
         }
         drop(starting);

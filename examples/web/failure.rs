@@ -75,18 +75,18 @@ impl From<Failure> for RequestError {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        if ShuttingDown::from_error(&error).is_some() {
+        if error.find_source::<ShuttingDown>().is_some() {
             return Self::new(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down");
         }
-        if AlreadyRunning::from_error(&error).is_some()
-            || AlreadyLeased::from_error(&error).is_some()
+        if error.find_source::<AlreadyRunning>().is_some()
+            || error.find_source::<AlreadyLeased>().is_some()
         {
             return Self::conflict("a run of this session is active");
         }
-        if NotRunning::from_error(&error).is_some() {
+        if error.find_source::<NotRunning>().is_some() {
             return Self::conflict("not running: the run has ended");
         }
-        if LogUnavailable::from_error(&error).is_some() {
+        if error.find_source::<LogUnavailable>().is_some() {
             eprintln!("error: {error}");
             let message = "runs are temporarily unavailable";
             return Self::new(StatusCode::SERVICE_UNAVAILABLE, message);

@@ -503,7 +503,7 @@ async fn begin(
             }
         })
         .inspect_err(move |error| {
-            if LeaseLost::from_error(error).is_some() {
+            if error.find_source::<LeaseLost>().is_some() {
                 // The receiver lives as long as the server.
                 let _ = lost.send(id.clone());
             }

@@ -281,7 +281,8 @@ impl RunContext {
         self.0.finish_request();
         control.set_incomplete_turn(is_incomplete_turn(error));
         self.0.hooks().on_failure(state, error);
-        let usage = PartialTurn::from_error(error).map_or_else(Usage::default, PartialTurn::usage);
+        let usage =
+            error.find_source::<PartialTurn>().map_or_else(Usage::default, PartialTurn::usage);
         let why = prompts::retraction_reason(error);
         self.0.handle.journal.has_open_turn().then(|| TurnEvent::Retracted { why, usage }.into())
     }

@@ -290,8 +290,9 @@ async fn request_summary(provider: &dyn Provider, request: Request) -> Result<Su
             Some(Ok(TurnEvent::Retracted { usage, .. })) => void += usage,
             Some(Ok(_)) => {}
             Some(Err(error)) => {
-                let open =
-                    PartialTurn::from_error(&error).map_or_else(Usage::default, PartialTurn::usage);
+                let open = error
+                    .find_source::<PartialTurn>()
+                    .map_or_else(Usage::default, PartialTurn::usage);
                 return Err(CompactionFailure::attach_usage(error, void + open));
             }
             None => return Err(PartialTurn::default().into_error(None)),

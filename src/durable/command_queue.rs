@@ -300,7 +300,7 @@ mod tests {
     fn an_interrupt_never_reaches_the_next_run() {
         let mut queue = CommandQueue::default();
         let error = queue.push("s", interrupt("x")).unwrap_err();
-        assert!(NotRunning::from_error(&error).is_some());
+        assert!(error.find_source::<NotRunning>().is_some());
         queue.take("run-1", Some(0));
         queue.push("s", interrupt("x")).unwrap();
         queue.finish("run-1", vec![stored("y", Command::StopAfterTurn)]);

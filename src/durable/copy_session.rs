@@ -50,7 +50,7 @@ pub async fn copy_session(store: &dyn Store, id: &str, entries: &[Entry]) -> Res
     panic_to_error_async("the store", async {
         for _ in 1..MAX_ATTEMPTS {
             match try_copy(store, id, entries).await {
-                Err(error) if Conflict::from_error(&error).is_some() => {}
+                Err(error) if error.find_source::<Conflict>().is_some() => {}
                 copied => return copied,
             }
         }

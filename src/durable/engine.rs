@@ -171,13 +171,6 @@ impl ToolCallRequest {
 #[error("the attempt at the run was lost")]
 pub struct AttemptLost;
 
-impl AttemptLost {
-    /// Returns the `AttemptLost` in the error's source chain, if any.
-    pub fn from_error(error: &Error) -> Option<&Self> {
-        error.find_source()
-    }
-}
-
 impl From<AttemptLost> for Error {
     fn from(lost: AttemptLost) -> Self {
         Self::new(ErrorKind::Other, lost.to_string()).with_source(lost)
@@ -189,11 +182,11 @@ impl From<AttemptLost> for Error {
 /// this program differs from the program that started the run. All other errors end the run, including the
 /// [`Conflict`](ErrorKind::Conflict) error for a verdict that does not answer an open request.
 pub fn is_attempt_lost(error: &Error) -> bool {
-    AttemptLost::from_error(error).is_some()
+    error.find_source::<AttemptLost>().is_some()
         || error.kind() == ErrorKind::ReplayMismatch
-        || LogUnavailable::from_error(error).is_some()
-        || StaleEpoch::from_error(error).is_some()
-        || AlreadyRunning::from_error(error).is_some()
+        || error.find_source::<LogUnavailable>().is_some()
+        || error.find_source::<StaleEpoch>().is_some()
+        || error.find_source::<AlreadyRunning>().is_some()
 }
 
 impl<T: StepRunner + ?Sized> StepRunner for &mut T {

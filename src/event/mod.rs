@@ -16,7 +16,7 @@ mod transition;
 pub use budget_exceeded::{BudgetExceeded, BudgetKind};
 pub use end_reason::{EndReason, InterruptedPhase};
 pub use event::{Event, ToolEvent};
-pub use outcome::{Outcome, UndeliveredInput};
+pub use outcome::{Outcome, UndeliveredInput, UnfinishedRun};
 pub use transition::{AppendReason, RewriteReason, Transition};
 
 #[cfg(test)]

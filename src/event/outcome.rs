@@ -255,29 +255,29 @@ impl Outcome {
     ///
     /// # Errors
     ///
-    /// Returns the run's error, if any, or else an [`ErrorKind::Unfinished`] error with the outcome
-    /// as its source.
+    /// Returns the run's error, if any, or else an [`ErrorKind::Unfinished`] error whose source is an
+    /// [`UnfinishedRun`] with the outcome.
     pub fn into_result(self) -> Result<Self, Error> {
         match (self.reason, &self.error) {
             (EndReason::Completed, _) => Ok(self),
             (_, Some(error)) => Err(error.clone()),
             (reason, None) => {
                 let message = format!("the run ended early: {reason}");
-                Err(Error::new(ErrorKind::Unfinished, message).with_source(UnfinishedRun(self)))
+                Err(Error::new(ErrorKind::Unfinished, message)
+                    .with_source(UnfinishedRun { outcome: self }))
             }
         }
     }
-
-    /// Returns the outcome that is the source of an [`ErrorKind::Unfinished`] error, if any.
-    pub fn from_error(error: &Error) -> Option<&Self> {
-        error.find_source::<UnfinishedRun>().map(|unfinished| &unfinished.0)
-    }
 }
 
-/// An outcome that serves as the source of an error.
-#[derive(Debug, thiserror::Error)]
-#[error("{}", .0.reason)]
-struct UnfinishedRun(Outcome);
+/// The source of the [`Unfinished`](ErrorKind::Unfinished) error that [`Outcome::into_result`]
+/// returns for a run that neither completed nor failed.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{}", .outcome.reason)]
+pub struct UnfinishedRun {
+    /// The run's outcome.
+    pub outcome: Outcome,
+}
 
 #[derive(Clone, Serialize, Deserialize)]
 struct OutcomeRepr {

@@ -198,7 +198,7 @@ fn into_result_returns_the_outcome_or_an_error_with_its_reason() {
     let error = capped.into_result().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unfinished);
     assert_eq!(format!("{error:#}"), "the run ended early: max_turns");
-    assert_eq!(Outcome::from_error(&error).unwrap().turns, 2);
+    assert_eq!(error.find_source::<UnfinishedRun>().unwrap().outcome.turns, 2);
     let own = Error::new(ErrorKind::Auth, "no");
     let Event::Finished(failed) = outcome(EndReason::ProviderError, Some(own.clone())) else {
         panic!()

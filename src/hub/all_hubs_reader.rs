@@ -59,9 +59,10 @@ impl Step {
 /// a run in another hub was dropped, this function returns `true`, because any machine may continue
 /// the run.
 fn is_gone(error: &Error, is_own: bool) -> bool {
-    let is_lost = NotRunning::from_error(error).is_some() || RunLost::from_error(error).is_some();
+    let is_lost =
+        error.find_source::<NotRunning>().is_some() || error.find_source::<RunLost>().is_some();
     let is_dropped =
-        TooSlow::from_error(error).is_none() && LogUnavailable::from_error(error).is_none();
+        error.find_source::<TooSlow>().is_none() && error.find_source::<LogUnavailable>().is_none();
     is_lost || (is_dropped && !is_own)
 }
 
@@ -152,7 +153,7 @@ pub(super) fn read_all_hubs(
             };
             // The run's log currently cannot be read, or is not complete yet.
             if let Some(error) = failed {
-                if LogUnavailable::from_error(&error).is_none() {
+                if error.find_source::<LogUnavailable>().is_none() {
                     yield Err(error);
                     return;
                 }

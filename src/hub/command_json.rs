@@ -134,7 +134,7 @@ pub(crate) fn decode(json: &[u8]) -> Option<(String, Command)> {
 #[cfg(feature = "redis")]
 pub(super) fn encode_answer(answer: Result<(), Error>) -> String {
     let error = answer.err();
-    let is_over = error.as_ref().is_some_and(|error| NotRunning::from_error(error).is_some());
+    let is_over = error.as_ref().is_some_and(|error| error.find_source::<NotRunning>().is_some());
     serde_json::to_string(&AnswerJson { v: VERSION, error, is_over }).unwrap_or_default()
 }
 

@@ -208,16 +208,3 @@ impl From<RunLost> for Error {
         Self::new(ErrorKind::Other, lost.to_string()).with_source(lost)
     }
 }
-
-macro_rules! from_error {
-    ($($source:ident),*) => {$(
-        impl $source {
-            /// Returns the first value of this type among the error's sources, if any.
-            pub fn from_error(error: &Error) -> Option<&Self> {
-                error.find_source()
-            }
-        }
-    )*};
-}
-
-from_error!(StaleEpoch, NotRunning, TooSlow, LogUnavailable, RunLost);

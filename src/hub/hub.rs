@@ -522,7 +522,7 @@ impl Reservation {
         match opened {
             Err(error)
                 if settings.log_outage == LogOutage::Continue
-                    && LogUnavailable::from_error(&error).is_some() =>
+                    && error.find_source::<LogUnavailable>().is_some() =>
             {
                 runner.open_later();
             }

@@ -478,13 +478,6 @@ pub struct AlreadyRunning {
     pub key: String,
 }
 
-impl AlreadyRunning {
-    /// Returns the first value of this type among the error's sources, if any.
-    pub fn from_error(error: &Error) -> Option<&Self> {
-        error.find_source()
-    }
-}
-
 impl From<AlreadyRunning> for Error {
     fn from(running: AlreadyRunning) -> Self {
         Self::new(ErrorKind::Conflict, running.to_string()).with_source(running)
@@ -495,13 +488,6 @@ impl From<AlreadyRunning> for Error {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the hub is shutting down")]
 pub struct ShuttingDown;
-
-impl ShuttingDown {
-    /// Returns the first value of this type among the error's sources, if any.
-    pub fn from_error(error: &Error) -> Option<&Self> {
-        error.find_source()
-    }
-}
 
 impl From<ShuttingDown> for Error {
     fn from(shutting_down: ShuttingDown) -> Self {

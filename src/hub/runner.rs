@@ -334,7 +334,7 @@ impl Runner {
         end: Option<LogContent>,
     ) -> Result<(), Error> {
         match written {
-            Err(error) if LogUnavailable::from_error(&error).is_some() => {
+            Err(error) if error.find_source::<LogUnavailable>().is_some() => {
                 self.behind = Some(behind.unwrap_or_else(|| Behind::new(end)));
                 Ok(())
             }

@@ -147,7 +147,7 @@ fn open_error(last: &Error) -> Error {
 /// Removes the partial turn from an error, because one request's output must not leak into another
 /// request's error.
 fn without_partial_turn(error: &Error) -> Error {
-    match PartialTurn::from_error(error) {
+    match error.find_source::<PartialTurn>() {
         Some(_) => error.clone().without_source(),
         None => error.clone(),
     }

@@ -204,7 +204,7 @@ impl TurnSource for FallbackTurn {
 /// let request = Request::new(History::new(&SystemIds));
 /// let error = model.stream_turn(request).into_turn().await.unwrap_err();
 /// assert_eq!(error.kind(), ErrorKind::Billing);
-/// let all = FallbackFailure::from_error(&error).unwrap();
+/// let all = error.find_source::<FallbackFailure>().unwrap();
 /// assert_eq!(all.errors().next().unwrap().1.kind(), ErrorKind::Overloaded);
 /// # }
 /// ```
@@ -214,11 +214,6 @@ pub struct FallbackFailure {
 }
 
 impl FallbackFailure {
-    /// Returns the `FallbackFailure` in the error's source chain, if any.
-    pub fn from_error(error: &Error) -> Option<&Self> {
-        error.find_source()
-    }
-
     /// Returns the model name and the error of each provider that was called, in order.
     pub fn errors(&self) -> impl Iterator<Item = (&str, &Error)> {
         self.errors.iter().map(|(model, error)| (model.as_str(), error))

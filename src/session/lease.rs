@@ -96,7 +96,7 @@ impl fmt::Debug for Lease {
 /// let run = session.run(&agent, "Hi").await?;
 ///
 /// let error = session.run(&agent, "Hi again").await.unwrap_err();
-/// assert_eq!(AlreadyLeased::from_error(&error).unwrap().id, "s");
+/// assert_eq!(error.find_source::<AlreadyLeased>().unwrap().id, "s");
 /// # run.outcome().await?;
 /// # Ok(())
 /// # }
@@ -106,13 +106,6 @@ impl fmt::Debug for Lease {
 pub struct AlreadyLeased {
     /// The session's id.
     pub id: String,
-}
-
-impl AlreadyLeased {
-    /// Returns the `AlreadyLeased` in the error's source chain, if any.
-    pub fn from_error(error: &Error) -> Option<&Self> {
-        error.find_source()
-    }
 }
 
 impl From<AlreadyLeased> for Error {
@@ -135,13 +128,6 @@ pub struct LeaseLost {
     pub id: String,
     /// The epoch of the lost lease.
     pub epoch: u64,
-}
-
-impl LeaseLost {
-    /// Returns the `LeaseLost` in the error's source chain, if any.
-    pub fn from_error(error: &Error) -> Option<&Self> {
-        error.find_source()
-    }
 }
 
 impl From<LeaseLost> for Error {

@@ -311,7 +311,8 @@ impl Session {
                     return Err(corrupt_data_error(what));
                 }
                 Err(error) => {
-                    if Conflict::from_error(&error)
+                    if error
+                        .find_source::<Conflict>()
                         .is_some_and(|conflict| conflict.found < expected)
                     {
                         session.lock_cache().invalidate(CacheState::Invalid);

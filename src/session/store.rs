@@ -329,7 +329,7 @@ pub struct ForkOrigin {
 ///
 /// let error = block_on(store.append("s", 0, say("two"))).unwrap_err();
 /// assert_eq!(error.kind(), ErrorKind::Conflict);
-/// assert_eq!(Conflict::from_error(&error).unwrap().found, 1);
+/// assert_eq!(error.find_source::<Conflict>().unwrap().found, 1);
 /// # Ok::<(), turnstream::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -341,13 +341,6 @@ pub struct Conflict {
     pub expected: u64,
     /// The session's actual version in the store.
     pub found: u64,
-}
-
-impl Conflict {
-    /// Returns the `Conflict` in the error's source chain, if any.
-    pub fn from_error(error: &Error) -> Option<&Self> {
-        error.find_source()
-    }
 }
 
 impl From<Conflict> for Error {

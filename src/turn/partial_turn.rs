@@ -13,8 +13,8 @@ use crate::usage::Usage;
 /// A turn that did not complete. It contains all of the parts that arrived.
 ///
 /// A partial turn is the source of an [`ErrorKind::IncompleteTurn`] error, and of any other error
-/// that ends a turn after part of it has arrived. [`PartialTurn::from_error`] finds the partial
-/// turn in an error. Unlike `Turn`, this type has no `calls` method, because the calls in a partial
+/// that ends a turn after part of it has arrived. [`Error::find_source`] finds the partial turn in
+/// an error. Unlike `Turn`, this type has no `calls` method, because the calls in a partial
 /// turn must not run.
 ///
 /// A partial turn can also be assembled directly from turn events by calling
@@ -55,11 +55,6 @@ fn limit_data_depth(data: ProviderData) -> ProviderData {
 }
 
 impl PartialTurn {
-    /// Returns the partial turn that an error contains, if any.
-    pub fn from_error(error: &Error) -> Option<&Self> {
-        error.find_source()
-    }
-
     /// Adds the turn's next event. A `Retracted` event clears the turn and its usage. A
     /// `TurnComplete` event has no effect.
     pub fn absorb(&mut self, event: &TurnEvent) {

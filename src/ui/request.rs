@@ -84,7 +84,7 @@ impl RequestError {
 impl From<Error> for RequestError {
     fn from(error: Error) -> Self {
         match error.kind() {
-            ErrorKind::Conflict if AlreadyLeased::from_error(&error).is_some() => {
+            ErrorKind::Conflict if error.find_source::<AlreadyLeased>().is_some() => {
                 Self::new(409, "another run of this conversation is active")
             }
             ErrorKind::Conflict => Self::new(409, error.message()),

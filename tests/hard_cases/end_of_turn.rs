@@ -86,7 +86,7 @@ mod missing_end_marker {
             let answer = Answer::reply("half a word").with_fault(Fault::NoTerminalMarker);
             let error = read_answer(wire, answer).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::IncompleteTurn, "{wire}");
-            assert_eq!(PartialTurn::from_error(&error).unwrap().text(), "half a word", "{wire}");
+            assert_eq!(error.find_source::<PartialTurn>().unwrap().text(), "half a word", "{wire}");
             assert!(error.is_retryable(), "{wire}");
         }
     }
@@ -158,7 +158,7 @@ mod error_as_first_event {
             let error = read_answer(wire, busy.clone()).unwrap_err();
             assert!(error.is_retryable(), "{wire}: {error:?}");
             assert!(
-                error.kind().is_transient() && PartialTurn::from_error(&error).is_none(),
+                error.kind().is_transient() && error.find_source::<PartialTurn>().is_none(),
                 "{wire}"
             );
 
@@ -216,7 +216,7 @@ mod error_mid_stream {
         );
         let error = finished.outcome.error.as_ref().unwrap();
         assert_eq!(
-            PartialTurn::from_error(error).unwrap().text(),
+            error.find_source::<PartialTurn>().unwrap().text(),
             "void",
             "the partial turn is there"
         );

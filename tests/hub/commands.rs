@@ -70,7 +70,7 @@ async fn a_verdict_answers_the_call_and_a_second_one_is_refused() {
     let verdict = |call| Command::Verdict { call, verdict: Verdict::Approve };
     let refused = hub.send(&run, verdict(forged)).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Conflict);
-    assert!(NotRunning::from_error(&refused).is_none());
+    assert!(refused.find_source::<NotRunning>().is_none());
     hub.send(&run, verdict(call.clone())).await.unwrap();
     hub.send(&run, verdict(call)).await.unwrap_err();
     let rest: Vec<_> = reader.into_events().map(Result::unwrap).collect().await;
@@ -96,7 +96,7 @@ async fn a_command_to_an_ended_or_unknown_run_is_an_error() {
     events_of(&hub, &run).await;
     for run in [run.as_str(), "no such run"] {
         let refused = hub.send(run, Command::Interrupt).await.unwrap_err();
-        assert_eq!(NotRunning::from_error(&refused).unwrap().run, run);
+        assert_eq!(refused.find_source::<NotRunning>().unwrap().run, run);
     }
 }
 

@@ -115,7 +115,7 @@ async fn a_key_has_at_most_one_active_run() {
     let place = hub.reserve("key").unwrap();
     let refused = hub.reserve("key").unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Conflict);
-    assert_eq!(AlreadyRunning::from_error(&refused).unwrap().key, "key");
+    assert_eq!(refused.find_source::<AlreadyRunning>().unwrap().key, "key");
     drop(place);
     let owner = hub.start("key", endless_source(&alive)).await.unwrap();
     assert!(hub.start("key", endless_source(&alive)).await.is_err());
@@ -172,14 +172,14 @@ async fn shutdown_waits_then_interrupts_and_stores_partial_turns() {
     hub.shut_down(backend::time(Duration::from_secs(30))).await;
     backend::assert_elapsed(begin, backend::time(Duration::from_secs(30)));
     let refused = hub.reserve("t").unwrap_err();
-    assert!(ShuttingDown::from_error(&refused).is_some());
+    assert!(refused.find_source::<ShuttingDown>().is_some());
     let events = read.await.unwrap();
     let Some(Ok(Event::Finished(outcome))) = events.last() else { panic!("{events:?}") };
     assert!(matches!(outcome.reason, EndReason::Interrupted(_)));
     let text = session.history().iter().next_back().unwrap().as_text().unwrap().to_owned();
     assert!(text.starts_with("word word "), "{text}");
     let last = read_session.await.unwrap().pop().unwrap().unwrap_err();
-    assert!(ShuttingDown::from_error(&last).is_some(), "{last}");
+    assert!(last.find_source::<ShuttingDown>().is_some(), "{last}");
 }
 
 async fn shutting_down_a_hub_without_runs_returns_at_once() {
@@ -202,7 +202,7 @@ async fn the_log_of_an_ended_run_can_be_read_from_a_number_until_it_is_removed()
     owner.detach();
     backend::let_tasks_run().await;
     let number = all[1].number();
-    assert!(NotRunning::from_error(&hub.read("s", None).unwrap_err()).is_some(), "it is over");
+    assert!(hub.read("s", None).unwrap_err().find_source::<NotRunning>().is_some(), "it is over");
     let rest: Vec<_> = hub.read("s", number).unwrap().collect().await;
     assert_eq!(rest.len(), all.len() - 2);
     tokio::time::sleep(backend::time(Duration::from_secs(75))).await;

@@ -161,7 +161,7 @@ async fn a_snapshot_equals_the_fold_of_all_earlier_events() {
                         Ok(event) => apply(&mut journal, &event),
                         // A log on a server may still be written meanwhile, and drops entries
                         // beyond its capacity.
-                        Err(error) if TooSlow::from_error(&error).is_some() => is_cut = true,
+                        Err(error) if error.find_source::<TooSlow>().is_some() => is_cut = true,
                         Err(error) => panic!("{name}, {count}: {error}"),
                     }
                 }

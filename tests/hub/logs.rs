@@ -40,7 +40,7 @@ async fn an_earlier_attempt_cannot_append() {
     assert_eq!(log.begin("r").await.unwrap(), 2);
     let refused = log.append(entries(1, 2..3), None).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Conflict);
-    assert_eq!(StaleEpoch::from_error(&refused).unwrap().found, 2);
+    assert_eq!(refused.find_source::<StaleEpoch>().unwrap().found, 2);
     log.append(entries(2, 0..1), None).await.unwrap();
     assert_eq!(read_now(&log, Some(&number(1))).await, [0]);
     log.remove("r", 1);
@@ -51,7 +51,7 @@ async fn an_earlier_attempt_cannot_append() {
 
 async fn reading_an_unknown_run_is_an_error() {
     let error = backend::events().await.read("r", None).next().await.unwrap().unwrap_err();
-    assert_eq!(NotRunning::from_error(&error).unwrap().run, "r");
+    assert_eq!(error.find_source::<NotRunning>().unwrap().run, "r");
 }
 
 async fn an_event_number_of_another_run_or_beyond_the_log_is_ignored() {
@@ -73,7 +73,7 @@ async fn a_slow_reader_is_disconnected_with_its_last_number() {
     log.append(entries(1, 4..6), Some(number(3))).await.unwrap();
     backend::let_tasks_run().await;
     let error = slow.next().await.unwrap().unwrap_err();
-    assert_eq!(TooSlow::from_error(&error).unwrap().last, Some(number(0)));
+    assert_eq!(error.find_source::<TooSlow>().unwrap().last, Some(number(0)));
     assert!(slow.next().await.is_none());
     assert_eq!((log.stats().entries, log.stats().cut_readers), (3, 1));
 }

@@ -97,7 +97,7 @@ async fn a_command_is_refused_once_the_end_of_its_run_can_be_read() {
     let mut reader = hub.read_run(&run, None).unwrap();
     while !matches!(reader.next().await.unwrap().unwrap(), HubEvent::Ended { .. }) {}
     let refused = hub.send(&run, Command::Interrupt).await.unwrap_err();
-    assert!(NotRunning::from_error(&refused).is_some());
+    assert!(refused.find_source::<NotRunning>().is_some());
 }
 
 /// A run of `count` words, one per second, which counts the words that were pulled.
@@ -215,7 +215,7 @@ async fn a_run_that_pauses_for_its_log_is_not_started_without_it() {
     log.is_down.store(true, Ordering::SeqCst);
     let hub = Hub::with_backend(log, MemoryInbox::new()).with_log_outage(LogOutage::Pause);
     let refused = hub.start("key", words(1, &Arc::default())).await.unwrap_err();
-    assert!(LogUnavailable::from_error(&refused).is_some());
+    assert!(refused.find_source::<LogUnavailable>().is_some());
     assert!(hub.reserve("key").is_ok());
 }
 

@@ -62,7 +62,7 @@ async fn readers_that_detach_and_attach_at_random_lose_and_duplicate_nothing() {
                         }
                     }
                     Some(Err(error)) => {
-                        assert!(TooSlow::from_error(&error).is_some(), "{error}");
+                        assert!(error.find_source::<TooSlow>().is_some(), "{error}");
                         break;
                     }
                     None => break,
@@ -100,7 +100,7 @@ async fn a_disconnected_slow_reader_can_reattach_without_loss_and_the_log_stays_
     let fullest = fast.await.unwrap();
     assert!(fullest <= 64, "{fullest}");
     let error = slow.next().await.unwrap().unwrap_err();
-    assert_eq!(TooSlow::from_error(&error).unwrap().last.as_ref(), first.number());
+    assert_eq!(error.find_source::<TooSlow>().unwrap().last.as_ref(), first.number());
     assert_eq!(hub.stats().cut_readers, 1);
     let run = first.number().unwrap().run();
     let events = hub.read_run(run, first.number()).unwrap().into_events();

@@ -38,7 +38,7 @@ async fn a_slow_reader_delays_the_run_at_most_by_its_limit() {
     assert_eq!(begin.elapsed(), Duration::ZERO, "the reader has read enough");
     log.append(entries(1, 6..8), Some(number(6))).await.unwrap();
     assert_eq!(begin.elapsed(), Duration::from_secs(5));
-    assert!(TooSlow::from_error(&slow.next().await.unwrap().unwrap_err()).is_some());
+    assert!(slow.next().await.unwrap().unwrap_err().find_source::<TooSlow>().is_some());
     log.append(entries(1, 8..9), Some(number(8))).await.unwrap();
     assert_eq!(begin.elapsed(), Duration::from_secs(5), "who was cut holds nothing up");
 }

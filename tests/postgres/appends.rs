@@ -28,7 +28,7 @@ async fn of_two_stores_that_append_at_one_version_the_second_gets_a_conflict() {
     two.append("s", 2, numbered_entries(2..3)).await.unwrap();
     let error = one.append("s", 2, numbered_entries(7..9)).await.unwrap_err();
     let conflict = Conflict { id: "s".into(), expected: 2, found: 3 };
-    assert_eq!(Conflict::from_error(&error), Some(&conflict));
+    assert_eq!(error.find_source::<Conflict>(), Some(&conflict));
     assert_eq!(one.load("s", 0).await.unwrap(), Some(numbered_entries(0..3)));
 }
 
@@ -97,10 +97,10 @@ async fn an_append_that_does_not_arrive_before_another_is_a_conflict() {
     match other.append("s", 3, numbered_entries(3..4)).await {
         Ok(_) => {
             let error = append.await.unwrap().unwrap_err();
-            assert_eq!(Conflict::from_error(&error).unwrap().found, 4);
+            assert_eq!(error.find_source::<Conflict>().unwrap().found, 4);
         }
         Err(error) => {
-            assert_eq!(Conflict::from_error(&error).unwrap().found, 4);
+            assert_eq!(error.find_source::<Conflict>().unwrap().found, 4);
             assert_eq!(append.await.unwrap().unwrap(), 4);
         }
     }
@@ -217,7 +217,7 @@ async fn an_unavailable_server_is_an_error_after_the_limit() {
     let error = store.append("s", 1, numbered_entries(1..2)).await.unwrap_err();
     // The statement may have been sent before the loss of the connection was noticed.
     assert!(matches!(error.kind(), ErrorKind::OutcomeUnknown | ErrorKind::Store), "{error}");
-    let found = PostgresError::from_error(&error).unwrap();
+    let found = error.find_source::<PostgresError>().unwrap();
     assert_eq!(found.kind(), PostgresErrorKind::Unreachable, "{error}");
     expect_postgres_error(&store.load("s", 0).await.unwrap_err(), PostgresErrorKind::Unreachable);
     expect_postgres_error(&store.lease("s").await.unwrap_err(), PostgresErrorKind::Unreachable);

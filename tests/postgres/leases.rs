@@ -27,7 +27,7 @@ use crate::support::{
 fn expect_already_leased(taken: Result<Lease, Error>, id: &str) {
     let error = taken.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict);
-    assert_eq!(AlreadyLeased::from_error(&error), Some(&AlreadyLeased { id: id.into() }));
+    assert_eq!(error.find_source::<AlreadyLeased>(), Some(&AlreadyLeased { id: id.into() }));
 }
 
 #[track_caller]
@@ -35,7 +35,7 @@ fn expect_lost(appended: Result<u64, Error>, id: &str, lease: &Lease) {
     let error = appended.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict);
     let lost = LeaseLost { id: id.into(), epoch: lease.epoch() };
-    assert_eq!(LeaseLost::from_error(&error), Some(&lost), "{error}");
+    assert_eq!(error.find_source::<LeaseLost>(), Some(&lost), "{error}");
 }
 
 /// Takes a lease that another connection is about to release.
@@ -44,7 +44,7 @@ async fn take_soon(store: &PostgresStore, id: &str) -> Lease {
     until("it is given back", || async {
         match store.lease(id).await {
             Ok(lease) => *taken.borrow_mut() = Some(lease),
-            Err(error) => assert!(AlreadyLeased::from_error(&error).is_some(), "{error}"),
+            Err(error) => assert!(error.find_source::<AlreadyLeased>().is_some(), "{error}"),
         }
         taken.borrow().is_some()
     })
@@ -56,7 +56,7 @@ async fn until_lost(store: &PostgresStore, lease: &Lease, id: &str) {
     until("it is known to be lost", || async {
         match store.append_leased(lease, id, u64::MAX, Vec::new()).await {
             Ok(_) => false,
-            Err(error) => LeaseLost::from_error(&error).is_some(),
+            Err(error) => error.find_source::<LeaseLost>().is_some(),
         }
     })
     .await;
@@ -134,7 +134,7 @@ async fn an_append_after_another_lease_was_taken_is_refused() {
     assert_eq!(store.append_leased(&lease, "s", 0, numbered_entries(0..1)).await.unwrap(), 1);
     assert_eq!(store.append_leased(&lease, "s", 1, numbered_entries(1..3)).await.unwrap(), 3);
     let error = store.append_leased(&lease, "s", 1, numbered_entries(1..2)).await.unwrap_err();
-    assert_eq!(Conflict::from_error(&error).unwrap().found, 3);
+    assert_eq!(error.find_source::<Conflict>().unwrap().found, 3);
     // Simulates a process that was suspended and has not noticed it.
     let admin = admin(shared_server()).await;
     let next = format!("UPDATE {}.session SET lease = lease + 1", quoted(&schema));
@@ -231,7 +231,7 @@ async fn a_lease_outlives_the_deletion_of_its_session() {
     assert!(two.delete("s").await.unwrap());
     let error = one.append_leased(&lease, "s", 2, numbered_entries(2..3)).await.unwrap_err();
     let conflict = Conflict { id: "s".into(), expected: 2, found: 0 };
-    assert_eq!(Conflict::from_error(&error), Some(&conflict));
+    assert_eq!(error.find_source::<Conflict>(), Some(&conflict));
     expect_already_leased(two.lease("s").await, "s");
     one.append_leased(&lease, "s", 0, numbered_entries(5..6)).await.unwrap();
     // The epoch of the next lease is higher, also if the session is created again.
@@ -351,7 +351,7 @@ async fn a_run_whose_lease_connection_ends_stops_in_the_middle_of_a_tool() {
     assert!(run.next().now_or_never().is_none());
     assert!(terminate(&admin(shared_server()).await, &name).await >= 2);
     let error = run.next().await.unwrap().unwrap_err();
-    assert_eq!(LeaseLost::from_error(&error).unwrap().id, "s");
+    assert_eq!(error.find_source::<LeaseLost>().unwrap().id, "s");
     assert!(dropped.load(Ordering::SeqCst), "the tool");
     assert!(run.next().await.is_none());
     // The session continues with a new lease.
@@ -395,7 +395,7 @@ async fn a_run_not_polled_for_the_lease_time_starts_no_call_settled_elsewhere() 
     // The runtime of this test polls nothing meanwhile.
     std::thread::spawn(move || resume_elsewhere(&options)).join().unwrap();
     let error = run.next().await.unwrap().unwrap_err();
-    assert_eq!(LeaseLost::from_error(&error).unwrap().id, "s");
+    assert_eq!(error.find_source::<LeaseLost>().unwrap().id, "s");
     assert!(run.next().await.is_none());
     assert!(!begun.load(Ordering::SeqCst), "the tool");
 }

@@ -65,7 +65,7 @@ async fn hold_lease(store: &PostgresStore) {
     line.await.unwrap().unwrap();
     match store.append_leased(&lease, "s", 1, numbered_entries(8..9)).await {
         Ok(version) => println!("APPENDED {version}"),
-        Err(error) => match LeaseLost::from_error(&error) {
+        Err(error) => match error.find_source::<LeaseLost>() {
             Some(lost) => println!("LOST {}", lost.epoch),
             None => panic!("{error}"),
         },
@@ -77,7 +77,7 @@ async fn take_soon(store: &PostgresStore) -> turnstream::session::Lease {
     until("the lease is free", || async {
         match store.lease("s").await {
             Ok(lease) => *taken.borrow_mut() = Some(lease),
-            Err(error) => assert!(AlreadyLeased::from_error(&error).is_some(), "{error}"),
+            Err(error) => assert!(error.find_source::<AlreadyLeased>().is_some(), "{error}"),
         }
         taken.borrow().is_some()
     })
@@ -98,7 +98,7 @@ async fn a_stopped_process_loses_its_lease_and_writes_nothing_afterwards() {
         let (mut child, mut output) = start(test, "holder", &schema);
         let epoch = read_line(&mut output, "TAKEN ");
         let error = store.lease("s").await.unwrap_err();
-        assert!(AlreadyLeased::from_error(&error).is_some());
+        assert!(error.find_source::<AlreadyLeased>().is_some());
         // The kernel keeps the connection of a stopped process alive.
         signal(&child, "-STOP");
         let lease = take_soon(&store).await;
@@ -147,7 +147,7 @@ async fn race(store: &PostgresStore, role: &str) {
         let lease = match store.lease(&id).await {
             Ok(lease) => lease,
             Err(error) => {
-                assert!(AlreadyLeased::from_error(&error).is_some(), "{error}");
+                assert!(error.find_source::<AlreadyLeased>().is_some(), "{error}");
                 continue;
             }
         };

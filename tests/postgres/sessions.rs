@@ -80,7 +80,7 @@ async fn a_delete_concurrent_with_appends_leaves_no_entry() {
         while !ended.load(Ordering::Relaxed) {
             version = match store.append("s", version, numbered_entries(writer..writer + 2)).await {
                 Ok(version) => version,
-                Err(error) => Conflict::from_error(&error).unwrap().found,
+                Err(error) => error.find_source::<Conflict>().unwrap().found,
             };
         }
     };

@@ -65,7 +65,7 @@ pub(crate) fn text_of(entry: &Entry) -> String {
 pub(crate) fn expect_postgres_error(error: &Error, kind: PostgresErrorKind) -> &PostgresError {
     assert_eq!(error.kind(), ErrorKind::Store, "{error}");
     assert_no_password(error);
-    let found = PostgresError::from_error(error).unwrap_or_else(|| panic!("{error}"));
+    let found = error.find_source::<PostgresError>().unwrap_or_else(|| panic!("{error}"));
     assert_eq!(found.kind(), kind, "{error}");
     found
 }

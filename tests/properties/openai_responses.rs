@@ -232,7 +232,7 @@ impl ConversationRound {
         }
         let turn = match decode_turn(&list) {
             Ok(turn) => turn.to_history_items(),
-            Err(error) => PartialTurn::from_error(&error).unwrap().items(),
+            Err(error) => error.find_source::<PartialTurn>().unwrap().items(),
         };
         let mut items = vec![Item::user(format!("round {nth}"))];
         if self.has_instruction {

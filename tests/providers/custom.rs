@@ -73,7 +73,7 @@ async fn a_stream_without_a_stop_is_an_incomplete_turn_and_no_call_runs() {
     let model = from_stream("mine", |_| stream::iter([Ok("It is ".into()), Ok(call_piece("c"))]));
     let error = model.stream_turn(user_request()).into_turn().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::IncompleteTurn);
-    assert_eq!(PartialTurn::from_error(&error).unwrap().text(), "It is ");
+    assert_eq!(error.find_source::<PartialTurn>().unwrap().text(), "It is ");
     let outcome = Agent::new(model).with_tool(ok_tool("t", &ran)).run("go").outcome().await;
     assert_eq!(
         (outcome.error.unwrap().kind(), ran.started_count()),

@@ -126,11 +126,11 @@ async fn the_error_is_that_of_the_last_provider_and_contains_all_others() {
     let failed = request_turn(&model).await.unwrap_err();
     assert_eq!(failed.kind(), ErrorKind::IncompleteTurn);
     assert_eq!(
-        PartialTurn::from_error(&failed).unwrap().text(),
+        failed.find_source::<PartialTurn>().unwrap().text(),
         "half",
         "the last one's sources are there"
     );
-    let all = FallbackFailure::from_error(&failed).unwrap();
+    let all = failed.find_source::<FallbackFailure>().unwrap();
     let told: Vec<_> = all.errors().map(|(model, error)| (model, error.kind())).collect();
     let kinds = [ErrorKind::RateLimited, ErrorKind::Auth, ErrorKind::IncompleteTurn];
     assert_eq!(told, [("first", kinds[0]), ("second", kinds[1]), ("third", kinds[2])]);
@@ -156,12 +156,12 @@ async fn a_report_contains_every_providers_error_with_its_own_causes() {
     let failed = request_turn(&model).await.unwrap_err();
     let report = "two: no net: before that, other providers failed: first: one failed: no disk";
     assert_eq!(format!("{failed:#}"), report);
-    assert_eq!(FallbackFailure::from_error(&failed).unwrap().errors().count(), 2);
+    assert_eq!(failed.find_source::<FallbackFailure>().unwrap().errors().count(), 2);
 
     // A report of another error that has this one as its source.
     let outer = Error::new(ErrorKind::Other, "it failed").with_source(failed);
     assert_eq!(format!("{outer:#}"), format!("it failed: {report}"));
-    assert!(FallbackFailure::from_error(&outer).is_some());
+    assert!(outer.find_source::<FallbackFailure>().is_some());
     assert_eq!(outer.find_source::<io::Error>().unwrap().to_string(), "no net");
 }
 
@@ -173,7 +173,7 @@ async fn an_error_that_is_not_selected_ends_the_fallback() {
         .or(third.clone());
     let failed = request_turn(&model).await.unwrap_err();
     assert_eq!((failed.kind(), third.requests().len()), (ErrorKind::InvalidRequest, 0));
-    assert_eq!(FallbackFailure::from_error(&failed).unwrap().errors().count(), 2);
+    assert_eq!(failed.find_source::<FallbackFailure>().unwrap().errors().count(), 2);
 }
 
 #[tokio::test]
@@ -223,9 +223,9 @@ async fn an_open_circuit_error_reveals_nothing_of_the_turn_that_opened_it() {
     let model = Scripted::new([Reply::text("for somebody else").cut()]);
     let breaker = CircuitBreaker::new(model).with_max_failures(1);
     let cut = request_turn(&breaker).await.unwrap_err();
-    assert_eq!(PartialTurn::from_error(&cut).unwrap().text(), "for somebody else");
+    assert_eq!(cut.find_source::<PartialTurn>().unwrap().text(), "for somebody else");
     let refused = request_turn(&breaker).await.unwrap_err();
-    assert!(PartialTurn::from_error(&refused).is_none());
+    assert!(refused.find_source::<PartialTurn>().is_none());
     let last = refused.find_source::<Error>().unwrap();
     assert_eq!((last.kind(), last.message()), (cut.kind(), cut.message()));
     assert!(!format!("{refused:?}{breaker:?}").contains("somebody"));

@@ -69,7 +69,7 @@ async fn check_replay(record: &str) {
                 }
                 let failed = failed.unwrap();
                 assert_eq!(failed.kind(), ErrorKind::IncompleteTurn);
-                assert_eq!(PartialTurn::from_error(&failed).unwrap().text(), "It is");
+                assert_eq!(failed.find_source::<PartialTurn>().unwrap().text(), "It is");
             }
             _ => {
                 let (recorded, error) = collect_turn(turn).await;

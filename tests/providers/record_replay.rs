@@ -97,7 +97,7 @@ async fn a_replay_yields_the_recorded_error() {
         check_round_trip(Scripted::new([Reply::text("half").fail(limited.clone())])).await;
     assert_eq!(failed, Some(limited));
     let (_, failed) = check_round_trip(Scripted::new([Reply::text("half").cut()])).await;
-    assert_eq!(PartialTurn::from_error(&failed.unwrap()).unwrap().text(), "half");
+    assert_eq!(failed.unwrap().find_source::<PartialTurn>().unwrap().text(), "half");
 }
 
 /// A provider whose turns are built by a function.

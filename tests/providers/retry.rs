@@ -258,7 +258,7 @@ async fn the_last_error_carries_its_partial_turn() {
     let (events, failed) = collect_turn(retry.stream_turn(user_request())).await;
     let failed = failed.unwrap();
     assert_eq!(failed.kind(), ErrorKind::IncompleteTurn);
-    assert_eq!(PartialTurn::from_error(&failed).unwrap().text(), "try 2");
+    assert_eq!(failed.find_source::<PartialTurn>().unwrap().text(), "try 2");
     assert_eq!(remaining_text(&events), "try 2");
 }
 

@@ -125,7 +125,7 @@ fn a_body_driven_by_an_idle_current_thread_runtime_is_an_error_and_not_a_hang() 
     read_first_text(&first, &mut turn);
     let error = read_rest_in_other_runtime(turn).unwrap_err();
     check_moved_error(&error, ErrorKind::IncompleteTurn);
-    assert_eq!(PartialTurn::from_error(&error).unwrap().text(), "hi");
+    assert_eq!(error.find_source::<PartialTurn>().unwrap().text(), "hi");
 }
 
 #[test]

@@ -76,7 +76,7 @@ async fn timeout_error_and_elapsed(
 fn check_timeout(error: &Error, words: &str, said: Option<&str>) {
     assert_eq!(error.kind(), ErrorKind::Timeout, "{error:?}");
     assert!(error.message().contains(words), "{error}");
-    assert_eq!(PartialTurn::from_error(error).map(PartialTurn::text).as_deref(), said);
+    assert_eq!(error.find_source::<PartialTurn>().map(PartialTurn::text).as_deref(), said);
 }
 
 #[tokio::test]
@@ -128,7 +128,7 @@ async fn a_connection_lost_inside_a_frame_keeps_the_partial_turn() {
         assert!(matches!(turn.next().await, Some(Ok(TurnEvent::TextDelta { .. }))));
         let error = turn.next().await.unwrap().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::IncompleteTurn);
-        assert_eq!(PartialTurn::from_error(&error).unwrap().text(), "hi");
+        assert_eq!(error.find_source::<PartialTurn>().unwrap().text(), "hi");
         assert_eq!(error.find_source::<Error>().unwrap().kind(), ErrorKind::Connect);
         assert_eq!(error.request_id(), Some("req_1"));
         assert!(turn.next().await.is_none());
@@ -150,7 +150,7 @@ async fn a_body_that_ends_inside_a_frame_is_an_incomplete_turn() {
         start_server(sse_response(vec![body_bytes(TEXT_FRAME), body_bytes("data: {\"choi")])).await;
     let error = request_turn(&model(&server)).into_turn().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::IncompleteTurn);
-    assert_eq!(PartialTurn::from_error(&error).unwrap().text(), "hi");
+    assert_eq!(error.find_source::<PartialTurn>().unwrap().text(), "hi");
     assert_eq!(error.find_source::<Error>().unwrap().kind(), ErrorKind::Protocol);
     // After the stop reason, an incomplete frame has no effect.
     for half in ["data: {\"choi", "data: [DO"] {
@@ -181,7 +181,7 @@ async fn an_error_in_the_stream_carries_the_partial_turn() {
         .await
         .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Overloaded);
-    assert_eq!(PartialTurn::from_error(&error).unwrap().text(), "hi");
+    assert_eq!(error.find_source::<PartialTurn>().unwrap().text(), "hi");
 }
 
 #[tokio::test]
@@ -352,7 +352,7 @@ async fn a_line_without_an_end_hits_the_length_limit() {
     body.push(BodyPart::Hang);
     let error = response_text(sse_response(body)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TooLarge);
-    assert_eq!(PartialTurn::from_error(&error).unwrap().text(), "hi");
+    assert_eq!(error.find_source::<PartialTurn>().unwrap().text(), "hi");
     assert!(error.find_source::<turnstream::sse::FrameTooLarge>().is_some());
 }
 

@@ -150,7 +150,7 @@ async fn a_run_in_another_process_can_be_read_approved_steered_and_stopped() {
     assert_eq!(hub.find_run("s").await.unwrap().as_deref(), Some(&*run));
     assert_eq!((hub.run_id("s"), hub.find_run("t").await.unwrap()), (None, None));
     let second = hub.start("s", Agent::new(Scripted::new(["Two."])).run("Go")).await.unwrap_err();
-    assert!(AlreadyRunning::from_error(&second).is_some(), "{second}");
+    assert!(second.find_source::<AlreadyRunning>().is_some(), "{second}");
     // ---- Read
     let call = find(&mut reader, |event| match event {
         HubEvent::Event { event, .. } => event.approval_request(),
@@ -190,7 +190,7 @@ async fn a_run_in_another_process_can_be_read_approved_steered_and_stopped() {
     assert!(matches!(all.last(), Some(Ok(HubEvent::Ended { .. }))), "{:?}", all.last());
     assert!(child.wait().unwrap().success());
     let over = hub.send(&run, Command::Interrupt).await.unwrap_err();
-    assert!(NotRunning::from_error(&over).is_some(), "{over}");
+    assert!(over.find_source::<NotRunning>().is_some(), "{over}");
     assert_eq!(hub.find_run("s").await.unwrap(), None);
     assert!(hub.lost_runs().await.unwrap().is_empty());
 }
@@ -233,10 +233,10 @@ async fn a_run_of_a_killed_process_is_lost_once_and_can_be_read_after_it_is_resu
         snapshot.history().iter().filter_map(|item| item.as_text().map(str::to_owned)).collect();
     assert!(texts.contains(&"Done.".to_owned()), "{texts:?}");
     let ended = by_id.collect::<Vec<_>>().await.pop().unwrap().unwrap_err();
-    assert!(RunLost::from_error(&ended).is_some(), "{ended}");
+    assert!(ended.find_source::<RunLost>().is_some(), "{ended}");
     let begin = std::time::Instant::now();
     let refused = hub.send(&run, Command::Interrupt).await.unwrap_err();
-    assert!(NotRunning::from_error(&refused).is_some(), "{refused}");
+    assert!(refused.find_source::<NotRunning>().is_some(), "{refused}");
     assert!(begin.elapsed() < Duration::from_secs(2));
     // The run is lost, and one hub may resume it.
     let lost = hub.lost_runs().await.unwrap();
@@ -282,7 +282,7 @@ async fn connecting_without_a_server_is_an_error() {
         here.start("l", agent().run("Go")).await.map(drop).unwrap_err(),
     ];
     for error in errors {
-        assert!(LogUnavailable::from_error(&error).is_some(), "{error:#?}");
+        assert!(error.find_source::<LogUnavailable>().is_some(), "{error:#?}");
         assert_eq!(error.kind(), ErrorKind::Store);
     }
     assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
@@ -296,7 +296,7 @@ async fn connecting_to_an_unresponsive_server_fails_within_three_seconds() {
     let url = format!("redis://{}/", listener.local_addr().unwrap());
     let begin = std::time::Instant::now();
     let error = RedisEvents::connect(&url).await.unwrap_err();
-    assert!(LogUnavailable::from_error(&error).is_some(), "{error:#?}");
+    assert!(error.find_source::<LogUnavailable>().is_some(), "{error:#?}");
     assert!(begin.elapsed() < Duration::from_secs(3), "{:?}", begin.elapsed());
 }
 

@@ -72,7 +72,7 @@ async fn lost_log_entries_are_written_again() {
     let there = log.clone().with_expiry(Duration::from_mins(10));
     assert_eq!(there.begin("r").await.unwrap(), 2);
     let refused = log.append(vec![entry(1, 5)], None).await.unwrap_err();
-    assert_eq!(StaleEpoch::from_error(&refused).unwrap().found, 2);
+    assert_eq!(refused.find_source::<StaleEpoch>().unwrap().found, 2);
 }
 
 async fn two_attempts_with_the_same_epoch_do_not_mix() {
@@ -84,7 +84,7 @@ async fn two_attempts_with_the_same_epoch_do_not_mix() {
     // The epoch of the first attempt is lost.
     assert_eq!(there.begin("r").await.unwrap(), 1);
     let refused = here.append(vec![entry(1, 1)], None).await.unwrap_err();
-    assert!(StaleEpoch::from_error(&refused).is_some(), "{refused}");
+    assert!(refused.find_source::<StaleEpoch>().is_some(), "{refused}");
     there.append(vec![first, entry(1, 1)], None).await.unwrap();
 }
 
@@ -119,7 +119,7 @@ async fn data_of_other_programs_is_ignored() {
     };
     let (answer, ()) = futures::join!(send, take);
     // The inbox was dropped with its run.
-    assert!(NotRunning::from_error(&answer.unwrap_err()).is_some());
+    assert!(answer.unwrap_err().find_source::<NotRunning>().is_some());
     let length = server.command(&["XLEN", "turnstream:{q}:inbox"]);
     assert_eq!(length, ":0\r\n");
     server.command(&["HSET", "turnstream:{k}:runs", "order", "many", "run", "r"]);
@@ -465,7 +465,7 @@ async fn a_run_that_ended_during_an_outage_does_not_hide_the_next_run_of_its_ses
     let found = tokio::time::timeout(Duration::from_secs(30), found).await.unwrap();
     assert_eq!(found, second);
     let refused = there.send(&first, Command::Interrupt).await.unwrap_err();
-    assert!(NotRunning::from_error(&refused).is_some(), "{refused}");
+    assert!(refused.find_source::<NotRunning>().is_some(), "{refused}");
     announced.add_permits(1);
     reader.await.unwrap().unwrap();
     let late = Session::open(store, "s").await.unwrap();
@@ -527,7 +527,7 @@ async fn an_inbox_accepts_commands_after_the_server_clock_moved_backwards() {
     // Until the next heartbeat, the run appears not to be running.
     let wait = async {
         while let Err(error) = there.send(&run, Command::Interrupt).await {
-            assert!(NotRunning::from_error(&error).is_some(), "{error}");
+            assert!(error.find_source::<NotRunning>().is_some(), "{error}");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
@@ -549,7 +549,7 @@ async fn a_run_that_ended_while_the_server_was_down_is_not_reported_as_lost() {
     let lost = loop {
         match there.lost().await {
             Ok(lost) => break lost,
-            Err(error) => assert!(LogUnavailable::from_error(&error).is_some(), "{error}"),
+            Err(error) => assert!(error.find_source::<LogUnavailable>().is_some(), "{error}"),
         }
     };
     assert_eq!(lost, []);

@@ -873,7 +873,7 @@ fn an_incomplete_turn_error_carries_the_partial_turn() {
     let (before, error) =
         drain_to_error(upstream.on_turn_complete(then_unreachable), &GuardCounter::default());
     assert_eq!((before, error.kind()), (3, ErrorKind::IncompleteTurn));
-    let partial = PartialTurn::from_error(&error).expect("a partial turn");
+    let partial = error.find_source::<PartialTurn>().expect("a partial turn");
     assert_eq!(partial.items().iter().filter_map(Item::as_text).collect::<String>(), "half a sen");
 }
 

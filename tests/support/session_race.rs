@@ -92,8 +92,8 @@ impl Racer {
 /// Whether another run has the lease, or has written since this session was opened and found
 /// unfinished.
 fn is_someone_elses(error: &Error) -> bool {
-    AlreadyLeased::from_error(error).is_some()
-        || LeaseLost::from_error(error).is_some()
+    error.find_source::<AlreadyLeased>().is_some()
+        || error.find_source::<LeaseLost>().is_some()
         || error.message() == "there is nothing to resume"
 }
 

@@ -118,7 +118,9 @@ fn agent_history(wire: Wire) -> Vec<Item> {
                 }
             }
             Err(error) => {
-                items.extend(PartialTurn::from_error(&error).expect("something had come").items());
+                items.extend(
+                    error.find_source::<PartialTurn>().expect("something had come").items(),
+                );
                 items.push(Item::user("Once more."));
             }
         }

@@ -181,7 +181,7 @@ impl<'a> SessionClient<'a> {
             match (sent, text) {
                 (Ok(receipt), Some(text)) => self.record_input(receipt.id, text, true),
                 (Ok(_), None) => {}
-                (Err(error), None) if NotRunning::from_error(&error).is_some() => {}
+                (Err(error), None) if error.find_source::<NotRunning>().is_some() => {}
                 (Err(error), _) => return Err(error),
             }
         }
@@ -218,7 +218,7 @@ impl<'a> SessionClient<'a> {
             .await;
         match sent {
             // The run was ended by an interrupt.
-            Err(error) if NotRunning::from_error(&error).is_none() => Err(error),
+            Err(error) if error.find_source::<NotRunning>().is_none() => Err(error),
             _ => Ok(()),
         }
     }

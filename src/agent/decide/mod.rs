@@ -151,7 +151,7 @@ pub fn on_error(state: &State, error: &Error, facts: &Facts) -> Option<NextActio
 /// Returns whether a failed turn was [incomplete](Facts::has_incomplete_turn).
 pub(in crate::agent) fn is_incomplete_turn(error: &Error) -> bool {
     let has_begun =
-        PartialTurn::from_error(error).is_some_and(|partial| !partial.items().is_empty());
+        error.find_source::<PartialTurn>().is_some_and(|partial| !partial.items().is_empty());
     // A failed generation is not retried. Instead, the model receives the error and is asked to
     // correct it.
     error.kind() != ErrorKind::GenerationFailed

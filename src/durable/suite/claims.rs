@@ -310,7 +310,7 @@ pub(super) async fn an_interrupt_of_a_run_that_has_ended_is_refused(host: &dyn E
     let stage = Stage::new(host, "ended", LossPlan::new());
     stage.run(&busy_agent(&stage.probe), "Do it.").await.unwrap();
     let error = stage.send("w1", Command::Interrupt).await.unwrap_err();
-    assert!(NotRunning::from_error(&error).is_some(), "{error}");
+    assert!(error.find_source::<NotRunning>().is_some(), "{error}");
     let outcome = stage.run(&busy_agent(&stage.probe), "Again.").await.unwrap();
     assert_eq!(outcome.reason, EndReason::Completed);
 }

@@ -116,7 +116,7 @@ pub(super) async fn lost(inner: &Inner) -> Result<Vec<LostRun>, Error> {
                 let remove = redis::cmd("HDEL").arg(inner.keys.active()).arg(&run).to_owned();
                 inner.connection.query::<i64>(&remove).await?;
             }
-            Err(error) if LogUnavailable::from_error(&error).is_some() => return Err(error),
+            Err(error) if error.find_source::<LogUnavailable>().is_some() => return Err(error),
             // A run whose log cannot be read does not hide the other runs.
             Ok(false) | Err(_) => lost.push(LostRun::new(key, run)),
         }

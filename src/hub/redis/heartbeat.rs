@@ -35,7 +35,7 @@ async fn beat(inner: &Inner) -> Result<(), Error> {
     for some in signs.chunks(256) {
         match beat_some(inner, some).await {
             Ok(()) => {}
-            Err(error) if LogUnavailable::from_error(&error).is_some() => return Err(error),
+            Err(error) if error.find_source::<LogUnavailable>().is_some() => return Err(error),
             // Another program changed the keys of one run, so the heartbeats are sent separately.
             Err(_) => {
                 for sign in some {

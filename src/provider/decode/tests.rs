@@ -78,7 +78,7 @@ async fn check(mut turn: TurnStream, seconds: u64, words: &str, said: &str) {
     assert_eq!(error.kind(), ErrorKind::Timeout);
     assert_eq!(began.elapsed(), Duration::from_secs(seconds), "{error}");
     assert!(error.message().contains(words), "{error}");
-    let partial = PartialTurn::from_error(&error);
+    let partial = error.find_source::<PartialTurn>();
     assert_eq!(partial.map(PartialTurn::text).unwrap_or_default(), said);
     assert!(turn.next().await.is_none());
 }

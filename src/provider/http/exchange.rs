@@ -281,7 +281,7 @@ impl<W: Wire> TurnSource for Exchange<W> {
                     (None, Some(id)) => error.with_request_id(id),
                     _ => error,
                 };
-                match PartialTurn::from_error(&error) {
+                match error.find_source::<PartialTurn>() {
                     // The partial turn contains the model's output, not a message from the server,
                     // and the cause has already been masked.
                     Some(_) => error.map_text(hide),

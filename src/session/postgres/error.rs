@@ -19,7 +19,7 @@ use crate::error::{Error, ErrorKind};
 /// use turnstream::session::{PostgresError, PostgresErrorKind};
 ///
 /// fn advice(error: &Error) -> &'static str {
-///     match PostgresError::from_error(error).map(PostgresError::kind) {
+///     match error.find_source::<PostgresError>().map(PostgresError::kind) {
 ///         Some(PostgresErrorKind::Unreachable) => "is the server running?",
 ///         Some(PostgresErrorKind::PermissionDenied) => "look at the GRANTs",
 ///         _ => "look at the message",
@@ -66,11 +66,6 @@ pub enum PostgresErrorKind {
 }
 
 impl PostgresError {
-    /// Returns the `PostgresError` in the error's source chain, if any.
-    pub fn from_error(error: &Error) -> Option<&Self> {
-        error.find_source()
-    }
-
     /// Returns the error's kind.
     pub fn kind(&self) -> PostgresErrorKind {
         self.kind

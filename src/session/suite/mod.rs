@@ -182,7 +182,7 @@ fn expect_error<T: Debug>(result: Result<T, Error>, kind: ErrorKind) -> Error {
 #[track_caller]
 fn expect_conflict<T: Debug>(result: Result<T, Error>, id: &str, expected: u64, found: u64) {
     let error = expect_error(result, ErrorKind::Conflict);
-    assert_eq!(Conflict::from_error(&error), Some(&Conflict { id: id.into(), expected, found }));
+    assert_eq!(error.find_source::<Conflict>(), Some(&Conflict { id: id.into(), expected, found }));
 }
 
 /// Checks that `load` returns `None` for a session that was never written, and that `list` does not
@@ -478,7 +478,7 @@ async fn of_concurrent_appends_at_one_version_exactly_one_succeeds<S: Store + 's
                     .await
                 {
                     Ok(after) => (version, written) = (after, written + 1),
-                    Err(error) => version = Conflict::from_error(&error).unwrap().found,
+                    Err(error) => version = error.find_source::<Conflict>().unwrap().found,
                 }
             }
         }
@@ -668,7 +668,7 @@ async fn take_lease(store: &dyn Store, id: &str) -> Option<Lease> {
 #[track_caller]
 fn expect_leased(result: Result<Lease, Error>, id: &str) {
     let error = expect_error(result, ErrorKind::Conflict);
-    assert_eq!(AlreadyLeased::from_error(&error), Some(&AlreadyLeased { id: id.into() }));
+    assert_eq!(error.find_source::<AlreadyLeased>(), Some(&AlreadyLeased { id: id.into() }));
 }
 
 /// Checks that a lease cannot be taken again while it exists, and that dropping its last clone
@@ -725,7 +725,7 @@ async fn an_append_with_an_earlier_lease_is_refused<S: Store>(make: impl Fn() ->
     let refused = store.append_leased(&stale, "s", 1, numbered_entries(7..8)).await;
     let error = expect_error(refused, ErrorKind::Conflict);
     let lost = LeaseLost { id: "s".into(), epoch: stale.epoch() };
-    assert_eq!(LeaseLost::from_error(&error), Some(&lost));
+    assert_eq!(error.find_source::<LeaseLost>(), Some(&lost));
     assert_eq!(store.append_leased(&second, "s", 1, numbered_entries(1..2)).await.unwrap(), 2);
     assert_eq!(all_entries(&store, "s").await, numbered_entries(0..2));
 }
@@ -736,7 +736,7 @@ async fn an_append_with_the_lease_of_another_session_is_refused<S: Store>(make: 
     let Some(other) = take_lease(&store, "t").await else { return };
     let refused = store.append_leased(&other, "s", 1, numbered_entries(7..8)).await;
     let error = expect_error(refused, ErrorKind::Conflict);
-    assert!(LeaseLost::from_error(&error).is_some(), "{error}");
+    assert!(error.find_source::<LeaseLost>().is_some(), "{error}");
     assert_eq!(all_entries(&store, "s").await, numbered_entries(0..1));
 }
 

@@ -107,7 +107,7 @@ pub(super) async fn an_error_within_the_stream_is_an_error<S: Subject>(
     ensure_that(error.to_string().contains("something broke here"), || {
         format!("the server's message is not in the error: {error:#}")
     })?;
-    let kept = PartialTurn::from_error(&error).map(PartialTurn::text).unwrap_or_default();
+    let kept = error.find_source::<PartialTurn>().map(PartialTurn::text).unwrap_or_default();
     ensure_that(kept == "Hello there.", || format!("the error carries {kept:?}"))
 }
 

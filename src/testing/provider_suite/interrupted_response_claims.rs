@@ -58,7 +58,7 @@ fn check(read: ReadTurn, is_open: bool) -> Result<(), UnmetClaim> {
     ensure_that(error.kind() == ErrorKind::IncompleteTurn, || {
         format!("the error is of kind `{}`: {error:#}", error.kind())
     })?;
-    let kept = PartialTurn::from_error(&error).map(PartialTurn::text).unwrap_or_default();
+    let kept = error.find_source::<PartialTurn>().map(PartialTurn::text).unwrap_or_default();
     ensure_that(kept == received, || format!("the error carries {kept:?} of {received:?}"))?;
     ensure_that(!is_open || received == "Hello there.", || {
         format!("of everything sent, {received:?} was received")

@@ -99,7 +99,7 @@ fn a_turn_without_an_end_marker_is_an_error_with_the_partial_turn() {
     turn.push_text(0, "half");
     let error = turn.complete().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::IncompleteTurn);
-    assert_eq!(PartialTurn::from_error(&error).unwrap().text(), "half");
+    assert_eq!(error.find_source::<PartialTurn>().unwrap().text(), "half");
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn a_turn_with_too_many_items_is_too_large() {
         turn.stop(StopReason::Stop, "stop");
         let error = turn.complete().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::TooLarge);
-        let partial = PartialTurn::from_error(&error).expect("what there was");
+        let partial = error.find_source::<PartialTurn>().expect("what there was");
         assert_eq!(partial.items().len(), MAX_ITEMS + 1);
     }
 }
@@ -206,7 +206,7 @@ fn a_turn_of_more_bytes_than_its_limit_is_too_large() {
         let error = turn.complete().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::TooLarge, "piece {at}");
         assert!(error.to_string().contains("100 bytes"), "{error}");
-        let partial = PartialTurn::from_error(&error).expect("what there was");
+        let partial = error.find_source::<PartialTurn>().expect("what there was");
         assert!(partial.text().len() <= 100);
     }
 }
@@ -244,7 +244,7 @@ fn a_complete_turn_passed_after_its_events_counts_only_once() {
             if !fits {
                 let error = turn.fail_incomplete(None);
                 assert_eq!(error.kind(), ErrorKind::TooLarge);
-                let partial = PartialTurn::from_error(&error).expect("what there was");
+                let partial = error.find_source::<PartialTurn>().expect("what there was");
                 assert_eq!(partial.usage().output_tokens, 7, "it is paid for");
             }
         }

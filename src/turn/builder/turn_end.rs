@@ -196,7 +196,7 @@ impl TurnBuilder {
     pub(crate) fn fail(&mut self, error: Error) -> Error {
         self.is_finished = true;
         let partial = std::mem::take(&mut self.partial);
-        if partial.is_empty() || PartialTurn::from_error(&error).is_some() {
+        if partial.is_empty() || error.find_source::<PartialTurn>().is_some() {
             return error;
         }
         error.map_source(|cause| partial.with_cause(cause))

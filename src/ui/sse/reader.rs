@@ -103,10 +103,10 @@ impl EncodeEvents<HubEvent> for ReaderEncoder {
 
     fn end(&mut self, error: Option<&Error>, out: &mut Vec<u8>) {
         match error {
-            Some(error) if TooSlow::from_error(error).is_some() => {
+            Some(error) if error.find_source::<TooSlow>().is_some() => {
                 out.extend_from_slice(b"event: too_slow\ndata: {}\n\n");
             }
-            Some(error) if ShuttingDown::from_error(error).is_some() => {
+            Some(error) if error.find_source::<ShuttingDown>().is_some() => {
                 let wait = RETRY_AFTER_SHUT_DOWN.as_millis();
                 write_text(
                     out,

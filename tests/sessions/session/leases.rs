@@ -73,7 +73,7 @@ async fn a_second_run_is_rejected_and_settles_nothing_of_the_first() {
         ];
         for error in refused {
             assert_eq!(error.kind(), ErrorKind::Conflict);
-            assert_eq!(AlreadyLeased::from_error(&error).unwrap().id, "s");
+            assert_eq!(error.find_source::<AlreadyLeased>().unwrap().id, "s");
         }
     }
     assert_eq!(session.entries().await.unwrap(), entries);
@@ -208,7 +208,7 @@ async fn a_run_whose_lease_is_lost_is_dropped_at_once_and_settles_nothing() {
     drop(store.lose.lock().unwrap().take());
     let error = run.next().await.unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict);
-    assert_eq!(LeaseLost::from_error(&error).unwrap().id, "s");
+    assert_eq!(error.find_source::<LeaseLost>().unwrap().id, "s");
     assert!(dropped.load(Ordering::SeqCst), "the tool");
     assert!(run.next().await.is_none());
     assert_eq!(session.entries().await.unwrap(), entries);
@@ -227,7 +227,7 @@ async fn a_run_unaware_of_its_lost_lease_ends_at_its_next_append() {
     let rest: Vec<_> = run.by_ref().collect().await;
     let (last, events) = rest.split_last().unwrap();
     assert!(events.iter().all(|event| event.as_ref().unwrap().outcome().is_none()));
-    assert!(LeaseLost::from_error(last.as_ref().unwrap_err()).is_some());
+    assert!(last.as_ref().unwrap_err().find_source::<LeaseLost>().is_some());
     assert_eq!(session.entries().await.unwrap().len(), 1);
 }
 

@@ -97,8 +97,8 @@ async fn of_two_concurrent_runs_in_a_store_without_leases_the_second_append_is_a
         let error = b.next().await.unwrap().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Conflict);
         assert!(
-            Conflict::from_error(&error).unwrap().found
-                > Conflict::from_error(&error).unwrap().expected
+            error.find_source::<Conflict>().unwrap().found
+                > error.find_source::<Conflict>().unwrap().expected
         );
         assert!(b.next().await.is_none());
         a.outcome().await.unwrap();

@@ -108,7 +108,7 @@ impl Expected {
             }
             // Nothing was written.
             Err(error) => {
-                if let Some(Conflict { found, id, .. }) = Conflict::from_error(&error)
+                if let Some(Conflict { found, id, .. }) = error.find_source::<Conflict>()
                     && id == self.id
                 {
                     let len = |content: &Content| content.as_ref().map_or(0, Vec::len) as u64;

@@ -264,7 +264,7 @@ fn two_stores_on_one_file_see_each_others_appends() {
     append(&one, "s", 0, numbered_entries(0..1));
     append(&two, &id, 1, numbered_entries(1..3));
     let error = block_on(one.append("s", 1, numbered_entries(9..10))).unwrap_err();
-    assert_eq!(Conflict::from_error(&error).unwrap().found, 3);
+    assert_eq!(error.find_source::<Conflict>().unwrap().found, 3);
     append(&one, "s", 3, numbered_entries(3..4));
     assert_eq!(block_on(two.load(&id, 0)).unwrap(), Some(numbered_entries(0..4)));
 }
@@ -374,7 +374,7 @@ fn a_file_removed_during_an_append_is_a_conflict() {
     let store = JsonLinesStore::open(folder.path()).unwrap();
     let store = store.with_clock(FileRemovingClock(folder.join("s.jsonl")));
     let error = block_on(store.append("s", 3, numbered_entries(3..4))).unwrap_err();
-    assert_eq!(Conflict::from_error(&error).map(|conflict| conflict.found), Some(0), "{error}");
+    assert_eq!(error.find_source::<Conflict>().map(|conflict| conflict.found), Some(0), "{error}");
 
     append(&store, "t", 0, numbered_entries(0..3));
     let store = JsonLinesStore::open(folder.path()).unwrap();

@@ -57,7 +57,7 @@ fn a_link_and_its_target_are_one_session_even_before_the_file_exists() {
     let real = JsonLinesStore::open(folder.join("real")).unwrap();
     for store in [&store, &real] {
         let error = block_on(store.lease("chat")).unwrap_err();
-        assert!(AlreadyLeased::from_error(&error).is_some(), "{error}");
+        assert!(error.find_source::<AlreadyLeased>().is_some(), "{error}");
     }
 }
 
@@ -104,7 +104,7 @@ fn an_sqlite_lease_whose_lock_was_removed_allows_no_writes() {
     let second = block_on(other.lease("s")).unwrap();
     block_on(other.append_leased(&second, "s", 0, vec![said("two")])).unwrap();
     let error = block_on(one.append_leased(&first, "s", 1, vec![said("late")])).unwrap_err();
-    assert!(turnstream::session::LeaseLost::from_error(&error).is_some(), "{error}");
+    assert!(error.find_source::<turnstream::session::LeaseLost>().is_some(), "{error}");
     assert_eq!(block_on(other.load("s", 0)).unwrap().unwrap(), [said("two")]);
 }
 

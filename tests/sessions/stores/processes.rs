@@ -40,7 +40,7 @@ fn append_with_retries(store: &dyn Store, role: &str) {
         version = loop {
             match block_on(store.append("s", version, own.clone())) {
                 Ok(version) => break version,
-                Err(error) => match Conflict::from_error(&error) {
+                Err(error) => match error.find_source::<Conflict>() {
                     Some(conflict) => version = conflict.found,
                     None => panic!("{error}"),
                 },
@@ -275,7 +275,7 @@ fn assert_lease_ends_with_its_process(test: &str, open: OpenStore) {
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         assert_eq!(lines.next().unwrap().unwrap(), "taken");
         let error = block_on(store.lease("s")).unwrap_err();
-        assert_eq!(AlreadyLeased::from_error(&error).unwrap().id, "s");
+        assert_eq!(error.find_source::<AlreadyLeased>().unwrap().id, "s");
         drop(block_on(store.lease("t")).unwrap());
         child.kill().unwrap();
         child.wait().unwrap();
@@ -316,7 +316,7 @@ fn a_lease_whose_lock_file_was_removed_is_lost_to_the_next_owner() {
     fs::remove_file(folder.join("s.jsonl.lock")).unwrap();
     let second = block_on(other.lease("s")).unwrap();
     let error = block_on(one.append_leased(&first, "s", 1, vec![said("late")])).unwrap_err();
-    assert_eq!(LeaseLost::from_error(&error).unwrap().id, "s");
+    assert_eq!(error.find_source::<LeaseLost>().unwrap().id, "s");
     drop(first);
     assert_eq!(block_on(other.append_leased(&second, "s", 1, vec![said("two")])).unwrap(), 2);
     assert_eq!(block_on(other.load("s", 0)).unwrap().unwrap(), ["one", "two"].map(said));

@@ -145,7 +145,7 @@ fn assert_conflict_after_change(take: impl FnOnce(&TempFolder), found: u64) {
     let error = block_on(store.append("s", 3, numbered_entries(3..4))).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
     assert_eq!(
-        Conflict::from_error(&error),
+        error.find_source::<Conflict>(),
         Some(&Conflict { id: "s".into(), expected: 3, found })
     );
     assert_eq!(there(&path), before, "nothing was made");
@@ -209,7 +209,7 @@ fn an_append_after_the_wal_was_removed_is_visible_to_others() {
         append(&other, "s", 3, numbered_entries(3..4));
         let error = block_on(store.append("s", 3, numbered_entries(9..10))).unwrap_err();
         assert_eq!(
-            Conflict::from_error(&error).map(|conflict| conflict.found),
+            error.find_source::<Conflict>().map(|conflict| conflict.found),
             Some(4),
             "{gone:?}"
         );
@@ -238,7 +238,7 @@ fn a_file_copied_over_the_database_is_used_from_the_next_call() {
     // The same file with another text.
     fs::write(&path, fs::read(&backup).unwrap()).unwrap();
     let error = block_on(store.append("s", 60, numbered_entries(9..10))).unwrap_err();
-    assert_eq!(Conflict::from_error(&error).map(|conflict| conflict.found), Some(2), "{error}");
+    assert_eq!(error.find_source::<Conflict>().map(|conflict| conflict.found), Some(2), "{error}");
     assert_eq!(block_on(store.load("s", 0)).unwrap(), Some(numbered_entries(0..2)));
     assert_eq!(append(&store, "s", 2, numbered_entries(2..3)), 3);
     drop(store);
@@ -289,7 +289,7 @@ fn a_file_removed_during_an_append_is_a_conflict() {
     append(&SqliteStore::open(&path).unwrap(), "s", 0, numbered_entries(0..3));
     let store = SqliteStore::open(&path).unwrap().with_clock(FileRemovingClock(path));
     let error = block_on(store.append("s", 3, numbered_entries(3..4))).unwrap_err();
-    assert_eq!(Conflict::from_error(&error).map(|conflict| conflict.found), Some(0), "{error}");
+    assert_eq!(error.find_source::<Conflict>().map(|conflict| conflict.found), Some(0), "{error}");
 
     let path = folder.join("other");
     append(&SqliteStore::open(&path).unwrap(), "s", 0, numbered_entries(0..3));
@@ -306,7 +306,7 @@ fn two_stores_on_one_file_see_each_others_appends() {
     append(&one, "s", 0, numbered_entries(0..1));
     append(&two, "s", 1, numbered_entries(1..3));
     let error = block_on(one.append("s", 1, numbered_entries(9..10))).unwrap_err();
-    assert_eq!(Conflict::from_error(&error).unwrap().found, 3);
+    assert_eq!(error.find_source::<Conflict>().unwrap().found, 3);
     append(&one, "s", 3, numbered_entries(3..4));
     assert_eq!(block_on(two.load("s", 0)).unwrap(), Some(numbered_entries(0..4)));
 }

@@ -203,7 +203,7 @@ fn without_stop_reason_and_message_stop_the_turn_is_incomplete() {
     let events = hello_events();
     let error = decode_turn(&events[..events.len() - 2]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::IncompleteTurn);
-    assert_eq!(PartialTurn::from_error(&error).unwrap().text(), "Hello");
+    assert_eq!(error.find_source::<PartialTurn>().unwrap().text(), "Hello");
 }
 
 #[test]

@@ -184,7 +184,7 @@ async fn a_truncated_stream_is_an_incomplete_turn_with_partial_output() {
     let error = reply_error(|| Reply::text("Half a sentence").cut()).await;
     assert_eq!(error.kind(), ErrorKind::IncompleteTurn);
     assert_eq!(
-        turnstream::turn::PartialTurn::from_error(&error).unwrap().text(),
+        error.find_source::<turnstream::turn::PartialTurn>().unwrap().text(),
         "Half a sentence"
     );
 }

@@ -139,7 +139,7 @@ fn an_interrupted_turn_with_interleaved_thinking_can_be_continued() {
         .flat_map(|(at, block)| [content_block_start(at, block), content_block_stop(at)]);
     let events = [vec![MESSAGE_START.to_owned()], whole.collect(), half.to_vec()].concat();
     let error = decode_turn(&events).unwrap_err();
-    let partial = PartialTurn::from_error(&error).unwrap().items();
+    let partial = error.find_source::<PartialTurn>().unwrap().items();
     let items = [vec![Item::user("go")], partial, vec![Item::user("again")]].concat();
     let body = encode_items(items);
     assert!(!body.contains("half"), "{body}");

@@ -155,7 +155,7 @@ fn event_violations(recording: &Recording) -> Vec<String> {
         breaches.push("its last event or error is not the last, or not there".to_owned());
     }
     let fold = reading.to_partial_turn();
-    let partial = reading.error().and_then(PartialTurn::from_error);
+    let partial = reading.error().and_then(|error| error.find_source::<PartialTurn>());
     let said = reading.turn().map(|turn| (turn.items().to_vec(), turn.usage()));
     let said = said.or_else(|| partial.map(|partial| (partial.items(), partial.usage())));
     if let Some((items, usage)) = said {

@@ -9,7 +9,7 @@ use super::{decode_body, decode_turn, finish_chunk, parts_chunk};
 fn a_stream_without_a_finish_reason_is_incomplete() {
     let error = decode_turn(&[&parts_chunk(r#"{"text":"a"}"#)]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::IncompleteTurn);
-    assert_eq!(PartialTurn::from_error(&error).unwrap().text(), "a");
+    assert_eq!(error.find_source::<PartialTurn>().unwrap().text(), "a");
     let unspecified = finish_chunk("FINISH_REASON_UNSPECIFIED");
     assert_eq!(decode_turn(&[&unspecified]).unwrap_err().kind(), ErrorKind::IncompleteTurn);
 }

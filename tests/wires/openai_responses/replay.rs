@@ -161,7 +161,7 @@ fn a_turn_without_reasoning_after_one_with_it_is_sent_back_verbatim() {
 #[test]
 fn reasoning_separated_from_its_follower_is_not_linked_to_the_next_turn() {
     let error = decode_turn(&[output_item_done(0, reasoning_item("rs_1", "e1"))]).unwrap_err();
-    let cut_off = PartialTurn::from_error(&error).unwrap().items();
+    let cut_off = error.find_source::<PartialTurn>().unwrap().items();
     let items = [cut_off, decode_output_items(&[message_item("m2", "b")])].concat();
     assert_eq!(encode_replayed(items, MODEL), [message_item("m2", "b")]);
 }
@@ -175,7 +175,7 @@ fn of_an_incomplete_turn_only_finished_items_are_sent_back_verbatim() {
         text_delta(3, "half"),
     ];
     let error = decode_turn(&list).unwrap_err();
-    let items = PartialTurn::from_error(&error).unwrap().items();
+    let items = error.find_source::<PartialTurn>().unwrap().items();
     let expected =
         [reasoning_item("rs_1", "e1"), message_item("m1", "a"), assistant_message("half")];
     assert_eq!(encode_replayed(items, MODEL), expected);

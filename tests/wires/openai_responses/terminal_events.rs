@@ -148,7 +148,7 @@ fn a_cancelled_response_is_an_incomplete_turn_with_partial_output() {
         decode_turn(&[text_delta(0, "half"), terminal_event("cancelled", json!([]))]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::IncompleteTurn);
     assert!(error.message().contains("cancelled"), "{error}");
-    assert_eq!(PartialTurn::from_error(&error).unwrap().text(), "half");
+    assert_eq!(error.find_source::<PartialTurn>().unwrap().text(), "half");
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn a_stream_without_a_terminal_event_is_incomplete() {
         bytes.extend(end.bytes());
         let error = fold_turn(decode_events_with(Decoder::new(MODEL), bytes)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::IncompleteTurn);
-        let partial = PartialTurn::from_error(&error).unwrap();
+        let partial = error.find_source::<PartialTurn>().unwrap();
         assert_eq!(partial.text(), "a");
         assert_eq!(partial.items().len(), 2);
     }
