@@ -408,6 +408,106 @@ impl RunHandle {
     }
 }
 
+/// Defines the methods of [`RunHandle`] that a run's owner can call directly on the run. The
+/// argument is the field of the run that contains its handle.
+macro_rules! forward_handle_methods {
+    ($($handle:tt)+) => {
+        /// Interrupts the run; see [`RunHandle::interrupt`].
+        pub fn interrupt(&self) {
+            self.$($handle)+.interrupt();
+        }
+
+        /// Interrupts the run and states the reason; see [`RunHandle::interrupt_with_reason`].
+        pub fn interrupt_with_reason(&self, reason: impl Into<String>) {
+            self.$($handle)+.interrupt_with_reason(reason);
+        }
+
+        /// Ends the run after the current turn; see [`RunHandle::stop_after_turn`].
+        pub fn stop_after_turn(&self) {
+            self.$($handle)+.stop_after_turn();
+        }
+
+        /// Adds input to the next request; see [`RunHandle::steer`].
+        ///
+        /// # Errors
+        ///
+        /// Returns the same errors as [`RunHandle::steer`].
+        pub fn steer(
+            &self,
+            input: impl Into<$crate::agent::Input>,
+        ) -> Result<$crate::agent::InputReceipt, $crate::event::UndeliveredInput> {
+            self.$($handle)+.steer(input)
+        }
+
+        /// Adds input that is delivered after the model has stopped on its own; see
+        /// [`RunHandle::follow_up`].
+        ///
+        /// # Errors
+        ///
+        /// Returns the same errors as [`RunHandle::follow_up`].
+        pub fn follow_up(
+            &self,
+            input: impl Into<$crate::agent::Input>,
+        ) -> Result<$crate::agent::InputReceipt, $crate::event::UndeliveredInput> {
+            self.$($handle)+.follow_up(input)
+        }
+
+        /// Turns items of the history into tombstones; see [`RunHandle::tombstone`].
+        ///
+        /// # Errors
+        ///
+        /// Returns the same errors as [`RunHandle::tombstone`].
+        pub fn tombstone(
+            &self,
+            positions: impl IntoIterator<Item = usize>,
+        ) -> Result<(), $crate::Error> {
+            self.$($handle)+.tombstone(positions)
+        }
+
+        /// Approves a call that is waiting for a verdict; see [`RunHandle::approve`].
+        ///
+        /// # Errors
+        ///
+        /// Returns the same errors as [`RunHandle::approve`].
+        pub fn approve(
+            &self,
+            call: impl Into<$crate::item::PendingCall>,
+        ) -> Result<(), $crate::Error> {
+            self.$($handle)+.approve(call)
+        }
+
+        /// Denies a call that is waiting for a verdict; see [`RunHandle::deny`].
+        ///
+        /// # Errors
+        ///
+        /// Returns the same errors as [`RunHandle::approve`].
+        pub fn deny(
+            &self,
+            call: impl Into<$crate::item::PendingCall>,
+            why: impl Into<String>,
+        ) -> Result<(), $crate::Error> {
+            self.$($handle)+.deny(call, why)
+        }
+
+        /// Returns the run's journal.
+        pub fn journal(&self) -> &$crate::journal::Journal {
+            self.$($handle)+.journal()
+        }
+
+        /// Returns the current history; see [`RunHandle::history`].
+        pub fn history(&self) -> $crate::item::History {
+            self.$($handle)+.history()
+        }
+
+        /// Returns the run's token usage so far.
+        pub fn usage(&self) -> $crate::usage::Usage {
+            self.$($handle)+.usage()
+        }
+    };
+}
+
+pub(crate) use forward_handle_methods;
+
 impl fmt::Debug for RunHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RunHandle")

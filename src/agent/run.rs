@@ -2,7 +2,6 @@
 
 use std::any::Any;
 use std::fmt;
-use std::ops::Deref;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -14,6 +13,7 @@ use crate::agent::checked_input::{check_input, must_be_checked};
 use crate::agent::deadline::{DeadlineEvent, RunDeadline};
 use crate::agent::deliver_input::apply_final_tombstones;
 use crate::agent::evidence::EvidenceLog;
+use crate::agent::handle::forward_handle_methods;
 use crate::agent::run_policy::redacted_report;
 use crate::agent::run_shared::RunShared;
 use crate::agent::settings::AgentSettings;
@@ -44,10 +44,10 @@ pub(super) struct RunArgs {
 /// the outcome of any run, even a failed one. [`Outcome::into_result`] returns the error if the run
 /// failed.
 ///
-/// Between two polls, the run's owner can inspect and control the run. `Run` dereferences to
-/// [`RunHandle`], which provides [`steer`](RunHandle::steer), [`follow_up`](RunHandle::follow_up),
-/// [`approve`](RunHandle::approve), [`deny`](RunHandle::deny), [`interrupt`](RunHandle::interrupt),
-/// [`history`](RunHandle::history) and more.
+/// Between two polls, the run's owner can inspect and control the run: [`steer`](Self::steer),
+/// [`follow_up`](Self::follow_up), [`approve`](Self::approve), [`deny`](Self::deny),
+/// [`interrupt`](Self::interrupt), [`history`](Self::history) and more. The run's
+/// [`handle`](Self::handle) has all of the methods.
 ///
 /// Dropping the run cancels the open request and the running tools. After the run has been dropped,
 /// its history can still be read from a [`handle`](Self::handle).
@@ -281,6 +281,8 @@ impl Run {
     pub fn handle(&self) -> RunHandle {
         RunHandle::clone(&self.shared.handle)
     }
+
+    forward_handle_methods!(shared.handle);
 
     /// Returns the run's own handle, which does not count as a source of verdicts.
     pub(crate) fn internal_handle(&self) -> Arc<RunHandle> {
@@ -673,15 +675,6 @@ impl Stream for Run {
         }
         // `Finished` contains the same error, so the world does not receive this `Err`.
         Poll::Ready(this.failure.take().map(Err))
-    }
-}
-
-/// Allows a run's owner to call the methods of [`RunHandle`] directly on the run.
-impl Deref for Run {
-    type Target = RunHandle;
-
-    fn deref(&self) -> &RunHandle {
-        &self.shared.handle
     }
 }
 

@@ -3,7 +3,6 @@
 use std::any::Any;
 use std::collections::VecDeque;
 use std::fmt;
-use std::ops::Deref;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -11,7 +10,7 @@ use std::task::{Context, Poll};
 use futures::stream::FusedStream;
 use futures::{Stream, StreamExt};
 
-use crate::agent::{Run, RunHandle};
+use crate::agent::{Run, RunHandle, forward_handle_methods};
 use crate::error::{Error, ErrorKind};
 use crate::event::{Event, Outcome};
 #[cfg(feature = "durable")]
@@ -36,17 +35,17 @@ use crate::tool::Toolkit;
 /// reports it, and at the next append at the latest.
 ///
 /// The first events report the calls that received an interrupted result before the run started.
-/// The results of these calls are in the run's initial [history](RunHandle::history), which is the
+/// The results of these calls are in the run's initial [history](Self::history), which is the
 /// starting point for a fold over the run's events. However, these results are not among the new
 /// items in the run's outcome.
 ///
-/// Like a [`Run`], a session run dereferences to its [`RunHandle`]. The handle's history and
-/// journal include the turn that is currently streaming, and may already include one event that the
-/// stream has not yielded yet. [`Session::history`] returns the durable history.
+/// The run's [`history`](Self::history) and [`journal`](Self::journal) include the turn that is
+/// currently streaming, and may already include one event that the stream has not yielded yet.
+/// [`Session::history`] returns the durable history.
 ///
 /// Dropping a session run cancels all of its work, as with a [`Run`]. A turn that was still
 /// streaming is not stored. To store the partial output of a streaming turn,
-/// [interrupt](RunHandle::interrupt) the run and poll it until it ends.
+/// [interrupt](Self::interrupt) the run and poll it until it ends.
 #[must_use = "streams do nothing unless polled"]
 pub struct SessionRun {
     /// The events that report the calls that were settled before the run started. The results of
@@ -128,15 +127,8 @@ impl SessionRun {
     pub fn handle(&self) -> RunHandle {
         (*self.handle).clone()
     }
-}
 
-/// Dereferences to the run's [`RunHandle`], so that its methods can be called on the run.
-impl Deref for SessionRun {
-    type Target = RunHandle;
-
-    fn deref(&self) -> &RunHandle {
-        &self.handle
-    }
+    forward_handle_methods!(handle);
 }
 
 impl Stream for SessionRun {

@@ -157,7 +157,7 @@ async fn only_failed_runs_yield_an_error() {
     for end in [RunHandle::interrupt, RunHandle::stop_after_turn] {
         let mut run = calls("t").run("go");
         run.next().await.unwrap().unwrap();
-        end(&run);
+        end(&run.handle());
         assert_eq!(drain_events(run).await.1, None);
     }
 }

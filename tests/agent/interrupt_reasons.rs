@@ -144,7 +144,7 @@ async fn the_call_of_a_sub_agent_gets_the_reason_of_its_parents_interrupt() {
     let mut run = agent_with_nested_interrupt();
     pull_until(&mut run, is_nested_text).await;
     let id = run.journal().nested_call_ids().remove(0);
-    run.sub_agent_handle(&id).unwrap().interrupt_with_reason("tea is ready");
+    run.handle().sub_agent_handle(&id).unwrap().interrupt_with_reason("tea is ready");
     let outcome = run.outcome().await;
     let texts = texts_for_model(outcome.new_items().to_vec());
     assert!(texts[1].contains("it was interrupted (tea is ready)"), "{texts:?}");
