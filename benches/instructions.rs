@@ -27,6 +27,7 @@ use bytes::Bytes;
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 use serde_json::json;
 use tokio::runtime::Runtime;
+use turnstream::agent::Limits;
 use turnstream::env::SystemIds;
 use turnstream::event::EndReason;
 use turnstream::framing::NdJson;
@@ -433,7 +434,7 @@ fn start() -> History {
 
 fn agent(model: &CannedModel) -> Agent {
     let agent = Agent::new(model.clone()).with_system(SYSTEM).with_tools([add_tool("add")]);
-    agent.with_max_turns(u32::MAX)
+    agent.with_limits(Limits { max_turns: Some(u32::MAX), ..Limits::default() })
 }
 
 async fn drain(agent: &Agent) {

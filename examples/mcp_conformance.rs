@@ -9,6 +9,7 @@ use std::error::Error;
 
 use serde_json::{Map, Value, json};
 use turnstream::Agent;
+use turnstream::agent::Limits;
 use turnstream::mcp::{Client, ElicitationAnswer};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::tool::ToolSpec;
@@ -40,7 +41,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let mut replies: Vec<Reply> =
         calls.into_iter().map(|(name, arguments)| Reply::new().call(&name, arguments)).collect();
     replies.push(Reply::text("done"));
-    let agent = Agent::new(Scripted::new(replies)).with_toolkit(kit).with_max_turns(100);
+    let agent = Agent::new(Scripted::new(replies))
+        .with_toolkit(kit)
+        .with_limits(Limits { max_turns: Some(100), ..Limits::default() });
     let outcome = agent.run("Call the tools").outcome().await;
     for result in outcome.history.iter().filter_map(turnstream::Item::as_tool_result) {
         eprintln!("{}: {}", result.name, result.content.text());

@@ -12,6 +12,7 @@ use std::{fs, io};
 
 use futures::TryStreamExt;
 use serde_json::json;
+use turnstream::agent::Limits;
 use turnstream::agent::hook::{self, Hook};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::tool::Tool;
@@ -59,7 +60,9 @@ fn counting_agent(folder: &'static str) -> Agent {
                 .call("count", json!({ "name": folder })),
         }
     });
-    let agent = Agent::new(model).with_tools([count_tool()]).with_max_turns(2);
+    let agent = Agent::new(model)
+        .with_tools([count_tool()])
+        .with_limits(Limits { max_turns: Some(2), ..Limits::default() });
     agent.with_hook(result_log_hook())
 }
 

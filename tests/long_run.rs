@@ -102,7 +102,7 @@ fn run(turns: usize) -> (Run, Arc<Stack>) {
     let model = Tireless { turns, asked: AtomicUsize::new(0), seen: Arc::clone(&seen) };
     let agent = Agent::new(model)
         .with_tools(tool)
-        .with_limits(Limits { max_turns: u32::MAX, ..Limits::default() })
+        .with_limits(Limits { max_turns: Some(u32::MAX), ..Limits::default() })
         .with_id_generator(CountingIds::new("id"));
     (agent.run_from(History::from_id("h"), "go"), seen)
 }

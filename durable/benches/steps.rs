@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 use restate_sdk::prelude::*;
 use serde_json::{Value, json};
 use support::{RestateServer, Worker as Process};
+use turnstream::agent::Limits;
 use turnstream::provider::{Reply, Scripted};
 use turnstream::tool::{RunData, Tool, ToolSpec};
 use turnstream::turn::StopReason;
@@ -121,8 +122,9 @@ fn talker(bytes: usize, turns: usize, clock: &Clock) -> Agent {
         let reply = Reply::text(&text);
         if said + 1 < turns { reply.stop(StopReason::MaxTokens) } else { reply }
     });
-    let limits = turnstream::agent::Limits { max_continuations: u32::MAX, ..Default::default() };
-    Agent::new(model).with_limits(limits).with_max_turns(u32::MAX)
+    let limits =
+        Limits { max_turns: Some(u32::MAX), max_continuations: u32::MAX, ..Limits::default() };
+    Agent::new(model).with_limits(limits)
 }
 
 async fn measure_steps(server: &RestateServer) {
@@ -271,7 +273,9 @@ impl ReplayProbe {
         });
         let spec = ToolSpec::new("read", "Reads a line", json!({ "type": "object" }));
         let read = Tool::raw(spec, |args, _cx| async move { format!("{args} is read") })?;
-        let agent = Agent::new(model).with_tool(read).with_max_turns(u32::MAX);
+        let agent = Agent::new(model)
+            .with_tool(read)
+            .with_limits(Limits { max_turns: Some(u32::MAX), ..Limits::default() });
         let entered = self.entered.clone();
         Ok(Worker::new().with_agent("reader", agent).with_data(move |_| {
             entered.push();

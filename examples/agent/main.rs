@@ -32,6 +32,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use tokio::time::Instant;
+use turnstream::agent::Limits;
 use turnstream::event::EndReason;
 use turnstream::item::{Content, PendingCall, ToolCall};
 use turnstream::session::{Session, SessionRun, SessionState};
@@ -358,9 +359,7 @@ async fn build_agent(
     if !args.no_tools {
         agent = servers.add_tools(agent.with_toolkit(tools::toolkit(root)));
     }
-    if let Some(turns) = args.max_turns {
-        agent = agent.with_max_turns(turns);
-    }
+    agent = agent.with_limits(Limits { max_turns: args.max_turns, ..Limits::default() });
     Ok(if approval.is_interactive() { agent.interactive() } else { agent })
 }
 

@@ -26,6 +26,7 @@ use std::{env, fs, io};
 
 use futures::StreamExt;
 use serde_json::json;
+use turnstream::agent::Limits;
 use turnstream::agent::evidence::RequireEvidence;
 use turnstream::trace::TraceAction;
 use turnstream::{Agent, EventStreamExt, Toolkit};
@@ -109,7 +110,7 @@ async fn run_agent(shown: OutputFormat, hasty: bool) -> Result<bool, Box<dyn std
     let agent = Agent::new(if hasty { model::hasty_model() } else { model::thorough_model() })
         .with_system("You keep the glossary of a book. One action at a time.")
         .with_toolkit(Toolkit::new(tools).first_call_only())
-        .with_max_turns(19)
+        .with_limits(Limits { max_turns: Some(19), ..Limits::default() })
         .with_evidence(RequireEvidence::new().with_read_only_tools(["read_file", "markdown_check"]))
         .with_rationale();
 

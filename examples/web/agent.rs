@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::Serialize;
-use turnstream::agent::Budget;
+use turnstream::agent::{Budget, Limits};
 use turnstream::provider::Provider;
 use turnstream::tool::{Tool, ToolSpec, Toolkit};
 use turnstream::usage::{Price, Prices};
@@ -74,9 +74,7 @@ pub(crate) fn build(
         let research = research_tool(model, &tools)?;
         agent = agent.with_toolkit(tools.with_tool(research));
     }
-    if let Some(turns) = flags.agent.max_turns {
-        agent = agent.with_max_turns(turns);
-    }
+    agent = agent.with_limits(Limits { max_turns: flags.agent.max_turns, ..Limits::default() });
     if let Some(price) = flags.price {
         let prices = Prices::new().with_price(about.model.as_str(), price);
         agent = agent.with_budget(match flags.max_cost {

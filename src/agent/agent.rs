@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::Stream;
 
@@ -17,12 +16,12 @@ use crate::agent::{
     loop_body, subagent,
 };
 use crate::context::{Ageing, Compactor, Window};
-use crate::env::{Ids, TimeLimit};
+use crate::env::Ids;
 use crate::error::{Error, ErrorKind};
 use crate::event::Event;
 use crate::item::{History, PendingCall};
 use crate::provider::Provider;
-use crate::request::{Options, Request, SharedText};
+use crate::request::{Options, Request, System};
 use crate::stream::Step;
 use crate::tool::{Tool, ToolSource, Toolkit, Verdict};
 use crate::trace::RemainingBudget;
@@ -157,7 +156,7 @@ impl Agent {
     /// [`trace_to`](crate::EventStreamExt::trace_to).
     pub fn new_trace(&self) -> Trace {
         let trace = Trace::from_budgets(RemainingBudget {
-            steps_remaining: Some(u64::from(self.0.limits.limits.max_turns)),
+            steps_remaining: Some(u64::from(self.0.limits.limits.max_turns_or_default())),
             ..self.0.limits.budget.remaining(&BudgetUsage::default())
         });
         trace.with_prices(self.0.limits.budget.prices().cloned().unwrap_or_default())
@@ -329,7 +328,7 @@ impl Agent {
     ///   hooks' [`on_failure`](crate::agent::hook::Hook::on_failure) methods. If the name of a new
     ///   tool is already taken, the tool is left out, and the omission is reported to the model.
     /// - **A listing that takes longer than 30 seconds** fails. Use
-    ///   [`with_tool_source_timeout`](Self::with_tool_source_timeout) to set a different limit.
+    ///   [`Limits::tool_source_timeout`] to set a different limit.
     ///
     /// Providers put the tools before the messages, so a changed tool list changes the beginning of
     /// every later request. After a change, the provider can no longer use its cached prefix, and
@@ -351,16 +350,6 @@ impl Agent {
     /// See [`ToolSource`] for an example.
     pub fn with_tool_source(self, source: impl ToolSource + 'static) -> Self {
         self.update_settings(|it| Arc::make_mut(&mut it.tools.sources).push(Arc::new(source)))
-    }
-
-    /// Sets the timeout for each listing of a tool [source](Self::with_tool_source). The default is
-    /// 30 seconds.
-    ///
-    /// The timeout uses tokio's timer. Outside a tokio runtime, the default timeout does not apply.
-    /// If a timeout was set explicitly, a listing outside a tokio runtime fails unless its future
-    /// is ready when first polled.
-    pub fn with_tool_source_timeout(self, timeout: Duration) -> Self {
-        self.update_settings(|it| Arc::make_mut(&mut it.tools.sources).set_timeout(timeout))
     }
 
     /// Asks the model to state its rationale for each call in an extra argument, `_why`, which the
@@ -401,14 +390,22 @@ impl Agent {
         })
     }
 
-    /// Sets the stable part of the system prompt, which is the same in all runs.
-    pub fn with_system(self, stable: impl Into<SharedText>) -> Self {
-        self.update_settings(|it| it.prompt.set_stable_system(stable.into()))
-    }
-
-    /// Sets the volatile part of the system prompt, which may differ from run to run.
-    pub fn with_volatile_system(self, volatile: impl Into<String>) -> Self {
-        self.update_settings(|it| it.prompt.system.volatile = volatile.into())
+    /// Sets the system prompt. A text becomes the stable part, which is the same in all runs. To also
+    /// set the volatile part, which may differ from run to run, pass a [`System`].
+    ///
+    /// ```
+    /// use turnstream::request::System;
+    /// use turnstream::{Agent, provider::Scripted};
+    ///
+    /// let model = Scripted::new(["It is Monday."]);
+    /// let agent = Agent::new(model).with_system(System {
+    ///     stable: "You answer questions about dates.".into(),
+    ///     volatile: "Today is Monday, the 2nd of March.".into(),
+    /// });
+    /// # drop(agent);
+    /// ```
+    pub fn with_system(self, system: impl Into<System>) -> Self {
+        self.update_settings(|it| it.prompt.set_system(system.into()))
     }
 
     /// Sets the request options, such as limits, sampling, reasoning and the output format. An
@@ -420,32 +417,18 @@ impl Agent {
         })
     }
 
-    /// Sets the maximum number of output tokens per turn.
-    pub fn with_max_output_tokens(self, tokens: u32) -> Self {
-        self.update_settings(|it| it.prompt.options.max_output_tokens = Some(tokens))
-    }
-
     /// Returns the maximum number of output tokens per turn, or `None` if no maximum is set.
     #[cfg(feature = "mcp")]
     pub(crate) fn max_output_tokens(&self) -> Option<u32> {
         self.0.prompt.options.max_output_tokens
     }
 
-    /// Sets the maximum number of requests per run. The default is 20, or 80 for a sub-agent. If
-    /// `max_turns` is 0, no request is sent. Requests that correct, continue or retry a turn also
-    /// count toward this maximum.
-    pub fn with_max_turns(self, max_turns: u32) -> Self {
-        self.update_settings(|it| {
-            it.limits.limits.max_turns = max_turns;
-            it.limits.is_max_turns_set = true;
-        })
-    }
-
-    /// Sets all numeric limits, including the maximum number of requests.
+    /// Sets all numeric limits, such as the maximum number of requests per run; see [`Limits`].
     pub fn with_limits(self, limits: Limits) -> Self {
         self.update_settings(|it| {
             it.limits.limits = limits;
-            it.limits.is_max_turns_set = true;
+            it.hooks.set_timeout(limits.hook_timeout);
+            Arc::make_mut(&mut it.tools.sources).set_timeout(limits.tool_source_timeout);
         })
     }
 
@@ -555,16 +538,6 @@ impl Agent {
         self.update_settings(|it| it.label = label.into())
     }
 
-    /// Sets the timeout for each hook call. The default is 30 seconds. The timeout covers both
-    /// hooks that make decisions and the futures returned by hooks that only observe.
-    ///
-    /// The timeout uses tokio's timer. Outside a tokio runtime, the default timeout does not apply.
-    /// If a timeout was set explicitly, a hook call outside a tokio runtime fails unless the hook's
-    /// future is ready when first polled.
-    pub fn with_hook_timeout(self, timeout: Duration) -> Self {
-        self.update_settings(|it| it.hooks.set_timeout(timeout))
-    }
-
     /// Adds a fallback provider. If the preceding provider fails with an error that another
     /// provider might avoid, the open turn is retracted, and the run continues with the `fallback`
     /// transition. After switching to a fallback provider, the run keeps using it until the run
@@ -658,16 +631,6 @@ impl Agent {
     /// ```
     pub fn with_ageing(self, ageing: Ageing) -> Self {
         self.update_settings(|it| it.context.ageing = Some(ageing))
-    }
-
-    /// Sets the timeout for the compactor. The default is 120 seconds. If the compactor exceeds the
-    /// timeout, its future is dropped, and the compaction fails.
-    ///
-    /// The timeout uses tokio's timer. Outside a tokio runtime, the default timeout does not apply.
-    /// If a timeout was set explicitly, a compaction outside a tokio runtime fails unless the
-    /// compactor's future is ready when first polled.
-    pub fn with_compactor_timeout(self, timeout: Duration) -> Self {
-        self.update_settings(|it| it.context.compactor_timeout = TimeLimit::Explicit(timeout))
     }
 
     /// Disables compaction. Without a compactor, a run ends with the reason `context_window` if a
@@ -775,8 +738,8 @@ impl Agent {
     /// the run with the corresponding reason. A turn that is cut off is not continued, because
     /// validated answers are never continued. If the check returns `Err`, the answer is rejected,
     /// and the model is asked again, with the error text as feedback.
-    /// [`with_max_corrections`](Self::with_max_corrections) sets how many consecutive answers the
-    /// model may be asked to correct; after the next rejected answer, the run ends with the reason
+    /// [`Limits::max_corrections`] sets how many consecutive answers the model may be asked to
+    /// correct; after the next rejected answer, the run ends with the reason
     /// [`Malformed`](crate::event::EndReason::Malformed). Every rejected answer stays in the
     /// history.
     ///
@@ -804,14 +767,6 @@ impl Agent {
         check: impl Fn(&Turn) -> Result<(), E> + Send + Sync + 'static,
     ) -> Self {
         self.update_settings(|it| it.validators.push(check))
-    }
-
-    /// Sets the maximum number of consecutive unusable replies that the model is asked to correct.
-    /// The default is 2. After the maximum number of corrections, the next unusable reply ends the
-    /// run with the reason [`Malformed`](crate::event::EndReason::Malformed). Empty replies, and
-    /// replies whose calls all failed to start, count as unusable.
-    pub fn with_max_corrections(self, corrections: u32) -> Self {
-        self.update_settings(|it| it.limits.limits.max_corrections = corrections)
     }
 
     /// Allows a run to complete only if there is evidence, that is, if a tool has

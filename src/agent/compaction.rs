@@ -2,6 +2,7 @@
 
 use std::future::ready;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt};
 use serde::{Deserialize, Serialize};
@@ -11,6 +12,7 @@ use crate::agent::run_shared::RunShared;
 use crate::agent::settings::{AgentSettings, CompactorSetting, offered_tools};
 use crate::agent::timed_call::{TOKEN_COUNTER_NAME, call_with_timeout, catch_named_panic};
 use crate::context::{self, BytesDiv4, Compaction, CompactionFailure, Truncator};
+use crate::env::TimeLimit;
 use crate::error::{Error, ErrorKind};
 use crate::event::{Event, RewriteReason};
 use crate::item::History;
@@ -20,6 +22,9 @@ use crate::usage::Usage;
 use crate::world::EffectKind;
 
 const COMPACTOR_NAME: &str = "the compactor";
+
+/// The default timeout for the compactor.
+const DEFAULT_COMPACTOR_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// The result of an attempt to shorten a history.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -241,7 +246,8 @@ async fn call_compactor(
     compact: impl FnOnce() -> BoxFuture<'static, Result<Option<Compaction>, Error>>,
     finish: impl Fn(Compaction) -> Result<Compaction, Error>,
 ) -> Result<Option<Compaction>, Error> {
-    let limit = run.settings.context.compactor_timeout;
+    let limits = &run.settings.limits.limits;
+    let limit = TimeLimit::explicit_or(limits.compactor_timeout, DEFAULT_COMPACTOR_TIMEOUT);
     // A compaction counts as an open request, so it is dropped when the run's time limit expires.
     run.control().begin_request();
     let made = call_with_timeout(COMPACTOR_NAME, limit, compact).await;

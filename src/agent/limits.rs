@@ -1,22 +1,38 @@
 //! Defines the numeric limits for an agent's runs.
 
+use std::time::Duration;
+
 use crate::turn::TurnBuilder;
 
+/// The default maximum number of requests of a run that is not a sub-agent's.
+const DEFAULT_MAX_TURNS: u32 = 20;
+
 /// The numeric limits for a run: the maximum number of requests, corrections, retries and repeated
-/// iterations, the maximum size of a turn, and the maximum nesting depth of sub-agents.
+/// iterations, the maximum size of a turn, the maximum nesting depth of sub-agents, and timeouts.
+///
+/// The timeouts use tokio's timer. Outside a tokio runtime, a default timeout does not apply. If a
+/// timeout is set explicitly, then outside a tokio runtime an operation fails unless its future is
+/// ready when first polled. [`Timeouts::NEVER`](crate::http::Timeouts::NEVER) disables a timeout.
 ///
 /// ```
 /// use turnstream::agent::Limits;
+/// use turnstream::{Agent, provider::Scripted};
 ///
-/// let limits = Limits { max_turns: 5, ..Limits::default() };
+/// let limits = Limits { max_turns: Some(5), ..Limits::default() };
 /// assert_eq!(limits.max_corrections, 2);
+/// let agent = Agent::new(Scripted::new(["Hello!"])).with_limits(limits);
+/// # drop(agent);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The maximum number of requests. The default is 20.
-    pub max_turns: u32,
+    /// The maximum number of requests. `None` means 20, or 80 for a sub-agent. If the maximum is 0,
+    /// no request is sent. Requests that correct, continue or retry a turn also count.
+    pub max_turns: Option<u32>,
     /// The maximum number of consecutive unusable replies that the model is asked to correct. The
-    /// default is 2. After the maximum number of corrections, the next unusable reply ends the run.
+    /// default is 2. After the maximum number of corrections, the next unusable reply ends the run
+    /// with the reason [`Malformed`](crate::event::EndReason::Malformed). Empty replies, replies
+    /// that a [validation](crate::Agent::with_validation) rejects, and replies whose calls all
+    /// failed to start count as unusable.
     pub max_corrections: u32,
     /// The maximum number of times in a row that the model is asked to continue text that was cut
     /// off by the output limit. The default is 3. Typed and validated answers are never continued.
@@ -70,20 +86,35 @@ pub struct Limits {
     /// Each nesting level uses stack space on the thread that polls the run: about 40 KiB in a
     /// debug build.
     pub max_depth: u32,
+    /// The timeout for each hook call, both for hooks that make decisions and for the futures
+    /// returned by hooks that only observe. `None` means 30 seconds.
+    pub hook_timeout: Option<Duration>,
+    /// The timeout for each listing of a [tool source](crate::Agent::with_tool_source). `None` means
+    /// 30 seconds.
+    pub tool_source_timeout: Option<Duration>,
+    /// The timeout for the [compactor](crate::Agent::with_compactor). `None` means 120 seconds. If
+    /// the compactor exceeds the timeout, its future is dropped, and the compaction fails.
+    pub compactor_timeout: Option<Duration>,
 }
 
 impl Limits {
+    /// Returns the maximum number of requests of a run that is not a sub-agent's.
+    pub(super) fn max_turns_or_default(&self) -> u32 {
+        self.max_turns.unwrap_or(DEFAULT_MAX_TURNS)
+    }
+
     /// Returns the number of requests that may be sent before the wrap-up turn. If the wrap-up turn
     /// is enabled, one request is reserved for it, unless only one request is allowed.
     pub(super) fn turns_before_wrap_up(&self, wrap_up: bool) -> u32 {
-        self.max_turns - u32::from(wrap_up && self.max_turns > 1)
+        let max_turns = self.max_turns_or_default();
+        max_turns - u32::from(wrap_up && max_turns > 1)
     }
 }
 
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            max_turns: 20,
+            max_turns: None,
             max_corrections: 2,
             max_continuations: 3,
             max_truncated_call_retries: 1,
@@ -93,6 +124,9 @@ impl Default for Limits {
             end_after_repeats: 24,
             max_turn_bytes: TurnBuilder::DEFAULT_MAX_BYTES,
             max_depth: 8,
+            hook_timeout: None,
+            tool_source_timeout: None,
+            compactor_timeout: None,
         }
     }
 }

@@ -135,7 +135,7 @@ impl RunShared {
         state.end.wrap_up_reason.is_none()
             && !self.control().is_stop_requested()
             && was_asked
-            && requests < self.settings.limits.limits.max_turns
+            && requests < self.settings.limits.limits.max_turns_or_default()
     }
 
     /// Charges the usage of the last requests once the run is over. Returns the total cost if the

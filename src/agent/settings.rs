@@ -1,22 +1,18 @@
 //! The settings of an agent.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::agent::hook::Hooks;
 use crate::agent::tool_sources::ToolSources;
 use crate::agent::validators::Validators;
 use crate::agent::{Budget, Limits, RunStart};
 use crate::context::{Ageing, Compactor, Window};
-use crate::env::{Ids, SystemIds, TimeLimit};
+use crate::env::{Ids, SystemIds};
 use crate::item::History;
 use crate::provider::Provider;
 use crate::request::{Options, Request, SharedText, System, ToolSpecs};
 use crate::tool::Toolkit;
 use crate::world::{LiveWorld, World};
-
-/// The default timeout for the compactor.
-const DEFAULT_COMPACTOR_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// A function that creates the world for each run.
 pub(crate) type WorldFactory =
@@ -75,8 +71,6 @@ pub(super) struct ToolkitSettings {
 #[derive(Clone, Default)]
 pub(super) struct LimitSettings {
     pub(super) limits: Limits,
-    /// Whether `max_turns` was set explicitly.
-    pub(super) is_max_turns_set: bool,
     pub(super) budget: Budget,
 }
 
@@ -95,7 +89,6 @@ pub(super) struct ContextSettings {
     /// The rule for shortening old turns, which applies regardless of the request's size.
     pub(super) ageing: Option<Ageing>,
     pub(super) compactor: CompactorSetting,
-    pub(super) compactor_timeout: TimeLimit,
     /// The model's context window, if one was set.
     pub(super) window: Option<Window>,
 }
@@ -112,7 +105,6 @@ impl AgentSettings {
             context: ContextSettings {
                 ageing: None,
                 compactor: CompactorSetting::Default,
-                compactor_timeout: TimeLimit::Default(DEFAULT_COMPACTOR_TIMEOUT),
                 window: None,
             },
             hooks: Hooks::new(),
@@ -150,8 +142,9 @@ impl AgentSettings {
 }
 
 impl PromptSettings {
-    pub(super) fn set_stable_system(&mut self, stable: SharedText) {
-        self.stable_system = stable;
+    pub(super) fn set_system(&mut self, system: System) {
+        self.stable_system = system.stable;
+        self.system.volatile = system.volatile;
         self.join_stable_system();
     }
 

@@ -42,10 +42,8 @@ pub(super) fn sub_agent_tool(
             "additionalProperties": false,
         }),
     );
-    if !settings.limits.is_max_turns_set {
-        let bounds = &mut Arc::make_mut(&mut settings).limits;
-        (bounds.limits.max_turns, bounds.is_max_turns_set) = (DEFAULT_MAX_TURNS, true);
-    }
+    let limits = &mut Arc::make_mut(&mut settings).limits.limits;
+    limits.max_turns.get_or_insert(DEFAULT_MAX_TURNS);
     // The tool keeps the settings so that a resumed run can check verdicts on the sub-agent's
     // calls.
     let own = Arc::clone(&settings);

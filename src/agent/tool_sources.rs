@@ -30,8 +30,8 @@ impl ToolSources {
         self.sources.push(source);
     }
 
-    pub(super) fn set_timeout(&mut self, timeout: Duration) {
-        self.timeout = Some(timeout);
+    pub(super) fn set_timeout(&mut self, timeout: Option<Duration>) {
+        self.timeout = timeout;
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -48,7 +48,7 @@ impl ToolSources {
         index: usize,
     ) -> impl Future<Output = Result<ToolList, Error>> + Send + use<> {
         let source = Arc::clone(&self.sources[index]);
-        let limit = self.timeout.map_or(TimeLimit::Default(DEFAULT_TIMEOUT), TimeLimit::Explicit);
+        let limit = TimeLimit::explicit_or(self.timeout, DEFAULT_TIMEOUT);
         async move { call_with_timeout("the listing", limit, || source.list_tools()).await? }
     }
 

@@ -20,7 +20,7 @@ pub trait Compactor: Send + Sync {
     ///
     /// The returned future must own all of its data; the history is cheap to clone. Dropping the
     /// future must cancel its work. An agent drops the future when the run is interrupted or when
-    /// the [timeout](crate::Agent::with_compactor_timeout) expires.
+    /// the [timeout](crate::agent::Limits::compactor_timeout) expires.
     ///
     /// # Errors
     ///

@@ -65,6 +65,11 @@ pub(crate) enum TimeLimit {
 }
 
 impl TimeLimit {
+    /// Returns the explicit limit, or the default if `explicit` is `None`.
+    pub(crate) fn explicit_or(explicit: Option<Duration>, default: Duration) -> Self {
+        explicit.map_or(Self::Default(default), Self::Explicit)
+    }
+
     pub(crate) fn duration(self) -> Duration {
         match self {
             Self::Default(limit) | Self::Explicit(limit) => limit,

@@ -182,12 +182,14 @@ impl Outcome {
     ///
     /// ```
     /// use turnstream::Agent;
+    /// use turnstream::agent::Limits;
     /// use turnstream::provider::{Reply, Scripted};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() {
     /// let model = Scripted::new([Reply::text("Two of ten.").call("next", serde_json::json!({}))]);
-    /// let outcome = Agent::new(model).with_max_turns(1).run("Read all ten").outcome().await;
+    /// let limits = Limits { max_turns: Some(1), ..Limits::default() };
+    /// let outcome = Agent::new(model).with_limits(limits).run("Read all ten").outcome().await;
     /// assert_eq!(
     ///     outcome.labeled_text(),
     ///     "Two of ten.\n\n[stopped early: the step limit was reached — this result is partial]"

@@ -19,6 +19,7 @@ use crate::mcp::listing::ListedTool;
 use crate::mcp::questions::{cancelled_answer, sampling_answer, sampling_prompt};
 use crate::mcp::sdk::{CallUpdate, PendingRequest};
 use crate::mcp::shared_client::{CallOrigin, MAX_SESSION_RENEWALS, SharedClient};
+use crate::request::Options;
 use crate::tool::{ToolContext, ToolOutput, ToolUpdate, UpdateStream};
 
 /// Calls a tool. `cx` is `None` if the call is not part of a run. Dropping the stream cancels the
@@ -341,7 +342,10 @@ fn sample(agent: &Agent, params: &Value, cx: &ToolContext) -> Option<AnswerSourc
     let limit = params["maxTokens"].as_u64().and_then(|tokens| u32::try_from(tokens).ok());
     let own_limit = agent.max_output_tokens().unwrap_or(u32::MAX);
     let agent = match limit.filter(|limit| *limit < own_limit) {
-        Some(limit) => agent.clone().with_max_output_tokens(limit),
+        Some(limit) => {
+            let options = Options { max_output_tokens: Some(limit), ..Options::default() };
+            agent.clone().with_options(options)
+        }
         None => agent.clone(),
     };
     let tool = agent.as_tool("sampling", "Answers for an MCP server").ok()?;

@@ -54,7 +54,7 @@ pub struct Limits {
     /// The maximum time from starting a process, or sending a first request, until the connection is ready. This limit
     /// covers the attempt to use the newer version of the protocol and, if that attempt fails, the attempt to use the
     /// older version. For a slow server, also raise the agent's own time limit for listing tools; see
-    /// [`with_tool_source_timeout`](crate::Agent::with_tool_source_timeout).
+    /// [`Limits::tool_source_timeout`](crate::agent::Limits::tool_source_timeout).
     pub start: Duration,
     /// The maximum time to wait for the response to a request other than a tool call.
     pub request: Duration,

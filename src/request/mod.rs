@@ -79,6 +79,12 @@ pub struct System {
     pub volatile: String,
 }
 
+impl<T: Into<SharedText>> From<T> for System {
+    fn from(stable: T) -> Self {
+        Self { stable: stable.into(), volatile: String::new() }
+    }
+}
+
 impl Request {
     /// Creates a request with the given history and default values for all other fields.
     pub fn new(history: History) -> Self {
@@ -94,9 +100,9 @@ impl Request {
         }
     }
 
-    /// Sets the stable part of the system prompt.
-    pub fn with_system(mut self, stable: impl Into<SharedText>) -> Self {
-        self.system.stable = stable.into();
+    /// Sets the system prompt. A text becomes the stable part.
+    pub fn with_system(mut self, system: impl Into<System>) -> Self {
+        self.system = system.into();
         self
     }
 
@@ -104,11 +110,6 @@ impl Request {
     /// [`Options::or`].
     pub fn with_options(mut self, options: Options) -> Self {
         self.options = options.or(self.options);
-        self
-    }
-    /// Sets the maximum total number of bytes of text, reasoning and call arguments in the turn.
-    pub fn with_max_turn_bytes(mut self, max_bytes: usize) -> Self {
-        self.max_turn_bytes = Some(max_bytes);
         self
     }
 

@@ -118,7 +118,7 @@ fn random_agent(
         watched(Scripted::from_fn(move |_, _| random_reply(&dice)))
     };
     let limits = Limits {
-        max_turns: u32::try_from(dice.roll(25)).unwrap(),
+        max_turns: Some(u32::try_from(dice.roll(25)).unwrap()),
         max_corrections: u32::try_from(dice.roll(4)).unwrap(),
         max_turn_retries: u32::try_from(dice.roll(3)).unwrap(),
         max_truncated_call_retries: u32::try_from(dice.roll(3)).unwrap(),

@@ -111,6 +111,14 @@ async fn compactor_timeout() -> String {
     elapsed_time(agent.run(long).outcome()).await
 }
 
+/// The number of requests that a run may send.
+async fn max_requests() -> usize {
+    let model = Scripted::from_fn(|_, n| Reply::new().call("t", json!({ "n": n })));
+    let agent = Agent::new(model.clone()).with_tool(ok_tool("t", &Counter::default()));
+    agent.run("go").outcome().await;
+    model.requests().len()
+}
+
 /// The number of requests that a sub-agent may send.
 async fn sub_agent_max_requests() -> usize {
     let inner = Scripted::from_fn(|_, n| Reply::new().call("t", json!({ "n": n })));
@@ -190,7 +198,7 @@ async fn the_guide_lists_the_actual_default_values() {
         ("how long a hook may take to answer", hook_timeout().await),
         ("time for a compaction", compactor_timeout().await),
         ("time for a run", unlimited(budgets == (None, None))),
-        ("requests per run", limits.max_turns.to_string()),
+        ("requests per run", max_requests().await.to_string()),
         ("requests per sub-agent run", sub_agent_max_requests().await.to_string()),
         (
             "consecutive unusable replies that the model is asked to correct",

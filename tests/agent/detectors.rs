@@ -15,6 +15,7 @@ use turnstream::provider::{Reply, Scripted};
 use turnstream::tool::{Tool, ToolContext};
 use turnstream::{Agent, Item, Outcome, Usage};
 
+use crate::support::runs::limits_with_max_turns;
 use crate::support::tools::spec;
 
 /// A tool with the effects that its arguments name: `changed`, `created`, `sent` (targets), `check`
@@ -62,7 +63,7 @@ fn failing_call(complaint: &str) -> Reply {
 
 fn detector_agent(replies: Vec<Reply>) -> Agent {
     let tools = ["read", "run", "make", "other"].map(scripted_effect_tool);
-    Agent::new(Scripted::new(replies)).with_tools(tools).with_max_turns(80)
+    Agent::new(Scripted::new(replies)).with_tools(tools).with_limits(limits_with_max_turns(80))
 }
 
 async fn run_with_detectors(

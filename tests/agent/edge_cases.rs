@@ -21,7 +21,7 @@ use turnstream::{
     Agent, Error, ErrorKind, Event, History, Outcome, Request, Run, TurnEvent, TurnStreamExt, Usage,
 };
 
-use crate::support::runs::push_event;
+use crate::support::runs::{limits_with_max_turns, push_event};
 use crate::support::tools::{constant_tool, spec};
 
 fn uncounted_tool() -> Tool {
@@ -427,7 +427,8 @@ fn a_panic_payload_that_panics_on_drop_still_leaves_exactly_one_ending() {
         })),
     ];
     for agent in agents {
-        let (events, outcome) = run_with_action(agent.with_max_turns(2).run("go"), |_, _| {});
+        let (events, outcome) =
+            run_with_action(agent.with_limits(limits_with_max_turns(2)).run("go"), |_, _| {});
         assert!(events.iter().filter(|event| event.outcome().is_some()).count() == 1);
         let shown = format!("{:?} {:?}", outcome.error, outcome.new_items());
         assert!(shown.contains("panicked: no message"), "{shown}");

@@ -12,6 +12,7 @@ use turnstream::provider::{Reply, Scripted};
 use turnstream::turn::StopReason;
 use turnstream::{Error, ErrorKind, Event, Item, Outcome, Usage};
 
+use crate::support::runs::limits_with_max_turns;
 use crate::support::tools::uncounted_tool;
 
 const TURN_USAGE: Usage = Usage {
@@ -62,7 +63,10 @@ fn agents_by_end_reason() -> Vec<(EndReason, Agent)> {
         (EndReason::ContextWindow, scripted_agent([reply_with_stop(StopReason::ContextWindow)])),
         (EndReason::Malformed, scripted_agent([text_reply("").stop(StopReason::ToolCalls)])),
         (EndReason::Repeating, scripted_agent([tool_call_reply()]).with_limits(ends_at_two)),
-        (EndReason::MaxTurns, scripted_agent([tool_call_reply()]).with_max_turns(2)),
+        (
+            EndReason::MaxTurns,
+            scripted_agent([tool_call_reply()]).with_limits(limits_with_max_turns(2)),
+        ),
         (
             EndReason::Budget,
             scripted_agent([tool_call_reply()]).with_budget(Budget::new().with_total_tokens(20)),

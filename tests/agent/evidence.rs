@@ -12,11 +12,13 @@ use turnstream::env::CountingIds;
 use turnstream::event::{EndReason, Transition};
 use turnstream::item::{Evidence, SideEffect};
 use turnstream::provider::{Reply, Scripted};
+use turnstream::request::System;
 use turnstream::tool::{Tool, ToolContext, Toolkit, Verdict};
 use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Outcome};
 
 use futures::StreamExt;
 
+use crate::support::runs::limits_with_max_turns;
 use crate::support::tools::spec;
 
 /// A tool that changes a file.
@@ -229,7 +231,8 @@ async fn a_panic_in_the_evidence_policy_ends_the_run_like_a_panic_in_a_hook() {
 #[tokio::test]
 async fn the_evidence_instructions_are_appended_to_the_stable_system_prompt() {
     let (asked, model) = evidence_agent(["BLOCKED: all".into()]);
-    asked.with_system("Be kind.").with_volatile_system("It is noon.").run("go").outcome().await;
+    let system = System { stable: "Be kind.".into(), volatile: "It is noon.".into() };
+    asked.with_system(system).run("go").outcome().await;
     let system = &model.requests()[0].system;
     assert!(system.stable.starts_with("Be kind.\n\nEnd only with evidence."));
     assert!(system.stable.contains("`BLOCKED: `"));
@@ -426,7 +429,7 @@ async fn output_is_validated_before_evidence_is_checked_unless_the_answer_is_blo
 #[tokio::test]
 async fn without_a_further_turn_a_claim_without_evidence_ends_as_unproven_immediately() {
     let (capped, _) = evidence_agent([edit_call(), "done".into()]);
-    let outcome = capped.with_max_turns(2).run("go").outcome().await;
+    let outcome = capped.with_limits(limits_with_max_turns(2)).run("go").outcome().await;
     assert_outcome(&outcome, EndReason::Unproven, 2, Some(UNCHECKED_CHANGE_MESSAGE));
 
     let (stopped, _) = evidence_agent([edit_call(), "done".into()]);
@@ -442,7 +445,8 @@ async fn without_a_further_turn_a_claim_without_evidence_ends_as_unproven_immedi
 #[tokio::test]
 async fn a_run_in_its_wrap_up_turn_ends_with_its_limit_as_the_reason() {
     let (capped, _) = evidence_agent([edit_call(), edit_call(), "I did what I could.".into()]);
-    let agent = capped.with_max_turns(3).with_budget(Budget::new().with_wrap_up());
+    let agent =
+        capped.with_limits(limits_with_max_turns(3)).with_budget(Budget::new().with_wrap_up());
     assert_outcome(&agent.run("go").outcome().await, EndReason::MaxTurns, 3, None);
 }
 
@@ -491,7 +495,7 @@ async fn a_token_target_nudges_only_after_the_claim_is_proven() {
     let (agent, _) =
         evidence_agent(["done".into(), check_call("test", 0), "done".into(), "done".into()]);
     let agent = agent.with_budget(Budget::new().with_target(Target::new(1_000_000)));
-    let outcome = agent.with_max_turns(4).run("go").outcome().await;
+    let outcome = agent.with_limits(limits_with_max_turns(4)).run("go").outcome().await;
     assert!(injected_messages(&outcome)[0].contains(NO_CHECK_MESSAGE));
     assert_eq!(outcome.reason, EndReason::Completed);
 }

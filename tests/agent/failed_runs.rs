@@ -20,7 +20,7 @@ use turnstream::{
 
 use crate::support::buffer::SharedBuffer;
 use crate::support::providers::error_of_kind;
-use crate::support::runs::reply_calling_t;
+use crate::support::runs::{limits_with_max_turns, reply_calling_t};
 use crate::support::tools::uncounted_tool;
 
 /// An agent whose second request is refused.
@@ -139,7 +139,7 @@ async fn only_failed_runs_yield_an_error() {
     let prevents = hook::before_stop(|_, _| async { StopDecision::EndRun("no".into()) });
     for (agent, reason) in [
         (agent("fine".into()), EndReason::Completed),
-        (calls("t").with_max_turns(2), EndReason::MaxTurns),
+        (calls("t").with_limits(limits_with_max_turns(2)), EndReason::MaxTurns),
         (calls("t").with_budget(Budget::new().with_tool_calls(1)), EndReason::Budget),
         (calls("t").with_budget(no_time), EndReason::Budget),
         (calls("t").with_hook(hook::should_stop(|_| async { true })), EndReason::Stopped),

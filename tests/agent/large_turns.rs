@@ -106,7 +106,8 @@ async fn a_request_can_raise_its_byte_limit_above_the_default_through_any_provid
         let pieces = stream::repeat_with(|| Ok(Piece::Text("x".repeat(1 << 20)))).take(65);
         pieces.chain(stream::iter([Ok(StopReason::Stop.into())]))
     });
-    let mut turn = Retry::new(model).stream_turn(user_request().with_max_turn_bytes(usize::MAX));
+    let request = Request { max_turn_bytes: Some(usize::MAX), ..user_request() };
+    let mut turn = Retry::new(model).stream_turn(request);
     let mut completed = 0;
     while let Some(event) = turn.next().await {
         completed += usize::from(event.unwrap().turn_complete().is_some());

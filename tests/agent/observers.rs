@@ -15,7 +15,7 @@ use serde_json::json;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 use turnstream::agent::hook::{self, Hook, HookFuture};
-use turnstream::agent::{Decision, RunContext, State};
+use turnstream::agent::{Decision, Limits, RunContext, State};
 use turnstream::event::{AppendReason, EndReason};
 use turnstream::item::Content;
 use turnstream::provider::{Reply, Scripted};
@@ -24,14 +24,18 @@ use turnstream::turn::Turn;
 use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Request};
 
 use crate::support::runs::{
-    check_outcome, collect_rest, final_outcome, pull_ready, pull_until, reply_calling,
-    scripted_agent, test_agent,
+    check_outcome, collect_rest, final_outcome, limits_without_retries, pull_ready, pull_until,
+    reply_calling, scripted_agent, test_agent,
 };
 use crate::support::tools::{
     CountGuard, Counter, counted_tool, nap_tool, ok_tool, reply_calling_nap,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
+
+fn limits_with_hook_timeout(timeout: Duration) -> Limits {
+    Limits { hook_timeout: Some(timeout), ..limits_without_retries() }
+}
 
 type Shared<T> = Arc<Mutex<T>>;
 
@@ -130,7 +134,8 @@ async fn the_hook_timeout_ends_an_observer_and_is_reported_as_its_failure() {
         scripted_agent([reply_calling_nap(&[60_000]), "done".into()], vec![nap_tool("nap")]);
     let agent = agent.with_hook(EndlessHook("assistant_message", counter.clone()));
     let began = Instant::now();
-    let mut run = agent.with_hook(failure).with_hook_timeout(5 * SECOND).run("go");
+    let mut run =
+        agent.with_hook(failure).with_limits(limits_with_hook_timeout(5 * SECOND)).run("go");
     let at_tool = pull_until(&mut run, |event| event.tool_output().is_some());
     at_tool.await;
     assert_eq!(
@@ -253,7 +258,7 @@ async fn observers_are_also_polled_with_a_custom_body() {
         .with_hook(delayed_note_hook(1, "noted", SECOND / 2))
         .with_hook(EndlessHook("turn_started", counter.clone()))
         .with_hook(failure);
-    let run = agent.with_hook_timeout(SECOND + SECOND / 2).run_with_body(
+    let run = agent.with_limits(limits_with_hook_timeout(SECOND + SECOND / 2)).run_with_body(
         waiting_body,
         History::from_id("h"),
         "go",
@@ -525,7 +530,7 @@ fn without_timers_an_explicit_observer_timeout_fails_and_the_default_is_ignored(
     check_outcome(&outcome, EndReason::Completed, 1);
     assert!(none.lock().unwrap().is_empty());
     let (one, failure) = told();
-    let limited = hooked().with_hook(failure).with_hook_timeout(SECOND);
+    let limited = hooked().with_hook(failure).with_limits(limits_with_hook_timeout(SECOND));
     check_outcome(&block_on(limited.run("go").outcome()), EndReason::Completed, 1);
     let one = one.lock().unwrap();
     let [error] = &one[..] else { panic!("{one:?}") };

@@ -12,6 +12,7 @@ use turnstream::context::{Compaction, CompactionFailure, compactor_fn};
 use turnstream::env::CountingIds;
 use turnstream::provider::{Reply, Scripted};
 use turnstream::replay::Recording;
+use turnstream::request::Options;
 use turnstream::tool::Tool;
 use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Usage};
 
@@ -104,7 +105,7 @@ fn agent_with_context_overflow() -> Agent {
 /// Its request waits for the pool while input is sent.
 fn agent_waiting_for_pool(pool: &Pool) -> Agent {
     look_agent(model_with_look_calls(1))
-        .with_max_output_tokens(100)
+        .with_options(Options { max_output_tokens: Some(100), ..Options::default() })
         .with_budget(Budget::new().with_pool(pool))
 }
 

@@ -11,13 +11,13 @@ use turnstream::env::CountingIds;
 use turnstream::event::{AppendReason, EndReason, InterruptedPhase, Transition};
 use turnstream::item::ResultKind;
 use turnstream::provider::{Provider, Reply, Scripted};
-use turnstream::request::Options;
+use turnstream::request::{Options, System};
 use turnstream::stream::TurnStream;
 use turnstream::tool::Tool;
 use turnstream::turn::StopReason;
 use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Outcome, Request, Run, RunHandle};
 
-use crate::support::runs::limits_without_retries;
+use crate::support::runs::{limits_with_max_turns, limits_without_retries};
 use crate::support::tools::spec;
 use crate::support::tools::uncounted_tool;
 
@@ -95,7 +95,7 @@ async fn a_run_yields_its_events_in_the_documented_order() {
 #[tokio::test]
 async fn at_max_turns_the_last_tools_run_and_the_outcome_is_partial() {
     let (agent, model) = scripted_agent([tool_call_reply(), tool_call_reply(), tool_call_reply()]);
-    let outcome = agent.with_max_turns(2).run("go").outcome().await;
+    let outcome = agent.with_limits(limits_with_max_turns(2)).run("go").outcome().await;
     assert_outcome(&outcome, EndReason::MaxTurns, true, 2);
     assert_eq!(result_kinds(&outcome), [ResultKind::Ok, ResultKind::Ok]);
     assert_eq!(model.requests().len(), 2);
@@ -105,7 +105,7 @@ async fn at_max_turns_the_last_tools_run_and_the_outcome_is_partial() {
 #[tokio::test]
 async fn a_turn_limit_of_zero_sends_no_request() {
     let (agent, model) = scripted_agent([tool_call_reply()]);
-    let outcome = agent.with_max_turns(0).run("go").outcome().await;
+    let outcome = agent.with_limits(limits_with_max_turns(0)).run("go").outcome().await;
     assert_outcome(&outcome, EndReason::MaxTurns, true, 0);
     assert_eq!((model.requests().len(), outcome.new_items().len()), (0, 1));
 }
@@ -441,7 +441,7 @@ async fn input_beyond_the_limits_of_a_runs_queue_is_returned() {
 #[tokio::test]
 async fn undelivered_input_is_returned_in_the_outcome() {
     let (agent, _) = scripted_agent(["first".into()]);
-    let mut run = agent.with_max_turns(1).run("go");
+    let mut run = agent.with_limits(limits_with_max_turns(1)).run("go");
     pull_until(&mut run, |event| event.turn_complete().is_some()).await;
     let receipt = run.steer("too late").unwrap();
     pull_until(&mut run, |event| event.outcome().is_some()).await;
@@ -485,9 +485,8 @@ async fn a_history_with_open_calls_is_settled_before_the_run_continues() {
 async fn the_system_prompt_and_the_settings_reach_the_request() {
     let (agent, model) = scripted_agent(["x".into()]);
     let agent = agent
-        .with_system("stable")
-        .with_volatile_system("volatile")
-        .with_max_output_tokens(7)
+        .with_system(System { stable: "stable".into(), volatile: "volatile".into() })
+        .with_options(Options { max_output_tokens: Some(7), ..Options::default() })
         .with_options(Options { temperature: Some(0.5), ..Options::default() });
     agent.run(vec![Item::system("more"), Item::user("go")]).outcome().await;
     let request = &model.requests()[0];
@@ -503,7 +502,7 @@ async fn the_system_prompt_and_the_settings_reach_the_request() {
 #[tokio::test]
 async fn after_a_thousand_turns_run_state_and_journal_are_equal() {
     let model = Scripted::from_fn(|_, n| if n < 1000 { tool_call_reply() } else { "done".into() });
-    let limits = Limits { max_turns: 2000, end_after_repeats: 0, ..Limits::default() };
+    let limits = Limits { max_turns: Some(2000), end_after_repeats: 0, ..Limits::default() };
     let agent = Agent::new(model.clone()).with_tools([uncounted_tool("t")]).with_limits(limits);
     let mut run = agent.run("go");
     let mut requests = 0;

@@ -14,6 +14,7 @@ use turnstream::context::{BytesDiv4, Window, estimate_request_tokens};
 use turnstream::event::{BudgetKind, EndReason, ToolEvent, Transition};
 use turnstream::item::ResultKind;
 use turnstream::provider::{Reply, Scripted};
+use turnstream::request::Options;
 use turnstream::tool::Tool;
 use turnstream::usage::{Price, Prices};
 use turnstream::{Agent, Event, Outcome, Request, Run, Usage};
@@ -69,7 +70,7 @@ async fn fifty_agents_overdraw_a_pool_by_at_most_one_request_and_its_answer() {
     let model = four_call_model(100);
     let agent = test_agent(model.clone())
         .with_tools([ok_tool("t", &Counter::default())])
-        .with_max_output_tokens(100)
+        .with_options(Options { max_output_tokens: Some(100), ..Options::default() })
         .with_budget(Budget::new().with_pool(&pool));
     let outcomes = run_fifty(&agent).await;
     println!("{} of 3,000 tokens were used", pool.used_tokens());
@@ -95,7 +96,7 @@ async fn agents_on_several_threads_respect_the_pool_without_deadlock() {
         });
         let agent = Agent::new(model.clone())
             .with_tools([ok_tool("t", &Counter::default())])
-            .with_max_output_tokens(100)
+            .with_options(Options { max_output_tokens: Some(100), ..Options::default() })
             .with_budget(Budget::new().with_pool(&pool));
         let runs: Vec<_> = (0..50).map(|_| tokio::spawn(agent.run("go").outcome())).collect();
         let outcomes: Vec<_> = join_all(runs).await.into_iter().map(Result::unwrap).collect();
@@ -108,7 +109,9 @@ async fn agents_on_several_threads_respect_the_pool_without_deadlock() {
 async fn sixty_four_sub_agents_overdraw_a_pool_by_at_most_one_request_and_its_answer() {
     let pool = Pool::new(1_000);
     let limited = |agent: Agent| {
-        agent.with_max_output_tokens(100).with_budget(Budget::new().with_pool(&pool))
+        agent
+            .with_options(Options { max_output_tokens: Some(100), ..Options::default() })
+            .with_budget(Budget::new().with_pool(&pool))
     };
     let children = four_call_model(100);
     let child =
@@ -190,7 +193,9 @@ async fn a_run_dropped_at_any_poll_returns_its_reservation() {
     let make = || {
         let agent =
             test_agent(four_call_model(100)).with_tools([ok_tool("t", &Counter::default())]);
-        agent.with_max_output_tokens(100).with_budget(Budget::new().with_pool(&pool))
+        agent
+            .with_options(Options { max_output_tokens: Some(100), ..Options::default() })
+            .with_budget(Budget::new().with_pool(&pool))
     };
     for polls in 0..40 {
         let mut run = make().run("go");
@@ -587,7 +592,7 @@ async fn an_exhausted_pool_without_a_reserve_allows_no_wrap_up_turn() {
         let model = Scripted::new([reply_calling_t("a").usage(usage), "what I have".into()]);
         let agent = test_agent(model).with_tools([ok_tool("t", &Counter::default())]);
         agent
-            .with_max_output_tokens(50)
+            .with_options(Options { max_output_tokens: Some(50), ..Options::default() })
             .with_budget(budget.with_pool(pool))
             .run("go")
             .outcome()
@@ -676,7 +681,7 @@ async fn fifty_agents_overdraw_a_shared_cost_limit_by_at_most_one_request_and_it
     let model = four_call_model(100).with_model("cheap");
     let agent = test_agent(model.clone())
         .with_tools([ok_tool("t", &Counter::default())])
-        .with_max_output_tokens(100)
+        .with_options(Options { max_output_tokens: Some(100), ..Options::default() })
         .with_budget(Budget::new().with_pool(&pool));
     let outcomes = run_fifty(&agent).await;
     let largest = model.requests().iter().map(|it| usage_of_request(it, 100).total()).max();
@@ -697,7 +702,8 @@ async fn two_runs_do_not_each_get_the_whole_rest_of_a_shared_cost_limit() {
         Reply::text("fine").usage(usage).delay(SECOND)
     };
     let model = Scripted::from_fn(slow).with_model("cheap");
-    let agent = test_agent(model.clone()).with_max_output_tokens(1_000);
+    let agent = test_agent(model.clone())
+        .with_options(Options { max_output_tokens: Some(1_000), ..Options::default() });
     let agent = agent.with_budget(Budget::new().with_pool(&pool));
     let (mut first, mut second) = (agent.run("go"), agent.run("go"));
     for run in [&mut first, &mut second] {
@@ -746,7 +752,8 @@ async fn a_run_dropped_during_a_turn_returns_its_reserved_cost() {
     let pool = cost_pool(1_000);
     let reply = |_: &Request, _: usize| Reply::text("fine").delay(SECOND);
     let model = Scripted::from_fn(reply).with_model("cheap");
-    let agent = test_agent(model.clone()).with_max_output_tokens(900);
+    let agent = test_agent(model.clone())
+        .with_options(Options { max_output_tokens: Some(900), ..Options::default() });
     let agent = agent.with_budget(Budget::new().with_pool(&pool));
     let (mut first, mut second) = (agent.run("go"), agent.run("go"));
     while first.next().now_or_never().is_some() {}

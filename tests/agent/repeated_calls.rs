@@ -72,7 +72,7 @@ async fn run_to_end(agent: &Agent) -> (Outcome, Vec<u32>) {
 
 const NUDGE_ONLY_LIMITS: Limits = Limits {
     forced_tool_turns: 1,
-    max_turns: 60,
+    max_turns: Some(60),
     max_corrections: 2,
     max_continuations: 3,
     max_truncated_call_retries: 1,
@@ -81,6 +81,9 @@ const NUDGE_ONLY_LIMITS: Limits = Limits {
     end_after_repeats: 24,
     max_turn_bytes: 1 << 20,
     max_depth: 8,
+    hook_timeout: None,
+    tool_source_timeout: None,
+    compactor_timeout: None,
 };
 
 #[track_caller]

@@ -15,10 +15,12 @@ use turnstream::event::EndReason;
 use turnstream::item::Content;
 use turnstream::provider::{Reply, Scripted};
 use turnstream::replay::{Recorder, Recording, ReplayMismatch, ReplayRun};
+use turnstream::request::Options;
 use turnstream::tool::{Tool, ToolOutput, Verdict};
 use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Request, Run};
 
 use crate::support::buffer::SharedBuffer;
+use crate::support::runs::limits_with_max_turns;
 use crate::support::tools::spec;
 
 /// A tool that counts its executions.
@@ -110,11 +112,19 @@ fn the_first_divergence_is_reported_with_its_location() {
     let recording = record_run(&agent);
     let replay = |agent: Agent| recording.replay(&agent);
     assert_mismatch(replay(agent.clone().with_system("Be brief.")), 2, "request.system");
-    assert_mismatch(replay(agent.clone().with_max_output_tokens(7)), 2, "request.options");
+    assert_mismatch(
+        replay(
+            agent
+                .clone()
+                .with_options(Options { max_output_tokens: Some(7), ..Options::default() }),
+        ),
+        2,
+        "request.options",
+    );
     assert_mismatch(replay(agent.clone().with_tools([])), 2, "request.tools");
     // One turn, and no second one.
     let behind = recording.events().position(|event| matches!(event, Event::Continued { .. }));
-    assert_mismatch(replay(agent.with_max_turns(1)), behind.unwrap(), "event");
+    assert_mismatch(replay(agent.with_limits(limits_with_max_turns(1))), behind.unwrap(), "event");
 }
 
 #[test]
@@ -480,7 +490,7 @@ fn the_size_of_a_recording_is_linear_in_the_conversation() {
             false => Reply::text("Done."),
         });
         let agent = Agent::new(model).with_tools([counting_tool("look", &Arc::default())]);
-        record_lines(&agent.with_max_turns(turns), run_to_end).len()
+        record_lines(&agent.with_limits(limits_with_max_turns(turns)), run_to_end).len()
     };
     let [ten, hundred, more] = [10, 100, 400].map(bytes);
     let (first, second) = ((hundred - ten) / 90, (more - hundred) / 300);

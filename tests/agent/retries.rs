@@ -11,7 +11,7 @@ use turnstream::provider::{Backoff, Reply, Retry, Scripted};
 use turnstream::{Agent, ErrorKind, Event, TurnEvent, Usage};
 
 use crate::support::providers::error_of_kind;
-use crate::support::runs::test_agent;
+use crate::support::runs::{limits_with_max_turns, test_agent};
 use crate::support::world::{FinishedRun, finish_run};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -108,7 +108,7 @@ async fn a_provider_retries_on_its_own_once_its_fallback_is_unavailable() {
     let finished = run_to_end(with_fallback(first())).await;
     assert_eq!((finished.outcome.text.as_str(), reported_wait_count(&finished)), ("second", 0));
     // The last allowed turn.
-    let finished = run_to_end(with_fallback(first()).with_max_turns(1)).await;
+    let finished = run_to_end(with_fallback(first()).with_limits(limits_with_max_turns(1))).await;
     assert_eq!((finished.outcome.text.as_str(), reported_wait_count(&finished)), ("first", 1));
     // The owner has requested a stop after this turn.
     let agent = with_fallback(first());

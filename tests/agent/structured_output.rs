@@ -6,6 +6,7 @@ use futures::{StreamExt, stream};
 use serde::Deserialize;
 #[cfg(feature = "schemars")]
 use serde_json::{Value, json};
+use turnstream::agent::Limits;
 use turnstream::env::CountingIds;
 use turnstream::event::{AppendReason, EndReason, Transition};
 use turnstream::provider::{Provider, Reply, Scripted};
@@ -19,10 +20,11 @@ use turnstream::{
     Agent, Error, ErrorKind, Event, History, Item, Outcome, Request, Turn, TurnEvent, TurnStreamExt,
 };
 
-#[cfg(feature = "schemars")]
 use crate::support::models::ChunkedProvider;
 #[cfg(feature = "schemars")]
 use crate::support::programs;
+#[cfg(feature = "schemars")]
+use crate::support::runs::limits_with_max_turns;
 #[cfg(feature = "schemars")]
 use crate::support::wires::sse_body;
 
@@ -310,29 +312,38 @@ async fn the_third_consecutive_mismatch_ends_as_malformed() {
     assert_outcome(&outcome_, EndReason::Malformed, 3);
 }
 
+fn limits_with_max_corrections(max_corrections: u32) -> Limits {
+    Limits { max_corrections, ..Limits::default() }
+}
+
 #[tokio::test]
 async fn the_number_of_corrections_is_configurable() {
     let wrong = || Reply::text("Oslo");
     let (none, _) = city_agent([wrong(), OSLO_JSON.into()]);
     assert_outcome(
-        &none.with_max_corrections(0).run("go").outcome().await,
+        &none.with_limits(limits_with_max_corrections(0)).run("go").outcome().await,
         EndReason::Malformed,
         1,
     );
     let (more, _) = city_agent([wrong(), wrong(), wrong(), OSLO_JSON.into()]);
     assert_outcome(
-        &more.with_max_corrections(3).run("go").outcome().await,
+        &more.with_limits(limits_with_max_corrections(3)).run("go").outcome().await,
         EndReason::Completed,
         4,
     );
     let (capped, _) = city_agent([wrong(), wrong(), OSLO_JSON.into()]);
-    assert_outcome(&capped.with_max_turns(2).run("go").outcome().await, EndReason::MaxTurns, 2);
+    assert_outcome(
+        &capped.with_limits(limits_with_max_turns(2)).run("go").outcome().await,
+        EndReason::MaxTurns,
+        2,
+    );
 }
 
 #[tokio::test]
 async fn a_validator_can_reject_an_answer_that_matches_the_schema() {
     let (agent, _) = city_agent([OSLO_JSON.into(), OSLO_JSON.into()]);
-    let agent = agent.with_validation(|_| Err("not that one")).with_max_corrections(1);
+    let agent =
+        agent.with_validation(|_| Err("not that one")).with_limits(limits_with_max_corrections(1));
     let outcome = agent.run("go").outcome().await;
     assert_outcome(&outcome, EndReason::Malformed, 2);
     // The text can be parsed, but its turn was malformed.

@@ -13,7 +13,7 @@ use turnstream::turn::StopReason;
 use turnstream::{Agent, Error, ErrorKind, Event, Usage};
 
 use crate::support::replays;
-use crate::support::runs::collect_rest;
+use crate::support::runs::{collect_rest, limits_with_max_turns};
 use crate::support::tools::spec;
 
 /// Runs a parent that calls the agent once. Returns how the child ended, and its result.
@@ -51,7 +51,7 @@ fn agents_that_end_early(text: &str) -> Vec<(EndReason, Agent, &'static str)> {
     vec![
         (
             EndReason::MaxTurns,
-            agent_that_says(text, []).with_max_turns(1),
+            agent_that_says(text, []).with_limits(limits_with_max_turns(1)),
             "the step limit was reached",
         ),
         (
@@ -117,10 +117,8 @@ async fn the_default_turn_limit_of_a_sub_agent_is_eighty() {
             async move { format!("number {n}") }
         });
         let model = Scripted::from_fn(|_, _| Reply::text("More.").call("next", json!({})));
-        let mut child = Agent::new(model.clone()).with_tools([next.unwrap()]);
-        if let Some(cap) = cap {
-            child = child.with_max_turns(cap);
-        }
+        let limits = Limits { max_turns: cap, ..Limits::default() };
+        let child = Agent::new(model.clone()).with_tools([next.unwrap()]).with_limits(limits);
         let (reason, kind, text) = sub_agent_result(child).await;
         assert_eq!((reason, kind), (EndReason::MaxTurns, ResultKind::Ok), "{text}");
         assert_eq!((model.requests().len(), asked.load(Ordering::Relaxed)), (expected, expected));

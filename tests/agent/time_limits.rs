@@ -19,7 +19,8 @@ use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Outcome, TurnEve
 
 use crate::support::compaction::scripted_summarizer;
 use crate::support::runs::{
-    pull_ready, pull_until, reply_calling, result_kinds, result_summaries, test_agent,
+    limits_with_max_turns, pull_ready, pull_until, reply_calling, result_kinds, result_summaries,
+    test_agent,
 };
 use crate::support::tools::{Counter, nap_tool, ok_tool, pending_tool, reply_calling_nap, spec};
 use crate::support::world::{FinishedRun, finish_run, finish_run_from};
@@ -325,7 +326,7 @@ async fn tools_use_the_reserved_time_if_no_wrap_up_turn_is_possible() {
     run.stop_after_turn();
     let outcome = run.outcome().await;
     assert_eq!((outcome.reason, ran.started_count()), (EndReason::Stopped, 1));
-    let outcome = agent(script()).with_max_turns(1).run("go").outcome().await;
+    let outcome = agent(script()).with_limits(limits_with_max_turns(1)).run("go").outcome().await;
     assert_eq!((outcome.reason, ran.started_count()), (EndReason::MaxTurns, 2));
 }
 
@@ -335,8 +336,10 @@ async fn running_work_uses_the_reserved_time_if_no_wrap_up_turn_is_possible() {
     let budget = || time_budget(10).with_wrap_up_time(4 * SECOND);
     // It was the only request.
     let model = slow();
-    let (finished, took) =
-        run_timed(&test_agent(model.clone()).with_max_turns(1).with_budget(budget())).await;
+    let (finished, took) = run_timed(
+        &test_agent(model.clone()).with_limits(limits_with_max_turns(1)).with_budget(budget()),
+    )
+    .await;
     let ended = (finished.outcome.reason, took, model.requests().len());
     assert_eq!(ended, (EndReason::Completed, 8 * SECOND, 1));
 

@@ -10,7 +10,7 @@ use turnstream::request::{Options, ToolChoice};
 use turnstream::tool::{Tool, Verdict};
 use turnstream::{Agent, Error, ErrorKind, Outcome, Request};
 
-use crate::support::runs::result_kinds;
+use crate::support::runs::{limits_with_max_turns, result_kinds};
 use crate::support::tools::spec;
 
 /// A model that calls `look` whenever it must, and answers otherwise.
@@ -66,7 +66,7 @@ async fn a_limit_forces_more_turns() {
     check_completed(&agent.run("Go").outcome().await);
     assert_eq!(choices(&model).iter().filter(|it| **it == ToolChoice::Required).count(), 3);
 
-    let limits = Limits { forced_tool_turns: u32::MAX, max_turns: 5, ..Limits::default() };
+    let limits = Limits { forced_tool_turns: u32::MAX, max_turns: Some(5), ..Limits::default() };
     let model = obedient_model();
     let agent = forced_agent(&model, ToolChoice::Required).with_limits(limits);
     assert_eq!(agent.run("Go").outcome().await.reason, EndReason::MaxTurns);
@@ -104,7 +104,7 @@ async fn a_resumed_call_counts_as_answered() {
 async fn a_run_that_continues_after_results_is_not_forced() {
     let model = obedient_model();
     let agent = forced_agent(&model, ToolChoice::Required);
-    let cut = agent.clone().with_max_turns(1).run("Go").outcome().await;
+    let cut = agent.clone().with_limits(limits_with_max_turns(1)).run("Go").outcome().await;
     assert_eq!(cut.reason, EndReason::MaxTurns);
     check_completed(&agent.run_from(cut.history, ()).outcome().await);
     assert_eq!(choices(&model), [ToolChoice::Required, ToolChoice::Auto]);
@@ -118,12 +118,12 @@ async fn a_hook_and_a_wrap_up_turn_have_the_last_word() {
         request
     });
     let agent = Agent::new(model.clone()).with_tool(look_tool()).with_hook(force);
-    let outcome = agent.with_max_turns(3).run("Go").outcome().await;
+    let outcome = agent.with_limits(limits_with_max_turns(3)).run("Go").outcome().await;
     assert_eq!(outcome.reason, EndReason::MaxTurns);
     assert_eq!(choices(&model), vec![ToolChoice::Required; 3]);
 
     let model = obedient_model();
-    let limits = Limits { forced_tool_turns: u32::MAX, max_turns: 2, ..Limits::default() };
+    let limits = Limits { forced_tool_turns: u32::MAX, max_turns: Some(2), ..Limits::default() };
     let agent = forced_agent(&model, ToolChoice::Required).with_limits(limits);
     agent.with_budget(Budget::new().with_wrap_up()).run("Go").outcome().await;
     assert_eq!(choices(&model), [ToolChoice::Required, ToolChoice::None]);

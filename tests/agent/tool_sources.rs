@@ -13,7 +13,8 @@ use futures::future::{self, BoxFuture};
 use futures::{FutureExt, Stream, StreamExt};
 use serde_json::json;
 use turnstream::agent::{
-    Budget, NextAction, RunContext, State, after_tools, decide, forward_turns, hook, loop_body,
+    Budget, Limits, NextAction, RunContext, State, after_tools, decide, forward_turns, hook,
+    loop_body,
 };
 use turnstream::event::{AppendReason, EndReason, ToolEvent};
 use turnstream::item::{RawJson, ResultKind, ToolResult};
@@ -346,10 +347,9 @@ async fn a_source_that_fails_keeps_the_names_of_its_tools() {
 #[tokio::test(start_paused = true)]
 async fn a_listing_that_hangs_or_panics_is_a_failure() {
     let first_error = async |source: TestSource, limit: Option<u64>| {
-        let mut agent = source_agent(&model_calling(&[]), &source);
-        if let Some(seconds) = limit {
-            agent = agent.with_tool_source_timeout(Duration::from_secs(seconds));
-        }
+        let tool_source_timeout = limit.map(Duration::from_secs);
+        let limits = Limits { tool_source_timeout, ..Limits::default() };
+        let agent = source_agent(&model_calling(&[]), &source).with_limits(limits);
         let error = agent.run("go").outcome().await.error.unwrap();
         (error.kind(), error.message().to_owned())
     };

@@ -22,7 +22,7 @@ use turnstream::{
     Agent, Error, ErrorKind, Event, EventStreamExt, History, Item, Journal, Request, Trace, Usage,
 };
 
-use crate::support::runs::collect_rest;
+use crate::support::runs::{collect_rest, limits_with_max_turns};
 use crate::support::tools::spec;
 
 /// A tool that records the effects in its arguments, and fails if they say so.
@@ -220,7 +220,7 @@ fn sample_agents() -> Vec<Agent> {
             Reply::text("x"),
         ]),
         act_agent([act_call(json!({})).call("nobody", json!({})), Reply::text("x")]),
-        act_agent([act_call(json!({})), act_call(json!({}))]).with_max_turns(1),
+        act_agent([act_call(json!({})), act_call(json!({}))]).with_limits(limits_with_max_turns(1)),
         act_agent([Reply::text("Half").fail(broken)]),
         act_agent([Reply::text(""), Reply::text("x")]),
         act_agent([act_call(json!({}))]).with_budget(Budget::new().with_tool_calls(0)),

@@ -30,6 +30,7 @@ use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Outcome, Usage};
 use crate::lossy_run::{BeforeOperation, LossyRun, Start};
 use crate::support;
 use crate::support::random_agent::{self, ToolLog};
+use crate::support::runs::limits_with_max_turns;
 use crate::support::seeded_random::Dice;
 use crate::support::tools::spec;
 
@@ -302,7 +303,7 @@ fn drawn_agent(scenario: &Scenario, dice: &Arc<Dice>, deeds: &Arc<Deeds>) -> Age
     let one = |name| tool(name, dice, deeds, scenario.tools_send);
     let child = Agent::new(model())
         .with_tools([one("pay"), one("look").idempotent()])
-        .with_max_turns(3)
+        .with_limits(limits_with_max_turns(3))
         .as_tool("child", "Looks")
         .unwrap();
     let tools = vec![
@@ -318,7 +319,7 @@ fn drawn_agent(scenario: &Scenario, dice: &Arc<Dice>, deeds: &Arc<Deeds>) -> Age
         kit = kit.with_max_concurrency(std::num::NonZero::new(1).unwrap());
     }
     let mut agent = Agent::new(model()).with_toolkit(kit).with_limits(Limits {
-        max_turns: scenario.max_turns,
+        max_turns: Some(scenario.max_turns),
         max_turn_retries: 2,
         ..Limits::default()
     });

@@ -19,6 +19,7 @@ use turnstream::ui::ai_sdk::{self, AiSdk, ChatRequest, Version};
 use turnstream::ui::{ClientLimits, RequestError, ag_ui};
 
 use crate::clients::Clients;
+use crate::support::runs::limits_with_max_turns;
 use crate::support::tools::spec;
 
 /// An app: each conversation has a session with its name, and a fork where an answer was requested
@@ -35,7 +36,7 @@ impl App {
         let read = Tool::raw(spec("read"), |_, _| async { "four lines" }).unwrap();
         let delete = Tool::raw(spec("delete"), |_, _| async { "deleted" }).unwrap();
         let ask = Tool::external(spec("ask")).unwrap();
-        let agent = Agent::new(Scripted::new(replies)).with_max_turns(2);
+        let agent = Agent::new(Scripted::new(replies)).with_limits(limits_with_max_turns(2));
         let agent = agent.with_tools([read, delete.requires_approval(), ask]);
         Self { agent, store: MemoryStore::new(), version: Version::V6 }
     }

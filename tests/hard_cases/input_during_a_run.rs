@@ -9,7 +9,7 @@ use turnstream::provider::{Reply, Scripted};
 use turnstream::turn::StopReason;
 use turnstream::{Error, ErrorKind, Event, Item, RunHandle};
 
-use crate::support::runs::{events_until, reply_calling_t, test_agent};
+use crate::support::runs::{events_until, limits_with_max_turns, reply_calling_t, test_agent};
 use crate::support::tools::{nap_tool, reply_calling_nap};
 use crate::support::world::{AgentFixture, finish_run, finish_run_from};
 
@@ -44,7 +44,7 @@ mod steering_during_tools {
     #[tokio::test]
     async fn a_late_steer_is_returned_in_the_outcome() {
         let world = AgentFixture::from_model(Scripted::from_fn(|_, _| reply_calling_t("c")))
-            .map_agent(|agent| agent.with_max_turns(1));
+            .map_agent(|agent| agent.with_limits(limits_with_max_turns(1)));
         let mut run = world.agent.run("go");
         let events = events_until(&mut run, |event| event.tool_output().is_some()).await;
         let steered = run.steer("one").unwrap();
@@ -124,7 +124,7 @@ mod steering_at_the_end {
             async {}
         });
         let world = AgentFixture::from_model(Scripted::from_fn(|_, _| Reply::text("done")))
-            .map_agent(|agent| agent.with_max_turns(5).with_hook(always));
+            .map_agent(|agent| agent.with_limits(limits_with_max_turns(5)).with_hook(always));
         let run = world.agent.run("go");
         handle.set(run.handle()).unwrap();
         let finished = finish_run(run).await;
@@ -168,7 +168,7 @@ mod stop_hooks {
     async fn a_stop_hook_that_always_blocks_is_bounded_by_the_turn_limit() {
         let (stop, _) = blocking_stop_hook(usize::MAX);
         let world = AgentFixture::from_model(Scripted::from_fn(|_, _| Reply::text("done")))
-            .map_agent(|agent| agent.with_hook(stop).with_max_turns(4));
+            .map_agent(|agent| agent.with_hook(stop).with_limits(limits_with_max_turns(4)));
         let finished = world.run().await;
         finished.check_outcome(EndReason::MaxTurns, 4);
         assert_eq!(finished.transitions(), [Transition::StopHookBlocking; 3]);

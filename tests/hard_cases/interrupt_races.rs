@@ -17,8 +17,8 @@ use turnstream::{Agent, Error, ErrorKind, Event, History, Request, Run, RunHandl
 use crate::support::items::token_usage;
 use crate::support::replays;
 use crate::support::runs::{
-    check_outcome, collect_rest, final_outcome, is_tool_started, pull_ready, pull_until,
-    reply_calling, result_kinds, result_summaries, scripted_agent,
+    check_outcome, collect_rest, final_outcome, is_tool_started, limits_with_max_turns, pull_ready,
+    pull_until, reply_calling, result_kinds, result_summaries, scripted_agent,
 };
 use crate::support::tools::{Counter, counted_tool, ok_tool, pending_tool, spec};
 
@@ -148,7 +148,7 @@ mod interrupt_versus_other_endings {
             let reply = reply_calling("c1", "t").usage(token_usage(1, 0));
             let (agent, _) =
                 scripted_agent([reply, "never".into()], vec![ok_tool("t", &Counter::default())]);
-            let mut run = agent.with_max_turns(1).with_budget(budget).run("go");
+            let mut run = agent.with_limits(limits_with_max_turns(1)).with_budget(budget).run("go");
             pull_until(&mut run, |event| event.tool_output().is_some()).await;
             run.interrupt();
             let outcome = run.outcome().await;

@@ -19,7 +19,7 @@ use turnstream::{Agent, Error, ErrorKind, Toolkit, Usage};
 
 use crate::support::items::token_usage;
 use crate::support::models::WireProvider;
-use crate::support::runs::{reply_calling_t, test_agent};
+use crate::support::runs::{limits_with_max_turns, reply_calling_t, test_agent};
 use crate::support::tools::{nap_tool, reply_calling_nap, spec, uncounted_tool};
 use crate::support::wires::encode;
 use crate::support::world::{AgentFixture, FinishedRun, finish_run};
@@ -110,7 +110,7 @@ mod turn_limit {
     #[tokio::test]
     async fn at_the_turn_limit_the_last_tools_run_and_nothing_is_pending() {
         let world = AgentFixture::from_model(Scripted::from_fn(|_, _| reply_calling_t("c")))
-            .map_agent(|agent| agent.with_max_turns(3));
+            .map_agent(|agent| agent.with_limits(limits_with_max_turns(3)));
         let finished = world.run().await;
         finished.check_outcome(EndReason::MaxTurns, 3);
         assert_eq!((world.tool_run_count(), world.request_count()), (3, 3));
@@ -127,7 +127,9 @@ mod turn_limit {
             "what I have".into(),
             "never".into(),
         ])
-        .map_agent(|agent| agent.with_max_turns(3).with_budget(Budget::new().with_wrap_up()));
+        .map_agent(|agent| {
+            agent.with_limits(limits_with_max_turns(3)).with_budget(Budget::new().with_wrap_up())
+        });
         let finished = world.run().await;
         finished.check_outcome(EndReason::MaxTurns, 3);
         assert_eq!((finished.text(), world.tool_run_count()), ("what I have", 2));
@@ -154,7 +156,11 @@ mod turn_limit {
     #[tokio::test]
     async fn calls_in_the_wrap_up_turn_are_answered_without_running() {
         let world = AgentFixture::from_model(Scripted::from_fn(|_, _| reply_calling_t("c")))
-            .map_agent(|agent| agent.with_max_turns(3).with_budget(Budget::new().with_wrap_up()));
+            .map_agent(|agent| {
+                agent
+                    .with_limits(limits_with_max_turns(3))
+                    .with_budget(Budget::new().with_wrap_up())
+            });
         let finished = world.run().await;
         finished.check_outcome(EndReason::MaxTurns, 3);
         assert_eq!(finished.result_kinds(), [ResultKind::Ok, ResultKind::Ok, ResultKind::Budget]);
@@ -163,8 +169,9 @@ mod turn_limit {
 
     #[tokio::test]
     async fn a_limit_of_one_turn_leaves_no_wrap_up_turn() {
-        let world = AgentFixture::new(["hi".into()])
-            .map_agent(|agent| agent.with_max_turns(1).with_budget(Budget::new().with_wrap_up()));
+        let world = AgentFixture::new(["hi".into()]).map_agent(|agent| {
+            agent.with_limits(limits_with_max_turns(1)).with_budget(Budget::new().with_wrap_up())
+        });
         let finished = world.run().await;
         finished.check_outcome(EndReason::Completed, 1);
         assert_eq!(world.model.requests()[0].options.tool_choice, ToolChoice::Auto);
@@ -414,7 +421,9 @@ mod missing_or_repeated_usage {
     async fn a_request_without_usage_still_counts() {
         let world = AgentFixture::from_model(Scripted::from_fn(|_, _| reply_calling_t("c")))
             .map_agent(|agent| {
-                agent.with_max_turns(2).with_budget(Budget::new().with_total_tokens(10))
+                agent
+                    .with_limits(limits_with_max_turns(2))
+                    .with_budget(Budget::new().with_total_tokens(10))
             });
         let finished = world.run().await;
         finished.check_outcome(EndReason::MaxTurns, 2);

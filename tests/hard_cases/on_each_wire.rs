@@ -17,7 +17,7 @@ use turnstream::{Error, ErrorKind, History, Turn, Usage};
 
 use crate::support::items::token_usage;
 use crate::support::models::{ChunkedProvider, WireProvider};
-use crate::support::runs::test_agent;
+use crate::support::runs::{limits_with_max_turns, test_agent};
 use crate::support::tools::{Counter, ok_tool};
 use crate::support::wires::{
     decode_in_dialect, encode_and_lint, read_answer, read_frames, sse_body, wire_frame,
@@ -675,7 +675,8 @@ mod missing_or_repeated_usage {
             assert_eq!(turn.usage(), Usage::default(), "{wire}");
             let model = WireProvider::new(wire, "m", [call.clone(), call]);
             let capped = test_agent(model.clone()).with_tools([ok_tool("t", &Counter::default())]);
-            let finished = world::finish_run(capped.with_max_turns(2).run("go")).await;
+            let finished =
+                world::finish_run(capped.with_limits(limits_with_max_turns(2)).run("go")).await;
             finished.check_outcome(EndReason::MaxTurns, 2);
             assert_eq!(
                 (finished.outcome.usage, model.sent_bodies().len()),

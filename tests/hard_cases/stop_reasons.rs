@@ -15,7 +15,7 @@ use turnstream::{Agent, ErrorKind, Event, Item};
 
 use crate::support::items::token_usage;
 use crate::support::models::{ChunkedProvider, WireProvider};
-use crate::support::runs::{reply_calling_t, test_agent};
+use crate::support::runs::{limits_with_max_turns, reply_calling_t, test_agent};
 use crate::support::tools::{Counter, ok_tool, uncounted_tool};
 use crate::support::wires::{encode, read_frames, sse_body, wire_frame};
 use crate::support::world::{self, AgentFixture, finish_run};
@@ -476,7 +476,8 @@ mod paused_turn {
             (token_usage(200, 20), true)
         );
         let model = Scripted::from_fn(|_, _| reply_calling_t("c").stop(StopReason::Pause));
-        let world = AgentFixture::from_model(model).map_agent(|agent| agent.with_max_turns(4));
+        let world = AgentFixture::from_model(model)
+            .map_agent(|agent| agent.with_limits(limits_with_max_turns(4)));
         let finished = world.run().await;
         finished.check_outcome(EndReason::MaxTurns, 4);
         assert_eq!(

@@ -14,7 +14,7 @@ use turnstream::turn::StopReason;
 use turnstream::{Error, ErrorKind, Event, History, Item, Request, TurnEvent};
 
 use crate::support::models::WireProvider;
-use crate::support::runs::test_agent;
+use crate::support::runs::{limits_with_max_turns, test_agent};
 use crate::support::tools::{spec, uncounted_tool};
 use crate::support::wires::{decode_events, decode_stream, encode, framing_variants};
 use crate::support::world::finish_run;
@@ -145,7 +145,9 @@ mod turn_transforms {
             assert_eq!(finished.tool_start_count(), 0, "stopped after {events}");
         }
         let finished = finish_run(
-            test_agent(InterruptedProvider(script(), whole)).with_max_turns(1).run("go"),
+            test_agent(InterruptedProvider(script(), whole))
+                .with_limits(limits_with_max_turns(1))
+                .run("go"),
         )
         .await;
         finished.check_outcome(EndReason::MaxTurns, 1);

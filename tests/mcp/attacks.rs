@@ -18,6 +18,7 @@ use turnstream::http::{Credential, Token};
 use turnstream::item::Part;
 use turnstream::mcp::{Client, ElicitationAnswer, Limits, ServerCommand};
 use turnstream::provider::Scripted;
+use turnstream::request::Options;
 use turnstream::testing::mcp::{
     McpAnswer, McpCall, McpEra, McpFault, McpRequestStatus, McpServer, McpTool,
 };
@@ -431,7 +432,8 @@ async fn a_server_cannot_raise_the_configured_sampling_output_limit() {
     });
     let server = McpServer::new().with_tool(tool);
     let model = Arc::new(Scripted::new(["Hello"]));
-    let agent = Agent::new(model.clone()).with_max_output_tokens(50);
+    let agent = Agent::new(model.clone())
+        .with_options(Options { max_output_tokens: Some(50), ..Options::default() });
     let kit = client_of(&server).trusted().with_sampling(agent).toolkit().await.unwrap();
     call_text(kit, "s__asks", json!({})).await;
     let asked = model.requests();

@@ -372,7 +372,7 @@ async fn all_attempts_of_a_turn_count_as_one_model_call() {
     });
     let server = server.await.unwrap();
     let agent = Agent::new(provider_at(&server, 0))
-        .with_limits(Limits { max_turns: 1, ..Limits::default() });
+        .with_limits(Limits { max_turns: Some(1), ..Limits::default() });
     let outcome = agent.run("go").outcome().await;
     assert_eq!((outcome.reason, outcome.turns), (EndReason::Completed, 1));
     assert_eq!((server.requests().len(), outcome.usage.total()), (3, 12));

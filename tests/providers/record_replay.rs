@@ -16,6 +16,7 @@ use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Request, Turn, U
 
 use crate::support::buffer::SharedBuffer;
 use crate::support::providers::{collect_turn, error_of_kind};
+use crate::support::runs::limits_with_max_turns;
 
 /// A path in the temporary folder, removed on drop.
 struct TempFile(PathBuf);
@@ -541,7 +542,7 @@ async fn the_size_of_a_record_is_linear_in_the_conversation() {
         let ran = Arc::default();
         let agent =
             Agent::new(Record::to_writer(model, paper.clone())).with_tools([add_tool(&ran)]);
-        agent.with_max_turns(500).run("go").outcome().await;
+        agent.with_limits(limits_with_max_turns(500)).run("go").outcome().await;
         paper.text()
     };
     let texts = [bytes(10).await, bytes(100).await, bytes(400).await];

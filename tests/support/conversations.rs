@@ -18,7 +18,7 @@ use turnstream::{
     loop_stream,
 };
 
-use crate::support::runs::limits_without_retries;
+use crate::support::runs::limits_with_max_turns;
 
 /// The items of a run's stream.
 pub(crate) type Events = Vec<Result<Event, Error>>;
@@ -69,7 +69,7 @@ fn progress_tool() -> Tool {
 }
 
 fn agent(model: Scripted) -> Agent {
-    Agent::new(model).with_tools(tools()).with_limits(limits_without_retries()).with_max_turns(6)
+    Agent::new(model).with_tools(tools()).with_limits(limits_with_max_turns(6))
 }
 
 /// The agent of the conversations; only its tools are used.

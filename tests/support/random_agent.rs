@@ -155,7 +155,7 @@ impl Compactor for RandomCompactor {
 /// An agent whose sub-agents are nested `depth` levels deep.
 pub(crate) fn agent(dice: &Arc<Dice>, tools: &Arc<ToolLog>, pool: &Pool, depth: u32) -> Agent {
     let limits = Limits {
-        max_turns: if depth == 0 { 3 } else { 1 + dice.roll_u32(14) },
+        max_turns: Some(if depth == 0 { 3 } else { 1 + dice.roll_u32(14) }),
         max_corrections: dice.roll_u32(4),
         max_turn_retries: dice.roll_u32(3),
         max_truncated_call_retries: dice.roll_u32(3),

@@ -33,6 +33,12 @@ pub(crate) fn limits_without_retries() -> Limits {
     Limits { max_turn_retries: 0, ..Limits::default() }
 }
 
+/// The default limits, except that an incomplete turn is not retried, and that a run sends at most
+/// this many requests.
+pub(crate) fn limits_with_max_turns(max_turns: u32) -> Limits {
+    Limits { max_turns: Some(max_turns), ..limits_without_retries() }
+}
+
 pub(crate) async fn run_outcome(
     replies: impl IntoIterator<Item = Reply>,
     tools: Vec<Tool>,

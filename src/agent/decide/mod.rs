@@ -299,7 +299,7 @@ impl Facts {
             NextAction::Finish(reason @ (EndReason::Budget | EndReason::MaxTurns))
                 if self.has_wrap_up
                     && !self.stop_requested
-                    && state.counts.model_calls < self.limits.max_turns =>
+                    && state.counts.model_calls < self.limits.max_turns_or_default() =>
             {
                 NextAction::WrapUp(reason)
             }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::agent::RepeatCounter;
+use crate::agent::{Limits, RepeatCounter};
 use crate::event::BudgetKind;
 use crate::item::{History, Item, ProviderData, RawJson, ResultKind, ToolCall, ToolResult};
 use crate::turn::{TurnBuilder, TurnEvent};
@@ -286,7 +286,8 @@ fn a_turn_is_incomplete_if_it_had_output_or_ended_without_any() {
 
 #[test]
 fn at_max_turns_tools_still_run_but_no_request_follows() {
-    let facts = Facts { limits: Limits { max_turns: 1, ..Limits::default() }, ..Facts::default() };
+    let facts =
+        Facts { limits: Limits { max_turns: Some(1), ..Limits::default() }, ..Facts::default() };
     let at_cap = |reason, text, calls| decide(&state(), &turn(reason, text, calls), &facts);
     assert_eq!(at_cap(StopReason::Pause, "", 0), finish(EndReason::MaxTurns));
     assert_eq!(at_cap(StopReason::Stop, "", 0), finish(EndReason::MaxTurns));
@@ -342,7 +343,7 @@ fn an_exceeded_budget_keeps_the_response_and_refuses_its_calls() {
 
 #[test]
 fn the_wrap_up_turn_is_the_last_turn_before_the_end() {
-    let limits = Limits { max_turns: 3, ..Limits::default() };
+    let limits = Limits { max_turns: Some(3), ..Limits::default() };
     let facts = Facts { has_wrap_up: true, limits, ..Facts::default() };
     let two = state().update(|it| it.counts.model_calls = 2);
     assert_eq!(after_tools(&state(), false, &facts), NextAction::Continue(Transition::NextTurn));
@@ -361,7 +362,7 @@ fn the_wrap_up_turn_is_the_last_turn_before_the_end() {
         assert_eq!(decision, Decision::refuse_tools(prompts::NOT_RUN_DURING_WRAP_UP, next));
     }
     // If there is only one request, it is not reserved for wrapping up.
-    let one = Facts { limits: Limits { max_turns: 1, ..limits }, ..facts };
+    let one = Facts { limits: Limits { max_turns: Some(1), ..limits }, ..facts };
     assert_eq!(one.limit_end_reason(&state().update(|it| it.counts.model_calls = 0)), None);
 }
 

@@ -72,7 +72,7 @@ macro_rules! forwarding_methods {
 /// Most methods make decisions, and the run waits for their answers. If an agent has several hooks,
 /// they are called one after another, in the order in which they were added. Each method's
 /// documentation describes how answers from several hooks are combined. If a deciding method fails,
-/// panics or exceeds its [timeout](crate::Agent::with_hook_timeout), the run ends.
+/// panics or exceeds its [timeout](crate::agent::Limits::hook_timeout), the run ends.
 ///
 /// Five methods only observe, and do not delay the run: [`turn_started`](Self::turn_started),
 /// [`assistant_message`](Self::assistant_message), [`after_sampling`](Self::after_sampling),

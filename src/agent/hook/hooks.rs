@@ -33,7 +33,7 @@ impl Hooks {
         Self {
             members: Arc::default(),
             evidence_policy: None,
-            timeout: TimeLimit::Default(DEFAULT_HOOK_TIMEOUT),
+            timeout: TimeLimit::explicit_or(None, DEFAULT_HOOK_TIMEOUT),
         }
     }
 
@@ -52,9 +52,9 @@ impl Hooks {
         Self { evidence_policy: self.evidence_policy.clone(), ..Self::new() }
     }
 
-    /// Sets the timeout for each hook call.
-    pub(in crate::agent) fn set_timeout(&mut self, timeout: Duration) {
-        self.timeout = TimeLimit::Explicit(timeout);
+    /// Sets the timeout for each hook call; `None` means the default.
+    pub(in crate::agent) fn set_timeout(&mut self, timeout: Option<Duration>) {
+        self.timeout = TimeLimit::explicit_or(timeout, DEFAULT_HOOK_TIMEOUT);
     }
 
     /// Returns whether there are no hooks other than the evidence policy.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use futures::StreamExt;
 use serde_json::{Value, json};
 
-use crate::agent::Agent;
+use crate::agent::{Agent, Limits};
 use crate::error::Error;
 use crate::event::Outcome;
 use crate::item::{History, Item, StopReason};
@@ -199,7 +199,9 @@ pub(super) async fn run_agent<S: Subject>(
         async { RESULT_TEXT }
     });
     let tool = tool.map_err(|error| UnmetClaim::Failed(error.to_string()))?;
-    let agent = Agent::new(server.provider(subject)).with_tools([tool]).with_max_turns(4);
+    let agent = Agent::new(server.provider(subject))
+        .with_tools([tool])
+        .with_limits(Limits { max_turns: Some(4), ..Limits::default() });
     let outcome = with_timeout("the end of a run", agent.run(USER_TEXT).outcome()).await?;
     let ran = lock_ignoring_poison(&ran).clone();
     Ok((outcome, ran))

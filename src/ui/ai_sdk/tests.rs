@@ -4,7 +4,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::agent::Agent;
+use crate::agent::{Agent, Limits};
 use crate::error::{Error, ErrorKind};
 use crate::event::Event;
 use crate::item::{Content, Item, MAX_JSON_VALUES, Mark, Part};
@@ -319,7 +319,11 @@ async fn error_texts_are_hidden_by_default() {
     let secret = || Error::new(ErrorKind::Auth, "the key sk-123 is wrong");
     let events = || async {
         let model = Scripted::new([Reply::text("Let me see.").fail(secret())]);
-        Agent::new(model).with_max_turns(1).run("Hi").collect::<Vec<_>>().await
+        Agent::new(model)
+            .with_limits(Limits { max_turns: Some(1), ..Limits::default() })
+            .run("Hi")
+            .collect::<Vec<_>>()
+            .await
     };
     let hidden = frames(events().await, AiSdk::default()).await;
     assert!(!json!(hidden).to_string().contains("sk-123"), "{hidden:?}");

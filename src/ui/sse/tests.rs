@@ -6,8 +6,8 @@ use futures::{FutureExt, Stream, StreamExt, TryStreamExt, stream};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::agent::Agent;
 use crate::agent::hook::{self, StopDecision};
+use crate::agent::{Agent, Limits};
 use crate::env::CountingIds;
 use crate::error::{Error, ErrorKind};
 use crate::event::{Event, ToolEvent};
@@ -48,7 +48,8 @@ fn end_of(body: &str) -> Value {
 
 fn failing_agent() -> Agent {
     let secret = Error::new(ErrorKind::Auth, "the key sk-123 is wrong");
-    Agent::new(Scripted::new([Reply::text("Let me see.").fail(secret)])).with_max_turns(1)
+    Agent::new(Scripted::new([Reply::text("Let me see.").fail(secret)]))
+        .with_limits(Limits { max_turns: Some(1), ..Limits::default() })
 }
 
 /// An agent whose tool fails with a message that must stay hidden.

@@ -13,7 +13,7 @@ use turnstream::{Error, ErrorKind, Event, History, Item, Request};
 
 use crate::support::compaction::{encode_history, with_provider_data};
 use crate::support::items::{history_of, look_turn, token_usage};
-use crate::support::runs::test_agent;
+use crate::support::runs::{limits_with_max_turns, test_agent};
 use crate::support::tools::constant_tool;
 use crate::support::world::{FinishedRun, finish_run};
 
@@ -47,8 +47,9 @@ fn rewrite_count(finished: &FinishedRun) -> usize {
 
 async fn run_with_ageing(turns: usize, ageing: Option<Ageing>) -> (FinishedRun, Vec<Request>) {
     let model = Scripted::new(tool_turn_replies(turns));
-    let mut agent =
-        test_agent(model.clone()).with_tools([constant_tool("look", "seen")]).with_max_turns(99);
+    let mut agent = test_agent(model.clone())
+        .with_tools([constant_tool("look", "seen")])
+        .with_limits(limits_with_max_turns(99));
     if let Some(ageing) = ageing {
         agent = agent.with_ageing(ageing);
     }

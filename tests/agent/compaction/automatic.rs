@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use serde_json::json;
-use turnstream::agent::{Budget, hook};
+use turnstream::agent::{Budget, Limits, hook};
 use turnstream::context::{
     Compaction, Compactor, Summarizer, Truncator, Window, compactor_fn, was_reactively_compacted,
 };
 use turnstream::event::{BudgetKind, EndReason};
 use turnstream::item::Mark;
 use turnstream::provider::{Reply, Scripted};
+use turnstream::request::Options;
 use turnstream::turn::StopReason;
 use turnstream::usage::{Price, Prices};
 use turnstream::{Agent, Error, ErrorKind, Event, History, Item};
@@ -21,6 +22,7 @@ use super::{compaction_order, failure_log_hook, look_call_reply, look_tool, run_
 use crate::support::items::{
     history_of, message_texts, round_trip_json, session_items, token_usage,
 };
+use crate::support::runs::{limits_with_max_turns, limits_without_retries};
 
 /// An agent whose requests are near the window from 800 tokens on.
 fn agent_near_window(model: &Scripted, compactor: impl Compactor + 'static) -> Agent {
@@ -100,7 +102,12 @@ async fn below_the_threshold_or_without_a_window_the_compactor_is_not_called() {
     // The same with a larger output limit.
     let (asked, some) = counting_compactor(Truncator::new());
     let model = Scripted::new(replies());
-    run_to_end(agent_near_window(&model, some).with_max_output_tokens(300).run("go")).await;
+    run_to_end(
+        agent_near_window(&model, some)
+            .with_options(Options { max_output_tokens: Some(300), ..Options::default() })
+            .run("go"),
+    )
+    .await;
     assert_eq!(asked.load(Ordering::Relaxed), 1);
     let model = Scripted::new([look_call_reply(token_usage(9_000, 10)), "done".into()]);
     let (asked, never) = counting_compactor(Truncator::new());
@@ -297,8 +304,10 @@ async fn a_compactor_that_takes_too_long_is_dropped_and_the_request_is_sent() {
         "done".into(),
     ]);
     let (summarize, _) = scripted_summarizer([summary_reply().delay(Duration::from_secs(200))]);
-    let agent =
-        self::agent_near_window(&model, summarize).with_compactor_timeout(Duration::from_mins(5));
+    let agent = self::agent_near_window(&model, summarize).with_limits(Limits {
+        compactor_timeout: Some(Duration::from_mins(5)),
+        ..limits_without_retries()
+    });
     assert_eq!(compaction_order(&run_to_end(agent.run("go")).await.0), "ttct");
 }
 
@@ -544,7 +553,9 @@ async fn repeated_compactions_split_no_batch_of_calls() {
                     .fold(Reply::text("Let me look."), |reply, _| reply.call("look", json!({}))),
                 false => Reply::text("Done."),
             });
-            let agent = Agent::new(model.clone()).with_tool(look_tool(700)).with_max_turns(40);
+            let agent = Agent::new(model.clone())
+                .with_tool(look_tool(700))
+                .with_limits(limits_with_max_turns(40));
             let agent = with_compactor(agent.with_window(Window::new(3000)), summary());
             let (events, outcome) = run_to_end(agent.run("Go")).await;
             assert_eq!(outcome.reason, EndReason::Completed, "{:?}", outcome.error);

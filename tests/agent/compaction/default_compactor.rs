@@ -68,7 +68,7 @@ async fn with_a_window_no_more_results_are_truncated_than_necessary() {
 async fn a_result_is_truncated_once_and_then_never_changes_again() {
     let model = model_with_limit(usize::MAX, 40, Usage::default());
     let agent = agent(&model)
-        .with_limits(turnstream::agent::Limits { max_turns: 80, ..Default::default() })
+        .with_limits(turnstream::agent::Limits { max_turns: Some(80), ..Default::default() })
         .with_window(Window::new(50_000));
     let (events, outcome) = run_to_end(agent.run("go")).await;
     assert_eq!(outcome.reason, EndReason::Completed);

@@ -41,7 +41,7 @@ impl CaseRun {
         let model = Scripted::new(case.replies.clone());
         let agent = replays::record_one_in(12, Agent::new(model.clone()))
             .with_toolkit(scripts::case_toolkit(&tools, case))
-            .with_limits(Limits { max_turns: 3, ..limits_without_retries() })
+            .with_limits(Limits { max_turns: Some(3), ..limits_without_retries() })
             .with_id_generator(CountingIds::new("id"));
         let run = agent.run_from(History::from_id("h"), "go");
         Self {

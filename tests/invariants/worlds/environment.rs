@@ -42,7 +42,8 @@ impl Environment {
             fault = Some(wire);
             if wire.is_retried {
                 replies.insert(wire.turn, script.0[wire.turn].reply());
-                limits = Limits { max_turn_retries: 1, max_turns: limits.max_turns + 1, ..limits };
+                let max_turns = limits.max_turns.map(|turns| turns + 1);
+                limits = Limits { max_turn_retries: 1, max_turns, ..limits };
             }
         }
         let model = Scripted::new(replies);

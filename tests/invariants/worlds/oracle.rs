@@ -10,7 +10,7 @@ use super::script::{CallFate, Script, ScriptTurn, TurnEnding};
 /// Limits so small that every counter is reached within three turns.
 pub(crate) const SHORT_LIMITS: Limits = Limits {
     forced_tool_turns: 1,
-    max_turns: 3,
+    max_turns: Some(3),
     max_corrections: 2,
     max_continuations: 1,
     max_truncated_call_retries: 1,
@@ -19,15 +19,21 @@ pub(crate) const SHORT_LIMITS: Limits = Limits {
     end_after_repeats: 3,
     max_depth: 8,
     max_turn_bytes: turnstream::turn::TurnBuilder::DEFAULT_MAX_BYTES,
+    hook_timeout: None,
+    tool_source_timeout: None,
+    compactor_timeout: None,
 };
 
 /// Limits with which a script of more turns ends only if it repeats.
 const LONG_LIMITS: Limits =
-    Limits { max_turns: 20, nudge_after_repeats: 4, end_after_repeats: 6, ..SHORT_LIMITS };
+    Limits { max_turns: Some(20), nudge_after_repeats: 4, end_after_repeats: 6, ..SHORT_LIMITS };
 
 /// The limits of the agent that runs a script.
 pub(crate) fn limits_for(script: &Script) -> Limits {
-    if script.0.len() > SHORT_LIMITS.max_turns as usize { LONG_LIMITS } else { SHORT_LIMITS }
+    match u32::try_from(script.0.len()) {
+        Ok(turns) if Some(turns) <= SHORT_LIMITS.max_turns => SHORT_LIMITS,
+        _ => LONG_LIMITS,
+    }
 }
 
 /// The expected result of a script.
@@ -114,7 +120,7 @@ pub(crate) fn predict_run(script: &Script) -> ExpectedRun {
             // Its calls are always answered, and differently from those that run.
             push_repeatable(turn, &mut rows);
         }
-        if reason.is_none() && at + 1 == limits.max_turns as usize {
+        if reason.is_none() && Some(at + 1) == limits.max_turns.map(|turns| turns as usize) {
             reason = Some(EndReason::MaxTurns);
         }
     }

@@ -4,7 +4,7 @@
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{self, StreamExt};
 use serde_json::{Value, json};
-use turnstream::agent::hook;
+use turnstream::agent::{Limits, hook};
 use turnstream::event::EndReason;
 use turnstream::hub::{Hub, HubEvent, RunSource};
 use turnstream::provider::openai_chat::Dialect;
@@ -27,7 +27,12 @@ pub(crate) const SCENARIOS: [(&str, Scenario); 8] = [
             turn if turn < n => Reply::new().call("sub", prompt(turn)),
             _ => Reply::text("done"),
         });
-        complete(Agent::new(model).with_max_turns(u32::MAX).with_tools([sub_agent()])).boxed()
+        complete(
+            Agent::new(model)
+                .with_limits(Limits { max_turns: Some(u32::MAX), ..Limits::default() })
+                .with_tools([sub_agent()]),
+        )
+        .boxed()
     }),
     ("suspended sub-agents called in one turn", |n| suspend_and_resume(n).boxed()),
     ("sub-agents in a hub", |n| {

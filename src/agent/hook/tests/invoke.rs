@@ -156,12 +156,12 @@ async fn each_hook_call_has_its_own_timeout() {
         Box::new(should_stop(late)) as Box<dyn Hook>
     };
     let mut hooks = hooks([slow(), slow(), slow()]);
-    hooks.set_timeout(Duration::from_secs(1));
+    hooks.set_timeout(Some(Duration::from_secs(1)));
     let start = Instant::now();
     hooks.should_stop(&state()).await.unwrap();
     hooks.should_stop(&state()).await.unwrap();
     assert_eq!(start.elapsed(), Duration::from_millis(5400));
-    hooks.set_timeout(Duration::from_millis(800));
+    hooks.set_timeout(Some(Duration::from_millis(800)));
     let error = hooks.should_stop(&state()).await.unwrap_err();
     assert!(error.message().ends_with("it took longer than 800ms"), "{error}");
 }
