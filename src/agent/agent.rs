@@ -547,9 +547,11 @@ impl Agent {
     /// avoid is retried only by the last provider. Replacing a pooled connection that the server
     /// has closed does not count as a failure.
     ///
-    /// Alternatively, use a [`Fallback`](crate::provider::Fallback) provider, which switches
-    /// providers within a turn, starts each turn with the first provider, and does not cause a
-    /// transition.
+    /// Use this method if the rest of a run should stay with the provider that works, so that the
+    /// provider's cache and the model's reasoning remain usable, or if the change should be visible
+    /// as an event. To instead start each turn with the first provider, to choose the errors that
+    /// cause a fallback, or without an agent, use a [`Fallback`](crate::provider::Fallback)
+    /// provider, which switches providers within a turn, and does not cause a transition.
     ///
     /// ```
     /// use turnstream::provider::{Reply, Scripted};

@@ -43,6 +43,11 @@ use crate::turn::TurnBuilder;
 /// Dropping the stream cancels the turn, and no further provider is called. Clones share the same
 /// providers.
 ///
+/// An agent has a fallback of its own, [`Agent::with_fallback`](crate::Agent::with_fallback): the
+/// run keeps using the other provider until it ends, and the change is a transition of the run. Use
+/// `Fallback` without an agent, if each turn should start with the first provider, or to choose the
+/// errors that cause a fallback.
+///
 /// ```
 /// use turnstream::provider::{Fallback, Provider, Reply, Scripted};
 /// use turnstream::stream::TurnStreamExt;
