@@ -202,7 +202,7 @@ fn decode_turn(
     wire: Wire,
     body: impl Stream<Item = Result<Bytes, Error>> + Send + 'static,
 ) -> TurnStream {
-    let history = History::from_id("bench");
+    let history = History::empty("bench");
     match wire {
         Wire::Anthropic => seal(&history, Decoding::new(body, anthropic::Decoder::new("any"))),
         Wire::OpenAiChat => {

@@ -46,7 +46,7 @@ async fn measure(server: &server::Server, runs: u32, pause: Duration) -> Result<
             let event = Event::Turn(TurnEvent::TextDelta { index: 0, text });
             (count < EVENTS).then_some((Ok(event), (None, count + 1)))
         });
-        let source = RunSource::new(History::from_id("h"), events);
+        let source = RunSource::new(History::empty("h"), events);
         let run = here.start(format!("{runs}-{pause:?}-{n}"), source).await?.detach();
         let mut reader = there.read_any_run(&run, None);
         let first = reader.next().await;

@@ -74,7 +74,7 @@ fn group_into_chunks(frames: &[String], per_chunk: usize) -> Vec<Bytes> {
 fn bench_decode(bencher: Bencher<'_, '_>, chunks: &[Bytes], chat: bool) {
     let bytes: usize = chunks.iter().map(Bytes::len).sum();
     bencher.counter(ItemsCount::new(EVENT_COUNT)).counter(BytesCount::new(bytes)).bench(|| {
-        let history = History::from_id("bench");
+        let history = History::empty("bench");
         let body = stream::iter(chunks.to_vec()).map(Ok);
         let events = match chat {
             true => seal(
@@ -101,7 +101,7 @@ fn decode_anthropic(bencher: Bencher<'_, '_>, frames_a_chunk: usize) {
 
 /// A request whose history has `turns` turns, each with text, a call and its result.
 fn request_with_turns(turns: usize) -> Request {
-    let mut history = History::from_id("bench");
+    let mut history = History::empty("bench");
     history.push(Item::user("Add the numbers one after another and tell me the result."));
     for turn in 0..turns {
         let call_id = format!("call_{turn:08}");

@@ -95,7 +95,7 @@ async fn main() -> Result<(), Error> {
 
     println!("\n# a pool of 4,000 tokens ends the sub-agent, and then its parent");
     let pool = Pool::new(4_000);
-    let budget = Budget::new().with_pool(&pool).with_wrap_up_tokens(1_500);
+    let budget = Budget::new().with_pool(pool.clone()).with_wrap_up_tokens(1_500);
     let child = agent.with_budget(budget.clone());
     let boss = Scripted::from_fn(|request, _n| {
         let reply = match request.options.tool_choice == ToolChoice::None {

@@ -109,7 +109,7 @@ pub(crate) fn decode(wire: Wire, data: &[u8]) {
 fn read(wire: Wire, pieces: impl IntoIterator<Item = Bytes>) -> Vec<Result<TurnEvent, Error>> {
     let pieces: Vec<Bytes> = pieces.into_iter().collect();
     let body = stream::iter(pieces.into_iter().map(Ok));
-    let history = History::from_id("fuzz");
+    let history = History::empty("fuzz");
     let dialect = openai_chat::Dialect::OPENAI;
     let events = match wire {
         Wire::Anthropic => seal(&history, Decoding::new(body, anthropic::Decoder::new(MODEL))),

@@ -104,7 +104,7 @@ fn run(turns: usize) -> (Run, Arc<Stack>) {
         .with_tools(tool)
         .with_limits(Limits { max_turns: Some(u32::MAX), ..Limits::default() })
         .with_id_generator(CountingIds::new("id"));
-    (agent.run_from(History::from_id("h"), "go"), seen)
+    (agent.run_from(History::empty("h"), "go"), seen)
 }
 
 /// Runs on a thread with a stack of 256 KiB, without a runtime, since nothing in the run waits.

@@ -93,7 +93,7 @@ mod tests {
                 "17 tokens in, 5 out",
             ),
             (vec![call().usage(usage(9, 4)), Reply::text("2")], "at least 9 tokens in, 4 out"),
-            (vec![Reply::text("H").usage(usage(9, 1)).cut()], "at least 9 tokens in, 1 out"),
+            (vec![Reply::text("H").usage(usage(9, 1)).disconnect()], "at least 9 tokens in, 1 out"),
         ] {
             assert_eq!(describe(replies).await.as_deref(), Some(expected));
         }

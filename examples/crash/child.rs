@@ -8,7 +8,7 @@ use futures::StreamExt;
 use serde_json::json;
 use turnstream::context::{Compaction, compactor_fn};
 use turnstream::event::ToolEvent;
-use turnstream::item::{Mark, PendingCall};
+use turnstream::item::{ItemFlag, PendingCall};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::session::{AlreadyLeased, Entry, LeaseLost, Session, SessionRun, SessionState};
 use turnstream::tool::{Tool, ToolSpec, Verdict};
@@ -172,7 +172,7 @@ fn reply_for_turn(number: u64) -> Reply {
 fn compact_older_half(history: &History) -> Result<Option<Compaction>, Error> {
     let mut half = history.iter().take(history.len() / 2);
     let to = half.rposition(|item| item.as_user().is_some());
-    let items = || vec![Item::user("Much was done.").with_mark(Mark::Compacted)];
+    let items = || vec![Item::user("Much was done.").with_flag(ItemFlag::Compacted)];
     Ok(to.filter(|to| *to > 0).map(|to| Compaction {
         from: 0,
         to,

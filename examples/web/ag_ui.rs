@@ -6,7 +6,7 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderMap, header};
 use axum::response::Response;
-use turnstream::ui::ag_ui::{Action, AgUi, RunRequest, refuse};
+use turnstream::ui::ag_ui::{AgUi, ClientAction, RunRequest, refuse};
 use turnstream::ui::{ClientLimits, ErrorTexts, RequestError};
 
 use crate::app::App;
@@ -31,8 +31,8 @@ async fn answer(
     let open = app.session(request.thread_id()).await?;
     let _starting = open.starting.lock().await;
     let start = match request.action(&open.session, &agent)? {
-        Action::Run(items) => Start::Say(items),
-        Action::Resume(verdicts) => Start::Resume(verdicts),
+        ClientAction::Run(items) => Start::Say(items),
+        ClientAction::Resume(verdicts) => Start::Resume(verdicts),
         _ => return Err(RequestError::new(400, "this action is not supported here")),
     };
     let (reader, _) = app.start(&open, &agent, start).await?;

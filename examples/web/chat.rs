@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use turnstream::Item;
 use turnstream::hub::Command;
-use turnstream::ui::ai_sdk::{Action, AiSdk, ChatRequest, Version, refuse};
+use turnstream::ui::ai_sdk::{AiSdk, ChatRequest, ClientAction, Version, refuse};
 use turnstream::ui::{ClientLimits, ErrorTexts, RequestError};
 
 use crate::app::App;
@@ -60,10 +60,14 @@ async fn answer(
     let _starting = open.starting.lock().await;
     let session = &open.session;
     let (start, continued) = match request.action(session, &app.agent)? {
-        Action::Run(input) => (Start::Say(vec![Item::user(input)]), None),
-        Action::Resume { message_id, verdicts } => (Start::Resume(verdicts), Some(message_id)),
-        Action::Regenerate { before: from } => (Start::Replace { from, items: Vec::new() }, None),
-        Action::Edit { before: from, input } => {
+        ClientAction::Run(input) => (Start::Say(vec![Item::user(input)]), None),
+        ClientAction::Resume { message_id, verdicts } => {
+            (Start::Resume(verdicts), Some(message_id))
+        }
+        ClientAction::Regenerate { before: from } => {
+            (Start::Replace { from, items: Vec::new() }, None)
+        }
+        ClientAction::Edit { before: from, input } => {
             (Start::Replace { from, items: vec![Item::user(input)] }, None)
         }
         _ => return Err(RequestError::new(400, "this action is not supported here")),

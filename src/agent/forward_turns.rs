@@ -59,7 +59,7 @@ type BodyStep = Result<Step<Event, State>, Error>;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() {
 /// let agent = Agent::new(Scripted::new(["Hello!"]));
-/// let run = agent.run_with_body(ask_once, History::from_id("h"), "Hi");
+/// let run = agent.run_with_body(ask_once, History::empty("h"), "Hi");
 /// assert_eq!(run.outcome().await.text, "Hello!");
 /// # }
 /// ```
@@ -194,7 +194,7 @@ mod tests {
         turn.stop(StopReason::Stop, "stop");
         turn.complete().unwrap();
         let events: Vec<_> = std::iter::from_fn(|| turn.next_event()).map(Ok).collect();
-        seal(&History::from_id("h"), stream::iter(events))
+        seal(&History::empty("h"), stream::iter(events))
     }
 
     fn text_of(step: &BodyStep) -> Option<String> {
@@ -236,7 +236,7 @@ mod tests {
             stream::once(async move {
                 let broken =
                     stream::iter([Ok(TurnEvent::TextDelta { index: 0, text: "H".into() })]);
-                let error = turns.forward(seal(&History::from_id("h"), broken)).await.unwrap_err();
+                let error = turns.forward(seal(&History::empty("h"), broken)).await.unwrap_err();
                 assert_eq!(error.kind(), ErrorKind::IncompleteTurn);
                 Ok(Step::Stop)
             })
@@ -254,7 +254,7 @@ mod tests {
         let endless = stream::pending().inspect(move |_: &Result<TurnEvent, Error>| {
             let _ = &witness;
         });
-        let turn = seal(&History::from_id("h"), endless);
+        let turn = seal(&History::empty("h"), endless);
         let mut body = Box::pin(forward_turns(|mut turns| {
             stream::once(async move { turns.forward(turn).await.map(|_| Step::Stop) })
         }));

@@ -1,7 +1,7 @@
 //! Defines the input for a run.
 
 use crate::event::UndeliveredInput;
-use crate::item::{Content, Item};
+use crate::item::{Content, Item, Part};
 
 /// The items that are passed to a run as its input. A string is converted into a single user
 /// message.
@@ -27,6 +27,13 @@ impl From<String> for Input {
 impl From<Content> for Input {
     fn from(content: Content) -> Self {
         Self(vec![Item::user(content)])
+    }
+}
+
+/// Converts parts, such as text and an image, into a single user message.
+impl From<Vec<Part>> for Input {
+    fn from(parts: Vec<Part>) -> Self {
+        Self::from(Content::from(parts))
     }
 }
 

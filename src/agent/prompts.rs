@@ -1,6 +1,6 @@
 //! Defines the texts that the agent itself sends to the model.
 
-use crate::item::{Item, Mark};
+use crate::item::{Item, ItemFlag};
 
 /// The message sent after a reply that contains neither text nor tool calls.
 pub(super) const EMPTY_REPLY: &str = "Your last reply was empty. Call a tool, or answer with text.";
@@ -44,7 +44,7 @@ pub(super) fn rejected_answer_prompt(objection: &str) -> String {
 /// Returns the message that tells the model why the run was interrupted, if no result of a call
 /// does.
 pub(super) fn interrupt_notice(reason: &str) -> Item {
-    Item::user(format!("The run was interrupted: {reason}")).with_mark(Mark::Interrupted)
+    Item::user(format!("The run was interrupted: {reason}")).with_flag(ItemFlag::Interrupted)
 }
 
 /// Returns the result text for calls that were not run because a budget was exceeded.

@@ -21,7 +21,7 @@ use crate::turn::Turn;
 /// use turnstream::History;
 /// use turnstream::agent::State;
 ///
-/// let state = State::new(History::from_id("h"));
+/// let state = State::new(History::empty("h"));
 /// let later = state.clone().update(|fields| fields.counts.model_calls = 3);
 /// assert_eq!((state.counts.model_calls, later.counts.model_calls), (0, 3));
 /// ```
@@ -353,7 +353,7 @@ impl Streaks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::item::Mark;
+    use crate::item::ItemFlag;
 
     /// Returns the counters: turns, continuations, truncated calls, malformed replies, retries,
     /// provider.
@@ -370,7 +370,7 @@ mod tests {
     }
 
     fn after(next: NextAction) -> State {
-        let state = State::new(History::from_id("h")).update(|it| {
+        let state = State::new(History::empty("h")).update(|it| {
             it.counts.tool_turns = 7;
             it.streaks.continuations = 2;
             it.streaks.truncated_calls = 1;
@@ -414,7 +414,7 @@ mod tests {
 
     #[test]
     fn a_message_to_the_model_is_emitted_before_continued() {
-        let state = State::new(History::from_id("h"));
+        let state = State::new(History::empty("h"));
         let (events, step) =
             state.apply_next_action(with_message(Transition::StopHookBlocking), || "id".to_owned());
         assert!(matches!(step, Step::Next(_)), "it ended");
@@ -432,7 +432,7 @@ mod tests {
         };
         assert_eq!(says(Item::text("half a")), 2);
         assert_eq!(says(Item::user("go")), 1);
-        assert_eq!(says(Item::text("half a").with_mark(Mark::Tombstone)), 1);
+        assert_eq!(says(Item::text("half a").with_flag(ItemFlag::Tombstone)), 1);
     }
 
     #[test]

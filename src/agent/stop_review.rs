@@ -151,7 +151,7 @@ fn check_target(run: &RunShared, state: State) -> (State, StopReview) {
     let given_up = BudgetExceeded {
         kind: BudgetKind::Target,
         used,
-        limit: target.tokens(),
+        limit: target.tokens,
         diminishing_returns: true,
     };
     // A target that was abandoned earlier may have been reached since then.

@@ -118,7 +118,7 @@ impl SubAgent {
             }
             // If the call is repeated, the sub-agent's history gets the same id, so the sub-agent's
             // calls get the same idempotency keys.
-            _ => (History::from_id(cx.idempotency_key()), input, None),
+            _ => (History::empty(cx.idempotency_key()), input, None),
         };
         let run = Run::new(
             Arc::new(settings),

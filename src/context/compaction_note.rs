@@ -5,7 +5,7 @@ use crate::context::compaction_record::{
     REACTIVE_RECORD_KIND, STALE_USAGE_RECORD_KIND, can_carry_record, compaction_record,
     completed_turns, is_reactive_note, was_reactively_compacted,
 };
-use crate::item::{History, Item, ItemKind, Mark};
+use crate::item::{History, Item, ItemFlag, ItemKind};
 
 /// The text of the note that a compaction adds to the history.
 const COMPACTION_NOTE_TEXT: &str =
@@ -75,7 +75,7 @@ fn append_compaction_note(mut compaction: Compaction, history: &History, word: &
         provider_data: Some(compaction_record(word, stale)),
         ..Item::user(COMPACTION_NOTE_TEXT)
     };
-    compaction.items.push(note.with_mark(Mark::Compacted));
+    compaction.items.push(note.with_flag(ItemFlag::Compacted));
     compaction
 }
 

@@ -12,7 +12,7 @@ use crate::context::transcript::format_transcript;
 use crate::context::turn_starts::{self, KeptItems};
 use crate::context::{BytesDiv4, Compaction, CompactionFailure, Compactor, CountTokens};
 use crate::error::{Error, ErrorKind};
-use crate::item::{History, Item, Mark, StopReason, truncate_middle};
+use crate::item::{History, Item, ItemFlag, StopReason, truncate_middle};
 use crate::provider::Provider;
 use crate::request::{Options, Request, Retries};
 use crate::turn::{PartialTurn, Turn, TurnEvent};
@@ -259,8 +259,8 @@ struct SummaryPlan {
 
 impl SummaryPlan {
     fn into_compaction(self, written: Summary) -> Compaction {
-        let summary =
-            Item::user(format!("{SUMMARY_HEADING}\n\n{}", written.text)).with_mark(Mark::Compacted);
+        let summary = Item::user(format!("{SUMMARY_HEADING}\n\n{}", written.text))
+            .with_flag(ItemFlag::Compacted);
         let items =
             self.kept_instructions.into_iter().chain([summary]).chain(self.kept_prompt).collect();
         Compaction {

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use crate::context::transcript::content_text;
 use crate::context::{Compaction, Compactor};
 use crate::error::Error;
-use crate::item::{Content, History, Item, ItemKind, Mark, ToolCall, ToolResult};
+use crate::item::{Content, History, Item, ItemFlag, ItemKind, ToolCall, ToolResult};
 
 /// The ratio of the length limit for results in the newest turns to the limit for results in old
 /// turns.
@@ -301,7 +301,7 @@ impl ItemChange {
         match self {
             Self::Keep => Some(item.clone()),
             Self::Remove => None,
-            Self::Replace(item) => Some(item.with_mark(Mark::Compacted)),
+            Self::Replace(item) => Some(item.with_flag(ItemFlag::Compacted)),
         }
     }
 }

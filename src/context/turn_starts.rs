@@ -69,11 +69,11 @@ impl KeptItems {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::item::Mark;
+    use crate::item::ItemFlag;
 
     #[test]
     fn a_tombstoned_item_neither_splits_a_prompt_nor_belongs_to_one() {
-        let void = || Item::user("void").with_mark(Mark::Tombstone);
+        let void = || Item::user("void").with_flag(ItemFlag::Tombstone);
         let items = [void(), Item::user("a"), void(), Item::user("b"), Item::text("c"), void()];
         let items: Vec<&Item> = items.iter().collect();
         let prompts: Vec<_> = newest_prompt(&items).into_iter().filter_map(Item::as_user).collect();

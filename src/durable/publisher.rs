@@ -278,7 +278,7 @@ mod tests {
         let target = (hub.clone(), "key".to_owned(), "r".to_owned());
         let mut publisher = Publisher::new(Some(target), None);
         let handle = Agent::new(Scripted::new(["Done."])).run("Go.").handle();
-        publisher.begin(&RunBegin { history: History::from_id("h"), version: 0, handle });
+        publisher.begin(&RunBegin { history: History::empty("h"), version: 0, handle });
         poll_fn(|cx| publisher.poll_flush(cx)).await.unwrap();
         for n in 0..1_000 {
             let progress = Command::ToolProgress { call_id: "c".to_owned(), data: json!(n).into() };

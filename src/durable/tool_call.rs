@@ -95,7 +95,7 @@ impl ToolCallRequest {
     }
 
     async fn run_tool(self, toolkit: &Toolkit, data: RunData, hub: Option<&Hub>) -> RawJson {
-        let history = History::from_id(self.session.clone());
+        let history = History::empty(self.session.clone());
         let mut result = self.interrupted_result();
         let Some(turn) = turn_of_call(&self.call) else {
             return json(&result).unwrap_or_else(|_| serde_json::Value::Null.into());

@@ -33,7 +33,7 @@ fn outcome(reason: EndReason, error: Option<Error>) -> Event {
         cost: None,
         nested_cost: None,
         why: None,
-        history: History::from_id("h"),
+        history: History::empty("h"),
     }))
 }
 

@@ -235,12 +235,12 @@ impl HttpClient {
     ///
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let proxy = reqwest::Proxy::all("http://proxy.example:3128")?;
-    /// let http = HttpClient::customized(move |client| client.proxy(proxy.clone()));
+    /// let http = HttpClient::from_builder(move |client| client.proxy(proxy.clone()));
     /// let model = Anthropic::new("claude-sonnet-4-5").with_http_client(http);
     /// # Ok(())
     /// # }
     /// ```
-    pub fn customized(
+    pub fn from_builder(
         customize: impl Fn(reqwest::ClientBuilder) -> reqwest::ClientBuilder + Send + Sync + 'static,
     ) -> Self {
         Self::from_settings(Some(Box::new(customize)), true)

@@ -8,7 +8,7 @@
 //! | limit how long a request may take | [`Timeouts`] |
 //!
 //! The transport is built on the reqwest crate. The only public function whose signature contains a
-//! reqwest type is [`HttpClient::customized`].
+//! reqwest type is [`HttpClient::from_builder`].
 
 #[cfg(feature = "http")]
 mod body;
@@ -54,7 +54,7 @@ pub use key_header::KeyHeader;
 pub(crate) use parse_delay::{parse_delay, parse_duration_prefix};
 #[cfg(feature = "http")]
 pub(crate) use rate_limit_headers::exhausted_rate_limit;
-/// The underlying HTTP library, re-exported for use with [`HttpClient::customized`]. Any release of
+/// The underlying HTTP library, re-exported for use with [`HttpClient::from_builder`]. Any release of
 /// this crate may change the reqwest version.
 #[cfg(feature = "http")]
 pub use reqwest;

@@ -113,10 +113,10 @@ impl ProviderData {
     }
 }
 
-/// A mark that can be set on an item.
+/// A flag that can be set on an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Mark {
+pub enum ItemFlag {
     /// The item belongs to a turn that did not complete. On a user message: the message tells the
     /// model why a run was interrupted.
     Interrupted,
@@ -202,12 +202,12 @@ impl Item {
         Self { provider_data: Some(Arc::new(data)), ..Self::new(ItemKind::Other) }
     }
 
-    /// Adds a mark to the item.
-    pub fn with_mark(mut self, mark: Mark) -> Self {
-        match mark {
-            Mark::Interrupted => self.interrupted = true,
-            Mark::Compacted => self.compacted = true,
-            Mark::Tombstone => self.tombstone = true,
+    /// Sets a flag of the item.
+    pub fn with_flag(mut self, flag: ItemFlag) -> Self {
+        match flag {
+            ItemFlag::Interrupted => self.interrupted = true,
+            ItemFlag::Compacted => self.compacted = true,
+            ItemFlag::Tombstone => self.tombstone = true,
         }
         self
     }
@@ -304,7 +304,7 @@ mod tests {
             r#"{"type":"tool_result","call_id":"c1","name":"add","is_error":false,"kind":"ok","content":[{"type":"text","text":"3"}]}"#,
         );
         round_trip(
-            &Item::text("hal").with_mark(Mark::Interrupted),
+            &Item::text("hal").with_flag(ItemFlag::Interrupted),
             r#"{"type":"text","text":"hal","interrupted":true}"#,
         );
     }

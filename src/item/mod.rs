@@ -27,7 +27,7 @@ pub use effect_report::{EffectReport, Evidence, SideEffect};
 pub(crate) use encoding_key::EncodingKey;
 pub(crate) use history::EncodedChunk;
 pub use history::{History, Items};
-pub use item::{Item, ItemKind, Mark, ProviderData};
+pub use item::{Item, ItemFlag, ItemKind, ProviderData};
 pub use json::RawJson;
 pub(crate) use json::nesting_depth;
 #[cfg(feature = "mcp")]

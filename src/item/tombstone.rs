@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use crate::error::{Error, ErrorKind};
 use crate::item::settle::{CallResultPairs, pair_calls_with_results};
-use crate::item::{History, Item, ItemKind, Mark};
+use crate::item::{History, Item, ItemFlag, ItemKind};
 
 /// A replacement for a range of items in a history, in which some items are marked as tombstones.
 ///
@@ -149,7 +149,7 @@ impl TombstonePlan<'_> {
     fn edits(&self, void: &BTreeSet<usize>) -> Vec<TombstoneEdit> {
         let mut changed: BTreeMap<usize, Item> = BTreeMap::new();
         for at in void {
-            changed.insert(*at, self.items[*at].clone().with_mark(Mark::Tombstone));
+            changed.insert(*at, self.items[*at].clone().with_flag(ItemFlag::Tombstone));
         }
         // The first and the last position of each range.
         let mut ranges: Vec<(usize, usize)> = Vec::new();

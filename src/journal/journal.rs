@@ -27,7 +27,7 @@ use crate::usage::Usage;
 /// ```
 /// use turnstream::{Event, History, Item, Journal, event::AppendReason};
 ///
-/// let journal = Journal::new(History::from_id("h"));
+/// let journal = Journal::new(History::empty("h"));
 /// journal.observe(&Event::Appended {
 ///     why: AppendReason::Input,
 ///     id: "i".to_owned(),
@@ -115,7 +115,7 @@ impl Journal {
     /// ```
     /// use turnstream::{Event, History, Item, Journal, event::AppendReason};
     ///
-    /// let journal = Journal::new(History::from_id("h"));
+    /// let journal = Journal::new(History::empty("h"));
     /// let asked = Event::Appended {
     ///     why: AppendReason::Input,
     ///     id: "i".to_owned(),
@@ -254,7 +254,7 @@ impl JournalState {
             return child.observe(event);
         }
         let parent = self.fold.final_history();
-        let begins = || History::from_id(join_call_id(parent.id(), call_id));
+        let begins = || History::empty(join_call_id(parent.id(), call_id));
         let child = Journal::new(parent.nested_history(call_id).cloned().unwrap_or_else(begins));
         child.observe(event);
         let nested = NestedJournal { position: self.nested_journals.len(), journal: child };

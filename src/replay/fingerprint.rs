@@ -253,7 +253,7 @@ mod tests {
         let schema =
             json!({ "type": "object", "properties": { "z": { "type": "null" }, "a": {} } });
         let sorted = r#"{"properties":{"a":{},"z":{"type":"null"}},"type":"object"}"#;
-        let mut request = Request::new(History::from_id("h"));
+        let mut request = Request::new(History::empty("h"));
         let (name, description) = ("f".to_owned(), "d".to_owned());
         request.tools = [ToolSpec::new(name.clone(), description, schema.clone())].into();
         request.options.output = Output::Schema(OutputSchema { name, schema: schema.clone() });
@@ -277,7 +277,7 @@ mod tests {
         ITEMS_READ.set(0);
         let (mut recorded, mut played) =
             (FingerprintTracker::default(), RequestComparison::default());
-        let mut history = History::from_id("h");
+        let mut history = History::empty("h");
         let mut written = 0;
         for n in 0..requests {
             next(&mut history, n);

@@ -52,7 +52,7 @@ impl Session {
     ///
     /// ```
     /// use turnstream::Item;
-    /// use turnstream::item::Mark;
+    /// use turnstream::item::ItemFlag;
     /// use turnstream::provider::Scripted;
     /// use turnstream::session::{MemoryStore, Session};
     /// use turnstream::Agent;
@@ -63,7 +63,7 @@ impl Session {
     /// let agent = Agent::new(Scripted::new(["Hello!", "Hello again!"]));
     /// session.run(&agent, "Hi").await?.outcome().await?;
     ///
-    /// let summary = Item::user("We have greeted each other.").with_mark(Mark::Compacted);
+    /// let summary = Item::user("We have greeted each other.").with_flag(ItemFlag::Compacted);
     /// session.checkpoint(0..2, [summary]).await?;
     /// session.run(&agent, "Hi").await?.outcome().await?;
     /// assert_eq!(session.history().len(), 3);

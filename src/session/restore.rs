@@ -97,7 +97,7 @@ pub(super) struct EntryFold {
 
 impl EntryFold {
     pub(super) fn new(id: impl Into<Arc<str>>) -> Self {
-        let history = History::from_id(id);
+        let history = History::empty(id);
         let (turn, calls) = (Vec::new(), OpenCalls::default());
         Self {
             history,

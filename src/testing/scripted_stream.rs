@@ -75,7 +75,7 @@ fn write_script_steps(
                 steps.push(BodyStep::Frame(frame));
                 break;
             }
-            ReplyStep::Cut => BodyPart::Cut,
+            ReplyStep::Disconnect => BodyPart::Cut,
             ReplyStep::Delay(time) => BodyPart::Delay(time),
             ReplyStep::Hang => BodyPart::Hang,
             ReplyStep::Event(_) => return Err("an event as it is"),

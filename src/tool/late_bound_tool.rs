@@ -151,7 +151,7 @@ mod tests {
             Box::pin(async { listed })
         });
         let kit = Toolkit::new([ToolRecord::from(&tool("d")).into_late_bound_tool(list)]);
-        let mut run = kit.run(&History::from_id("h"), &turn(arguments));
+        let mut run = kit.run(&History::empty("h"), &turn(arguments));
         block_on(async { while run.next().await.is_some() {} });
         let result = run.finish().unwrap().results.remove(0);
         (result.kind, result.content.text())

@@ -84,7 +84,7 @@ pub trait ToolPolicy: Send {
     /// let spec = ToolSpec::new("add", "Adds one", schema);
     /// let add = Tool::raw(spec, |args, _cx| ready(args["n"].as_i64().unwrap_or(0) + 1))?;
     /// let model = Scripted::new([Reply::new().call_raw("c1", "add", r#"{"n":1,}"#)]);
-    /// let history = History::from_id("h");
+    /// let history = History::empty("h");
     /// let turn = model.stream_turn(Request::new(history.clone())).into_turn().await?;
     ///
     /// let mut tools = Toolkit::new([add]).run(&history, &turn).with_policy(Commas);

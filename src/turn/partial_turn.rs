@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind};
-use crate::item::{Item, ItemKind, Mark, ProviderData, ToolCall};
+use crate::item::{Item, ItemFlag, ItemKind, ProviderData, ToolCall};
 use crate::small_map::SmallMap;
 use crate::turn::TurnEvent;
 use crate::usage::Usage;
@@ -95,7 +95,7 @@ impl PartialTurn {
     /// item is marked as interrupted.
     pub fn items(&self) -> Vec<Item> {
         let items = self.blocks.iter().map(|block| &block.item);
-        items.map(|item| item.clone().with_mark(Mark::Interrupted)).collect()
+        items.map(|item| item.clone().with_flag(ItemFlag::Interrupted)).collect()
     }
 
     /// Returns the text that has been received so far.

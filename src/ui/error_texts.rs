@@ -105,7 +105,7 @@ impl ErrorTexts {
                     call_id: call_id.clone(),
                     name: name.clone(),
                     pending: pending.clone(),
-                    nested: Box::new(History::from_id("")),
+                    nested: Box::new(History::empty("")),
                 }))
             }
             Event::Nested { call_id, name, event } => {

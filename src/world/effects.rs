@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn an_effect_that_is_not_polled_is_not_performed() {
-        let effects = Effects::new(Arc::new(LiveWorld), &History::from_id("h"));
+        let effects = Effects::new(Arc::new(LiveWorld), &History::empty("h"));
         let performed = Arc::new(Mutex::new(false));
         let perform = Arc::clone(&performed);
         drop(effects.step("a", async move {

@@ -49,7 +49,7 @@ fn random_reply(dice: &Dice) -> Reply {
         15 => it.say("Half a").retract("again").say("A whole").call_raw("c", "t", "{}"),
         16 => it.call_raw("c", "t", "{}").call_raw("c", "t", "{}").say("behind"),
         17 => it.fail(error_of_kind(ErrorKind::Server)),
-        18 => it.say("Half a").cut(),
+        18 => it.say("Half a").disconnect(),
         _ => call(it),
     }
 }
@@ -125,7 +125,7 @@ fn random_agent(
         nudge_after_repeats: 2,
         ..Limits::default()
     };
-    let mut budget = Budget::new().with_pool(pool);
+    let mut budget = Budget::new().with_pool(pool.clone());
     if dice.roll(2) == 0 {
         budget = budget.with_wrap_up();
     }
@@ -165,7 +165,7 @@ fn check_seed(seed: u64) -> Option<EndReason> {
         violation_count: Arc::clone(&wrong),
     };
     let agent = random_agent(&dice, watched, &pool);
-    let begin = History::from_id("h");
+    let begin = History::empty("h");
     let journal = Journal::new(begin.clone());
     let mut run = agent.run_from(begin, "go");
     let (mut given, mut started, mut turns) = (0, 0, Vec::new());

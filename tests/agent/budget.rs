@@ -73,7 +73,7 @@ fn a_limit_of_zero_is_reached_immediately() {
     };
     at_once(Budget::new().with_output_tokens(0), OutputTokens);
     at_once(Budget::new().with_total_tokens(0), TotalTokens);
-    at_once(Budget::new().with_pool(&Pool::new(0)), Shared);
+    at_once(Budget::new().with_pool(Pool::new(0)), Shared);
     at_once(Budget::new().with_cost_limit(0.0, sample_prices()), Money);
     at_once(Budget::new().with_cost_limit(-1.0, sample_prices()), Money);
     at_once(Budget::new().with_cost_limit(f64::NAN, sample_prices()), Money);
@@ -90,7 +90,7 @@ fn if_several_limits_are_reached_the_first_in_kind_order_is_reported() {
     assert_exceeded(&budget, exceeded_error(BudgetKind::Time, 7_000, 1_000));
     budget = budget.with_cost_limit(0.0001, sample_prices());
     assert_exceeded(&budget, exceeded_error(BudgetKind::Money, 300, 100));
-    budget = budget.with_pool(&pool);
+    budget = budget.with_pool(pool.clone());
     assert_exceeded(&budget, exceeded_error(BudgetKind::Pool, 2, 1));
     budget = budget.with_total_tokens(1);
     assert_exceeded(&budget, exceeded_error(BudgetKind::TotalTokens, 120, 1));
@@ -111,7 +111,7 @@ fn a_token_reserve_lowers_the_point_at_which_token_limits_are_reached() {
         exceeded_error(TotalTokens, 120, 130),
     );
     let pool = Pool::new(25);
-    let budget = Budget::new().with_pool(&pool).with_wrap_up_tokens(10);
+    let budget = Budget::new().with_pool(pool.clone()).with_wrap_up_tokens(10);
     pool.charge(Usage { output_tokens: 14, ..Usage::default() });
     assert_not_exceeded(&budget);
     pool.charge(Usage { output_tokens: 1, ..Usage::default() });
@@ -165,7 +165,7 @@ fn with_a_cost_limit_a_model_without_a_price_is_an_error() {
 #[test]
 fn a_pool_is_drained_by_every_run_that_shares_it() {
     let pool = Pool::new(1_000);
-    let budget = Budget::new().with_pool(&pool);
+    let budget = Budget::new().with_pool(pool.clone());
     let members: Vec<Pool> = (0..8).map(|_| pool.clone()).collect();
     std::thread::scope(|scope| {
         for member in &members {
@@ -232,15 +232,16 @@ fn returns_diminish_after_three_nudges_and_two_small_steps() {
 
 #[test]
 fn the_thresholds_of_a_token_target_are_configurable() {
-    let target = Target::new(1_000).with_threshold(0.5).with_min_delta(10).with_min_nudges(1);
+    let target =
+        Target { threshold: 0.5, min_delta_tokens: 10, min_nudges: 1, ..Target::new(1_000) };
     assert_stops(target, (0, 0, 0), 500, false);
     assert_nudged(target, (1, 9, 100), 110, (2, 10, 110));
     assert_stops(target, (1, 9, 100), 109, true);
-    assert_nudged(target.with_threshold(7.0), (0, 0, 0), 999, (1, 999, 999));
-    assert_stops(target.with_threshold(7.0), (0, 0, 0), 1_000, false);
-    assert_stops(target.with_threshold(f64::NAN), (0, 0, 0), 0, false);
-    assert_stops(target.with_threshold(-1.0), (0, 0, 0), 0, false);
-    assert_stops(target.with_min_delta(0), (1, 0, 100), 100, true);
+    assert_nudged(Target { threshold: 7.0, ..target }, (0, 0, 0), 999, (1, 999, 999));
+    assert_stops(Target { threshold: 7.0, ..target }, (0, 0, 0), 1_000, false);
+    assert_stops(Target { threshold: f64::NAN, ..target }, (0, 0, 0), 0, false);
+    assert_stops(Target { threshold: -1.0, ..target }, (0, 0, 0), 0, false);
+    assert_stops(Target { min_delta_tokens: 0, ..target }, (1, 0, 100), 100, true);
 }
 
 #[test]

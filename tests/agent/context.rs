@@ -9,7 +9,7 @@ use turnstream::context::{
     Compaction, Compactor, Truncator, compactor_fn, mark_reactive_compaction,
     was_reactively_compacted,
 };
-use turnstream::item::{Mark, Part, ProviderData, RawJson};
+use turnstream::item::{ItemFlag, Part, ProviderData, RawJson};
 use turnstream::testing::{Wire, lint};
 use turnstream::{ErrorKind, History, Item};
 
@@ -63,13 +63,13 @@ fn a_compaction_never_separates_a_call_from_its_result() {
     assert_invalid_compaction(
         3,
         5,
-        vec![look_call("c0", "{}").with_mark(Mark::Tombstone), look_result("c0", "r")],
+        vec![look_call("c0", "{}").with_flag(ItemFlag::Tombstone), look_result("c0", "r")],
         parted,
     );
     assert_invalid_compaction(
         3,
         5,
-        vec![look_call("c0", "{}").with_mark(Mark::Interrupted), look_result("c0", "r")],
+        vec![look_call("c0", "{}").with_flag(ItemFlag::Interrupted), look_result("c0", "r")],
         parted,
     );
     assert_valid_compaction(0, 5, vec![]);
@@ -146,7 +146,7 @@ fn the_compaction_note_is_placed_between_turns_after_the_replaced_range() {
 
 #[test]
 fn the_compaction_note_is_never_placed_among_the_results_of_a_turn() {
-    let void = look_result("c1", "void").with_mark(Mark::Tombstone);
+    let void = look_result("c1", "void").with_flag(ItemFlag::Tombstone);
     let history = history_of([
         look_call("c1", "{}"),
         as_stop_turn_end(look_call("c2", "{}")),
@@ -162,7 +162,7 @@ fn the_compaction_note_is_never_placed_among_the_results_of_a_turn() {
 
 #[test]
 fn a_turn_without_calls_is_a_boundary_and_a_tombstoned_result_is_not() {
-    let void = look_result("c1", "void").with_mark(Mark::Tombstone);
+    let void = look_result("c1", "void").with_flag(ItemFlag::Tombstone);
     let batch = [look_call("c1", "{}"), void.clone(), as_stop_turn_end(look_call("c2", "{}"))];
     let history = history_of(batch.into_iter().chain([
         look_result("c1", "1"),
@@ -172,7 +172,7 @@ fn a_turn_without_calls_is_a_boundary_and_a_tombstoned_result_is_not() {
     ]));
     assert!(history.is_settled());
     assert_note_position(&history, Compaction::new(1, 2, vec![void]), 5);
-    let item = Item::text("paused").with_mark(Mark::Compacted);
+    let item = Item::text("paused").with_flag(ItemFlag::Compacted);
     assert_note_position(&history, Compaction::new(5, 6, vec![as_stop_turn_end(item)]), 6);
 }
 
@@ -211,7 +211,7 @@ fn the_compaction_note_survives_storing_settling_forking_and_later_turns() {
 
 #[test]
 fn other_compacted_items_are_not_mistaken_for_the_compaction_note() {
-    let compacted = |item: Item| item.with_mark(Mark::Compacted);
+    let compacted = |item: Item| item.with_flag(ItemFlag::Compacted);
     let foreign = json!({ "compaction": "reactive" });
     assert!(!was_reactively_compacted(&history_of([
         compacted(Item::user(COMPACTION_NOTE)),
@@ -301,7 +301,7 @@ fn old_turns_keep_a_prefix_of_reasoning_and_arguments_and_all_other_items() {
     let after = self::items_of(&after);
     assert_eq!(after[..2], items[..2]);
     let thought = format!("{}…", "x".repeat(197));
-    assert_eq!(after[2], Item::reasoning(thought).with_mark(Mark::Compacted));
+    assert_eq!(after[2], Item::reasoning(thought).with_flag(ItemFlag::Compacted));
     assert_eq!(after[3], items[3]);
     // The signed reasoning is gone.
     assert_eq!(after[4], items[5]);
@@ -386,7 +386,7 @@ fn reasoning_is_removed_entirely_if_configured() {
     let none = Truncator::new().with_keep_turns(1).with_max_reasoning_bytes(0);
     let after = apply_compaction(&none.plan_compaction(&before).unwrap(), &before);
     // An empty item is left, which shows that something was removed.
-    assert_eq!(self::items_of(&after)[1], Item::reasoning("").with_mark(Mark::Compacted));
+    assert_eq!(self::items_of(&after)[1], Item::reasoning("").with_flag(ItemFlag::Compacted));
     assert_eq!(none.plan_compaction(&after), None);
     let recorded =
         turnstream::context::record_stale_usage(none.plan_compaction(&before).unwrap(), &before);
@@ -415,8 +415,8 @@ fn the_results_of_an_old_turn_are_old_too() {
 fn compacted_and_tombstoned_items_are_not_shortened_again() {
     let long = || look_result("c1", "x".repeat(2_000));
     let mut items = vec![look_call("c1", "{}"), as_stop_turn_end(look_call("c2", "{}"))];
-    items.extend([long().with_mark(Mark::Tombstone), long().with_mark(Mark::Compacted)]);
-    items.push(Item::reasoning("void").with_mark(Mark::Tombstone));
+    items.extend([long().with_flag(ItemFlag::Tombstone), long().with_flag(ItemFlag::Compacted)]);
+    items.push(Item::reasoning("void").with_flag(ItemFlag::Tombstone));
     items.push(look_result("c2", "x".repeat(2_000)));
     items.extend(look_turn(9));
     let before = history_of(items);
@@ -457,7 +457,7 @@ fn a_turn_that_ends_in_reasoning_stays_a_turn_after_shortening() {
         &before,
     );
     assert_eq!(after.completed_turns(), before.completed_turns());
-    let bare = as_stop_turn_end(Item::reasoning("")).with_mark(Mark::Compacted);
+    let bare = as_stop_turn_end(Item::reasoning("")).with_flag(ItemFlag::Compacted);
     assert_eq!(self::items_of(&after)[1], bare);
     assert_eq!(self::items_of(&after)[2..], self::items_of(&before)[2..]);
 }

@@ -125,7 +125,7 @@ fn a_run_dropped_while_it_ends_has_still_charged_the_pool() {
     let pool = Pool::new(1_000);
     let agent = Agent::new(Scripted::new([tool_call_reply().usage(output_usage(7))]))
         .with_tools([uncounted_tool()])
-        .with_budget(Budget::new().with_pool(&pool));
+        .with_budget(Budget::new().with_pool(pool.clone()));
     let mut run = agent.run("go");
     while let Some(event) = block_on(run.next()) {
         if event.unwrap().turn_complete().is_some() {
@@ -202,7 +202,7 @@ fn a_finished_event_that_a_body_forwards_does_not_end_the_run() {
             .chain(stream::iter([Ok(Step::StopWith(state.with_end_reason(EndReason::Completed)))]))
     };
     let (events, outcome) =
-        run_with_action(agent.run_with_body(own, History::from_id("h"), "outer"), |_, _| {});
+        run_with_action(agent.run_with_body(own, History::empty("h"), "outer"), |_, _| {});
     assert!(events.last().unwrap().outcome().is_some());
     assert_eq!((outcome.reason, outcome.text.as_str()), (EndReason::Completed, "inner"));
 }
@@ -215,7 +215,7 @@ fn a_body_polled_ahead_of_its_run_ends_the_run_with_an_error_before_any_wrong_re
         let chunks = loop_body(cx, state).ready_chunks(64);
         chunks.flat_map(stream::iter)
     };
-    let run = Agent::new(provider).run_with_body(ahead, History::from_id("h"), "go");
+    let run = Agent::new(provider).run_with_body(ahead, History::empty("h"), "go");
     run.handle().steer("and mind the gap").unwrap();
     let (_, outcome) = run_with_action(run, |_, _| {});
     let error = outcome.error.unwrap();
@@ -228,7 +228,7 @@ fn a_body_polled_ahead_of_its_run_ends_the_run_with_an_error_before_any_wrong_re
     assert!(serde_json::to_string(&outcome.history).unwrap().contains("mind the gap"));
 
     let plain =
-        Agent::new(Scripted::new(["heard"])).run_with_body(loop_body, History::from_id("h"), "go");
+        Agent::new(Scripted::new(["heard"])).run_with_body(loop_body, History::empty("h"), "go");
     plain.handle().steer("and mind the gap").unwrap();
     assert_eq!(run_with_action(plain, |_, _| {}).1.text, "heard");
 }
@@ -280,7 +280,7 @@ fn a_panic_in_a_providers_drop_does_not_disturb_a_dropped_run() {
     }
     let pool = Pool::new(1_000);
     let mut run =
-        Agent::new(PanickingProvider).with_budget(Budget::new().with_pool(&pool)).run("go");
+        Agent::new(PanickingProvider).with_budget(Budget::new().with_pool(pool.clone())).run("go");
     while let Some(Some(event)) = run.next().now_or_never() {
         event.unwrap();
     }
@@ -292,7 +292,7 @@ fn a_panic_in_a_providers_drop_does_not_disturb_a_dropped_run() {
 
 #[test]
 fn a_token_target_reached_at_the_end_is_not_reported_as_given_up() {
-    let target = Target::new(1_000).with_min_nudges(0);
+    let target = Target { min_nudges: 0, ..Target::new(1_000) };
     let model = Scripted::new([
         Reply::text("little").usage(output_usage(10)),
         Reply::text("much").usage(output_usage(990)),
@@ -329,14 +329,14 @@ fn the_usage_of_an_interrupted_request_is_counted() {
         *kept.lock().unwrap() = Some(cx.clone());
         loop_body(cx, state)
     };
-    let mut run = agent.run_with_body(own, History::from_id("h"), "go");
+    let mut run = agent.run_with_body(own, History::empty("h"), "go");
     while let Some(Some(event)) = run.next().now_or_never() {
         event.unwrap();
     }
     run.interrupt();
     assert!(matches!(block_on(run.outcome()).reason, EndReason::Interrupted(_)));
     let cx: RunContext = cx.lock().unwrap().take().unwrap();
-    assert_eq!(cx.budget_usage(&State::new(History::from_id("h"))).cost, 2_000);
+    assert_eq!(cx.budget_usage(&State::new(History::empty("h"))).cost, 2_000);
 }
 
 #[test]

@@ -80,7 +80,7 @@ fn agents_by_end_reason() -> Vec<(EndReason, Agent)> {
             scripted_agent([text_reply("half").hang()]),
         ),
         (EndReason::Pending, scripted_agent([]).with_tools([wants_approval])),
-        (EndReason::Incomplete, scripted_agent([text_reply("half").cut()])),
+        (EndReason::Incomplete, scripted_agent([text_reply("half").disconnect()])),
         (EndReason::ProviderError, scripted_agent([text_reply("half").fail(busy)])),
         (EndReason::HookError, scripted_agent([]).with_hook(failing)),
     ]

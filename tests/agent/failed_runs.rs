@@ -63,7 +63,7 @@ async fn a_failed_run_yields_its_error_once_after_finished_and_then_none() {
         &drain_events(agent_with_failing_request().run("go")).await,
         ErrorKind::Auth,
     );
-    let cut = Scripted::from_fn(|_, _| Reply::text("It is ").cut());
+    let cut = Scripted::from_fn(|_, _| Reply::text("It is ").disconnect());
     assert_failed_with(&drain_events(Agent::new(cut).run("go")).await, ErrorKind::IncompleteTurn);
     let objects =
         hook::prepare_request(|_, _| async { Err::<Request, _>(error_of_kind(ErrorKind::Other)) });
@@ -172,9 +172,9 @@ async fn a_run_moved_into_a_task_yields_the_same_error() {
 
 #[tokio::test]
 async fn a_hand_written_loop_with_finish_with_fails_as_an_agent_does() {
-    let journal = Journal::new(History::from_id("h"));
+    let journal = Journal::new(History::empty("h"));
     let model = Scripted::new([Reply::error(error_of_kind(ErrorKind::Auth))]);
-    let events = loop_stream(History::from_id("h"), move |history| {
+    let events = loop_stream(History::empty("h"), move |history| {
         model
             .stream_turn(Request::new(history))
             .on_turn_complete(async |_turn| Ok(Steps::<History>::stop()))
@@ -190,7 +190,7 @@ async fn a_hand_written_loop_with_finish_with_fails_as_an_agent_does() {
 #[tokio::test]
 async fn a_nested_runs_finished_event_is_forwarded_and_its_error_follows() {
     // `finish_with` leaves an existing ending unchanged.
-    let journal = Journal::new(History::from_id("h"));
+    let journal = Journal::new(History::empty("h"));
     let events = agent_with_failing_request().run("go").journal_to(&journal).finish_with(&journal);
     assert_failed_with(&drain_events(Box::pin(events)).await, ErrorKind::Auth);
 }
@@ -200,7 +200,7 @@ async fn a_run_nested_in_a_body_forwards_only_its_error() {
     let outer = |inner: Agent| {
         Agent::new(Scripted::new(Vec::<Reply>::new())).run_with_body(
             move |_parts, _state| inner.run("go").map_ok(Step::Value),
-            History::from_id("outer"),
+            History::empty("outer"),
             "go",
         )
     };
@@ -216,7 +216,7 @@ async fn no_recorder_stores_the_error_after_the_finished_event() {
     let page = SharedBuffer::new();
     let agent = agent_with_failing_request().with_recorder(&Recorder::to_writer(page.clone()));
     let trace = agent.new_trace();
-    let journal = Journal::new(History::from_id("h"));
+    let journal = Journal::new(History::empty("h"));
     let mut run = agent.run("go").trace_to(&trace).journal_to(&journal);
     let mut events = 0;
     while run.next().await.unwrap().unwrap().outcome().is_none() {

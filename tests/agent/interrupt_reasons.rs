@@ -261,7 +261,7 @@ async fn a_reason_does_not_change_the_number_of_turns() {
             let turn = cx.provider(&state).stream_turn(Request::new(cx.history()));
             turn.map(|event| Ok(Step::Value(Event::Turn(event?))))
         };
-        let mut run = agent.run_with_body(body, History::from_id("h"), "go");
+        let mut run = agent.run_with_body(body, History::empty("h"), "go");
         pull_until(&mut run, has_text).await;
         match reason {
             None => run.interrupt(),

@@ -146,7 +146,7 @@ async fn a_replay_enforces_the_byte_limit() {
 async fn without_an_agent_a_turn_is_limited_to_64_mib() {
     let piece = TurnEvent::TextDelta { index: 0, text: "x".repeat(1 << 20).into() };
     let endless = stream::repeat_with(move || Ok(piece.clone()));
-    let mut turn = seal(&History::from_id("h"), endless);
+    let mut turn = seal(&History::empty("h"), endless);
     let (mut bytes, mut error) = (0, None);
     while let Some(event) = turn.next().await {
         match event {
@@ -180,7 +180,7 @@ async fn a_response_of_empty_frames_ends_as_too_large() {
         count.fetch_add(1, Ordering::Relaxed);
         Ok(frame.clone())
     });
-    let turn = seal(&History::from_id("h"), Decoding::new(body, SilentDecoder)).into_turn();
+    let turn = seal(&History::empty("h"), Decoding::new(body, SilentDecoder)).into_turn();
     assert_eq!(turn.await.unwrap_err().kind(), ErrorKind::TooLarge);
     assert_eq!(frames.load(Ordering::Relaxed), 257);
 }

@@ -260,7 +260,7 @@ async fn observers_are_also_polled_with_a_custom_body() {
         .with_hook(failure);
     let run = agent.with_limits(limits_with_hook_timeout(SECOND + SECOND / 2)).run_with_body(
         waiting_body,
-        History::from_id("h"),
+        History::empty("h"),
         "go",
     );
     check_outcome(&run.outcome().await, EndReason::Completed, 2);
@@ -548,7 +548,7 @@ async fn no_observer_starts_after_the_run_has_ended() {
             *keep.lock().unwrap() = Some((cx.clone(), state.clone()));
             turnstream::agent::loop_body(cx, state)
         },
-        History::from_id("h"),
+        History::empty("h"),
         "go",
     );
     let mut run = run;

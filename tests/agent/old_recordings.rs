@@ -106,7 +106,7 @@ fn agent_with_context_overflow() -> Agent {
 fn agent_waiting_for_pool(pool: &Pool) -> Agent {
     look_agent(model_with_look_calls(1))
         .with_options(Options { max_output_tokens: Some(100), ..Options::default() })
-        .with_budget(Budget::new().with_pool(pool))
+        .with_budget(Budget::new().with_pool(pool.clone()))
 }
 
 fn slow_tool() -> Tool {

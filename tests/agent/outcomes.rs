@@ -241,7 +241,7 @@ async fn a_truncated_text_and_its_continuation_are_one_text() {
     assert_eq!(outcome_.text, "one two three");
     let paused = Reply::text("half ").stop(StopReason::Pause);
     assert_eq!(run_outcome([paused, "whole".into()]).await.text, "half whole");
-    let broken = run_outcome([cut("one "), Reply::text("tw").cut()]).await;
+    let broken = run_outcome([cut("one "), Reply::text("tw").disconnect()]).await;
     assert_eq!(broken.text, "one tw");
     // Text before a call is not the answer.
     assert_eq!(
@@ -270,7 +270,7 @@ async fn truncated_calls_are_requested_once_more() {
 
 #[tokio::test]
 async fn every_outcome_has_the_history_of_the_run() {
-    let (agent, _) = scripted_agent([tool_call_reply(), Reply::text("half").cut()]);
+    let (agent, _) = scripted_agent([tool_call_reply(), Reply::text("half").disconnect()]);
     let mut run = agent.run("go");
     pull_until(&mut run, |event| event.outcome().is_some()).await;
     let history = run.history();
@@ -282,7 +282,7 @@ async fn every_outcome_has_the_history_of_the_run() {
 
 #[tokio::test]
 async fn a_turn_that_breaks_off_is_incomplete_and_keeps_its_text() {
-    let outcome = run_outcome([tool_call_reply(), Reply::text("half a").cut()]).await;
+    let outcome = run_outcome([tool_call_reply(), Reply::text("half a").disconnect()]).await;
     assert_outcome(&outcome, EndReason::Incomplete, true, 2);
     assert_eq!(outcome.text, "half a");
     let last = outcome.new_items().last().unwrap();

@@ -71,7 +71,7 @@ async fn fifty_agents_overdraw_a_pool_by_at_most_one_request_and_its_answer() {
     let agent = test_agent(model.clone())
         .with_tools([ok_tool("t", &Counter::default())])
         .with_options(Options { max_output_tokens: Some(100), ..Options::default() })
-        .with_budget(Budget::new().with_pool(&pool));
+        .with_budget(Budget::new().with_pool(pool.clone()));
     let outcomes = run_fifty(&agent).await;
     println!("{} of 3,000 tokens were used", pool.used_tokens());
     assert_overdrawn_by_one_request(&pool, &model);
@@ -97,7 +97,7 @@ async fn agents_on_several_threads_respect_the_pool_without_deadlock() {
         let agent = Agent::new(model.clone())
             .with_tools([ok_tool("t", &Counter::default())])
             .with_options(Options { max_output_tokens: Some(100), ..Options::default() })
-            .with_budget(Budget::new().with_pool(&pool));
+            .with_budget(Budget::new().with_pool(pool.clone()));
         let runs: Vec<_> = (0..50).map(|_| tokio::spawn(agent.run("go").outcome())).collect();
         let outcomes: Vec<_> = join_all(runs).await.into_iter().map(Result::unwrap).collect();
         assert_overdrawn_by_one_request(&pool, &model);
@@ -111,7 +111,7 @@ async fn sixty_four_sub_agents_overdraw_a_pool_by_at_most_one_request_and_its_an
     let limited = |agent: Agent| {
         agent
             .with_options(Options { max_output_tokens: Some(100), ..Options::default() })
-            .with_budget(Budget::new().with_pool(&pool))
+            .with_budget(Budget::new().with_pool(pool.clone()))
     };
     let children = four_call_model(100);
     let child =
@@ -134,7 +134,7 @@ async fn without_an_output_limit_the_pools_default_reservation_is_used() {
     let pool = Pool::new(3_000).with_tokens_per_response(100);
     let agent = test_agent(four_call_model(400))
         .with_tools([ok_tool("t", &Counter::default())])
-        .with_budget(Budget::new().with_pool(&pool));
+        .with_budget(Budget::new().with_pool(pool.clone()));
     run_fifty(&agent).await;
     assert!(
         pool.used_tokens() > 3_400,
@@ -144,7 +144,7 @@ async fn without_an_output_limit_the_pools_default_reservation_is_used() {
     assert_eq!(Pool::new(1).tokens_per_response(), 4_096);
 
     let pool = Pool::new(3_000).with_tokens_per_response(400);
-    let agent = agent.with_budget(Budget::new().with_pool(&pool));
+    let agent = agent.with_budget(Budget::new().with_pool(pool.clone()));
     run_fifty(&agent).await;
     assert!((3_000..=3_400).contains(&pool.used_tokens()), "{}", pool.used_tokens());
 }
@@ -155,7 +155,7 @@ async fn a_request_larger_than_the_rest_of_the_pool_is_sent_alone() {
     let model = Scripted::from_fn(|_, _| {
         Reply::text("fine").usage(Usage { input_tokens: 10, ..Usage::default() }).delay(SECOND)
     });
-    let agent = test_agent(model.clone()).with_budget(Budget::new().with_pool(&pool));
+    let agent = test_agent(model.clone()).with_budget(Budget::new().with_pool(pool.clone()));
     let began = Instant::now();
     let outcomes = join_all((0..7).map(|_| agent.run("go").outcome())).await;
     assert_eq!(began.elapsed(), 5 * SECOND, "one after the other");
@@ -195,7 +195,7 @@ async fn a_run_dropped_at_any_poll_returns_its_reservation() {
             test_agent(four_call_model(100)).with_tools([ok_tool("t", &Counter::default())]);
         agent
             .with_options(Options { max_output_tokens: Some(100), ..Options::default() })
-            .with_budget(Budget::new().with_pool(&pool))
+            .with_budget(Budget::new().with_pool(pool.clone()))
     };
     for polls in 0..40 {
         let mut run = make().run("go");
@@ -222,7 +222,7 @@ async fn the_time_of_a_run_counts_while_it_waits_for_the_pool() {
     let pool = Pool::new(100);
     let all = pool.reserve(100).await.unwrap();
     let model = Scripted::new(["never"]);
-    let budget = Budget::new().with_pool(&pool).with_time_limit(5 * SECOND);
+    let budget = Budget::new().with_pool(pool.clone()).with_time_limit(5 * SECOND);
     let began = Instant::now();
     let finished = finish_run(test_agent(model.clone()).with_budget(budget).run("go")).await;
     assert_eq!((began.elapsed(), finished.outcome.reason), (5 * SECOND, EndReason::Budget));
@@ -245,7 +245,7 @@ async fn input_steered_while_waiting_for_the_pool_is_in_the_request() {
     let pool = Pool::new(1_000);
     let all = pool.reserve(1_000).await.unwrap();
     let model = Scripted::new(["fine"]);
-    let run = run_waiting_for_pool(&model, Budget::new().with_pool(&pool)).await;
+    let run = run_waiting_for_pool(&model, Budget::new().with_pool(pool.clone())).await;
     run.steer("Be brief.").unwrap();
     drop(all);
     assert_eq!(run.outcome().await.reason, EndReason::Completed);
@@ -258,7 +258,7 @@ async fn a_run_steered_while_it_waits_keeps_its_queue_position() {
     let pool = Pool::new(1_000);
     let all = pool.reserve(1_000).await.unwrap();
     let model = Scripted::new(["fine"]);
-    let mut run = run_waiting_for_pool(&model, Budget::new().with_pool(&pool)).await;
+    let mut run = run_waiting_for_pool(&model, Budget::new().with_pool(pool.clone())).await;
     let mut later = pool.reserve(10);
     assert!((&mut later).now_or_never().is_none(), "it came later");
     run.steer("Be brief.").unwrap();
@@ -320,7 +320,7 @@ fn three_call_model(name: &'static str) -> Scripted {
 async fn a_tree_of_agents_shares_one_limit_without_parents_starving_sub_agents() {
     for limit in [1, 2, 5, 100] {
         let pool = Pool::unlimited().with_max_concurrency(NonZeroUsize::new(limit).unwrap());
-        let budget = Budget::new().with_pool(&pool);
+        let budget = Budget::new().with_pool(pool.clone());
         let tools = Counter::default();
         let (leaf, middle, top) =
             (three_call_model("t"), three_call_model("leaf"), three_call_model("middle"));
@@ -352,7 +352,7 @@ async fn calls_waiting_for_a_concurrency_slot_start_in_call_order() {
     let model = three_call_model("t");
     let agent = test_agent(model)
         .with_tools([one_second_tool(&tools)])
-        .with_budget(Budget::new().with_pool(&pool));
+        .with_budget(Budget::new().with_pool(pool.clone()));
     let finished = finish_run(agent.run("go")).await;
     let started: Vec<_> = finished.events.iter().filter_map(started_tool).collect();
     assert_eq!(started, ["call_1_1", "call_1_2", "call_1_3"]);
@@ -382,7 +382,7 @@ fn run_with_approval_and_slow_call(pool: &Pool) -> Run {
     let model = Scripted::new([reply_calling("a", "asks").call_raw("b", "t", "{}"), "fine".into()]);
     let asks = ok_tool("asks", &Counter::default()).requires_approval();
     let agent = test_agent(model).with_tools([asks, one_second_tool(&Counter::default())]);
-    agent.with_budget(Budget::new().with_pool(pool)).interactive().run("go")
+    agent.with_budget(Budget::new().with_pool(pool.clone())).interactive().run("go")
 }
 
 #[tokio::test(start_paused = true)]
@@ -491,7 +491,7 @@ async fn a_call_that_is_approved_while_another_waits_for_a_slot_does_not_block_i
 #[tokio::test(start_paused = true)]
 async fn another_agent_of_the_pool_can_run_between_two_polls_after_a_turn() {
     let pool = single_slot_pool();
-    let budget = || Budget::new().with_pool(&pool);
+    let budget = || Budget::new().with_pool(pool.clone());
     let judge = test_agent(Scripted::from_fn(|_, _| Reply::text("fine"))).with_budget(budget());
     let model = Scripted::new([reply_calling_t("a"), "done".into()]);
     let tools = [ok_tool("t", &Counter::default())];
@@ -513,7 +513,7 @@ async fn another_agent_of_the_pool_can_run_between_two_polls_after_a_turn() {
 #[tokio::test(start_paused = true)]
 async fn a_hook_that_runs_an_agent_of_the_same_pool_does_not_deadlock() {
     let pool = single_slot_pool();
-    let budget = || Budget::new().with_pool(&pool);
+    let budget = || Budget::new().with_pool(pool.clone());
     let router = test_agent(Scripted::from_fn(|_, _| Reply::text("small"))).with_budget(budget());
     let hook = hook::prepare_request(move |_, mut request: Request| {
         let asked = router.run("Which model?").outcome();
@@ -538,7 +538,8 @@ async fn the_reservation_is_computed_after_hooks_changed_the_request() {
             request
         });
         let model = Scripted::new(["fine"]);
-        let agent = test_agent(model).with_hook(hook).with_budget(Budget::new().with_pool(&pool));
+        let agent =
+            test_agent(model).with_hook(hook).with_budget(Budget::new().with_pool(pool.clone()));
         let mut run = agent.run("go");
         pull_until(&mut run, |event| matches!(event, Event::TurnStarted { .. })).await;
         let range = reserved..reserved + 100;
@@ -549,7 +550,7 @@ async fn the_reservation_is_computed_after_hooks_changed_the_request() {
 #[tokio::test(start_paused = true)]
 async fn a_request_without_an_output_bound_runs_alone() {
     let pool = Pool::new(100).with_tokens_per_response(u64::MAX);
-    let agent = test_agent(four_call_model(10)).with_budget(Budget::new().with_pool(&pool));
+    let agent = test_agent(four_call_model(10)).with_budget(Budget::new().with_pool(pool.clone()));
     let agent = agent.with_tools([ok_tool("t", &Counter::default())]);
     let outcomes = join_all([agent.run("go").outcome(), agent.run("go").outcome()]).await;
     assert_eq!(count_ended(&outcomes, EndReason::Budget), 2);
@@ -561,7 +562,7 @@ async fn a_run_waiting_for_the_pool_can_be_interrupted_without_a_request() {
     let pool = Pool::new(100);
     let all = pool.reserve(100).await.unwrap();
     let model = Scripted::new(["never"]);
-    let run = run_waiting_for_pool(&model, Budget::new().with_pool(&pool)).await;
+    let run = run_waiting_for_pool(&model, Budget::new().with_pool(pool.clone())).await;
     run.interrupt();
     let outcome = run.outcome().await;
     assert!(matches!(outcome.reason, EndReason::Interrupted(_)), "{:?}", outcome.reason);
@@ -575,7 +576,7 @@ async fn a_run_waiting_when_the_pool_is_exhausted_ends_without_a_request() {
         let pool = Pool::new(100);
         let _all = pool.reserve(100).await.unwrap();
         let model = Scripted::new(["never"]);
-        let budget = Budget::new().with_pool(&pool);
+        let budget = Budget::new().with_pool(pool.clone());
         let budget = if wraps_up { budget.with_wrap_up() } else { budget };
         let run = run_waiting_for_pool(&model, budget).await;
         pool.charge(Usage { output_tokens: 100, ..Usage::default() });
@@ -593,7 +594,7 @@ async fn an_exhausted_pool_without_a_reserve_allows_no_wrap_up_turn() {
         let agent = test_agent(model).with_tools([ok_tool("t", &Counter::default())]);
         agent
             .with_options(Options { max_output_tokens: Some(50), ..Options::default() })
-            .with_budget(budget.with_pool(pool))
+            .with_budget(budget.with_pool(pool.clone()))
             .run("go")
             .outcome()
             .await
@@ -612,7 +613,8 @@ async fn a_panicking_token_counter_is_replaced_by_an_estimate() {
     let pool = Pool::new(100_000);
     let window = Window::new(100_000).with_counter(|_: &str| -> u64 { panic!("the counter") });
     let model = Scripted::new(["fine"]);
-    let agent = test_agent(model).with_window(window).with_budget(Budget::new().with_pool(&pool));
+    let agent =
+        test_agent(model).with_window(window).with_budget(Budget::new().with_pool(pool.clone()));
     assert_eq!(agent.run("go").outcome().await.reason, EndReason::Completed);
 }
 
@@ -682,7 +684,7 @@ async fn fifty_agents_overdraw_a_shared_cost_limit_by_at_most_one_request_and_it
     let agent = test_agent(model.clone())
         .with_tools([ok_tool("t", &Counter::default())])
         .with_options(Options { max_output_tokens: Some(100), ..Options::default() })
-        .with_budget(Budget::new().with_pool(&pool));
+        .with_budget(Budget::new().with_pool(pool.clone()));
     let outcomes = run_fifty(&agent).await;
     let largest = model.requests().iter().map(|it| usage_of_request(it, 100).total()).max();
     let range = 3_000..3_000 + largest.unwrap();
@@ -704,7 +706,7 @@ async fn two_runs_do_not_each_get_the_whole_rest_of_a_shared_cost_limit() {
     let model = Scripted::from_fn(slow).with_model("cheap");
     let agent = test_agent(model.clone())
         .with_options(Options { max_output_tokens: Some(1_000), ..Options::default() });
-    let agent = agent.with_budget(Budget::new().with_pool(&pool));
+    let agent = agent.with_budget(Budget::new().with_pool(pool.clone()));
     let (mut first, mut second) = (agent.run("go"), agent.run("go"));
     for run in [&mut first, &mut second] {
         while run.next().now_or_never().is_some() {}
@@ -721,7 +723,7 @@ async fn two_runs_do_not_each_get_the_whole_rest_of_a_shared_cost_limit() {
 async fn runs_of_models_with_different_prices_charge_one_pool_at_their_own_price() {
     let pool = cost_pool(1_000_000);
     let usage = Usage { input_tokens: 10, ..Usage::default() };
-    let budget = Budget::new().with_pool(&pool);
+    let budget = Budget::new().with_pool(pool.clone());
     let model = |name| Scripted::new([Reply::text("fine").usage(usage)]).with_model(name);
     let child = test_agent(model("dear")).with_budget(budget.clone());
     let parent = Scripted::new([
@@ -754,7 +756,7 @@ async fn a_run_dropped_during_a_turn_returns_its_reserved_cost() {
     let model = Scripted::from_fn(reply).with_model("cheap");
     let agent = test_agent(model.clone())
         .with_options(Options { max_output_tokens: Some(900), ..Options::default() });
-    let agent = agent.with_budget(Budget::new().with_pool(&pool));
+    let agent = agent.with_budget(Budget::new().with_pool(pool.clone()));
     let (mut first, mut second) = (agent.run("go"), agent.run("go"));
     while first.next().now_or_never().is_some() {}
     while second.next().now_or_never().is_some() {}

@@ -368,7 +368,7 @@ fn a_recorded_step_of_a_custom_body_is_replayed_and_not_executed() {
     };
     let page = SharedBuffer::new();
     let recording = agent.clone().with_recorder(&Recorder::to_writer(page.clone()));
-    run_to_end(recording.run_with_body(own(&performed), History::from_id("h"), "How is it?"));
+    run_to_end(recording.run_with_body(own(&performed), History::empty("h"), "How is it?"));
     assert_eq!(*performed.lock().unwrap(), 2);
     let recording = Recording::from_text(&page.text()).unwrap();
     let (events, error) = replay_events(recording.replay_with_body(&agent, own(&performed)));

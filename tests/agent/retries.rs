@@ -72,20 +72,20 @@ async fn the_provider_retries_failures_before_a_response_and_the_agent_retries_e
             (EndReason::ProviderError, 1)
         );
     }
-    let model = Scripted::new([Reply::new().cut(), "fine".into()]);
+    let model = Scripted::new([Reply::new().disconnect(), "fine".into()]);
     let finished = run_to_end(test_agent(model).with_limits(limits_with_retries(1))).await;
     assert_eq!((finished.outcome.text.as_str(), finished.outcome.turns), ("fine", 2));
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_agent_does_not_retry_an_empty_response_that_an_inner_retry_has_retried() {
-    let model = Scripted::from_fn(|_, _| Reply::new().cut());
+    let model = Scripted::from_fn(|_, _| Reply::new().disconnect());
     run_to_end(test_agent(Retry::new(model.clone())).with_limits(limits_with_retries(5))).await;
     assert_eq!(model.requests().len(), 3);
     // The last of three attempts has no text, the others do.
     let model = Scripted::from_fn(|_, n| match n {
-        0 | 1 => Reply::text("It is ").cut(),
-        _ => Reply::new().cut(),
+        0 | 1 => Reply::text("It is ").disconnect(),
+        _ => Reply::new().disconnect(),
     });
     let retry = Retry::new(model.clone()).with_retraction();
     run_to_end(test_agent(retry).with_limits(limits_with_retries(5))).await;

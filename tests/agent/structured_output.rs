@@ -44,7 +44,7 @@ const OSLO_JSON: &str = r#"{"name":"Oslo","people":7}"#;
 
 async fn turn_from_reply(reply: impl Into<Reply>) -> std::sync::Arc<Turn> {
     let model = Scripted::new([reply.into()]);
-    let events = model.stream_turn(Request::new(History::from_id("h")));
+    let events = model.stream_turn(Request::new(History::empty("h")));
     events.into_turn().await.unwrap()
 }
 
@@ -79,7 +79,7 @@ async fn later_options_keep_the_output_schema_and_all_options_that_they_do_not_s
     let metadata: Vec<_> = asked.metadata.iter().map(|(k, v)| (&**k, &**v)).collect();
     assert_eq!(metadata, [("a", "1"), ("b", "2")]);
 
-    let request = Request::new(History::from_id("h")).with_options(first).with_options(second);
+    let request = Request::new(History::empty("h")).with_options(first).with_options(second);
     assert_eq!((request.options.seed, request.options.stop_sequences.len()), (Some(2), 1));
 }
 

@@ -98,7 +98,7 @@ async fn a_failed_sub_agent_is_an_error_result_even_with_text() {
         (EndReason::ContextWindow, agent_that_says("", [full]).without_compactor()),
         (EndReason::Malformed, agent_that_says("so", [Reply::new().stop(StopReason::ToolCalls)])),
         (EndReason::Repeating, agent_that_says("so", []).with_limits(repeats)),
-        (EndReason::Incomplete, agent_that_says("", [Reply::text("half").cut()])),
+        (EndReason::Incomplete, agent_that_says("", [Reply::text("half").disconnect()])),
         (EndReason::ProviderError, agent_that_says("", [Reply::text("half").fail(busy)])),
     ] {
         let (ended, kind, text) = sub_agent_result(child).await;

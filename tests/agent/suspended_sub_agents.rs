@@ -89,7 +89,7 @@ fn grandparent_agent(ran: &ExecutedKeys) -> Agent {
 }
 
 async fn run_until_suspended(agent: &Agent) -> Outcome {
-    let outcome = agent.run_from(History::from_id("h"), "go").outcome().await;
+    let outcome = agent.run_from(History::empty("h"), "go").outcome().await;
     assert_eq!(outcome.reason, EndReason::Pending, "{outcome:?}");
     outcome
 }
@@ -348,7 +348,7 @@ async fn an_invalid_resume_is_rejected_before_anything_runs() {
 #[tokio::test]
 async fn a_sub_agents_call_can_be_approved_between_two_polls_by_its_path() {
     let ran = ExecutedKeys::default();
-    let mut run = grandparent_agent(&ran).run_from(History::from_id("h"), "go");
+    let mut run = grandparent_agent(&ran).run_from(History::empty("h"), "go");
     let mut asked = 0;
     while let Some(event) = run.next().await {
         let event = event.unwrap();
@@ -424,8 +424,8 @@ async fn a_resumed_run_dropped_at_any_poll_continues_with_its_sub_agents_progres
 #[tokio::test]
 async fn serialized_events_of_a_suspended_run_fold_to_its_history() {
     let ran = ExecutedKeys::default();
-    let mut run = grandparent_agent(&ran).run_from(History::from_id("h"), "go");
-    let journal = Journal::new(History::from_id("h"));
+    let mut run = grandparent_agent(&ran).run_from(History::empty("h"), "go");
+    let journal = Journal::new(History::empty("h"));
     let mut told = Vec::new();
     while let Some(event) = run.next().await {
         let line = serde_json::to_string(&event.unwrap()).unwrap();
@@ -512,7 +512,7 @@ async fn without_a_parent_agent_a_suspended_sub_agents_call_is_admitted_like_any
 
 /// An interactive run of which only the outcome is awaited.
 fn start_interactive_run(agent: &Agent) -> Run {
-    agent.clone().interactive().run_from(History::from_id("h"), "go")
+    agent.clone().interactive().run_from(History::empty("h"), "go")
 }
 
 #[tokio::test]
@@ -524,7 +524,7 @@ async fn an_interactive_run_without_handles_is_suspended() {
     let child = agent_with_one_delete(&ran).interactive();
     let agent = Agent::new(model_with_calls(&[("sub_1", "clean")]))
         .with_tools([sub_agent_tool("clean", &child)]);
-    let outcome = agent.run_from(History::from_id("h"), "go").outcome().await;
+    let outcome = agent.run_from(History::empty("h"), "go").outcome().await;
     assert_eq!((outcome.reason, outcome.pending.len()), (EndReason::Pending, 1));
 }
 
@@ -642,8 +642,7 @@ async fn a_trace_shows_the_calls_of_a_sub_agent_that_continues_with_their_argume
     let ran = ExecutedKeys::default();
     let agent = grandparent_agent(&ran);
     let trace = agent.new_trace();
-    let first =
-        collect_rest(&mut agent.run_from(History::from_id("h"), "go").trace_to(&trace)).await;
+    let first = collect_rest(&mut agent.run_from(History::empty("h"), "go").trace_to(&trace)).await;
     let outcome = final_outcome(&first);
     let (steps, history) = (trace.events().len(), round_trip_history(&outcome.history));
     // The trace that observed the suspension, and a trace in another process.
@@ -755,7 +754,7 @@ async fn siblings_of_a_suspended_call_are_tombstoned_at_the_end_and_the_call_sta
                 ran.recording_tool("look"),
             ])
             .with_recorder(replays::replaying_recorder());
-    let mut run = agent.run_from(History::from_id("h"), "go");
+    let mut run = agent.run_from(History::empty("h"), "go");
     let mut left = 2;
     while left > 0 {
         let event = run.next().await.unwrap().unwrap();
@@ -807,8 +806,8 @@ async fn a_suspended_sub_agent_leaves_no_observer_and_its_notes_are_sent_on_resu
 async fn tombstones_of_a_sub_agent_are_applied_even_if_it_is_suspended() {
     let ran = ExecutedKeys::default();
     let agent = parent_agent(&ran).with_recorder(replays::replaying_recorder());
-    let journal = Journal::new(History::from_id("h"));
-    let mut run = agent.run_from(History::from_id("h"), "go");
+    let journal = Journal::new(History::empty("h"));
+    let mut run = agent.run_from(History::empty("h"), "go");
     let mut outcome = None;
     while let Some(event) = run.next().await {
         let event = event.unwrap();

@@ -11,7 +11,7 @@ use turnstream::context::{
     was_reactively_compacted,
 };
 use turnstream::event::{AppendReason, EndReason, RewriteReason};
-use turnstream::item::{Mark, TombstoneEdit};
+use turnstream::item::{ItemFlag, TombstoneEdit};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::{Error, ErrorKind, Event, History, Item, Journal, Run};
 
@@ -182,7 +182,7 @@ async fn tombstoned_items_are_not_sent_in_the_next_request_on_any_wire() {
         }
         assert!(sent[1].contains("fine") && !sent[2].is_empty());
         assert_eq!(tombstone_positions(&finished.outcome.history), [0, 1, 2]);
-        assert_eq!(finished.refold_history(History::from_id("id-1")), finished.outcome.history);
+        assert_eq!(finished.refold_history(History::empty("id-1")), finished.outcome.history);
         let before = finished.events.iter().position(is_tombstone_event).unwrap();
         let turn = finished.events.iter().position(is_turn_start(3)).unwrap();
         assert!(before < turn);
@@ -300,10 +300,10 @@ async fn requested_tombstones_follow_their_items_through_a_compaction() {
     let too_long = || Reply::error(Error::new(ErrorKind::ContextWindow, "too long"));
     // Removes the first five items and shortens the call after them.
     let compactor = compactor_fn(|history: &History| {
-        let mut items = vec![Item::user("in short").with_mark(Mark::Compacted)];
+        let mut items = vec![Item::user("in short").with_flag(ItemFlag::Compacted)];
         items.extend(history.iter().take(8).skip(5).cloned());
         items[3] = Item { turn: items[3].turn.clone(), ..Item::tool_call("c1", "look", "{}") }
-            .with_mark(Mark::Compacted);
+            .with_flag(ItemFlag::Compacted);
         Ok(Some(Compaction::new(0, 8, items)))
     });
     let model = Scripted::new([too_long(), "Done.".into()]);
@@ -318,7 +318,8 @@ async fn requested_tombstones_follow_their_items_through_a_compaction() {
     let history = &finished.outcome.history;
     let is_shown = |item: &Item| item.as_tool_call().is_some_and(|call| call.call_id == "c1");
     let call = history.iter().position(is_shown).unwrap();
-    let said = history.iter().position(|item| *item == Item::user("go").with_mark(Mark::Tombstone));
+    let said =
+        history.iter().position(|item| *item == Item::user("go").with_flag(ItemFlag::Tombstone));
     assert_eq!(
         tombstone_positions(history),
         [call - 2, call, call + 1, said.unwrap()],
@@ -352,7 +353,7 @@ async fn of_two_equal_items_the_one_kept_by_a_compaction_is_not_tombstoned() {
     let too_long = || Reply::error(Error::new(ErrorKind::ContextWindow, "too long"));
     // Removes the first text, and keeps an equal text after it.
     let compactor = compactor_fn(|history: &History| {
-        let summary = Item::user("in short").with_mark(Mark::Compacted);
+        let summary = Item::user("in short").with_flag(ItemFlag::Compacted);
         Ok(Some(Compaction::new(0, 3, vec![summary, history.iter().nth(2).unwrap().clone()])))
     });
     let agent = test_agent(Scripted::new([too_long(), "Done.".into()])).with_compactor(compactor);
@@ -462,7 +463,7 @@ async fn a_request_waiting_for_its_pool_is_rebuilt_without_tombstoned_items() {
     use turnstream::agent::{Budget, Pool};
     let pool = Pool::new(1_000_000).with_max_concurrency(NonZeroUsize::MIN);
     let model = Scripted::from_fn(|_, _| "Done.");
-    let agent = test_agent(model.clone()).with_budget(Budget::new().with_pool(&pool));
+    let agent = test_agent(model.clone()).with_budget(Budget::new().with_pool(pool.clone()));
     let slot = pool.acquire_slot().await;
     let mut run = agent.run_from(history_of(session_items(1)), "go");
     let mut events = pull_ready(&mut run);
@@ -501,7 +502,7 @@ async fn assert_notes_while_waiting(meanwhile: impl Fn(&Run), expected: &[&str])
         .with_hook(prepares)
         .with_window(Window::new(1_000))
         .with_compactor(compactor_fn(|_: &History| Err(Error::new(ErrorKind::Other, "no"))))
-        .with_budget(Budget::new().with_pool(&pool));
+        .with_budget(Budget::new().with_pool(pool.clone()));
     let mut run = agent.run("go");
     pull_until(&mut run, |event| event.tool_output().is_some()).await;
     let slot = pool.acquire_slot().await;
@@ -576,7 +577,7 @@ async fn tombstones_that_free_enough_tokens_avoid_a_compaction() {
 
 #[test]
 fn a_tombstoned_prompt_is_not_the_last_prompt() {
-    let void = || Item::user("void").with_mark(Mark::Tombstone);
+    let void = || Item::user("void").with_flag(ItemFlag::Tombstone);
     let items = [
         Item::user("Hi"),
         Item::text("Hello!"),

@@ -127,7 +127,7 @@ async fn collect(mut run: Run) -> Vec<Event> {
 
 /// Runs the agent to its end, and checks that the fold of the events is the history (law 7).
 async fn run_events(agent: &Agent) -> Vec<Event> {
-    let start = History::from_id("h");
+    let start = History::empty("h");
     let run = agent.run_from(start.clone(), "go");
     let handle = run.handle();
     let events = collect(run).await;
@@ -481,7 +481,7 @@ fn round_trip(history: &History) -> History {
 
 /// An outcome with a pending call of a source's tool, and the verdict on it.
 async fn pending_run(agent: &Agent) -> Outcome {
-    let outcome = agent.run_from(History::from_id("h"), "go").outcome().await;
+    let outcome = agent.run_from(History::empty("h"), "go").outcome().await;
     assert_eq!((outcome.reason, outcome.pending.len()), (EndReason::Pending, 1));
     outcome
 }
@@ -649,7 +649,7 @@ async fn a_body_that_does_not_refresh_tools_announces_changes_one_request_later(
     let page = SharedBuffer::new();
     let agent = Agent::new(model.clone()).with_tool_source(source.clone());
     let recorded = agent.clone().with_recorder(&Recorder::to_writer(page.clone()));
-    let run = recorded.run_with_body(body_without_refresh, History::from_id("h"), "go");
+    let run = recorded.run_with_body(body_without_refresh, History::empty("h"), "go");
     let events = collect(run).await;
     let replay = Recording::from_text(&page.text()).unwrap();
     let replay = replay.replay_with_body(&agent, body_without_refresh);
@@ -694,7 +694,7 @@ async fn a_body_can_read_the_tools_of_the_current_turn() {
     let source = TestSource::of_names("s", &[&["a"], &["a", "b", "c"]]);
     let agent = source_agent(&model_calling(&["a", "b"]), &source)
         .with_tools([constant_tool("own", "mine")]);
-    agent.run_with_body(body, History::from_id("h"), "go").outcome().await;
+    agent.run_with_body(body, History::empty("h"), "go").outcome().await;
     assert_eq!(*seen.lock().unwrap(), [1, 2, 4], "as they were listed last");
 }
 

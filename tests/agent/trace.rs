@@ -514,7 +514,7 @@ async fn a_failing_or_panicking_trace_writer_does_not_affect_the_run() {
 async fn a_hand_written_loop_is_traced_as_well() {
     let model = Scripted::new([act_call(json!({ "changes": ["a"] })), Reply::text("Done.")]);
     let kit = turnstream::Toolkit::new([act_tool()]);
-    let mut history = History::from_id("h");
+    let mut history = History::empty("h");
     history.push(Item::user("go"));
     let (journal, trace) = (Journal::new(history.clone()), Trace::from_max_steps(19));
     loop_stream(history, |history| {
@@ -557,7 +557,7 @@ fn arguments_are_traced_verbatim_and_invalid_json_as_a_string() {
         (r#"{"_why":{"risk":"low"},"a":1}"#, r#"{"a":1}"#),
         (r#"{"_why":{"risk":"low","more":1}}"#, r#"{"_why":{"risk":"low","more":1}}"#),
     ] {
-        let mut history = History::from_id("h");
+        let mut history = History::empty("h");
         let call = ToolCall { call_id: "c".into(), name: "t".into(), arguments: written.into() };
         history.push(Item::tool_call("c", "t", written));
         let trace = Trace::new().with_resumed_history(&history);
@@ -634,7 +634,7 @@ fn a_call_that_did_not_run_costs_nothing_and_a_reused_id_means_the_newest_call()
     let mut trace =
         Trace::from_budgets(RemainingBudget { tool_calls_remaining, ..RemainingBudget::default() });
     for arguments in [r#"{"n":1}"#, r#"{"n":2}"#] {
-        let mut history = History::from_id("h");
+        let mut history = History::empty("h");
         history.push(Item::tool_call("c", "t", arguments));
         trace = trace.with_resumed_history(&history);
     }

@@ -420,7 +420,7 @@ impl Scenario {
             Feature::Approval => agent = agent.interactive().with_id_generator(ConstantIds),
             Feature::Fallback => agent = agent.with_fallback(model(false)),
             Feature::Pool => {
-                agent = agent.with_budget(Budget::new().with_pool(&Pool::new(100_000)));
+                agent = agent.with_budget(Budget::new().with_pool(Pool::new(100_000)));
             }
             Feature::SubAgent => {
                 let child = Agent::new(Scripted::from_fn(|_, _| Reply::text("Sun.")));
@@ -461,7 +461,7 @@ impl Scenario {
         let attempt = attempt.clone();
         let agent = self.build_agent(log).with_world(move |_, _| attempt.clone());
         let name = if self.feature == Feature::Steering { "steered" } else { "h" };
-        let history = History::from_id(name);
+        let history = History::empty(name);
         if self.feature != Feature::OwnStep {
             return agent.run_from(history, "How is it?");
         }

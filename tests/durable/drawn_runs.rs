@@ -245,11 +245,11 @@ fn reply(dice: &Dice, deeds: &Deeds, structured: bool) -> Reply {
     match dice.roll(24) {
         0..5 => reply.say(if structured && dice.one_in(2) { "{" } else { r#"{"n":1}"# }),
         5 => reply.say("Half").stop(StopReason::MaxTokens),
-        6 => reply.say("Half a").cut(),
+        6 => reply.say("Half a").disconnect(),
         7 => calls(reply.say("Half a").retract("again")),
         8 => calls(reply).fail(error),
         9 => reply.fail(error),
-        10 => calls(reply).cut(),
+        10 => calls(reply).disconnect(),
         11 => calls(reply.say("Late.")).delay(Duration::from_millis(30)),
         12 => reply.say("BLOCKED: it is missing"),
         13 => calls(reply).stop(StopReason::MaxTokens),

@@ -140,7 +140,7 @@ async fn calls_that_a_lost_attempt_started_are_never_reported_as_not_started() {
 #[tokio::test(start_paused = true)]
 async fn recorded_results_of_calls_are_not_lost_while_all_slots_of_a_pool_are_in_use() {
     let pool = Pool::unlimited().with_max_concurrency(NonZeroUsize::new(2).unwrap());
-    let budget = || Budget::new().with_pool(&pool);
+    let budget = || Budget::new().with_pool(pool.clone());
     let begun: Arc<AtomicUsize> = Arc::default();
     let agent = agent(Duration::MAX, Duration::from_secs(1), &begun).with_budget(budget());
     let attempt = || Attempt::run(&agent, "s", Vec::new(), "Work.");

@@ -215,7 +215,7 @@ async fn a_separately_executed_call_is_dropped_when_its_run_ends() {
     let hub = Hub::new();
     let (end, ended) = futures::channel::oneshot::channel::<()>();
     let events = ended.into_stream().filter_map(|_| async { None });
-    let run = RunSource::new(History::from_id("s"), events).with_run_id(RUN);
+    let run = RunSource::new(History::empty("s"), events).with_run_id(RUN);
     hub.start("s", run).await.unwrap().detach();
     let finish = async {
         tokio::time::sleep(Duration::from_millis(1_500)).await;

@@ -1009,7 +1009,7 @@ async fn a_retry_delay_is_shown_when_it_starts() {
 
 #[tokio::test]
 async fn a_truncated_stream_is_reported_as_incomplete_on_one_line() {
-    let reply = || Reply::text("Half a").cut();
+    let reply = || Reply::text("Half a").disconnect();
     assert_failure(reply, EndReason::Incomplete, ErrorKind::IncompleteTurn, "cut off").await;
 }
 

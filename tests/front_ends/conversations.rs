@@ -56,15 +56,15 @@ impl App {
         // The client of version 5.0.0 answers only calls of typed tools.
         let stream = AiSdk::new(self.version).with_typed_tools();
         let (run, stream) = match request.action(&session, &self.agent)? {
-            ai_sdk::Action::Run(input) => {
+            ai_sdk::ClientAction::Run(input) => {
                 let run = session.run(&self.agent, input).await?;
                 (run, stream.with_session(&session))
             }
-            ai_sdk::Action::Resume { message_id, verdicts } => {
+            ai_sdk::ClientAction::Resume { message_id, verdicts } => {
                 let run = session.resume(&self.agent, verdicts).await?;
                 (run, stream.continue_message(message_id))
             }
-            ai_sdk::Action::Regenerate { before } => {
+            ai_sdk::ClientAction::Regenerate { before } => {
                 let fork = session.fork_at(before, "fork").await?;
                 (fork.resume(&self.agent, []).await?, stream.with_session(&fork))
             }
@@ -77,8 +77,8 @@ impl App {
         let agent = request.add_client_tools(&self.agent)?;
         let session = Session::open(self.store.clone(), request.thread_id()).await?;
         let run = match request.action(&session, &agent)? {
-            ag_ui::Action::Run(input) => session.run(&agent, input).await?,
-            ag_ui::Action::Resume(verdicts) => session.resume(&agent, verdicts).await?,
+            ag_ui::ClientAction::Run(input) => session.run(&agent, input).await?,
+            ag_ui::ClientAction::Resume(verdicts) => session.resume(&agent, verdicts).await?,
             action => return Err(RequestError::new(400, format!("not offered: {action:?}"))),
         };
         Ok(send(ag_ui::AgUi::new(request).with_session(&session).respond(run)))

@@ -36,7 +36,10 @@ where
 /// interrupted.
 async fn runs_that_end_inside_a_call() -> [Events; 2] {
     let begun = || Reply::new().think("Hm.").say("Let me").call_unfinished("c1", "w", "{\"p\":\"a");
-    let cut = Agent::new(Scripted::new([begun().cut(), begun().cut()])).run("Go").collect().await;
+    let cut = Agent::new(Scripted::new([begun().disconnect(), begun().disconnect()]))
+        .run("Go")
+        .collect()
+        .await;
     let mut run = Agent::new(Scripted::new([begun().hang()])).run("Go");
     let mut interrupted = Vec::new();
     while let Some(event) = run.next().await {
@@ -51,7 +54,7 @@ async fn runs_that_end_inside_a_call() -> [Events; 2] {
 /// A run whose first turn breaks off after some text, and is requested again.
 async fn run_with_a_retried_turn() -> Events {
     let model = Scripted::new([
-        Reply::new().think("First.").say("Hello wo").cut(),
+        Reply::new().think("First.").say("Hello wo").disconnect(),
         Reply::new().think("Second.").say("Hello world"),
     ]);
     Agent::new(model).run("Go").collect().await

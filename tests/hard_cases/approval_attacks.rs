@@ -120,7 +120,7 @@ struct Conversation {
 impl Conversation {
     async fn new(way: Way, id: &str, agent: impl Fn(&Paid) -> Agent) -> Self {
         let (paid, store) = (Paid::default(), MemoryStore::new());
-        let (agent, history) = (agent(&paid), Mutex::new(History::from_id(id)));
+        let (agent, history) = (agent(&paid), Mutex::new(History::empty(id)));
         let conversation = Self { way, agent, paid, store, id: id.to_owned(), history };
         conversation.say("Pay.").await;
         conversation
@@ -231,14 +231,14 @@ impl Conversation {
                     Way::AgUi => {
                         let request = RunRequest::parse(json, bytes, &limits).unwrap();
                         request.action(&session, &self.agent).map(|action| match action {
-                            ag_ui::Action::Resume(verdicts) => verdicts,
+                            ag_ui::ClientAction::Resume(verdicts) => verdicts,
                             action => panic!("{action:?}"),
                         })
                     }
                     _ => {
                         let request = ChatRequest::parse(json, bytes, &limits).unwrap();
                         request.action(&session, &self.agent).map(|action| match action {
-                            ai_sdk::Action::Resume { verdicts, .. } => verdicts,
+                            ai_sdk::ClientAction::Resume { verdicts, .. } => verdicts,
                             action => panic!("{action:?}"),
                         })
                     }

@@ -315,7 +315,7 @@ async fn run_over_anthropic(turns: Vec<Vec<&str>>, counter: &Counter) -> (Outcom
     let run = Agent::new(model)
         .with_recorder(replays::replaying_recorder())
         .with_tools([ok_tool("web_search", counter)])
-        .run_from(History::from_id("h"), "go");
+        .run_from(History::empty("h"), "go");
     let handle = run.handle();
     let outcome = run.outcome().await;
     let asked = asked.lock().unwrap().len();

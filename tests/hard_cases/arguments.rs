@@ -251,7 +251,7 @@ async fn run_over_chat(frames: &[&str], tools: Vec<Tool>) -> (Outcome, History) 
     let run = Agent::new(model)
         .with_recorder(replays::replaying_recorder())
         .with_tools(tools)
-        .run_from(History::from_id("h"), "go");
+        .run_from(History::empty("h"), "go");
     let handle = run.handle();
     let outcome = run.outcome().await;
     check_outcome(&outcome, EndReason::Completed, 2);

@@ -93,7 +93,7 @@ mod missing_end_marker {
 
     #[tokio::test]
     async fn a_run_with_an_incomplete_turn_keeps_its_text_as_interrupted() {
-        let finished = AgentFixture::new([Reply::text("half a").cut()]).run().await;
+        let finished = AgentFixture::new([Reply::text("half a").disconnect()]).run().await;
         finished.check_outcome(EndReason::Incomplete, 1);
         assert_eq!((finished.text(), finished.outcome.partial), ("half a", true));
         assert_eq!(finished.outcome.error.as_ref().unwrap().kind(), ErrorKind::IncompleteTurn);
@@ -103,7 +103,7 @@ mod missing_end_marker {
 
     #[tokio::test]
     async fn an_empty_stream_is_an_incomplete_turn() {
-        let finished = AgentFixture::new([Reply::new().cut()]).run().await;
+        let finished = AgentFixture::new([Reply::new().disconnect()]).run().await;
         finished.check_outcome(EndReason::Incomplete, 1);
         assert_eq!(finished.outcome.new_items().len(), 1);
     }
@@ -116,7 +116,7 @@ mod calls_without_end_marker {
 
     #[tokio::test]
     async fn complete_calls_of_an_incomplete_turn_never_run() {
-        let world = AgentFixture::new([Reply::text("so").call("t", json!({})).cut()]);
+        let world = AgentFixture::new([Reply::text("so").call("t", json!({})).disconnect()]);
         let finished = world.run().await;
         finished.check_outcome(EndReason::Incomplete, 1);
         assert_eq!((world.tool_run_count(), finished.tool_start_count()), (0, 0));
@@ -242,13 +242,13 @@ mod error_mid_stream {
         // Only the usage of the retracted turn is left.
         assert_eq!(finished.item_summaries(), ["user: go", "good"]);
         assert_eq!(finished.outcome.usage, token_usage(40, 4));
-        assert_eq!(finished.refold_history(History::from_id("id-1")), finished.handle.history());
+        assert_eq!(finished.refold_history(History::empty("id-1")), finished.handle.history());
         assert_eq!(world.model.requests()[1].history.len(), 1);
     }
 
     #[tokio::test]
     async fn a_turn_cut_inside_a_calls_arguments_is_requested_again_and_its_call_runs_once() {
-        let cut = Reply::text("Running.").call_unfinished("a", "t", "{\"p\":\"pri").cut();
+        let cut = Reply::text("Running.").call_unfinished("a", "t", "{\"p\":\"pri").disconnect();
         let whole = Reply::text("Running.").call_raw("a", "t", "{\"p\":\"print(1)\"}");
         let world = AgentFixture::new([cut, whole, "ok".into()])
             .map_agent(|agent| agent.with_limits(limits_with_retries(1)));
@@ -286,7 +286,7 @@ mod error_mid_stream {
 
     #[tokio::test]
     async fn an_incomplete_turn_is_retried_like_an_error_mid_stream() {
-        let world = AgentFixture::new([reply_calling_t("v").cut(), "good".into()])
+        let world = AgentFixture::new([reply_calling_t("v").disconnect(), "good".into()])
             .map_agent(|agent| agent.with_limits(limits_with_retries(1)));
         let finished = world.run().await;
         finished.check_outcome(EndReason::Completed, 2);

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use turnstream::agent::hook::{self, StopDecision};
 use turnstream::context::{Compaction, Compactor, Truncator, Window, compactor_fn};
 use turnstream::event::{AppendReason, EndReason, RewriteReason, ToolEvent, Transition};
-use turnstream::item::{Mark, ProviderData, ResultKind};
+use turnstream::item::{ItemFlag, ProviderData, ResultKind};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::testing::{Answer, Fault, FaultPosition, Wire};
 use turnstream::tool::{Tool, Verdict};
@@ -70,7 +70,7 @@ mod context_overflow {
             "what was changed is marked"
         );
         assert_eq!(finished.outcome.error, None);
-        assert_eq!(finished.refold_history(History::from_id("id-1")), finished.handle.history());
+        assert_eq!(finished.refold_history(History::empty("id-1")), finished.handle.history());
     }
 
     #[tokio::test]
@@ -203,7 +203,7 @@ mod context_overflow {
         let counter = asked.clone();
         let first = compactor_fn(move |_: &History| {
             counter.fetch_add(1, Ordering::Relaxed);
-            let summary = Item::user("in short").with_mark(Mark::Compacted);
+            let summary = Item::user("in short").with_flag(ItemFlag::Compacted);
             Ok(Some(Compaction::new(0, 3, vec![summary])))
         });
         let agent =
@@ -278,7 +278,7 @@ mod context_overflow {
 
     #[test]
     fn shortening_keeps_every_call_with_its_result() {
-        let mut history = History::from_id("h");
+        let mut history = History::empty("h");
         for n in 0..9 {
             history.push(Item::user("u"));
             let finished = futures::executor::block_on(async {
@@ -359,14 +359,14 @@ mod crash_of_a_stored_run {
             Reply::text("so").call("nap", json!({ "ms": 20 })).call("nap", json!({ "ms": 10 }));
         let model = Scripted::new([calls, "x".into()]);
         let finished = finish_run(
-            test_agent(model).with_tools([nap_tool("nap")]).run_from(History::from_id("h"), "go"),
+            test_agent(model).with_tools([nap_tool("nap")]).run_from(History::empty("h"), "go"),
         )
         .await;
         finished.check_outcome(EndReason::Completed, 2);
         for len in 0..finished.events.len() {
             let crashed =
                 FinishedRun { events: finished.events[..len].to_vec(), ..finished.clone() };
-            let history = crashed.refold_history(History::from_id("h"));
+            let history = crashed.refold_history(History::empty("h"));
             let settled = history.settled();
             assert!(settled.is_settled());
             let kinds: Vec<_> = settled.iter().filter_map(Item::as_tool_result).collect();
@@ -624,7 +624,7 @@ mod model_handoff {
 
     #[tokio::test]
     async fn a_tombstone_stays_in_the_history_and_is_never_sent() {
-        let void = Item::text("Void-word.").with_mark(Mark::Tombstone);
+        let void = Item::text("Void-word.").with_flag(ItemFlag::Tombstone);
         let history = History::from_items("h", [Item::user("hello"), void, Item::text("hi")]);
         for wire in Wire::ALL {
             let model = WireProvider::new(wire, "m", ["Done."]);

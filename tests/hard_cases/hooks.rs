@@ -261,7 +261,7 @@ mod failing_hooks {
         let after_tool = FailingHook::new("after_tool", FailureMode::Panics, 1);
         let cases = [
             (scripted_agent([Reply::error(broken)], vec![]).0, ErrorKind::Server),
-            (scripted_agent([Reply::text("x").cut()], vec![]).0, ErrorKind::IncompleteTurn),
+            (scripted_agent([Reply::text("x").disconnect()], vec![]).0, ErrorKind::IncompleteTurn),
             (words().with_tools(two()), ErrorKind::InvalidRequest),
             (Agent::new(Scripted::from_fn(|_, _| -> Reply { boom() })), ErrorKind::Panic),
             (words().with_validation(|_| -> Result<(), String> { boom() }), ErrorKind::Hook),

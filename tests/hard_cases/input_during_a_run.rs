@@ -197,7 +197,7 @@ mod stop_hooks {
         for (reply, reason) in [
             (Reply::error(failed.clone()), EndReason::ProviderError),
             (Reply::text("x").fail(failed), EndReason::ProviderError),
-            (Reply::text("x").cut(), EndReason::Incomplete),
+            (Reply::text("x").disconnect(), EndReason::Incomplete),
             (Reply::new().refuse("no"), EndReason::Refused),
             (Reply::text("x").stop(StopReason::ContentFilter), EndReason::Filtered),
         ] {

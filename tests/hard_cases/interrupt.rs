@@ -86,9 +86,10 @@ mod interrupt_while_a_call_streams {
     #[tokio::test]
     async fn a_complete_call_of_an_incomplete_turn_never_runs() {
         let counter = Counter::default();
-        for reply in
-            [reply_calling("c1", "t").say("and").hang(), reply_calling("c1", "t").say("and").cut()]
-        {
+        for reply in [
+            reply_calling("c1", "t").say("and").hang(),
+            reply_calling("c1", "t").say("and").disconnect(),
+        ] {
             let (agent, _) = scripted_agent([reply], vec![ok_tool("t", &counter)]);
             let mut run = agent.run("go");
             pull_ready(&mut run);

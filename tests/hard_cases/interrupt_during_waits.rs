@@ -237,7 +237,7 @@ mod hooks_at_the_end {
         for (reply, reason) in [
             (Reply::text("done"), EndReason::Completed),
             (Reply::error(error), EndReason::ProviderError),
-            (Reply::text("x").cut(), EndReason::Incomplete),
+            (Reply::text("x").disconnect(), EndReason::Incomplete),
             (reply_calling("c1", "careful"), EndReason::Pending),
             (Reply::new().refuse("no"), EndReason::Refused),
         ] {

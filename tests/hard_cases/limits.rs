@@ -374,7 +374,7 @@ mod budgets {
     #[tokio::test]
     async fn parent_and_sub_agents_share_one_pool() {
         let pool = Pool::new(1_000);
-        let shared = || Budget::new().with_pool(&pool);
+        let shared = || Budget::new().with_pool(pool.clone());
         let child = Scripted::new([Reply::text("found").usage(token_usage(800, 100))]);
         let child = test_agent(child).with_budget(shared()).as_tool("child", "d").unwrap();
         let ask =
@@ -394,7 +394,7 @@ mod budgets {
     #[tokio::test]
     async fn a_sub_agent_stops_when_its_parent_has_exhausted_the_pool() {
         let pool = Pool::new(100);
-        let shared = || Budget::new().with_pool(&pool);
+        let shared = || Budget::new().with_pool(pool.clone());
         let child = Scripted::new([reply_calling_t("x").usage(token_usage(60, 0)), "never".into()]);
         let child_agent =
             test_agent(child.clone()).with_tools([uncounted_tool("t")]).with_budget(shared());

@@ -41,7 +41,7 @@ async fn run_with_frames(
     let model = ChunkedProvider::new(turns.iter().map(body).collect(), wire);
     let asked = Arc::clone(&model.requests);
     let agent = test_agent(model).with_tools(tools.iter().map(|name| ok_tool(name, ran)));
-    let finished = world::finish_run(agent.run_from(History::from_id("h"), "go")).await;
+    let finished = world::finish_run(agent.run_from(History::empty("h"), "go")).await;
     let asked = asked.lock().unwrap().len();
     (finished, asked)
 }
@@ -302,7 +302,7 @@ mod calls_without_end_marker {
         let in_end = |end, chunks: &[&str]| -> Result<Arc<Turn>, Error> {
             let dialect = Dialect { turn_end: end, ..Dialect::MINIMAL };
             let body = stream::iter([Ok(Bytes::from(sse_body(chunks)))]);
-            let history = History::from_id("h");
+            let history = History::empty("h");
             block_on(decode_in_dialect(&dialect, Wire::OpenAiChat, "m", &history, body).into_turn())
         };
         let said = r#"{"choices":[{"delta":{"content":"hi"}}]}"#;

@@ -80,7 +80,7 @@ mod refused_reasoning {
                 (&json!("rewritten"), &json!("reasoning_refused"))
             );
             let history = finished.handle.history();
-            assert_eq!(finished.refold_history(History::from_id(history.id())), history, "{wire}");
+            assert_eq!(finished.refold_history(History::empty(history.id())), history, "{wire}");
             let thoughts = history.iter().filter_map(|item| match &item.kind {
                 ItemKind::Reasoning { text } => Some(text.as_str()),
                 _ => None,

@@ -131,7 +131,7 @@ mod turn_transforms {
     #[tokio::test]
     async fn a_transform_that_ends_the_stream_leaves_one_ending_and_no_calls() {
         let script = || Scripted::new([Reply::text("one two").call("t", json!({ "ms": 1 }))]);
-        let whole = script().stream_turn(Request::new(History::from_id("h"))).count().await;
+        let whole = script().stream_turn(Request::new(History::empty("h"))).count().await;
         assert!(whole > 5);
         for events in 0..whole {
             // `finish_run` checks the counts, and that the run ends once.
@@ -201,7 +201,7 @@ mod turn_transforms {
             );
             let decoding =
                 Decoding::new(stream::iter([Ok(body.into())]), Decoder::new("m", &tagged));
-            let events = block_on(seal(&History::from_id("h"), decoding).collect::<Vec<_>>());
+            let events = block_on(seal(&History::empty("h"), decoding).collect::<Vec<_>>());
             let (mut thought, mut said) = (String::new(), String::new());
             for event in events {
                 match event.unwrap() {
@@ -256,7 +256,7 @@ mod split_frames {
         for wire in Wire::ALL.into_iter().filter(|wire| *wire != Wire::Gemini) {
             let body = Answer::reply("hello").to_bytes(wire);
             let open = stream::iter([Ok(body.into())]).chain(stream::pending());
-            let turn = decode_stream(wire, "m", &History::from_id("h"), open).into_turn();
+            let turn = decode_stream(wire, "m", &History::empty("h"), open).into_turn();
             let turn = tokio::time::timeout(Duration::from_secs(1), turn).await;
             assert_eq!(turn.expect("it ends").unwrap().text(), "hello", "{wire}");
         }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use turnstream::agent::hook;
 use turnstream::event::EndReason;
-use turnstream::item::{Mark, ProviderData, RawJson, ResultKind, ToolCall, ToolResult, TurnInfo};
+use turnstream::item::{
+    ItemFlag, ProviderData, RawJson, ResultKind, ToolCall, ToolResult, TurnInfo,
+};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::testing::{Wire, lint};
 use turnstream::tool::Verdict;
@@ -129,7 +131,7 @@ mod unsettled_histories {
 
     #[test]
     fn an_incomplete_turn_loses_its_calls_and_keeps_its_text() {
-        let half = |item: Item| item.with_mark(Mark::Interrupted);
+        let half = |item: Item| item.with_flag(ItemFlag::Interrupted);
         let items = [
             user_item(),
             half(Item::text("so")),
@@ -315,10 +317,10 @@ mod unsettled_histories {
             Item::system("late"),
             Item::text("x"),
             user_item(),
-            Item::text("half").with_mark(Mark::Interrupted),
+            Item::text("half").with_flag(ItemFlag::Interrupted),
             user_item(),
-            call_item("void").with_mark(Mark::Tombstone),
-            result_item("void").with_mark(Mark::Tombstone),
+            call_item("void").with_flag(ItemFlag::Tombstone),
+            result_item("void").with_flag(ItemFlag::Tombstone),
             user_item(),
         ];
         let history = History::from_items("h", items);
@@ -396,7 +398,7 @@ mod unsettled_histories {
 
     #[test]
     fn a_turn_with_only_a_partial_call_leaves_nothing() {
-        let begun = Item::tool_call("a", "t", r#"{"path":"/a"#).with_mark(Mark::Interrupted);
+        let begun = Item::tool_call("a", "t", r#"{"path":"/a"#).with_flag(ItemFlag::Interrupted);
         check_settled(
             &[user_item(), begun.clone(), user_item(), Item::text("x")],
             &["user: u", "user: u", "x"],
@@ -406,7 +408,7 @@ mod unsettled_histories {
 
     #[test]
     fn complete_calls_of_an_incomplete_turn_are_removed() {
-        let half = |item: Item| item.with_mark(Mark::Interrupted);
+        let half = |item: Item| item.with_flag(ItemFlag::Interrupted);
         let items = [
             user_item(),
             half(call_item("a")),
@@ -587,7 +589,7 @@ mod unsettled_histories {
 
     #[test]
     fn tombstoned_calls_and_results_are_not_paired() {
-        let void = |item: Item| item.with_mark(Mark::Tombstone);
+        let void = |item: Item| item.with_flag(ItemFlag::Tombstone);
         check_settled(
             &[user_item(), void(as_turn_end(call_item("a"))), result_item("a"), Item::text("x")],
             &["user: u", "call a", "x"],
@@ -761,7 +763,7 @@ fn unfinished_search() -> Item {
 
 /// A history with every possible fault.
 fn history_with_all_faults() -> History {
-    let half = |item: Item| item.with_mark(Mark::Interrupted);
+    let half = |item: Item| item.with_flag(ItemFlag::Interrupted);
     History::from_items(
         "h",
         [

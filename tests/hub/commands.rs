@@ -110,7 +110,7 @@ async fn an_interrupt_ends_the_run() {
 
 async fn a_stream_that_is_not_a_run_accepts_no_commands() {
     let hub = backend::hub().await;
-    let source = RunSource::new(History::from_id("h"), futures::stream::pending());
+    let source = RunSource::new(History::empty("h"), futures::stream::pending());
     let run = hub.start("key", source).await.unwrap().detach();
     let refused = hub.send(&run, Command::Interrupt).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Unsupported);

@@ -38,7 +38,7 @@ fn endless_source(alive: &Arc<AtomicUsize>) -> RunSource {
         let _ = &guard;
         event
     });
-    RunSource::new(History::from_id("h"), events)
+    RunSource::new(History::empty("h"), events)
 }
 
 async fn last_of(reader: Reader) -> Result<HubEvent, Error> {
@@ -87,7 +87,7 @@ async fn dropping_readers_cancels_nothing() {
 async fn a_panic_in_a_run_ends_it_with_a_panic_error() {
     let hub = backend::hub().await;
     let events = stream::poll_fn(|_| panic!("boom"));
-    hub.start("key", RunSource::new(History::from_id("h"), events)).await.unwrap().detach();
+    hub.start("key", RunSource::new(History::empty("h"), events)).await.unwrap().detach();
     let Ok(HubEvent::Ended { error: Some(error), .. }) =
         last_of(hub.read("key", None).unwrap()).await
     else {
@@ -217,7 +217,7 @@ async fn a_hub_that_loses_its_run_drops_it_and_readers_follow_the_next_attempt()
     let (sender, events) = futures::channel::mpsc::unbounded();
     let first = endless_source(&alive);
     drop(first);
-    here.start("key", RunSource::new(History::from_id("h"), events).with_run_id("r"))
+    here.start("key", RunSource::new(History::empty("h"), events).with_run_id("r"))
         .await
         .unwrap()
         .detach();

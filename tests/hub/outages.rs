@@ -113,7 +113,7 @@ fn words(count: usize, pulled: &Arc<AtomicUsize>) -> RunSource {
             Ok(Event::Turn(TurnEvent::TextDelta { index: 0, text }))
         }
     });
-    RunSource::new(History::from_id("h"), stream::iter([Ok(started)]).chain(words))
+    RunSource::new(History::empty("h"), stream::iter([Ok(started)]).chain(words))
 }
 
 fn text_of(journal: &Journal) -> String {
@@ -122,8 +122,7 @@ fn text_of(journal: &Journal) -> String {
 
 /// Reads to the end as a page does.
 async fn read_all(mut reader: turnstream::hub::Reader) -> (String, usize) {
-    let (mut journal, mut snapshots, mut has_ended) =
-        (Journal::new(History::from_id("h")), 0, false);
+    let (mut journal, mut snapshots, mut has_ended) = (Journal::new(History::empty("h")), 0, false);
     while let Some(event) = reader.next().await {
         match event.unwrap() {
             HubEvent::Snapshot { snapshot, .. } => {

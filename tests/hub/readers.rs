@@ -25,7 +25,7 @@ fn words(count: usize) -> impl futures::Stream<Item = Result<Event, Error>> + Se
 }
 
 fn source(count: usize) -> RunSource {
-    RunSource::new(History::from_id("h"), words(count))
+    RunSource::new(History::empty("h"), words(count))
 }
 
 fn expected(count: usize) -> String {
@@ -42,7 +42,7 @@ async fn readers_that_detach_and_attach_at_random_lose_and_duplicate_nothing() {
     let hub = backend::hub().await.with_capacity(64).with_ended_kept_for(Duration::MAX);
     let run = hub.start("key", source(words)).await.unwrap().detach();
     let mut readers: Vec<(Journal, Option<turnstream::hub::EventNumber>, bool)> =
-        (0..50).map(|_| (Journal::new(History::from_id("h")), None, false)).collect();
+        (0..50).map(|_| (Journal::new(History::empty("h")), None, false)).collect();
     let (mut attached, mut snapshots) = (0, 0);
     while readers.iter().any(|(.., has_ended)| !has_ended) {
         for (journal, number, has_ended) in readers.iter_mut().filter(|(.., ended)| !ended) {
@@ -104,7 +104,7 @@ async fn a_disconnected_slow_reader_can_reattach_without_loss_and_the_log_stays_
     assert_eq!(hub.stats().cut_readers, 1);
     let run = first.number().unwrap().run();
     let events = hub.read_run(run, first.number()).unwrap().into_events();
-    let journal = Journal::new(History::from_id("h"));
+    let journal = Journal::new(History::empty("h"));
     let events: Vec<_> = events.map(Result::unwrap).collect().await;
     for event in &events {
         journal.observe(event);
@@ -114,10 +114,7 @@ async fn a_disconnected_slow_reader_can_reattach_without_loss_and_the_log_stays_
 
 async fn stats_count_runs_and_readers() {
     let hub = backend::hub().await;
-    hub.start("a", RunSource::new(History::from_id("h"), stream::pending()))
-        .await
-        .unwrap()
-        .detach();
+    hub.start("a", RunSource::new(History::empty("h"), stream::pending())).await.unwrap().detach();
     hub.start("b", source(3)).await.unwrap().detach();
     let readers = [hub.read("a", None).unwrap(), hub.read("b", None).unwrap()];
     let wait = backend::time(Duration::from_secs(5));

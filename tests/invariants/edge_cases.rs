@@ -12,7 +12,7 @@ use futures::{FutureExt, Stream, StreamExt, stream};
 use serde_json::json;
 use turnstream::agent::Limits;
 use turnstream::event::{AppendReason, EndReason, InterruptedPhase, ToolEvent};
-use turnstream::item::{Mark, ResultKind, ToolResult};
+use turnstream::item::{ItemFlag, ResultKind, ToolResult};
 use turnstream::provider::{Provider, Reply, Scripted};
 use turnstream::stream::{Step, TurnSource, TurnStream, loop_stream, seal};
 use turnstream::tool::Tool;
@@ -36,7 +36,7 @@ fn nap_tool() -> Tool {
 }
 
 fn turn_from_reply(reply: Reply) -> Arc<Turn> {
-    let request = Request::new(History::from_id("h"));
+    let request = Request::new(History::empty("h"));
     block_on(Scripted::new([reply]).stream_turn(request).into_turn()).unwrap()
 }
 
@@ -85,7 +85,7 @@ async fn output_times(at_once: usize, naps: &[Option<u64>]) -> Vec<u128> {
     let turn = turn_from_reply(naps.iter().fold(Reply::new(), call));
     let kit = Toolkit::new([nap_tool()]).with_max_concurrency(at_once.try_into().unwrap());
     let began = tokio::time::Instant::now();
-    let events = kit.run(&History::from_id("h"), &turn);
+    let events = kit.run(&History::empty("h"), &turn);
     events
         .filter(|event| std::future::ready(matches!(event, ToolEvent::Output(_))))
         .map(|_| began.elapsed().as_millis())
@@ -115,7 +115,7 @@ fn no_tool_code_runs_before_its_started_event_is_yielded() {
         std::future::pending::<()>()
     });
     let turn = turn_from_reply(Reply::new().call("t", json!({})).call("t", json!({})));
-    let mut run = Toolkit::new([tool.unwrap()]).run(&History::from_id("h"), &turn);
+    let mut run = Toolkit::new([tool.unwrap()]).run(&History::empty("h"), &turn);
     for started in 1..=2 {
         let event = run.next().now_or_never().unwrap().unwrap();
         assert!(matches!(event, ToolEvent::Started { .. }));
@@ -199,7 +199,7 @@ fn a_valid_reply_resets_the_malformed_count_even_when_steered() {
 
 #[test]
 fn a_result_after_an_append_is_kept() {
-    let journal = Journal::new(History::from_id("h"));
+    let journal = Journal::new(History::empty("h"));
     let turn = turn_from_reply(Reply::new().call_raw("a", "t", "{}").call_raw("b", "t", "{}"));
     journal.observe(&TurnEvent::TurnComplete { turn }.into());
     journal.observe(&ToolEvent::Output(tool_result("a")).into());
@@ -216,7 +216,7 @@ fn a_result_after_an_append_is_kept() {
 fn results_yielded_before_are_in_the_next_history() {
     let tool = Tool::raw(spec("t"), |_, _| async { "real" }).unwrap();
     let turn = turn_from_reply(Reply::new().call_raw("a", "t", "{}"));
-    let mut run = Toolkit::new([tool]).run(&History::from_id("h"), &turn);
+    let mut run = Toolkit::new([tool]).run(&History::empty("h"), &turn);
     while block_on(run.next()).is_some() {}
     let steps: Vec<_> = block_on(run.then_next(|history| history).collect());
     let Some(Ok(Step::Next(history))) = steps.last() else { panic!("no next state") };
@@ -235,7 +235,7 @@ fn finish_with_on_a_finished_run_adds_no_second_finished_event() {
 #[test]
 fn a_loop_whose_body_panicked_has_no_finished_event() {
     type Body = stream::Empty<Result<Step<Event, u8>, Error>>;
-    let journal = Journal::new(History::from_id("h"));
+    let journal = Journal::new(History::empty("h"));
     let mut events = loop_stream(0, |_| -> Body { std::panic::resume_unwind(Box::new("boom")) })
         .journal_to(&journal)
         .finish_with(&journal);
@@ -245,7 +245,7 @@ fn a_loop_whose_body_panicked_has_no_finished_event() {
 
 #[test]
 fn a_loop_that_stops_in_the_middle_of_a_turn_is_not_completed() {
-    let journal = Journal::new(History::from_id("h"));
+    let journal = Journal::new(History::empty("h"));
     let half = [Ok(TurnEvent::TextDelta { index: 0, text: "half".into() }.into())];
     let events: Vec<_> =
         block_on(stream::iter(half).journal_to(&journal).finish_with(&journal).collect());
@@ -256,7 +256,8 @@ fn a_loop_that_stops_in_the_middle_of_a_turn_is_not_completed() {
 #[test]
 fn settling_a_history_keeps_its_used_call_ids() {
     let call = |id: &str| Item::tool_call(id, "t", "{}");
-    let cut = History::from_items("h", [Item::user("x"), call("a").with_mark(Mark::Interrupted)]);
+    let cut =
+        History::from_items("h", [Item::user("x"), call("a").with_flag(ItemFlag::Interrupted)]);
     assert!(cut.settled().has_used_call_id("a"));
 
     let answer = |id: &str| Item::tool_result(tool_result(id));
@@ -271,12 +272,12 @@ fn settling_a_history_keeps_its_used_call_ids() {
 #[test]
 fn call_ids_of_an_incomplete_turn_are_not_reused() {
     let model = Scripted::new([
-        Reply::new().call_raw("a", "t", "{}").cut(),
+        Reply::new().call_raw("a", "t", "{}").disconnect(),
         Reply::new().call_raw("a", "t", "{}"),
         Reply::text("x"),
     ]);
     let agent = Agent::new(model).with_limits(Limits { max_turn_retries: 0, ..Limits::default() });
-    let mut kept = History::from_id("h");
+    let mut kept = History::empty("h");
     for _ in 0..2 {
         kept.extend(block_on(agent.run_from(kept.clone(), "go").outcome()).new_items().to_vec());
     }
@@ -297,7 +298,7 @@ fn a_sealed_stream_ends_exactly_one_way_for_any_input() {
         }
     }
     let last = |odd| {
-        let events: Vec<_> = block_on(seal(&History::from_id("h"), FnTurnSource(odd)).collect());
+        let events: Vec<_> = block_on(seal(&History::empty("h"), FnTurnSource(odd)).collect());
         events.into_iter().last().unwrap()
     };
     let late_error = last(|turn| {

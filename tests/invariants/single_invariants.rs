@@ -119,7 +119,7 @@ async fn law_8_equal_scripts_and_ids_give_equal_bytes() {
 /// The body that each wire sends for a tool with these parameters.
 fn encode_tool_on_every_wire(parameters: &Value, sent: impl Fn(Wire, &str)) {
     let (name, description) = ("t".to_owned(), "d".to_owned());
-    let mut request = Request::new(History::from_id("h"));
+    let mut request = Request::new(History::empty("h"));
     request.context.push(Item::user("go"));
     request.tools = [ToolSpec::new(name, description, parameters.clone())].into();
     for wire in Wire::ALL {
@@ -216,7 +216,7 @@ async fn law_5_usage_is_counted_exactly_once_even_if_retracted() {
             .retract("again")
             .call("a", json!({}))
             .usage(usage(200)),
-        Reply::text("hal").usage(usage(4000)).cut(),
+        Reply::text("hal").usage(usage(4000)).disconnect(),
     ]);
     let limits = Limits { max_turn_retries: 0, ..Limits::default() };
     let mut run = Agent::new(model).with_limits(limits).run("go");

@@ -78,8 +78,8 @@ fn a_loop_is_three_pointers_larger_than_its_body_or_state() {
     assert!(loop_overhead(&counting) <= 24, "{}", loop_overhead(&counting));
     assert!(size_of::<Option<LoopEndReason>>() <= 1);
 
-    let talking = loop_stream(History::from_id("h"), |_: History| {
-        let turn: TurnStream = TurnStreamExt::seal(stream::empty(), &History::from_id("h"));
+    let talking = loop_stream(History::empty("h"), |_: History| {
+        let turn: TurnStream = TurnStreamExt::seal(stream::empty(), &History::empty("h"));
         turn.on_turn_complete(|_| -> Ready<_> { ready(Ok(Steps::<History>::stop())) })
     });
     assert!(loop_overhead(&talking) <= 24, "{}", loop_overhead(&talking));
@@ -104,7 +104,7 @@ fn the_agents_loop_body_is_one_small_future_per_iteration() {
             size.store(size_of_val(&body), Ordering::Relaxed);
             body
         },
-        History::from_id("h"),
+        History::empty("h"),
         "go",
     );
     assert_eq!(futures::executor::block_on(run.outcome()).text, "hi");

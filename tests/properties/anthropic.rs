@@ -10,7 +10,8 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use serde_json::Value;
 use turnstream::item::{
-    Item, ItemKind, Mark, Part, ProviderData, RawJson, ResultKind, StopReason, ToolResult, TurnInfo,
+    Item, ItemFlag, ItemKind, Part, ProviderData, RawJson, ResultKind, StopReason, ToolResult,
+    TurnInfo,
 };
 use turnstream::provider::{Decoding, anthropic};
 use turnstream::request::{Cache, Options, System, ToolSpec};
@@ -62,7 +63,7 @@ fn full_stream() -> Vec<String> {
 fn decode_pieces(pieces: Vec<Bytes>) -> Vec<Result<TurnEvent, Error>> {
     let body = stream::iter(pieces.into_iter().map(Ok));
     let decoding = Decoding::new(body, anthropic::Decoder::new(MODEL));
-    block_on(seal(&History::from_id("h"), decoding).collect())
+    block_on(seal(&History::empty("h"), decoding).collect())
 }
 
 fn decode_whole_stream() -> Vec<Result<TurnEvent, Error>> {
@@ -203,7 +204,7 @@ fn any_step() -> impl Strategy<Value = ConversationStep> {
 
 /// The histories of consecutive requests, each a prefix of the next.
 fn growing_histories(scenes: Vec<ConversationStep>) -> Vec<History> {
-    let mut history = History::from_id("h");
+    let mut history = History::empty("h");
     let mut calls = 0;
     let mut all = Vec::new();
     for scene in scenes {
@@ -211,11 +212,11 @@ fn growing_histories(scenes: Vec<ConversationStep>) -> Vec<History> {
             ConversationStep::User(parts) => history.push(Item::user(parts)),
             ConversationStep::System(text) => history.push(Item::system(text)),
             ConversationStep::Tombstone(text) => {
-                history.push(Item::user(text).with_mark(Mark::Tombstone));
+                history.push(Item::user(text).with_flag(ItemFlag::Tombstone));
             }
             ConversationStep::CutOff(said) => {
                 let items = said.into_iter().map(|said| build_item(said, &mut calls));
-                history.extend(items.map(|item| item.with_mark(Mark::Interrupted)));
+                history.extend(items.map(|item| item.with_flag(ItemFlag::Interrupted)));
             }
             ConversationStep::Turn(said, answer) => {
                 let mut items: Vec<_> =

@@ -8,7 +8,7 @@ use futures::{StreamExt, stream};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use turnstream::item::{Mark, Part, ResultKind, StopReason, ToolResult, TurnInfo};
+use turnstream::item::{ItemFlag, Part, ResultKind, StopReason, ToolResult, TurnInfo};
 use turnstream::provider::Decoding;
 use turnstream::provider::openai_chat::{Decoder, Dialect, ThinkTags, encode};
 use turnstream::request::System;
@@ -85,7 +85,7 @@ proptest! {
             pieces.push(Ok(rest.split_to((*length).min(rest.len()))));
         }
         let source = Decoding::new(stream::iter(pieces), Decoder::new(MODEL, &dialect));
-        let cut: Vec<_> = block_on(seal(&History::from_id("h"), source).collect());
+        let cut: Vec<_> = block_on(seal(&History::empty("h"), source).collect());
         prop_assert_eq!(&cut, &whole);
     }
 
@@ -136,7 +136,7 @@ fn push_step(items: &mut Vec<Item>, step: usize, at: usize, takes_media: bool, o
             let call = info(Item::tool_call(&id, "f", "{}"));
             items.extend([signed, Item::text("I look."), call, answered("r".into())]);
         }
-        3 => items.push(Item::text("cut o").with_mark(Mark::Interrupted)),
+        3 => items.push(Item::text("cut o").with_flag(ItemFlag::Interrupted)),
         4 => items.push(Item::system("Be quick.")),
         5 if takes_media => {
             let image = vec!["see".into(), Part::image("image/png", b"\0\0\0")].into();

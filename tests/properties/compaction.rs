@@ -5,7 +5,7 @@ use serde_json::json;
 use turnstream::context::{
     Compaction, Truncator, mark_reactive_compaction, record_stale_usage, was_reactively_compacted,
 };
-use turnstream::item::{Content, ItemKind, Mark, MediaSource, Part, ToolCall};
+use turnstream::item::{Content, ItemFlag, ItemKind, MediaSource, Part, ToolCall};
 use turnstream::testing::{Wire, lint};
 use turnstream::{History, Item};
 
@@ -23,13 +23,14 @@ fn any_session() -> impl Strategy<Value = History> {
             let items = match kind {
                 0 => vec![Item::user(format!("user {n}"))],
                 1 => vec![Item::system(format!("rule {n}"))],
-                2 => vec![Item::user("sum").with_mark(Mark::Compacted)],
-                3 => vec![Item::text(format!("half {n}")).with_mark(Mark::Interrupted)],
+                2 => vec![Item::user("sum").with_flag(ItemFlag::Compacted)],
+                3 => vec![Item::text(format!("half {n}")).with_flag(ItemFlag::Interrupted)],
                 4 => vec![Item::text(format!("said {n}"))],
                 _ => look_turn(n),
             };
-            let void =
-                move |item: Item| if mark == 0 { item.with_mark(Mark::Tombstone) } else { item };
+            let void = move |item: Item| {
+                if mark == 0 { item.with_flag(ItemFlag::Tombstone) } else { item }
+            };
             items.into_iter().map(void)
         });
         history_of(items).settled()
@@ -113,7 +114,7 @@ fn any_item() -> impl Strategy<Value = Item> {
     ];
     let mark = prop::option::weighted(
         0.1,
-        prop::sample::select(vec![Mark::Interrupted, Mark::Compacted, Mark::Tombstone]),
+        prop::sample::select(vec![ItemFlag::Interrupted, ItemFlag::Compacted, ItemFlag::Tombstone]),
     );
     (kind, mark, prop::bool::weighted(0.3), prop::bool::weighted(0.2)).prop_map(
         |(item, mark, last, sign)| {
@@ -128,7 +129,7 @@ fn any_item() -> impl Strategy<Value = Item> {
                 item
             };
             match mark {
-                Some(mark) => item.with_mark(mark),
+                Some(mark) => item.with_flag(mark),
                 None => item,
             }
         },

@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use turnstream::env::CountingIds;
-use turnstream::item::{Mark, Media, MediaSource, Part, ProviderData, RawJson, ResultKind};
+use turnstream::item::{ItemFlag, Media, MediaSource, Part, ProviderData, RawJson, ResultKind};
 use turnstream::item::{ToolResult, TurnInfo};
 use turnstream::provider::openai_chat::Dialect;
 use turnstream::provider::{anthropic, gemini, ollama, openai_chat, openai_responses};
@@ -113,10 +113,10 @@ fn any_appended_items() -> impl Strategy<Value = Vec<Item>> {
         4 => any_text().prop_map(Item::user),
         1 => Just(image_message()),
         1 => any_text().prop_map(Item::system),
-        1 => any_text().prop_map(|text| Item::user(text).with_mark(Mark::Tombstone)),
+        1 => any_text().prop_map(|text| Item::user(text).with_flag(ItemFlag::Tombstone)),
         1 => Just(Item::tool_call("c1", "twice", "{}")),
         1 => Just(tool_result("c1", "stray", 0)),
-        1 => any_text().prop_map(|text| Item::text(text).with_mark(Mark::Interrupted)),
+        1 => any_text().prop_map(|text| Item::text(text).with_flag(ItemFlag::Interrupted)),
     ];
     // Most are valid.
     prop_oneof![5 => any_text().prop_map(|text| vec![Item::user(text)]), 2 => prop::collection::vec(item, 1..3)]
@@ -214,8 +214,10 @@ fn apply_change(
                     last.turn = Some(turn_info(stop));
                 }
                 _ => {
-                    items =
-                        items.into_iter().map(|item| item.with_mark(Mark::Interrupted)).collect();
+                    items = items
+                        .into_iter()
+                        .map(|item| item.with_flag(ItemFlag::Interrupted))
+                        .collect();
                 }
             }
             history.extend(items);
@@ -342,7 +344,7 @@ fn check_growing_history(
     ask: &RequestSettings,
     items: impl IntoIterator<Item = Item>,
 ) -> History {
-    let mut history = History::from_id("h");
+    let mut history = History::empty("h");
     for item in items {
         history.push(item);
         let request = build_request(history.clone(), ask);
@@ -380,7 +382,7 @@ fn any_recoverable_changes() -> impl Strategy<Value = Vec<(HistoryChange, Reques
     let act = prop_oneof![
         4 => any_change().prop_map(tamed),
         1 => said().prop_map(|item| HistoryChange::Append(vec![item])),
-        1 => said().prop_map(|item| HistoryChange::Append(vec![item, Item::text("half ").with_mark(Mark::Interrupted)])),
+        1 => said().prop_map(|item| HistoryChange::Append(vec![item, Item::text("half ").with_flag(ItemFlag::Interrupted)])),
     ];
     let acts = prop::collection::vec((act, any::<bool>()), 1..24);
     (acts, any_settings(), any_settings()).prop_map(|(acts, often, seldom)| {
@@ -399,7 +401,7 @@ proptest! {
         wire in 0..ENCODER_COUNT,
         other in 0..ENCODER_COUNT,
     ) {
-        let mut history = History::from_id("h");
+        let mut history = History::empty("h");
         history.extend((0..leading).map(|n| Item::system(["", "first"][n % 2])));
         let (mut past, mut ids) = (Vec::new(), 0);
         for (act, ask) in acts {
@@ -422,7 +424,7 @@ fn an_image_described_in_an_earlier_message_is_refused_when_the_message_is_new_a
     let encode = |history: &History| {
         openai_chat::encode(&Request::new(history.clone()), "m", &Dialect::DEEPSEEK)
     };
-    let mut question = History::from_id("h");
+    let mut question = History::empty("h");
     question.push(image_message());
     let mut answered = question.clone();
     answered.extend([Item::text("A cat."), Item::user("Sure?")]);
@@ -434,7 +436,7 @@ fn an_image_described_in_an_earlier_message_is_refused_when_the_message_is_new_a
 
 #[test]
 fn a_cache_mark_can_be_placed_on_an_item_encoded_earlier() {
-    let mut history = History::from_id("h");
+    let mut history = History::empty("h");
     history.push(Item::user("go"));
     for n in 0..5 {
         let mut call = Item::tool_call(format!("c{n}"), "t", "{}");
@@ -493,7 +495,7 @@ fn items_of_a_turn_are_linked_to_reasoning_encoded_earlier() {
             kept(Item::text("so"), message.clone()),
             kept(Item::tool_call("c", "t", "{}"), call),
             tool_result("c", "ok", 0),
-            Item::text("half").with_mark(Mark::Interrupted),
+            Item::text("half").with_flag(ItemFlag::Interrupted),
         ],
     );
     let body = encode_on(
@@ -501,7 +503,7 @@ fn items_of_a_turn_are_linked_to_reasoning_encoded_earlier() {
         &build_request(history, &RequestSettings::plain()),
         RequestSettings::plain().model,
     );
-    let cut = |item: Item| item.with_mark(Mark::Interrupted);
+    let cut = |item: Item| item.with_flag(ItemFlag::Interrupted);
     check_growing_history(
         DIALECTS.len(),
         &RequestSettings::plain(),

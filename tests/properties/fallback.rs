@@ -29,7 +29,7 @@ impl Attempt {
             .map_or_else(Reply::new, |n| Reply::new().usage(usage_with_output(n)));
         let reply = reply.say(self.text(who));
         match self.error_kind {
-            Some(ErrorKind::IncompleteTurn) => reply.cut(),
+            Some(ErrorKind::IncompleteTurn) => reply.disconnect(),
             Some(kind) => reply.fail(error_of_kind(kind)),
             None => reply.say("done"),
         }
@@ -75,7 +75,7 @@ proptest! {
             let first = Fallback::new(models[0].clone());
             let fallback = models[1..].iter().cloned().fold(first, Fallback::or);
             let agent = Agent::new(fallback).with_limits(limits_without_retries());
-            (agent.run_from(History::from_id("h"), "go"), models)
+            (agent.run_from(History::empty("h"), "go"), models)
         };
         let asked = |models: &[Scripted]| models.iter().map(|model| model.requests().len()).sum::<usize>();
         let (mut run, models) = world();

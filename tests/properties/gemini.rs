@@ -6,7 +6,7 @@ use futures::{StreamExt, stream};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::Value;
-use turnstream::item::{Mark, MediaSource, Part, ProviderData, ResultKind};
+use turnstream::item::{ItemFlag, MediaSource, Part, ProviderData, ResultKind};
 use turnstream::provider::{Decoding, gemini};
 use turnstream::stream::seal;
 use turnstream::turn::TurnEvent;
@@ -40,7 +40,7 @@ fn sample_chunks() -> Vec<String> {
 fn decode_pieces(pieces: Vec<Bytes>) -> Vec<Result<TurnEvent, Error>> {
     let body = stream::iter(pieces.into_iter().map(Ok));
     let decoding = Decoding::new(body, gemini::Decoder::new("m"));
-    block_on(seal(&History::from_id("h"), decoding).collect())
+    block_on(seal(&History::empty("h"), decoding).collect())
 }
 
 fn expected_events() -> Vec<Result<TurnEvent, Error>> {
@@ -217,7 +217,7 @@ impl ConversationStep {
             turn.push(if *is_signed { signed(call, value) } else { call });
         }
         if self.is_interrupted {
-            items.extend(turn.into_iter().map(|item| item.with_mark(Mark::Interrupted)));
+            items.extend(turn.into_iter().map(|item| item.with_flag(ItemFlag::Interrupted)));
             items.push(Item::user("again"));
             return;
         }

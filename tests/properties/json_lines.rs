@@ -20,7 +20,7 @@ async fn parse_lines(pieces: &[&str]) -> Vec<Result<JsonLine<Row>, Error>> {
     let delta = |text: &&str| Ok(TurnEvent::TextDelta { index: 0, text: (*text).into() });
     let mut events: Vec<_> = pieces.iter().map(delta).collect();
     let model = Scripted::new([Reply::text("all")]);
-    let turn = model.stream_turn(Request::new(History::from_id("h"))).into_turn().await.unwrap();
+    let turn = model.stream_turn(Request::new(History::empty("h"))).into_turn().await.unwrap();
     events.push(Ok(TurnEvent::TurnComplete { turn }));
     stream::iter(events).json_lines().with_max_line_bytes(40).collect().await
 }

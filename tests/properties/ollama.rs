@@ -4,7 +4,7 @@ use bytes::Bytes;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use turnstream::item::{Mark, MediaSource, Part, ProviderData};
+use turnstream::item::{ItemFlag, MediaSource, Part, ProviderData};
 use turnstream::turn::TurnEvent;
 use turnstream::{Error, Item};
 
@@ -157,7 +157,7 @@ impl ConversationStep {
         let ids: Vec<String> = (0..self.call_count).map(|n| format!("c{at}_{n}")).collect();
         turn.extend(ids.iter().map(|id| Item::tool_call(id.as_str(), "f", "{\"b\":1,\"a\":2}")));
         if self.is_interrupted {
-            items.extend(turn.into_iter().map(|item| item.with_mark(Mark::Interrupted)));
+            items.extend(turn.into_iter().map(|item| item.with_flag(ItemFlag::Interrupted)));
             items.push(Item::user("again"));
             return;
         }

@@ -52,7 +52,7 @@ fn full_response_events() -> Vec<Vec<Value>> {
 
 fn decode_pieces(pieces: Vec<Bytes>) -> Vec<Result<TurnEvent, Error>> {
     let body = stream::iter(pieces.into_iter().map(Ok));
-    block_on(seal(&History::from_id("h"), Decoding::new(body, Decoder::new(MODEL))).collect())
+    block_on(seal(&History::empty("h"), Decoding::new(body, Decoder::new(MODEL))).collect())
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::support::wires::{decode_chunks, parse_each_frame, wire_frame};
 
 /// The events of a body, and the kind of the error that ends it.
 fn decode(wire: Wire, body: Vec<u8>) -> String {
-    let events = decode_chunks(wire, "m", &History::from_id("h"), [body]);
+    let events = decode_chunks(wire, "m", &History::empty("h"), [body]);
     let shown = events.map(|event| match event {
         Ok(event) => format!("{event:?}"),
         Err(error) => format!("{:?}", error.kind()),

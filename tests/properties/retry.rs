@@ -72,7 +72,7 @@ impl Attempt {
         let reply = reply.say(self.text(n));
         match self.end {
             AttemptEnd::Fails(kind) => reply.fail(error_of_kind(kind)),
-            AttemptEnd::Cut => reply.cut(),
+            AttemptEnd::Cut => reply.disconnect(),
             AttemptEnd::Completes => reply.say("done"),
             AttemptEnd::CallsTool => reply.call("t", json!({})),
         }
@@ -137,7 +137,7 @@ impl RetryRun {
         let ran = std::sync::Arc::default();
         let agent = Agent::new(retry).with_limits(limits_without_retries());
         let agent = agent.with_tools([counting_tool(&ran)]);
-        let run = agent.run_from(History::from_id("h"), "go");
+        let run = agent.run_from(History::empty("h"), "go");
         Self { model, run, tool_runs: ran, events: Vec::new() }
     }
 
@@ -180,7 +180,7 @@ proptest! {
             prop_assert_eq!(finished, 1);
             prop_assert_eq!(world.summary(), expected_summary(&tries, retracts, attempts));
             // The fold of the reported events, after a round trip through JSON, is the run's own.
-            let folded = turnstream::Journal::new(History::from_id("h"));
+            let folded = turnstream::Journal::new(History::empty("h"));
             for event in &world.events {
                 let line = serde_json::to_string(event).unwrap();
                 folded.observe(&serde_json::from_str(&line).unwrap());

@@ -84,7 +84,7 @@ fn with_unique_call_ids(events: Vec<Event>) -> impl Iterator<Item = Event> {
 async fn check_durable_history(events: Vec<Event>) -> Result<(), TestCaseError> {
     let store = MemoryStore::new();
     let session = Session::open(store.clone(), "s").await.unwrap();
-    let journal = Journal::new(History::from_id("s"));
+    let journal = Journal::new(History::empty("s"));
     let mut recorded = stream::iter(with_unique_call_ids(events).map(Ok)).persist_to(&session);
     while let Some(event) = recorded.next().await {
         journal.observe(&event.unwrap());

@@ -1,7 +1,7 @@
 //! Settling pairs the calls and results of any history.
 
 use proptest::prelude::*;
-use turnstream::item::{Mark, ResultKind, ToolResult};
+use turnstream::item::{ItemFlag, ResultKind, ToolResult};
 use turnstream::provider::anthropic;
 use turnstream::{History, Item, Request};
 
@@ -9,7 +9,7 @@ use turnstream::{History, Item, Request};
 fn any_history() -> impl Strategy<Value = History> {
     let call = |id: &str, interrupted: bool| {
         let item = Item::tool_call(id, "t", "{}");
-        if interrupted { item.with_mark(Mark::Interrupted) } else { item }
+        if interrupted { item.with_flag(ItemFlag::Interrupted) } else { item }
     };
     let result = |id: &str| {
         Item::tool_result(ToolResult {
@@ -28,7 +28,7 @@ fn any_history() -> impl Strategy<Value = History> {
         Just(Item::system("s")),
         (ids(), any::<bool>()).prop_map(move |(id, interrupted)| call(id, interrupted)),
         ids().prop_map(result),
-        ids().prop_map(move |id| result(id).with_mark(Mark::Tombstone)),
+        ids().prop_map(move |id| result(id).with_flag(ItemFlag::Tombstone)),
     ];
     prop::collection::vec(item, 0..10).prop_map(|items| History::from_items("h", items))
 }

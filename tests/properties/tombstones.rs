@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use turnstream::item::TurnInfo;
 use turnstream::item::{
-    ItemKind, Mark, ProviderData, ResultKind, StopReason, ToolCall, ToolResult,
+    ItemFlag, ItemKind, ProviderData, ResultKind, StopReason, ToolCall, ToolResult,
 };
 use turnstream::provider::openai_chat::Dialect;
 use turnstream::provider::{anthropic, gemini, ollama, openai_chat, openai_responses};
@@ -93,10 +93,10 @@ impl MarkedHistory {
             ConversationPart::User => self.items.push(Item::user(word)),
             ConversationPart::System => self.items.push(Item::system(word)),
             ConversationPart::Tombstone => {
-                self.items.push(Item::user(word).with_mark(Mark::Tombstone));
+                self.items.push(Item::user(word).with_flag(ItemFlag::Tombstone));
             }
             ConversationPart::Summary => {
-                self.items.push(Item::user(word).with_mark(Mark::Compacted));
+                self.items.push(Item::user(word).with_flag(ItemFlag::Compacted));
             }
             ConversationPart::Turn(turn) => self.push_turn(turn),
             ConversationPart::StrayItem(0) => {
@@ -104,10 +104,10 @@ impl MarkedHistory {
             }
             ConversationPart::StrayItem(1) => self.items.push(tool_result("call_1", word)),
             ConversationPart::StrayItem(2) => {
-                self.items.push(tool_result("call_2", word).with_mark(Mark::Tombstone));
+                self.items.push(tool_result("call_2", word).with_flag(ItemFlag::Tombstone));
             }
             ConversationPart::StrayItem(_) => {
-                self.items.push(Item::text(word).with_mark(Mark::Interrupted));
+                self.items.push(Item::text(word).with_flag(ItemFlag::Interrupted));
             }
         }
     }

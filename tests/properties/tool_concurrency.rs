@@ -51,7 +51,7 @@ async fn check_overlaps(sequence: &[(bool, u64)], at_once: usize, gated: bool) {
         reply.call_raw(&at.to_string(), name, &json!({ "ms": ms }).to_string())
     });
     let turn = turn_from_reply(reply).await;
-    let mut run = kit.run(&History::from_id("h"), &turn);
+    let mut run = kit.run(&History::empty("h"), &turn);
     if gated {
         run = run.with_policy(ScriptedPolicy::configured(|book| book.before_delay_ms = 1));
     }
@@ -111,7 +111,7 @@ async fn consecutive_shared_calls_run_concurrently() {
         reply.call_raw(&at.to_string(), name, "{\"ms\":10}")
     });
     let turn = turn_from_reply(reply).await;
-    summarize_remaining(&mut kit.run(&History::from_id("h"), &turn)).await;
+    summarize_remaining(&mut kit.run(&History::empty("h"), &turn)).await;
     let mut spans = spans.lock().unwrap().clone();
     spans.sort_unstable();
     assert_eq!(spans, [(0, 0, 10), (1, 0, 10), (2, 10, 20), (3, 20, 30), (4, 20, 30)]);

@@ -117,7 +117,7 @@ fn agent(provider: Arc<dyn Provider>, ran: &Arc<AtomicUsize>) -> Agent {
 }
 
 async fn collect_checked_events(mut run: Run, name: &str) -> Vec<Event> {
-    let folded = Journal::new(History::from_id("h"));
+    let folded = Journal::new(History::empty("h"));
     let mut events = Vec::new();
     let mut counted = Usage::default();
     while let Some(event) = run.next().await {
@@ -174,7 +174,7 @@ async fn under_any_fault_each_call_runs_once_and_a_replay_is_identical() {
             _ => made,
         };
         let record = Arc::new(Record::to_writer(made, paper.clone()));
-        let run = agent(record, &ran).run_from(History::from_id("h"), "go");
+        let run = agent(record, &ran).run_from(History::empty("h"), "go");
         let first = collect_checked_events(run, &name).await;
         assert_eq!(ran.load(Ordering::Relaxed), 2, "{name}");
         assert_eq!(server.violations(), Vec::<String>::new(), "{name}");
@@ -182,7 +182,7 @@ async fn under_any_fault_each_call_runs_once_and_a_replay_is_identical() {
         let again = SharedBuffer::new();
         let replay = Replay::from_text(&paper.text()).unwrap();
         let record = Arc::new(Record::to_writer(replay, again.clone()));
-        let run = agent(record, &ran).run_from(History::from_id("h"), "go");
+        let run = agent(record, &ran).run_from(History::empty("h"), "go");
         assert_eq!(
             event_lines(&collect_checked_events(run, &name).await),
             event_lines(&first),
@@ -215,8 +215,8 @@ async fn a_history_can_move_between_wires_and_back() {
             let model = provider(one, &first.url(), 0);
             let next = provider(other, &second.url(), 1);
             let (name, ran) = (format!("{one} to {other}"), Arc::default());
-            let run = agent(wrap_in_layers("f", model, &next), &ran)
-                .run_from(History::from_id("h"), "go");
+            let run =
+                agent(wrap_in_layers("f", model, &next), &ran).run_from(History::empty("h"), "go");
             collect_checked_events(run, &name).await;
             let complaints = [first.violations(), second.violations()];
             assert_eq!(complaints, [Vec::<String>::new(), Vec::new()], "{name}");

@@ -80,7 +80,7 @@ async fn output_of_the_first_provider_is_retracted_and_counted() {
         .think("hm")
         .say("half")
         .call_raw("a", "t", "{}")
-        .cut()]);
+        .disconnect()]);
     let model =
         Fallback::new(first).or(Scripted::new([Reply::text("all").usage(usage_with_output(5))]));
     let mut run = Agent::new(model).run("go");
@@ -119,7 +119,7 @@ async fn a_model_named_in_the_request_applies_only_to_the_first_provider() {
 
 #[tokio::test]
 async fn the_error_is_that_of_the_last_provider_and_contains_all_others() {
-    let cut = Scripted::new([Reply::text("half").cut()]).with_model("third");
+    let cut = Scripted::new([Reply::text("half").disconnect()]).with_model("third");
     let model = Fallback::new(failing_model(ErrorKind::RateLimited).with_model("first"))
         .or(failing_model(ErrorKind::Auth).with_model("second"))
         .or(cut);
@@ -200,7 +200,7 @@ async fn the_circuit_opens_after_the_configured_number_of_consecutive_failures()
         Reply::error(error_of_kind(ErrorKind::Server)),
         // An error that is not the provider's fault: it changes nothing.
         Reply::error(error_of_kind(ErrorKind::InvalidRequest)),
-        Reply::new().cut(),
+        Reply::new().disconnect(),
     ]);
     let breaker = CircuitBreaker::new(model.clone()).with_max_failures(2);
     for _ in 0..4 {
@@ -220,7 +220,7 @@ async fn the_circuit_opens_after_the_configured_number_of_consecutive_failures()
 
 #[tokio::test(start_paused = true)]
 async fn an_open_circuit_error_reveals_nothing_of_the_turn_that_opened_it() {
-    let model = Scripted::new([Reply::text("for somebody else").cut()]);
+    let model = Scripted::new([Reply::text("for somebody else").disconnect()]);
     let breaker = CircuitBreaker::new(model).with_max_failures(1);
     let cut = request_turn(&breaker).await.unwrap_err();
     assert_eq!(cut.find_source::<PartialTurn>().unwrap().text(), "for somebody else");
@@ -260,7 +260,7 @@ async fn one_successful_probe_closes_the_circuit() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_probe_reopens_the_circuit() {
-    let (breaker, _) = half_open_breaker([Reply::text("half").cut()]).await;
+    let (breaker, _) = half_open_breaker([Reply::text("half").disconnect()]).await;
     assert_eq!(request_turn(&breaker).await.unwrap_err().kind(), ErrorKind::IncompleteTurn);
     assert!(breaker.is_open());
     let refused = request_turn(&breaker).await.unwrap_err();
@@ -354,7 +354,7 @@ async fn layers_work_in_any_order_and_a_drop_at_every_poll_leaves_nothing_runnin
                 async { "ran" }
             });
             let agent = Agent::new(wrap_in_layers(&order, &model)).with_tools([tool.unwrap()]);
-            (agent.run_from(History::from_id("h"), "go"), model, ran)
+            (agent.run_from(History::empty("h"), "go"), model, ran)
         };
         let (mut run, model, ran) = world();
         let mut events = Vec::new();

@@ -35,7 +35,7 @@ fn requests() -> Vec<Request> {
         "Looks out of the window",
         json!({ "type": "object", "properties": { "n": { "type": "integer" } } }),
     );
-    let mut history = History::from_id("h");
+    let mut history = History::empty("h");
     let mut requests = Vec::new();
     for n in 0..5 {
         history.push(Item::user(format!("How is it for the {n}th time? It is {SECRET}.")));

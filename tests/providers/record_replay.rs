@@ -97,7 +97,7 @@ async fn a_replay_yields_the_recorded_error() {
     let (_, failed) =
         check_round_trip(Scripted::new([Reply::text("half").fail(limited.clone())])).await;
     assert_eq!(failed, Some(limited));
-    let (_, failed) = check_round_trip(Scripted::new([Reply::text("half").cut()])).await;
+    let (_, failed) = check_round_trip(Scripted::new([Reply::text("half").disconnect()])).await;
     assert_eq!(failed.unwrap().find_source::<PartialTurn>().unwrap().text(), "half");
 }
 
@@ -170,7 +170,7 @@ async fn an_inconsistent_recorded_turn_is_rejected() {
     };
     let turn = r#"{"items":[{"type":"user","content":"x"}],"stop_reason":"stop"}"#;
     let replay = Replay::from_text(&line(turn)).unwrap();
-    let asked = Request::new(History::from_id("h"));
+    let asked = Request::new(History::empty("h"));
     let failed = replay.stream_turn(asked).into_turn().await.unwrap_err();
     assert_eq!(failed.kind(), ErrorKind::Store);
 }

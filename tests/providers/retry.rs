@@ -62,7 +62,7 @@ async fn only_transient_errors_are_retried() {
             "{kind}"
         );
     }
-    assert_eq!(count_requests(Reply::new().cut(), |retry| retry).await, 2, "cut at once");
+    assert_eq!(count_requests(Reply::new().disconnect(), |retry| retry).await, 2, "cut at once");
     for kind in [
         Auth,
         Billing,
@@ -136,7 +136,7 @@ async fn with_retraction_enabled_output_is_retracted_and_counted() {
         Reply::text("half of it")
             .usage(usage_with_output(3))
             .fail(error_of_kind(ErrorKind::Server)),
-        Reply::text("and").usage(usage_with_output(4)).cut(),
+        Reply::text("and").usage(usage_with_output(4)).disconnect(),
         Reply::text("all of it").usage(usage_with_output(5)),
     ]);
     let outcome = {
@@ -151,7 +151,7 @@ async fn with_retraction_enabled_output_is_retracted_and_counted() {
             0 => Reply::text("half of it")
                 .usage(usage_with_output(3))
                 .fail(error_of_kind(ErrorKind::Server)),
-            1 => Reply::text("and").usage(usage_with_output(4)).cut(),
+            1 => Reply::text("and").usage(usage_with_output(4)).disconnect(),
             _ => Reply::text("all of it").usage(usage_with_output(5)),
         });
         Agent::new(Retry::new(model).with_retraction()).run("go").outcome().await
@@ -253,7 +253,7 @@ async fn a_retry_after_above_the_maximum_yields_the_error_immediately() {
 
 #[tokio::test(start_paused = true)]
 async fn the_last_error_carries_its_partial_turn() {
-    let model = Scripted::from_fn(|_, n| Reply::text(format!("try {n}")).cut());
+    let model = Scripted::from_fn(|_, n| Reply::text(format!("try {n}")).disconnect());
     let retry = Retry::new(model).with_retraction();
     let (events, failed) = collect_turn(retry.stream_turn(user_request())).await;
     let failed = failed.unwrap();
@@ -329,7 +329,7 @@ async fn ids_generated_for_empty_or_duplicate_ones_do_not_depend_on_retries() {
 #[tokio::test(start_paused = true)]
 async fn a_call_id_of_a_retracted_attempt_can_be_reused() {
     let model = Scripted::new([
-        Reply::new().call_raw("a", "t", "{}").cut(),
+        Reply::new().call_raw("a", "t", "{}").disconnect(),
         Reply::new().call_raw("a", "t", "{\"x\":2}"),
     ]);
     let turn =

@@ -37,7 +37,7 @@ impl<W: provider::Wire> Subject for CrateWireSubject<W> {
         });
         let reply = match pieces.last() {
             Some(Piece::Stop(_)) => reply,
-            _ => reply.cut(),
+            _ => reply.disconnect(),
         };
         let body = Answer::reply(reply).to_bytes(self.wire);
         // A value that the wire cannot express is written as an error document.

@@ -475,8 +475,9 @@ impl reqwest::dns::Resolve for PendingResolver {
 
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_is_not_opened_within_its_time_is_a_connect_error() {
-    let http =
-        HttpClient::customized(|client| client.no_proxy().dns_resolver(Arc::new(PendingResolver)));
+    let http = HttpClient::from_builder(|client| {
+        client.no_proxy().dns_resolver(Arc::new(PendingResolver))
+    });
     let model = OpenAiChat::new("m").with_base_url("https://model.example").unwrap();
     let model = model.without_retries().with_http_client(http).with_api_key(API_KEY);
     for (connect, seconds) in [(None, 10), (Some(Duration::from_secs(3)), 3)] {

@@ -188,7 +188,7 @@ async fn a_key_is_sent_over_plain_http_only_to_localhost_unless_allowed() {
     let server = refusing_server(400).await;
     let port = server.url().rsplit(':').next().unwrap().parse::<u16>().unwrap();
     let address = SocketAddr::from(([127, 0, 0, 1], port));
-    let http = HttpClient::customized(move |client| client.resolve("gpu.example", address));
+    let http = HttpClient::from_builder(move |client| client.resolve("gpu.example", address));
     let url = format!("http://gpu.example:{port}");
     let refused = |error: Error| {
         assert_eq!(
@@ -250,7 +250,7 @@ async fn a_client_is_customized_once_per_runtime_and_never_follows_redirects() {
     .unwrap();
     let called = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&called);
-    let http = HttpClient::customized(move |client| {
+    let http = HttpClient::from_builder(move |client| {
         counted.fetch_add(1, Ordering::Relaxed);
         client.user_agent("mine/1").redirect(reqwest::redirect::Policy::limited(9))
     });
@@ -275,7 +275,7 @@ async fn a_client_is_customized_once_per_runtime_and_never_follows_redirects() {
 #[tokio::test]
 async fn a_customization_that_panics_is_an_error_of_the_turn() {
     let server = refusing_server(400).await;
-    let http = HttpClient::customized(|_| panic!("no good"));
+    let http = HttpClient::from_builder(|_| panic!("no good"));
     let model = Anthropic::new("m").with_http_client(http).with_base_url(server.url()).unwrap();
     let error = request_turn(&model.without_retries()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Panic, "{error:?}");
@@ -291,7 +291,7 @@ fn unused_url() -> String {
 /// A client with this proxy for all requests.
 fn proxied_client(proxy: &str) -> HttpClient {
     let proxy = reqwest::Proxy::all(proxy).unwrap();
-    HttpClient::customized(move |client| client.proxy(proxy.clone()))
+    HttpClient::from_builder(move |client| client.proxy(proxy.clone()))
 }
 
 fn proxied_model(proxy: &str, url: &str) -> Anthropic {
@@ -335,7 +335,7 @@ async fn errors_name_a_proxy_only_if_the_request_used_it() {
     let message = async |customize: fn(reqwest::ClientBuilder, &str) -> reqwest::ClientBuilder,
                          url: &str| {
         let proxy = nowhere.clone();
-        let http = HttpClient::customized(move |client| customize(client, &proxy));
+        let http = HttpClient::from_builder(move |client| customize(client, &proxy));
         let model = Anthropic::new("m").with_http_client(http).with_base_url(url).unwrap();
         request_turn(&model.without_retries()).await.unwrap_err().message().to_owned()
     };
@@ -373,7 +373,7 @@ async fn vendor_server(
     let server = ModelServer::anthropic(move |_, _| reply()).await.unwrap().lenient();
     let port = server.url().rsplit(':').next().unwrap().parse::<u16>().unwrap();
     let address = SocketAddr::from(([127, 0, 0, 1], port));
-    let http = HttpClient::customized(move |client| client.resolve("api.anthropic.com", address));
+    let http = HttpClient::from_builder(move |client| client.resolve("api.anthropic.com", address));
     let model = Anthropic::new("claude-fable-5-1").with_http_client(http).with_api_key(API_KEY);
     let model = model.with_base_url(format!("http://api.anthropic.com:{port}")).unwrap();
     (server, model.allow_plain_http())
@@ -426,7 +426,7 @@ async fn the_drop_block_beta_header_is_merged_with_configured_betas() {
     let server = refusing_server(400).await;
     let port = server.url().rsplit(':').next().unwrap().parse::<u16>().unwrap();
     let address = SocketAddr::from(([127, 0, 0, 1], port));
-    let http = HttpClient::customized(move |client| client.resolve("api.anthropic.com", address));
+    let http = HttpClient::from_builder(move |client| client.resolve("api.anthropic.com", address));
     let model = Anthropic::new("claude-fable-5-1").with_http_client(http).with_api_key(API_KEY);
     let model = model.with_base_url(format!("http://api.anthropic.com:{port}")).unwrap();
     let model = model.allow_plain_http().with_beta("one-2026-01-01").with_beta("one-2026-01-01");

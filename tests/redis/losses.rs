@@ -393,7 +393,7 @@ async fn a_run_started_while_the_server_is_down_can_be_read_later_and_stopped_lo
     assert_eq!(here.find_run("s").await.unwrap(), Some(run.clone()));
     tokio::task::block_in_place(|| server.restart());
     // The log starts when the server is back.
-    let mut shown = Journal::new(turnstream::History::from_id("h"));
+    let mut shown = Journal::new(turnstream::History::empty("h"));
     let wait = async {
         loop {
             let mut reader = there.read_any_run(&run, None);

@@ -281,7 +281,7 @@ async fn a_session_keeps_the_side_effects_of_a_suspended_sub_agent() {
 
 #[tokio::test]
 async fn a_checkpoint_keeps_the_pending_call_of_a_suspended_sub_agent() {
-    use turnstream::item::Mark;
+    use turnstream::item::ItemFlag;
 
     let folder = TempFolder::new();
     let mut told = Vec::new();
@@ -292,7 +292,7 @@ async fn a_checkpoint_keeps_the_pending_call_of_a_suspended_sub_agent() {
         for (from, to) in (0..=len).flat_map(|to| (0..=to).map(move |from| (from, to))) {
             let id = format!("{from}_{to}");
             let fork = session.fork_at(session.version(), id).await.unwrap();
-            let summary = Item::user("a summary").with_mark(Mark::Compacted);
+            let summary = Item::user("a summary").with_flag(ItemFlag::Compacted);
             of.push(fork.checkpoint(from..to, [summary]).await.map_err(|error| error.to_string()));
             let is_pending = matches!(fork.state(), SessionState::Pending { .. });
             assert!(is_pending, "{from}..{to}: {:?}", fork.state());

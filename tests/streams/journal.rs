@@ -6,7 +6,7 @@ use turnstream::env::CountingIds;
 use turnstream::event::{
     AppendReason, EndReason, InterruptedPhase, Outcome, RewriteReason, ToolEvent, Transition,
 };
-use turnstream::item::{EffectReport, Mark, RawJson, ResultKind, ToolCall, ToolResult};
+use turnstream::item::{EffectReport, ItemFlag, RawJson, ResultKind, ToolCall, ToolResult};
 use turnstream::provider::{Provider, Reply, Scripted};
 use turnstream::tool::Tool;
 use turnstream::{
@@ -25,7 +25,7 @@ fn input_usage(input_tokens: u64) -> Usage {
 fn tool_turn_events(ids: &[&str], input_tokens: u64) -> Vec<Event> {
     let reply = Reply::new().say("so").usage(input_usage(input_tokens));
     let reply = ids.iter().fold(reply, |reply, id| reply.call_raw(id, "t", "{}"));
-    let turn = Scripted::new([reply]).stream_turn(Request::new(History::from_id("h")));
+    let turn = Scripted::new([reply]).stream_turn(Request::new(History::empty("h")));
     block_on(turn.map(|event| Event::from(event.unwrap())).collect())
 }
 
@@ -90,7 +90,7 @@ fn assert_same_journal(a: &Journal, b: &Journal) {
 }
 
 fn empty_history() -> History {
-    History::from_id("h")
+    History::empty("h")
 }
 
 fn evidence_texts(outcome: &Outcome) -> Vec<&str> {
@@ -230,7 +230,7 @@ fn new_items_are_unaffected_by_later_replacements_and_marks() {
     rewritten(RewriteReason::Compacted, 0, 2, vec![Item::user("in short")]);
     assert_eq!(journal.new_items(), first, "a note is not something that was appended");
     let words = journal.history().iter().nth(1).unwrap().clone();
-    rewritten(RewriteReason::Tombstoned, 1, 2, vec![words.with_mark(Mark::Tombstone)]);
+    rewritten(RewriteReason::Tombstoned, 1, 2, vec![words.with_flag(ItemFlag::Tombstone)]);
     assert_eq!(journal.new_items(), first, "nor is a mark");
     journal.observe(&TurnEvent::TextDelta { index: 0, text: "ha".into() }.into());
     let why = "it broke off".to_owned();
@@ -387,7 +387,7 @@ fn a_retry_event_opens_no_turn_and_has_no_usage() {
         delay_ms: 3000,
         error: Error::new(ErrorKind::RateLimited, "slow down").into(),
     });
-    let journal = Journal::new(History::from_id("h"));
+    let journal = Journal::new(History::empty("h"));
     journal.observe(&input_event("go"));
     let before = (journal.history(), journal.usage(), journal.phase());
     journal.observe(&report);

@@ -869,7 +869,7 @@ fn an_upstream_that_ends_without_turn_complete_is_an_incomplete_turn() {
 
 #[test]
 fn an_incomplete_turn_error_carries_the_partial_turn() {
-    let upstream = stream_reply_turn(Reply::text("half a sen").cut());
+    let upstream = stream_reply_turn(Reply::text("half a sen").disconnect());
     let (before, error) =
         drain_to_error(upstream.on_turn_complete(then_unreachable), &GuardCounter::default());
     assert_eq!((before, error.kind()), (3, ErrorKind::IncompleteTurn));
@@ -1041,7 +1041,8 @@ fn the_next_request_is_sent_only_when_polled() {
 #[test]
 fn a_failed_turn_ends_the_loop_as_failed() {
     let stream = loop_stream((), |()| {
-        stream_reply_turn(Reply::text("a").cut()).on_turn_complete(async |_| Ok(Steps::stop()))
+        stream_reply_turn(Reply::text("a").disconnect())
+            .on_turn_complete(async |_| Ok(Steps::stop()))
     });
     let mut stream = Box::pin(stream);
     let items = drain_stream(&mut stream);

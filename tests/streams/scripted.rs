@@ -10,7 +10,7 @@ use turnstream::{History, Request};
 
 fn turn_from_reply(reply: Reply) -> Turn {
     let model = Scripted::new([reply]);
-    let turn = model.stream_turn(Request::new(History::from_id("h"))).into_turn();
+    let turn = model.stream_turn(Request::new(History::empty("h"))).into_turn();
     (*block_on(turn).unwrap()).clone()
 }
 
@@ -64,7 +64,7 @@ fn hidden_reasoning_is_provider_data_without_text() {
 #[test]
 fn a_reasoning_summary_is_distinguished_from_full_reasoning() {
     let model = Scripted::new([Reply::new().think("a").summarize("b")]);
-    let turn = model.stream_turn(Request::new(History::from_id("h")));
+    let turn = model.stream_turn(Request::new(History::empty("h")));
     let kinds = block_on(futures::StreamExt::collect::<Vec<_>>(turn));
     let kinds: Vec<_> = kinds
         .into_iter()

@@ -33,7 +33,7 @@ pub(crate) struct Conversation {
 
 impl Conversation {
     fn of_run(name: &'static str, run: Events) -> Self {
-        Self { name, runs: vec![run], start: History::from_id("c") }
+        Self { name, runs: vec![run], start: History::empty("c") }
     }
 }
 
@@ -174,7 +174,7 @@ fn single_runs() -> Vec<(&'static str, Vec<Reply>)> {
             "a later request that fails",
             vec![call("read"), Reply::error(failure(ErrorKind::Server))],
         ),
-        ("a turn that breaks off", vec![text("Let me").cut()]),
+        ("a turn that breaks off", vec![text("Let me").disconnect()]),
         (
             "a request that is sent again",
             vec![
@@ -320,7 +320,7 @@ async fn resumed_with(
     let first = session.run(&agent, "Go").await.unwrap().collect().await;
     let verdicts = pending(&session).into_iter().map(|call| (call, verdict()));
     let second = session.resume(&agent, verdicts).await.unwrap().collect().await;
-    Conversation { name, runs: vec![first, second], start: History::from_id("c") }
+    Conversation { name, runs: vec![first, second], start: History::empty("c") }
 }
 
 /// A conversation in which two calls of a sub-agent are pending.

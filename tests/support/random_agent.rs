@@ -130,7 +130,7 @@ fn reply(dice: &Dice) -> Reply {
         10 => it.call("nobody", json!({})),
         11 => calls(it).fail(error),
         12 => calls(it.say("Half a").retract("again")),
-        13 => it.say("Half a").cut(),
+        13 => it.say("Half a").disconnect(),
         14 => calls(it.say("Late.")).delay(Duration::from_millis(30)),
         15 => it.fail(error),
         _ => calls(it),
@@ -227,7 +227,7 @@ fn toolkit(dice: &Arc<Dice>, tools: &Arc<ToolLog>, pool: &Pool, depth: u32) -> T
 }
 
 fn budget(dice: &Dice, pool: &Pool) -> Budget {
-    let mut budget = Budget::new().with_pool(pool);
+    let mut budget = Budget::new().with_pool(pool.clone());
     if dice.one_in(2) {
         budget = budget.with_wrap_up();
     }

@@ -120,7 +120,7 @@ fn decode_framed_turn(
 ) -> Result<Turn, Error> {
     let body = stream::iter([Ok(body.into())]);
     let turn =
-        seal(&History::from_id("h"), Decoding::from_frames(body, framing, decoder)).into_turn();
+        seal(&History::empty("h"), Decoding::from_frames(body, framing, decoder)).into_turn();
     block_on(turn).map(|turn| (*turn).clone())
 }
 
@@ -179,7 +179,7 @@ pub(crate) fn read_frames(wire: Wire, frames: &[&str]) -> Result<Arc<Turn>, Erro
 }
 
 fn read_body(wire: Wire, body: Vec<u8>) -> Result<Arc<Turn>, Error> {
-    block_on(decode_chunks(wire, "m", &History::from_id("h"), [body]).into_turn())
+    block_on(decode_chunks(wire, "m", &History::empty("h"), [body]).into_turn())
 }
 
 /// Decodes a valid body, and returns the events.
@@ -187,7 +187,7 @@ pub(crate) fn decode_events(
     wire: Wire,
     chunks: impl IntoIterator<Item = Vec<u8>>,
 ) -> Vec<TurnEvent> {
-    let events = decode_chunks(wire, "m", &History::from_id("h"), chunks);
+    let events = decode_chunks(wire, "m", &History::empty("h"), chunks);
     block_on(events.map(|event| event.expect("a valid body")).collect())
 }
 

@@ -23,7 +23,7 @@ async fn call_tool(tool: Tool, arguments: &str) -> ToolResult {
     let name = tool.name().to_owned();
     let reply = Reply::new().call_raw("c", &name, arguments);
     let turn = Scripted::new([reply]).stream_turn(user_request()).into_turn().await.unwrap();
-    let mut run = Toolkit::new([tool]).run(&History::from_id("h"), &turn);
+    let mut run = Toolkit::new([tool]).run(&History::empty("h"), &turn);
     while let Some(event) = run.next().await {
         if let ToolEvent::Output(result) = event {
             return result;

@@ -114,7 +114,7 @@ async fn a_schema_mismatch_is_still_reported_with_a_rationale() {
 async fn a_toolkit_used_directly_strips_the_rationale() {
     let given = ReceivedArgs::default();
     let kit = Toolkit::new([raw_tool(&given)]).with_rationale();
-    let history = History::from_id("h");
+    let history = History::empty("h");
     let model = Scripted::new([put_call(RATIONALE_FIELD)]);
     let turn = model.stream_turn(Request::new(history.clone())).into_turn().await.unwrap();
     let mut tools = kit.run(&history, &turn);
@@ -264,7 +264,7 @@ async fn calls_that_differ_only_in_rationale_are_equal() {
 #[test]
 fn every_wire_accepts_the_schema_with_rationale_even_in_strict_mode() {
     let kit = Toolkit::new([raw_tool(&ReceivedArgs::default())]).with_rationale();
-    let mut history = History::from_id("h");
+    let mut history = History::empty("h");
     history.push(Item::user("go"));
     for wire in Wire::ALL {
         let mut request = Request::new(history.clone()).with_tools(kit.specs());

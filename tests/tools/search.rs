@@ -54,8 +54,8 @@ fn agent_with(kit: Toolkit, first: Reply) -> Agent {
 
 /// Runs an agent to its end, and checks that the fold of the events is the history (law 7).
 async fn run_folded(agent: &Agent) -> (Vec<Event>, Outcome) {
-    let journal = Journal::new(History::from_id("h"));
-    let mut run = agent.run_from(History::from_id("h"), "go").journal_to(&journal);
+    let journal = Journal::new(History::empty("h"));
+    let mut run = agent.run_from(History::empty("h"), "go").journal_to(&journal);
     let mut events = Vec::new();
     while let Some(event) = run.next().await {
         events.push(event.unwrap());
@@ -113,7 +113,7 @@ async fn a_result_has_the_name_of_its_call_on_the_gemini_wire() {
 async fn a_run_of_a_toolkit_without_an_agent_names_results_the_same() {
     let kit = Toolkit::new([number_tool("count")]).searchable();
     let model = Scripted::new([reply_calling_inner("c1", "count", json!({ "n": 7 }))]);
-    let history = History::from_id("h");
+    let history = History::empty("h");
     let turn =
         turnstream::TurnStreamExt::into_turn(model.stream_turn(Request::new(history.clone())));
     let turn = turn.await.unwrap();

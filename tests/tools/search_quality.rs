@@ -39,7 +39,7 @@ fn kit_of_all() -> Toolkit {
 /// The names that the toolkit's search tool returns, in order.
 async fn found_names(kit: &Toolkit, query: &str) -> Vec<String> {
     let model = Scripted::new([Reply::new().call("search_tools", json!({ "query": query }))]);
-    let history = History::from_id("h");
+    let history = History::empty("h");
     let turn = model.stream_turn(Request::new(history.clone())).into_turn().await.unwrap();
     let mut run = kit.run(&history, &turn);
     while futures::StreamExt::next(&mut run).await.is_some() {}

@@ -40,7 +40,7 @@ fn counting_sleep_tool(running: &Arc<AtomicUsize>, most: &Arc<AtomicUsize>) -> T
 async fn run_with_timestamps(kit: &Toolkit, reply: Reply) -> Vec<(u128, ToolEvent)> {
     let began = Instant::now();
     let turn = turn_from_reply(reply).await;
-    let events = kit.run(&History::from_id("h"), &turn);
+    let events = kit.run(&History::empty("h"), &turn);
     events.map(|event| (began.elapsed().as_millis(), event)).collect().await
 }
 
@@ -83,7 +83,7 @@ async fn results_of_parallel_calls_are_yielded_as_each_call_finishes() {
 async fn results_enter_the_history_in_call_order() {
     let kit = Toolkit::new([counting_sleep_tool(&Arc::default(), &Arc::default())]);
     let turn = turn_from_reply(reply_calling_nap(&[600, 50, 200])).await;
-    let steps = kit.run(&History::from_id("h"), &turn).then_next(|history| history);
+    let steps = kit.run(&History::empty("h"), &turn).then_next(|history| history);
     let last = steps.map(Result::unwrap).collect::<Vec<_>>().await.pop();
     let Some(Step::Next(history)) = last else { panic!("no next state") };
     let results = history.iter().filter_map(Item::as_tool_result).map(|r| r.content.text());
@@ -324,7 +324,7 @@ async fn dropping_the_run_drops_its_tools_and_sets_their_cancellation_flag() {
     })
     .unwrap();
     let turn = turn_from_reply(Reply::new().call("t", json!({}))).await;
-    let mut run = Toolkit::new([tool]).run(&History::from_id("h"), &turn);
+    let mut run = Toolkit::new([tool]).run(&History::empty("h"), &turn);
     run.next().await.unwrap();
     assert!(futures::FutureExt::now_or_never(run.next()).is_none());
     let cx = flag.lock().unwrap().clone().unwrap();
@@ -375,7 +375,7 @@ fn replace_swaps_a_tool_of_the_same_name_or_adds_it() {
 #[tokio::test]
 async fn tool_events_are_yielded_as_run_events() {
     let turn = turn_from_reply(Reply::new().call("echo", json!({}))).await;
-    let steps = Toolkit::new([echo_tool()]).run(&History::from_id("h"), &turn).then_next(|h| h);
+    let steps = Toolkit::new([echo_tool()]).run(&History::empty("h"), &turn).then_next(|h| h);
     let values: Vec<_> = steps.map(Result::unwrap).collect().await;
     assert!(matches!(
         &values[..],
@@ -410,7 +410,7 @@ async fn no_tool_closure_runs_before_its_started_event_is_yielded() {
     for tool in tools {
         ran.store(0, Ordering::Relaxed);
         let turn = turn_from_reply(Reply::new().call(tool.name(), json!({}))).await;
-        let mut events = Toolkit::new([tool]).run(&History::from_id("h"), &turn);
+        let mut events = Toolkit::new([tool]).run(&History::empty("h"), &turn);
         assert!(matches!(events.next().await, Some(ToolEvent::Started { .. })));
         assert_eq!(ran.load(Ordering::Relaxed), 0);
         assert!(matches!(events.next().await, Some(ToolEvent::Output(_))));

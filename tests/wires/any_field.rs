@@ -17,7 +17,7 @@ use turnstream::{Error, History, Usage};
 use crate::support::wires::decode_in_dialect;
 
 fn decode_turn(wire: Wire, body: String) -> Result<Turn, Error> {
-    let (body, after) = (stream::iter([Ok(Bytes::from(body))]), History::from_id("h"));
+    let (body, after) = (stream::iter([Ok(Bytes::from(body))]), History::empty("h"));
     let turn = decode_in_dialect(&Dialect::OPENROUTER, wire, "m", &after, body);
     block_on(turn.into_turn()).map(|turn| (*turn).clone())
 }

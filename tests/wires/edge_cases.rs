@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::{StreamExt, stream};
 use serde_json::Value;
-use turnstream::item::{Mark, ProviderData, RawJson, ResultKind, StopReason, ToolResult};
+use turnstream::item::{ItemFlag, ProviderData, RawJson, ResultKind, StopReason, ToolResult};
 use turnstream::provider::{Decoding, anthropic, openai_chat};
 use turnstream::stream::{TurnStreamExt, seal};
 use turnstream::turn::{Turn, TurnEvent};
@@ -393,7 +393,7 @@ fn a_lone_surrogate_in_old_arguments_is_not_sent() {
 
 #[test]
 fn no_message_ends_in_thinking() {
-    let mut thought = Item::reasoning("hm").with_mark(Mark::Interrupted);
+    let mut thought = Item::reasoning("hm").with_flag(ItemFlag::Interrupted);
     thought.provider_data = Some(Arc::new(ProviderData {
         provider: "anthropic".into(),
         model: "m".into(),
@@ -415,7 +415,7 @@ fn later_items_do_not_change_how_a_text_was_sent() {
     let after = encode_for_messages(items);
     assert_eq!(before["messages"][1]["content"][0], after["messages"][1]["content"][0]);
 
-    let mut items = vec![Item::user("x"), Item::text("one").with_mark(Mark::Interrupted)];
+    let mut items = vec![Item::user("x"), Item::text("one").with_flag(ItemFlag::Interrupted)];
     let before = encode_for_chat(items.clone());
     items.push(as_last_of_turn(Item::text("two")));
     assert_eq!(before["messages"][1], encode_for_chat(items)["messages"][1]);
@@ -427,7 +427,7 @@ async fn a_body_that_hangs_after_its_last_chunk_is_a_complete_turn() {
     let body = Bytes::from(sse_body(&[text, "[DONE]"]));
     let body = stream::iter([Ok::<_, Error>(body)]).chain(stream::pending());
     let turn = seal(
-        &History::from_id("h"),
+        &History::empty("h"),
         Decoding::new(body, openai_chat::Decoder::new("m", &openai_chat::Dialect::OPENAI)),
     );
     assert_eq!(turn.into_turn().await.unwrap().text(), "hey");

@@ -60,7 +60,7 @@ fn faults(schema: &Value, used_for: SchemaUse, rewriting: Rewriting) -> Vec<Stri
             faults.push(format!("the required property `{name}` has no schema"));
         }
     }
-    let mut history = History::from_id("guide");
+    let mut history = History::empty("guide");
     history.push(Item::user("hello"));
     let request = match used_for {
         SchemaUse::Parameters => {

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use turnstream::item::{
-    Content, ItemKind, Mark, MediaSource, Part, ProviderData, RawJson, ResultKind, ToolResult,
+    Content, ItemFlag, ItemKind, MediaSource, Part, ProviderData, RawJson, ResultKind, ToolResult,
 };
 use turnstream::provider::{anthropic, gemini, ollama, openai_chat, openai_responses};
 use turnstream::request::{
@@ -125,7 +125,7 @@ fn render_table(head: &str, rows: &[TableRow]) -> String {
 }
 
 fn base_request() -> Request {
-    let mut history = History::from_id("table");
+    let mut history = History::empty("table");
     history.push(Item::user("hello"));
     let tool = ToolSpec::new(
         "add",
@@ -231,7 +231,7 @@ fn content_rows() -> Vec<ContentRow> {
         ("unsigned reasoning", Box::new(move |_| turn(Item::reasoning(PLAIN_MARK)))),
         (
             "text of a turn that was cut off",
-            Box::new(move |_| turn(Item::text(PLAIN_MARK).with_mark(Mark::Interrupted))),
+            Box::new(move |_| turn(Item::text(PLAIN_MARK).with_flag(ItemFlag::Interrupted))),
         ),
         (
             "arguments that are not JSON",
@@ -367,7 +367,7 @@ fn special_row_cell(name: &str, items: &[Item], body: &Value, encode: EncodeFn) 
 }
 
 fn request_with_items(items: impl IntoIterator<Item = Item>) -> Request {
-    let mut history = History::from_id("table");
+    let mut history = History::empty("table");
     history.extend(items);
     Request::new(history).with_tools(base_request().tools)
 }

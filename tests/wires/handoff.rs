@@ -52,7 +52,7 @@ fn agent_replies(wire: Wire) -> Vec<Reply> {
     let hidden = if has_secrets { Reply::new().think_hidden("SElEREVO") } else { Reply::new() };
     let hidden = hidden.say("Word-two.").call_raw("same", "look", "{\"x\":2}");
     let cut = Reply::new().think("Thought three.").say("Word-three.");
-    let cut = cut.call_unfinished("half", "look", "{\"x\"").cut();
+    let cut = cut.call_unfinished("half", "look", "{\"x\"").disconnect();
     let last = Reply::new().summarize("Thought four.").say("Word-four.");
     let last = if wire == Wire::Gemini { last.sign("U0lHTkVE") } else { last };
     vec![signed, hidden, cut, last]

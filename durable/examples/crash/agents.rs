@@ -7,7 +7,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde_json::json;
 use turnstream::context::{Compaction, Compactor, Window};
-use turnstream::item::Mark;
+use turnstream::item::ItemFlag;
 use turnstream::provider::{Reply, Scripted};
 use turnstream::tool::{Tool, ToolSpec};
 use turnstream::{Agent, Error, History, Item};
@@ -122,7 +122,7 @@ impl Compactor for Agents {
             agents.log.append(Phase::Begin, COMPACTION, &key);
             tokio::time::sleep(random_millis(&mut agents.dice(&key), MAX_TOOL_MILLIS)).await;
             agents.log.append(Phase::End, COMPACTION, &key);
-            let summary = || Item::user("Much was done.").with_mark(Mark::Compacted);
+            let summary = || Item::user("Much was done.").with_flag(ItemFlag::Compacted);
             Ok((to > 1).then(|| Compaction::new(0, to, vec![summary()])))
         }
         .boxed()

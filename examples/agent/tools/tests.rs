@@ -57,7 +57,7 @@ async fn run_tool_call(
     name: &str,
     arguments: Value,
 ) -> (Result<String, String>, usize) {
-    let history = History::from_id("h");
+    let history = History::empty("h");
     let model = Scripted::new([Reply::new().call(name, arguments)]);
     let turn = model.stream_turn(Request::new(history.clone())).into_turn().await.unwrap();
     let run = super::toolkit(super::Root::new(root.to_path_buf(), None))
@@ -578,7 +578,7 @@ async fn reading_a_file_stops_when_its_call_is_cancelled() {
             std::future::pending::<String>().await
         }
     });
-    let history = History::from_id("h");
+    let history = History::empty("h");
     let model = Scripted::new([Reply::new().call("cancelled", json!({}))]);
     let turn = model.stream_turn(Request::new(history.clone())).into_turn().await.unwrap();
     let kit = turnstream::Toolkit::new([tool]);

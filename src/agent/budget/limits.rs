@@ -95,8 +95,8 @@ impl Budget {
     /// Sets the pool to which all of a run's tokens are charged, and their cost, if the pool limits
     /// the cost. Several runs may share a pool.
     /// Before each request, a run waits until the pool lets it proceed; see [`Pool`].
-    pub fn with_pool(mut self, pool: &Pool) -> Self {
-        self.pool = Some(pool.clone());
+    pub fn with_pool(mut self, pool: Pool) -> Self {
+        self.pool = Some(pool);
         self
     }
 

@@ -341,7 +341,7 @@ impl Pool {
     ///
     /// let usage = Usage { input_tokens: 10_000, output_tokens: 2_000, ..Usage::default() };
     /// let model = Scripted::from_fn(move |_, _| Reply::text("Hello!").usage(usage));
-    /// let agent = Agent::new(model).with_budget(Budget::new().with_pool(&pool));
+    /// let agent = Agent::new(model).with_budget(Budget::new().with_pool(pool.clone()));
     /// assert_eq!(agent.run("Hi").outcome().await.cost, Some(60_000));
     /// assert_eq!(pool.used_cost(), 60_000);
     /// assert_eq!(agent.run("Hi").outcome().await.reason, EndReason::Budget);

@@ -19,13 +19,25 @@
 /// }
 /// let done = TargetDecision::Stop { diminishing_returns: false };
 /// assert_eq!(target.decide(TargetProgress::default(), 9_000), done);
+///
+/// // The model may stop at 80% of the target.
+/// let target = Target { threshold: 0.8, ..Target::new(10_000) };
+/// assert_eq!(target.decide(TargetProgress::default(), 8_000), done);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Target {
-    tokens: u64,
-    threshold_fraction: f64,
-    min_delta_tokens: u64,
-    min_nudges: u32,
+    /// The target, in output tokens.
+    pub tokens: u64,
+    /// The fraction of the target that must be reached before the model may stop; 0.9 by default.
+    /// Values above 1 are treated as 1. NaN is treated as 0, so the model is never prompted to
+    /// continue.
+    pub threshold: f64,
+    /// The minimum number of output tokens between two prompts that counts as progress; 500 by
+    /// default. Producing no output never counts as progress, even if the minimum is 0.
+    pub min_delta_tokens: u64,
+    /// How many times the model must be prompted to continue before a lack of progress ends the
+    /// run; 3 by default.
+    pub min_nudges: u32,
 }
 
 /// A run's progress towards its token target.
@@ -58,36 +70,9 @@ pub enum TargetDecision {
 }
 
 impl Target {
-    /// Creates a target of `tokens` output tokens.
+    /// Creates a target of `tokens` output tokens, with default values for all other fields.
     pub fn new(tokens: u64) -> Self {
-        Self { tokens, threshold_fraction: 0.9, min_delta_tokens: 500, min_nudges: 3 }
-    }
-
-    /// Sets the fraction of the target that must be reached before the model may stop; 0.9 by
-    /// default. Values above 1 are treated as 1. NaN is treated as 0, so the model is never
-    /// prompted to continue.
-    pub fn with_threshold(mut self, part: f64) -> Self {
-        self.threshold_fraction = part;
-        self
-    }
-
-    /// Sets the minimum number of output tokens between two prompts that counts as progress; 500 by
-    /// default. Producing no output never counts as progress, even if the minimum is 0.
-    pub fn with_min_delta(mut self, tokens: u64) -> Self {
-        self.min_delta_tokens = tokens;
-        self
-    }
-
-    /// Sets how many times the model must be prompted to continue before a lack of progress ends
-    /// the run; 3 by default.
-    pub fn with_min_nudges(mut self, nudges: u32) -> Self {
-        self.min_nudges = nudges;
-        self
-    }
-
-    /// Returns the target, in output tokens.
-    pub(in crate::agent) fn tokens(&self) -> u64 {
-        self.tokens
+        Self { tokens, threshold: 0.9, min_delta_tokens: 500, min_nudges: 3 }
     }
 
     /// Decides whether to prompt a model that has stopped on its own to continue. `output_tokens`
@@ -119,7 +104,7 @@ impl Target {
     #[expect(clippy::cast_precision_loss, reason = "counts of tokens stay far below 2^53")]
     fn is_below_threshold(&self, used: u64) -> bool {
         // A comparison with NaN is false.
-        (used as f64) < self.threshold_fraction.clamp(0.0, 1.0) * self.tokens as f64
+        (used as f64) < self.threshold.clamp(0.0, 1.0) * self.tokens as f64
     }
 
     fn nudge_message(&self, used: u64) -> String {

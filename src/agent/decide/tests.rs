@@ -20,7 +20,7 @@ fn turn(reason: StopReason, text: &str, calls: u32) -> std::sync::Arc<Turn> {
 }
 
 fn state() -> State {
-    asked_once(History::from_id("h"))
+    asked_once(History::empty("h"))
 }
 
 fn asked_once(history: History) -> State {
@@ -454,6 +454,6 @@ fn a_tombstone_after_tool_results_does_not_hide_them() {
     let result = Item::tool_result(ToolResult::for_call(&call, ResultKind::Ok, "fine"));
     let items = |last: Item| [Item::tool_call("c", "t", "{}"), result.clone(), last];
     let answers = |last| ends_with_tool_result(&State::new(History::from_items("h", items(last))));
-    assert!(answers(Item::user("u").with_mark(crate::item::Mark::Tombstone)));
+    assert!(answers(Item::user("u").with_flag(crate::item::ItemFlag::Tombstone)));
     assert!(!answers(Item::user("u")));
 }

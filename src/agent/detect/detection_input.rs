@@ -129,7 +129,7 @@ impl Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::item::{History, Item, Mark, ResultKind};
+    use crate::item::{History, Item, ItemFlag, ResultKind};
 
     #[test]
     fn tombstoned_iterations_and_those_of_earlier_runs_are_ignored() {
@@ -140,7 +140,7 @@ mod tests {
             items.extend([call, Item::tool_result(result.unwrap())]);
         }
         for item in &mut items[4..6] {
-            *item = item.clone().with_mark(Mark::Tombstone);
+            *item = item.clone().with_flag(ItemFlag::Tombstone);
         }
         let history = History::from_items("h", items);
         // The first two iterations belong to an earlier run.

@@ -1,6 +1,6 @@
 use super::*;
 use crate::item::{
-    EffectReport, Evidence, Item, Mark, RawJson, ResultKind, SideEffect, ToolCall, ToolResult,
+    EffectReport, Evidence, Item, ItemFlag, RawJson, ResultKind, SideEffect, ToolCall, ToolResult,
 };
 
 /// A result as a word: its kind, its change, and its checks.
@@ -165,7 +165,7 @@ fn a_log_from_items_equals_a_log_from_results() {
 
 #[test]
 fn a_compaction_counts_as_a_change_that_a_later_check_proves() {
-    let summary = || Item::user("We edited a file.").with_mark(Mark::Compacted);
+    let summary = || Item::user("We edited a file.").with_flag(ItemFlag::Compacted);
     let check = || Item::tool_result(result(1, "a=0"));
     assert!(matches!(
         EvidenceLog::from_items(&[summary()]).verdict(),

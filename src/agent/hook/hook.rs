@@ -120,7 +120,7 @@ macro_rules! forwarding_methods {
 ///     name: "read".into(),
 ///     arguments: r#"{"path":"../key"}"#.into(),
 /// };
-/// let state = State::new(History::from_id("h"));
+/// let state = State::new(History::empty("h"));
 /// let answer = Fence.before_tool(&state, &call).await?;
 /// assert_eq!(answer, CallDecision::Deny("stay in the folder".into()));
 /// # Ok(())

@@ -17,7 +17,7 @@ use crate::agent::hook::{Hook, repair_arguments};
 /// use turnstream::item::{History, ToolCall};
 ///
 /// let unwrapping = hook::unwrap_json_string();
-/// let state = State::new(History::from_id("h"));
+/// let state = State::new(History::empty("h"));
 /// let mut call = ToolCall {
 ///     call_id: "c1".into(),
 ///     name: "add".into(),

@@ -668,7 +668,7 @@ pub(super) async fn a_reply_that_is_cut_off_is_requested_again(host: &dyn Engine
     for_each_loss(host, "breaks", async |stage, reference| {
         let probe = stage.probe.clone();
         let model = stage.probe.model(move |_| match probe.count() {
-            1 => Reply::new().say("The answer").cut(),
+            1 => Reply::new().say("The answer").disconnect(),
             _ => Reply::text("The answer is five."),
         });
         let limits = Limits::default();

@@ -8,7 +8,7 @@ use crate::item::history::History;
 impl History {
     /// Returns a history with the same items, but without the index and caches.
     pub(crate) fn without_caches(&self) -> Self {
-        Self { tip: self.tip.clone(), ..Self::from_id(Arc::clone(&self.id)) }
+        Self { tip: self.tip.clone(), ..Self::empty(Arc::clone(&self.id)) }
     }
 
     /// Counts the leading items that both histories share in memory.

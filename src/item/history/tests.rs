@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use crate::env::draw::TestRng;
 use crate::item::settle::PriorCallIds;
-use crate::item::{History, Item, Mark, ResultKind, StopReason, ToolResult, TurnInfo, settle};
+use crate::item::{History, Item, ItemFlag, ResultKind, StopReason, ToolResult, TurnInfo, settle};
 use crate::usage::Usage;
 
 fn history(texts: &[&str]) -> History {
@@ -26,7 +26,7 @@ fn a_fork_shares_its_entries_and_is_independent_afterwards() {
 
 #[test]
 fn a_million_entries_drop_without_recursion() {
-    let mut long = History::from_id("h");
+    let mut long = History::empty("h");
     for _ in 0..1_000_000 {
         long.push(Item::text(""));
     }
@@ -85,8 +85,8 @@ fn items(draw: &TestRng) -> Vec<Item> {
         let turn = draw.next_bool().then(|| Arc::new(ended()));
         let item = Item { turn, ..item };
         match draw.next_below(8) {
-            0 => item.with_mark(Mark::Interrupted),
-            1 => item.with_mark(Mark::Tombstone),
+            0 => item.with_flag(ItemFlag::Interrupted),
+            1 => item.with_flag(ItemFlag::Tombstone),
             _ => item,
         }
     })
@@ -219,7 +219,7 @@ fn the_encode_cache_is_bounded_and_drops_stale_entries() {
 
 #[test]
 fn a_million_cached_chunks_drop_without_recursion() {
-    let mut history = History::from_id("h");
+    let mut history = History::empty("h");
     let mut older = None;
     for _ in 0..1_000_000 {
         history.push(Item::text(""));
@@ -231,7 +231,7 @@ fn a_million_cached_chunks_drop_without_recursion() {
 
 #[test]
 fn a_summary_is_not_the_last_prompt() {
-    let note = || Item::user("a summary").with_mark(Mark::Compacted);
+    let note = || Item::user("a summary").with_flag(ItemFlag::Compacted);
     let check = |items: &[Item], expected: usize| {
         let history = History::from_items("h", items.to_vec());
         assert_eq!(history.before_last_prompt().len(), expected, "{history:?}");
@@ -241,7 +241,7 @@ fn a_summary_is_not_the_last_prompt() {
     check(&[asked(), said(), asked(), note(), said()], 2);
     check(&[note(), said()], 2);
     // Tombstones do not count as prompts.
-    let void = Item::user("v").with_mark(Mark::Tombstone);
+    let void = Item::user("v").with_flag(ItemFlag::Tombstone);
     check(&[asked(), said(), asked(), said(), void, said()], 2);
     // Several consecutive prompts count as one.
     check(&[asked(), said(), asked(), asked(), said()], 2);

@@ -32,7 +32,7 @@ fn a_frame_with_too_many_values_is_too_large_at_any_place_in_the_body() {
     let read = |body: String| {
         let body = stream::iter([Ok(Bytes::from(body))]);
         let decoding = Decoding::new(body, Decoder::new("any", &Dialect::OPENAI));
-        let mut turn = seal(&History::from_id("h"), decoding);
+        let mut turn = seal(&History::empty("h"), decoding);
         std::iter::from_fn(|| turn.next().now_or_never().unwrap())
             .find_map(Result::err)
             .map(|error| error.kind())
@@ -54,7 +54,7 @@ fn turn(frames: &'static [(u64, &'static str)], limits: Timeouts) -> TurnStream 
         Box::pin(body.chain(stream::pending())),
         Decoder::new("any", &Dialect::OPENAI),
     );
-    seal(&History::from_id("h"), decoding.with_deadlines(deadlines(limits)))
+    seal(&History::empty("h"), decoding.with_deadlines(deadlines(limits)))
 }
 
 fn deadlines(limits: Timeouts) -> TurnDeadlines {
@@ -135,7 +135,7 @@ async fn endless_pings_time_out_without_blocking_the_executor() {
     let pings = stream::repeat_with(|| Ok(Bytes::from_static(PING.as_bytes())));
     let decoding = Decoding::new(pings, Decoder::new("any", &Dialect::OPENAI));
     let decoding = decoding.with_deadlines(deadlines(limits()));
-    let mut turn = seal(&History::from_id("h"), decoding);
+    let mut turn = seal(&History::empty("h"), decoding);
     assert!(turn.next().now_or_never().is_none());
     tokio::time::advance(Duration::from_secs(59)).await;
     assert!(turn.next().now_or_never().is_none());

@@ -21,7 +21,7 @@ const TURNS: usize = 100;
 /// Encodes a history that grows by a call and its result, and returns how often an item was encoded
 /// on average.
 fn encoded(encode: impl Fn(&Request)) -> f64 {
-    let mut history = History::from_id("h");
+    let mut history = History::empty("h");
     history.push(Item::user("go"));
     ENCODED.set(0);
     for n in 0..TURNS {
@@ -97,7 +97,7 @@ fn the_stable_system_prompt_is_encoded_once() {
     ];
     for leading in 0..2 {
         for encode in encoders {
-            let mut history = History::from_id("h");
+            let mut history = History::empty("h");
             history.extend((0..leading).map(|_| Item::system("Answer in French.")));
             let stable = SharedText::from("Be \"brief\".");
             let before = shared_text::tests::ENCODED.get();

@@ -184,7 +184,7 @@ impl TurnSource for ScriptedTurn {
                 return Poll::Ready(Some(turn.complete()));
             }
             ReplyStep::Error(error) => return Poll::Ready(Some(Err(error))),
-            ReplyStep::Cut => return Poll::Ready(None),
+            ReplyStep::Disconnect => return Poll::Ready(None),
             ReplyStep::Delay(time) => this.sleep = Some(Box::pin(tokio::time::sleep(time))),
             ReplyStep::Hang => {
                 // This step is repeated, so that the turn remains pending until the stream is

@@ -59,7 +59,7 @@ pub(crate) enum ReplyStep {
         raw: String,
     },
     Error(Error),
-    Cut,
+    Disconnect,
     Delay(Duration),
     Hang,
 }
@@ -69,7 +69,7 @@ impl ReplyStep {
     fn is_last(&self) -> bool {
         match self {
             Self::Event(event) => matches!(event, TurnEvent::TurnComplete { .. }),
-            Self::Stop { .. } | Self::Error(_) | Self::Cut | Self::Hang => true,
+            Self::Stop { .. } | Self::Error(_) | Self::Disconnect | Self::Hang => true,
             Self::Delta(..) | Self::Usage(_) | Self::Retract(_) | Self::Delay(_) => false,
         }
     }
@@ -226,8 +226,8 @@ impl Reply {
     }
 
     /// Ends the stream without completing the turn.
-    pub fn cut(self) -> Self {
-        self.with_step(ReplyStep::Cut)
+    pub fn disconnect(self) -> Self {
+        self.with_step(ReplyStep::Disconnect)
     }
 
     /// Pauses the turn for the given duration.

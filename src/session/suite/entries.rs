@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::event::{AppendReason, RewriteReason};
 use crate::item::{
-    EffectReport, History, Item, Mark, MediaSource, Part, PendingCall, ProviderData, RawJson,
+    EffectReport, History, Item, ItemFlag, MediaSource, Part, PendingCall, ProviderData, RawJson,
     ResultKind, SideEffect, StopReason, ToolCall, ToolResult, TurnInfo,
 };
 use crate::session::Entry;
@@ -32,7 +32,7 @@ pub fn entries_of_every_kind() -> Vec<Entry> {
         response_id: Some("r".into()),
         stop_reason: StopReason::ToolCalls,
     };
-    let mut last = Item::text("Let me look.").with_mark(Mark::Interrupted);
+    let mut last = Item::text("Let me look.").with_flag(ItemFlag::Interrupted);
     last.turn = Some(Arc::new(turn));
     let value = RawJson::parse(r#"{"z":1,"a":[null,1.5e300]}"#).unwrap();
     let mut thought = Item::reasoning("");

@@ -31,7 +31,7 @@ mod request;
 mod settings;
 mod stored;
 
-pub use request::{Action, Context, RunRequest};
+pub use request::{ClientAction, Context, RunRequest};
 pub use settings::AgUi;
 
 use crate::ui::request::RequestError;

@@ -22,7 +22,7 @@ use crate::ui::request::{ClientLimits, RequestError, answer_with_message, check_
 /// use turnstream::provider::Scripted;
 /// use turnstream::session::{MemoryStore, Session};
 /// use turnstream::ui::ClientLimits;
-/// use turnstream::ui::ag_ui::{Action, AgUi, RunRequest};
+/// use turnstream::ui::ag_ui::{ClientAction, AgUi, RunRequest};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), turnstream::ui::RequestError> {
@@ -33,8 +33,8 @@ use crate::ui::request::{ClientLimits, RequestError, answer_with_message, check_
 /// let agent = request.add_client_tools(&agent)?;
 /// let session = Session::open(MemoryStore::new(), request.thread_id()).await?;
 /// let run = match request.action(&session, &agent)? {
-///     Action::Run(input) => session.run(&agent, input).await?,
-///     Action::Resume(verdicts) => session.resume(&agent, verdicts).await?,
+///     ClientAction::Run(input) => session.run(&agent, input).await?,
+///     ClientAction::Resume(verdicts) => session.resume(&agent, verdicts).await?,
 ///     _ => return Err(turnstream::ui::RequestError::new(400, "not offered here")),
 /// };
 /// let response = AgUi::new(&request).with_session(&session).respond(run);
@@ -55,7 +55,7 @@ pub struct RunRequest {
 /// An action that a client requests, already checked against the session.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Action {
+pub enum ClientAction {
     /// The user sent messages. Pass these messages to [`Session::run`] as the input. Starting the run gives any pending
     /// calls an interrupted result.
     Run(Vec<Item>),
@@ -291,7 +291,7 @@ impl RunRequest {
     /// Returns an error with status 409 if no call is waiting for the answers, if some waiting calls were not answered,
     /// or if the request contains both answers to waiting calls and a new message: a run starts either with the answers
     /// or with the message. Returns an error with status 400 if the request contains no input.
-    pub fn action(&self, session: &Session, agent: &Agent) -> Result<Action, RequestError> {
+    pub fn action(&self, session: &Session, agent: &Agent) -> Result<ClientAction, RequestError> {
         let is_answer = !self.input.resume.is_empty() || !self.results.is_empty();
         match session.state() {
             SessionState::Pending { calls }
@@ -300,13 +300,13 @@ impl RunRequest {
                 Err(answer_with_message())
             }
             SessionState::Pending { calls } if is_answer && self.user_items.is_empty() => {
-                self.verdicts(calls, agent).map(Action::Resume)
+                self.verdicts(calls, agent).map(ClientAction::Resume)
             }
             _ if !self.input.resume.is_empty() => {
                 Err(RequestError::new(409, "no call is waiting for this answer"))
             }
-            _ if !self.user_items.is_empty() => Ok(Action::Run(self.user_items.clone())),
-            SessionState::Unfinished { .. } => Ok(Action::Resume(Vec::new())),
+            _ if !self.user_items.is_empty() => Ok(ClientAction::Run(self.user_items.clone())),
+            SessionState::Unfinished { .. } => Ok(ClientAction::Resume(Vec::new())),
             _ if is_answer => Err(RequestError::new(409, "no call is waiting for this result")),
             _ => Err(RequestError::new(400, "the request has no user message")),
         }

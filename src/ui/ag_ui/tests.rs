@@ -66,7 +66,10 @@ async fn the_last_messages_of_the_user_are_the_input() {
     let session = session_after(&agent(&[])).await;
     let action = parse(&body).unwrap().action(&session, &agent(&[])).unwrap();
     let parts = vec!["at this".into(), Part::image("image/png", b"\0\0\0")];
-    assert_eq!(action, Action::Run(vec![Item::user("Look"), Item::user(Content::Parts(parts))]));
+    assert_eq!(
+        action,
+        ClientAction::Run(vec![Item::user("Look"), Item::user(Content::Parts(parts))])
+    );
     let nothing = parse(&request(&json!([]))).unwrap();
     assert_eq!(status(nothing.action(&session, &agent(&[]))), 400);
 }
@@ -133,7 +136,7 @@ async fn all_open_interrupts_must_be_answered_and_arguments_come_from_the_sessio
         pending.into_iter().map(|call| call.approval_id).collect()
     };
     let both = resume(&json!([entry(&ids[0], true), entry(&ids[1], false)]));
-    let Action::Resume(verdicts) = both.action(&session, &agent).unwrap() else {
+    let ClientAction::Resume(verdicts) = both.action(&session, &agent).unwrap() else {
         panic!("it continues")
     };
     assert_eq!(verdicts[0].1, Verdict::Approve);
@@ -183,9 +186,9 @@ async fn answers_that_come_with_a_new_message_are_refused_with_the_reason() {
     }
     // The message alone gives up the calls, and the answers alone answer them.
     let alone = with_answers(&messages, &json!([])).action(&session, &deletes).unwrap();
-    assert_eq!(alone, Action::Run(vec![Item::user("Yes, and be quick")]));
+    assert_eq!(alone, ClientAction::Run(vec![Item::user("Yes, and be quick")]));
     let answers = with_answers(&json!([messages[0]]), &entry(&approval_id));
-    assert!(matches!(answers.action(&session, &deletes).unwrap(), Action::Resume(_)));
+    assert!(matches!(answers.action(&session, &deletes).unwrap(), ClientAction::Resume(_)));
 
     let asks = agent(&["ask"]);
     let session = session_after(&asks).await;
@@ -200,7 +203,7 @@ async fn answers_that_come_with_a_new_message_are_refused_with_the_reason() {
     assert!(text.contains("new message"), "{text}");
     let earlier = with_answers(&result("another"), &json!([])).action(&session, &asks).unwrap();
     assert!(
-        matches!(earlier, Action::Run(_)),
+        matches!(earlier, ClientAction::Run(_)),
         "the result of an earlier call does not answer this one"
     );
 
@@ -222,7 +225,7 @@ async fn a_result_is_accepted_only_for_an_external_tool() {
         parse(&request(&messages)).unwrap()
     };
     let action = result("call_1_1").action(&session, &asks).unwrap();
-    let Action::Resume(verdicts) = action else { panic!("it continues") };
+    let ClientAction::Resume(verdicts) = action else { panic!("it continues") };
     assert_eq!(verdicts[0].1, Verdict::Output(ToolOutput::ok("yes")));
     assert_eq!(status(result("other").action(&session, &asks)), 409);
 
@@ -371,7 +374,7 @@ async fn loaded_messages_include_the_open_interrupts() {
 
 #[tokio::test]
 async fn a_loaded_call_of_an_incomplete_turn_is_answered() {
-    let cut = Reply::text("Let me").call_unfinished("c1", "delete", "{\"file\":").cut();
+    let cut = Reply::text("Let me").call_unfinished("c1", "delete", "{\"file\":").disconnect();
     let agent = Agent::new(Scripted::new([cut])).with_limits(crate::agent::Limits {
         max_turn_retries: 0,
         ..crate::agent::Limits::default()

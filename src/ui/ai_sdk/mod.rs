@@ -39,7 +39,7 @@ mod settings;
 mod stored;
 mod version;
 
-pub use request::{Action, ChatRequest};
+pub use request::{ChatRequest, ClientAction};
 pub use settings::AiSdk;
 pub use version::Version;
 

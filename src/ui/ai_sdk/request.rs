@@ -23,7 +23,7 @@ use crate::ui::request::{ClientLimits, RequestError, answer_with_message, check_
 /// use turnstream::provider::Scripted;
 /// use turnstream::session::{MemoryStore, Session};
 /// use turnstream::ui::ClientLimits;
-/// use turnstream::ui::ai_sdk::{Action, AiSdk, ChatRequest, Version};
+/// use turnstream::ui::ai_sdk::{ClientAction, AiSdk, ChatRequest, Version};
 /// use turnstream::Agent;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
@@ -36,11 +36,11 @@ use crate::ui::request::{ClientLimits, RequestError, answer_with_message, check_
 /// let request = ChatRequest::parse(Some("application/json"), body, &ClientLimits::default())?;
 /// let session = Session::open(store, request.chat_id()).await?;
 /// let response = match request.action(&session, &agent)? {
-///     Action::Run(input) => {
+///     ClientAction::Run(input) => {
 ///         let run = session.run(&agent, input).await?;
 ///         AiSdk::new(Version::V6).with_session(&session).respond(run)
 ///     }
-///     Action::Resume { message_id, verdicts } => {
+///     ClientAction::Resume { message_id, verdicts } => {
 ///         let run = session.resume(&agent, verdicts).await?;
 ///         AiSdk::new(Version::V6).continue_message(message_id).respond(run)
 ///     }
@@ -64,7 +64,7 @@ pub struct ChatRequest {
 /// An action that a client requests, already checked against the session.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Action {
+pub enum ClientAction {
     /// The user sent a message. Pass this message to [`Session::run`] as the input. When the run
     /// starts, any pending calls receive an interrupted result.
     Run(Content),
@@ -252,7 +252,7 @@ impl ChatRequest {
     /// calls were not answered, if the request contains both `approvals` and a new message, or if
     /// the message to be replaced does not belong to this session.
     /// Returns an error with status 400 if the request contains no input.
-    pub fn action(&self, session: &Session, agent: &Agent) -> Result<Action, RequestError> {
+    pub fn action(&self, session: &Session, agent: &Agent) -> Result<ClientAction, RequestError> {
         let find = |id: &str| {
             let entry = entry_of_message(id, session.id());
             let entry = entry.filter(|entry| *entry <= session.version());
@@ -261,19 +261,19 @@ impl ChatRequest {
         if self.is_regenerate {
             let id = self.message_id.as_deref();
             let id = id.ok_or_else(|| RequestError::new(400, "it does not name a message"))?;
-            return Ok(Action::Regenerate { before: find(id)? });
+            return Ok(ClientAction::Regenerate { before: find(id)? });
         }
         match (&self.last, &self.message_id) {
             (LastMessage::User(input), Some(id)) if self.approvals.is_empty() => {
-                Ok(Action::Edit { before: find(id)?, input: input.clone() })
+                Ok(ClientAction::Edit { before: find(id)?, input: input.clone() })
             }
             (LastMessage::User(input), _) if self.approvals.is_empty() => {
-                Ok(Action::Run(input.clone()))
+                Ok(ClientAction::Run(input.clone()))
             }
             (LastMessage::Assistant { id, answers }, _) => {
                 let message_id = id.clone();
                 let verdicts = self.verdicts(answers, session, agent)?;
-                Ok(Action::Resume { message_id, verdicts })
+                Ok(ClientAction::Resume { message_id, verdicts })
             }
             (LastMessage::User(_), _)
                 if matches!(session.state(), SessionState::Pending { .. }) =>
@@ -282,7 +282,10 @@ impl ChatRequest {
             }
             (LastMessage::None | LastMessage::User(_), id) if !self.approvals.is_empty() => {
                 let message_id = id.clone().unwrap_or_default();
-                Ok(Action::Resume { message_id, verdicts: self.verdicts(&[], session, agent)? })
+                Ok(ClientAction::Resume {
+                    message_id,
+                    verdicts: self.verdicts(&[], session, agent)?,
+                })
             }
             _ => Err(RequestError::new(400, "the request has no user message")),
         }

@@ -7,7 +7,7 @@ use super::*;
 use crate::agent::{Agent, Limits};
 use crate::error::{Error, ErrorKind};
 use crate::event::Event;
-use crate::item::{Content, Item, MAX_JSON_VALUES, Mark, Part};
+use crate::item::{Content, Item, ItemFlag, MAX_JSON_VALUES, Part};
 use crate::provider::{Reply, Scripted};
 use crate::session::{MemoryStore, Session};
 use crate::tool::{Tool, ToolOutput, ToolSpec, Verdict};
@@ -98,7 +98,7 @@ async fn the_last_message_of_the_user_is_the_input() {
     assert_eq!(request.chat_id(), "c");
     let (session, agent) = (session_after(&agent(&[])).await, agent(&[]));
     let action = request.action(&session, &agent).unwrap();
-    assert_eq!(action, Action::Run(Content::Text("Hi".into())));
+    assert_eq!(action, ClientAction::Run(Content::Text("Hi".into())));
     // An app may send only this message.
     let alone = json!({
         "id": "c", "message": { "id": "u", "role": "user", "parts": [
@@ -107,7 +107,7 @@ async fn the_last_message_of_the_user_is_the_input() {
             { "type": "data-mood", "data": 1 },
         ] },
     });
-    let Action::Run(Content::Parts(parts)) =
+    let ClientAction::Run(Content::Parts(parts)) =
         parse(&alone).unwrap().action(&session, &agent).unwrap()
     else {
         panic!("it has parts")
@@ -203,7 +203,8 @@ async fn an_approval_names_a_pending_call_and_its_arguments_come_from_the_sessio
     let request =
         parse(&assistant_request(&json!([approved(&approval_id(&session, "call_1_1"), true)])))
             .unwrap();
-    let Action::Resume { message_id, verdicts } = request.action(&session, &agent).unwrap() else {
+    let ClientAction::Resume { message_id, verdicts } = request.action(&session, &agent).unwrap()
+    else {
         panic!("it continues")
     };
     assert_eq!(message_id, "c:1");
@@ -214,7 +215,7 @@ async fn an_approval_names_a_pending_call_and_its_arguments_come_from_the_sessio
     let denied =
         parse(&assistant_request(&json!([approved(&approval_id(&session, "call_1_1"), false)])))
             .unwrap();
-    let Action::Resume { verdicts, .. } = denied.action(&session, &agent).unwrap() else {
+    let ClientAction::Resume { verdicts, .. } = denied.action(&session, &agent).unwrap() else {
         panic!("it continues")
     };
     assert!(matches!(verdicts[0].1, Verdict::Deny(_)));
@@ -236,7 +237,7 @@ async fn a_repeated_verdict_is_a_conflict() {
     let request =
         parse(&assistant_request(&json!([approved(&approval_id(&session, "call_1_1"), true)])))
             .unwrap();
-    let Action::Resume { verdicts, .. } = request.action(&session, &agent).unwrap() else {
+    let ClientAction::Resume { verdicts, .. } = request.action(&session, &agent).unwrap() else {
         panic!("it continues")
     };
     session.resume(&agent, verdicts).await.unwrap().outcome().await.unwrap();
@@ -252,7 +253,7 @@ async fn results_are_accepted_only_for_external_tools_and_for_all_calls() {
         output("call_1_2", &json!({ "yes": true }))
     ]);
     let request = parse(&assistant_request(&answers)).unwrap();
-    let Action::Resume { verdicts, .. } = request.action(&session, &agent).unwrap() else {
+    let ClientAction::Resume { verdicts, .. } = request.action(&session, &agent).unwrap() else {
         panic!("it continues")
     };
     assert_eq!(verdicts[1].1, Verdict::Output(ToolOutput::ok(r#"{"yes":true}"#)));
@@ -274,7 +275,7 @@ async fn verdicts_can_be_sent_outside_the_messages() {
         "approvals": [{ "id": approval_id(&session, "call_1_1"), "approved": false, "reason": "not now" }],
     });
     let action = parse(&body).unwrap().action(&session, &agent).unwrap();
-    let Action::Resume { message_id, verdicts } = action else { panic!("it continues") };
+    let ClientAction::Resume { message_id, verdicts } = action else { panic!("it continues") };
     assert_eq!((&*message_id, &verdicts[0].1), ("c:1", &Verdict::deny("not now")));
 }
 
@@ -292,7 +293,7 @@ async fn a_message_id_selects_the_answer_to_regenerate() {
     request["trigger"] = json!("regenerate-message");
     request["messageId"] = json!("c:1");
     let action = parse(&request).unwrap().action(&session, &agent).unwrap();
-    assert_eq!(action, Action::Regenerate { before: 1 });
+    assert_eq!(action, ClientAction::Regenerate { before: 1 });
     let fork = session.fork_at(1, "fork").await.unwrap();
     let outcome = fork.resume(&agent, []).await.unwrap().outcome().await.unwrap();
     assert_eq!(outcome.text, "Hello again!");
@@ -311,7 +312,7 @@ async fn a_user_message_can_be_replaced() {
     let mut request = user_request(&json!([{ "type": "text", "text": "Hello" }]));
     request["messageId"] = json!("c:0");
     let action = parse(&request).unwrap().action(&session, &agent).unwrap();
-    assert_eq!(action, Action::Edit { before: 0, input: "Hello".into() });
+    assert_eq!(action, ClientAction::Edit { before: 0, input: "Hello".into() });
 }
 
 #[tokio::test]
@@ -363,7 +364,7 @@ async fn ids_stay_the_same_after_a_compaction_a_restart_and_in_a_fork() {
     let mut streamed = Vec::new();
     for turn in 0..3 {
         if turn == 2 {
-            let summary = Item::user("We spoke.").with_mark(Mark::Compacted);
+            let summary = Item::user("We spoke.").with_flag(ItemFlag::Compacted);
             session.checkpoint(0..2, [summary]).await.unwrap();
         }
         let run = session.run(&agent, "Go on").await.unwrap();

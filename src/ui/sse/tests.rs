@@ -312,7 +312,7 @@ mod readers {
     #[tokio::test]
     async fn the_id_of_a_run_cannot_add_a_line() {
         let hub = Hub::new();
-        let source = RunSource::new(History::from_id("h"), stream::empty());
+        let source = RunSource::new(History::empty("h"), stream::empty());
         let run = hub.start("s", source.with_run_id("r\nevent: end")).await.unwrap();
         let (body, _) = body_of_reader(run.read()).await;
         assert!(!body.contains("id: r"), "{body}");

@@ -93,7 +93,7 @@ async fn ageing_is_off_by_default_and_needs_no_window() {
     let marks: Vec<usize> = requests.iter().map(|it| compacted_count(&it.context)).collect();
     assert_eq!(marks, [0, 0, 0, 0, 0, 0, 0, 0, 8, 8, 8, 8, 16]);
     assert!(!was_reactively_compacted(&finished.outcome.history));
-    assert_eq!(finished.refold_history(History::from_id("id-1")), finished.outcome.history);
+    assert_eq!(finished.refold_history(History::empty("id-1")), finished.outcome.history);
 }
 
 #[tokio::test]

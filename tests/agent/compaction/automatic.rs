@@ -11,7 +11,7 @@ use turnstream::context::{
     Compaction, Compactor, Summarizer, Truncator, Window, compactor_fn, was_reactively_compacted,
 };
 use turnstream::event::{BudgetKind, EndReason};
-use turnstream::item::Mark;
+use turnstream::item::ItemFlag;
 use turnstream::provider::{Reply, Scripted};
 use turnstream::request::Options;
 use turnstream::turn::StopReason;
@@ -221,7 +221,7 @@ async fn assert_compaction_fails(compactor: impl Compactor + 'static, kind: Erro
 async fn a_compaction_that_does_not_shorten_is_rejected() {
     let longer = compactor_fn(|history: &History| {
         let mut items: Vec<Item> = history.iter().cloned().collect();
-        items.insert(0, Item::user("And so on.").with_mark(Mark::Compacted));
+        items.insert(0, Item::user("And so on.").with_flag(ItemFlag::Compacted));
         Ok(Some(Compaction::new(0, history.len(), items)))
     });
     let parting = compactor_fn(|history: &History| {

@@ -5,7 +5,7 @@ use turnstream::context::{
     BytesDiv4, Compaction, CountTokens, Truncator, count_tokens, estimate_request_tokens,
     estimate_tokens, mark_reactive_compaction, record_stale_usage,
 };
-use turnstream::item::{Mark, Part, ProviderData};
+use turnstream::item::{ItemFlag, Part, ProviderData};
 use turnstream::tool::ToolSpec;
 use turnstream::{History, Item, Request, Usage};
 
@@ -50,7 +50,9 @@ fn a_turn_without_usage_is_counted_by_the_token_counter() {
     it.extend([Item::user("u"), as_tool_turn_end(Item::text("12345678"), none)]);
     assert_estimate(&it, 42 + 5 + 6);
     // The usage of a tombstoned turn does not count.
-    it.push(as_tool_turn_end(Item::text("void"), token_usage(9_999, 1)).with_mark(Mark::Tombstone));
+    it.push(
+        as_tool_turn_end(Item::text("void"), token_usage(9_999, 1)).with_flag(ItemFlag::Tombstone),
+    );
     assert_estimate(&it, 42 + 5 + 6);
 }
 
@@ -65,7 +67,7 @@ fn every_kind_of_item_is_counted() {
         (Item::tool_call("a-long-id", "look", r#"{"a":1}"#), 1 + 2 + 4),
         (look_result("c", "1234"), 1 + 4),
         (Item::provider_item(own), 2 + 4),
-        (Item::user("void").with_mark(Mark::Tombstone), 0),
+        (Item::user("void").with_flag(ItemFlag::Tombstone), 0),
     ] {
         assert_eq!(estimate_without_usage(&history_of([item])), expected);
     }
@@ -107,7 +109,7 @@ fn usage_from_before_a_compaction_does_not_count() {
         it
     };
     for (n, compaction) in [
-        (3, Compaction::new(0, 5, vec![Item::user("sum").with_mark(Mark::Compacted)])),
+        (3, Compaction::new(0, 5, vec![Item::user("sum").with_flag(ItemFlag::Compacted)])),
         (3, Compaction::new(0, 5, vec![])),
         (3, Compaction::new(0, 5, vec![Item::user("unmarked")])),
         (
@@ -138,7 +140,7 @@ fn usage_from_before_a_compaction_does_not_count() {
 
 #[test]
 fn of_several_compactions_the_newest_one_counts_at_any_position() {
-    let sum = |n: usize| vec![Item::user(format!("sum {n}")).with_mark(Mark::Compacted)];
+    let sum = |n: usize| vec![Item::user(format!("sum {n}")).with_flag(ItemFlag::Compacted)];
     let mut it = history_of(session_items(6));
     let first = Compaction::new(0, 13, sum(1));
     it = apply_compaction(&record_stale_usage(first, &it), &it);
@@ -156,7 +158,7 @@ fn of_several_compactions_the_newest_one_counts_at_any_position() {
 #[test]
 fn in_a_history_shortened_without_a_record_no_usage_counts() {
     let mut it = history_of(session_items(3));
-    it.rewrite(0..5, [Item::user("sum").with_mark(Mark::Compacted)]);
+    it.rewrite(0..5, [Item::user("sum").with_flag(ItemFlag::Compacted)]);
     it.extend(look_turn(7));
     assert_estimate(&it, estimate_without_usage(&it));
 }
@@ -164,7 +166,7 @@ fn in_a_history_shortened_without_a_record_no_usage_counts() {
 #[test]
 fn a_compaction_record_survives_settling_and_forking_and_foreign_data_is_ignored() {
     let before = history_of(session_items(3));
-    let compaction = Compaction::new(0, 5, vec![Item::user("s").with_mark(Mark::Compacted)]);
+    let compaction = Compaction::new(0, 5, vec![Item::user("s").with_flag(ItemFlag::Compacted)]);
     let mut it = apply_compaction(&record_stale_usage(compaction, &before), &before);
     it.extend(look_turn(7));
     it.push(as_tool_turn_end(Item::tool_call("open", "look", "{}"), token_usage(300, 1)));
@@ -182,7 +184,7 @@ fn a_compaction_record_survives_settling_and_forking_and_foreign_data_is_ignored
             value: value.into(),
         };
         let note = Item { provider_data: Some(data.into()), ..Item::user("s") };
-        let mut it = history_of([note.with_mark(Mark::Compacted)]);
+        let mut it = history_of([note.with_flag(ItemFlag::Compacted)]);
         it.extend(look_turn(7));
         assert_estimate(&it, estimate_without_usage(&it));
     }

@@ -8,7 +8,7 @@ use turnstream::context::{
     Compaction, CompactionFailure, Compactor, Summarizer, Truncator, compactor_fn,
     record_stale_usage,
 };
-use turnstream::item::{Mark, MediaSource, Part};
+use turnstream::item::{ItemFlag, MediaSource, Part};
 use turnstream::provider::{Reply, Retry, Scripted};
 use turnstream::request::Options;
 use turnstream::turn::StopReason;
@@ -31,7 +31,8 @@ fn old_turns_become_one_marked_item_and_the_newest_stay_whole() {
     assert!(after.is_settled());
     let kept: Vec<Item> = before.iter().skip(13).cloned().collect();
     let items: Vec<Item> = after.iter().cloned().collect();
-    let summary = Item::user(format!("{SUMMARY_HEADING}\n\nsummary 1")).with_mark(Mark::Compacted);
+    let summary =
+        Item::user(format!("{SUMMARY_HEADING}\n\nsummary 1")).with_flag(ItemFlag::Compacted);
     assert_eq!(items[..2], [summary, Item::user("Begin.")]);
     assert_eq!(items[2..], kept);
     assert_eq!((compaction.model.as_deref(), model.requests().len()), (Some("scripted"), 1));
@@ -48,7 +49,7 @@ fn the_summary_request_is_one_message_without_reasoning_or_tools() {
             Part::image("image/png", MediaSource::Data("AA".to_owned())),
         ],
     ));
-    items.push(Item::user("void").with_mark(Mark::Tombstone));
+    items.push(Item::user("void").with_flag(ItemFlag::Tombstone));
     items.extend(look_turn(2));
     let (compactor, model) = scripted_summarizer(1);
     run_compactor(&compactor.with_max_result_bytes(100), &history_of(items)).unwrap();

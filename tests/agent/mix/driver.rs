@@ -75,7 +75,7 @@ async fn run_seed(seed: u64) -> Vec<String> {
         approval_requests: Vec::new(),
     };
     let mut ends = Vec::new();
-    let mut history = History::from_id("h");
+    let mut history = History::empty("h");
     let mut pending = Vec::new();
     let mut chain: Option<Journal> = None;
     for _ in 0..5 {

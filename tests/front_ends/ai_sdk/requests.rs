@@ -7,7 +7,7 @@ use turnstream::provider::{Reply, Scripted};
 use turnstream::session::{MemoryStore, Session};
 use turnstream::tool::{Tool, ToolSpec, Verdict};
 use turnstream::ui::ClientLimits;
-use turnstream::ui::ai_sdk::{Action, ChatRequest};
+use turnstream::ui::ai_sdk::{ChatRequest, ClientAction};
 
 use crate::clients::Clients;
 
@@ -64,17 +64,17 @@ async fn requests_of_real_clients_are_parsed() {
             let parts = vec!["Look".into(), Part::image("image/png", b"\0\0\0")];
             assert_eq!(
                 said.action(&session, &agent).unwrap(),
-                Action::Run(parts.into()),
+                ClientAction::Run(parts.into()),
                 "{client}"
             );
 
             let messages = json!([user, assistant]);
             let answered = post(messages, "submit-message", Some("c:1"), only_last);
             let action = answered.action(&session, &agent).unwrap();
-            let Action::Resume { message_id, verdicts } = action else { panic!("{client}") };
+            let ClientAction::Resume { message_id, verdicts } = action else { panic!("{client}") };
             assert_eq!((&*message_id, &verdicts[0].1), ("c:1", &Verdict::Approve), "{client}");
         }
         let again = post(json!([user]), "regenerate-message", Some("c:1"), false);
-        assert_eq!(again.action(&session, &agent).unwrap(), Action::Regenerate { before: 1 });
+        assert_eq!(again.action(&session, &agent).unwrap(), ClientAction::Regenerate { before: 1 });
     }
 }

@@ -43,7 +43,7 @@ impl CaseRun {
             .with_toolkit(scripts::case_toolkit(&tools, case))
             .with_limits(Limits { max_turns: Some(3), ..limits_without_retries() })
             .with_id_generator(CountingIds::new("id"));
-        let run = agent.run_from(History::from_id("h"), "go");
+        let run = agent.run_from(History::empty("h"), "go");
         Self {
             run,
             model,
@@ -80,7 +80,7 @@ impl CaseRun {
     /// Checks laws 3, 5 and 7 at this moment.
     fn check_fold(&self) {
         let history = self.run.history();
-        let folded = Journal::new(History::from_id("h"));
+        let folded = Journal::new(History::empty("h"));
         for event in &self.events {
             // Through JSON, as a store does it.
             let line = serde_json::to_string(event).unwrap();
@@ -272,10 +272,10 @@ fn a_hand_written_loop_upholds_the_same_invariants_as_the_agent() {
                 let tools = Arc::new(Executions::default());
                 let model = Scripted::new(case.replies.clone());
                 let kit = scripts::case_toolkit(&tools, case);
-                let journal = Journal::new(History::from_id("h"));
+                let journal = Journal::new(History::empty("h"));
                 let asked = model.clone();
                 let mut turns = 0;
-                let mut events = loop_stream(History::from_id("h"), move |history| {
+                let mut events = loop_stream(History::empty("h"), move |history| {
                     turns += 1;
                     let kit = kit.clone();
                     asked.stream_turn(Request::new(history.clone())).on_turn_complete(

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use turnstream::agent::hook;
 use turnstream::context::{Compaction, Window, compactor_fn};
-use turnstream::item::{ItemKind, Mark, ToolResult};
+use turnstream::item::{ItemFlag, ItemKind, ToolResult};
 use turnstream::{Event, History, Item, Request};
 
 use super::environment::{Environment, prior_history};
@@ -99,7 +99,7 @@ async fn run_with_compaction(
             (false, None) => return Ok(None),
         };
         let compaction =
-            Compaction::new(from, to, vec![Item::user("n").with_mark(Mark::Compacted)]);
+            Compaction::new(from, to, vec![Item::user("n").with_flag(ItemFlag::Compacted)]);
         // A note alone cannot be shortened.
         let is_note = to - from == 1 && history.iter().nth(from).is_some_and(|item| item.compacted);
         if is_note || compaction.validate(history).is_err() {

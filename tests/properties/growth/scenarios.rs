@@ -40,7 +40,7 @@ pub(crate) const SCENARIOS: [(&str, Scenario); 8] = [
         read_from_hub(Hub::new().with_capacity(256), run.into()).boxed()
     }),
     ("events of concurrent sub-agents in a hub", |n| {
-        let source = RunSource::new(History::from_id("h"), stream::iter(nested_events(n)).map(Ok));
+        let source = RunSource::new(History::empty("h"), stream::iter(nested_events(n)).map(Ok));
         read_from_hub(Hub::new().with_capacity(16), source).boxed()
     }),
     ("tools offered in every request", |n| complete(agent_with_tools(n)).boxed()),

@@ -3,7 +3,7 @@
 use futures::StreamExt;
 use serde_json::json;
 use turnstream::context::{Compaction, compactor_fn};
-use turnstream::item::{Mark, ResultKind, ToolCall, ToolResult};
+use turnstream::item::{ItemFlag, ResultKind, ToolCall, ToolResult};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::session::{Entry, MemoryStore, Session, SessionState, Store};
 use turnstream::tool::Verdict;
@@ -32,7 +32,7 @@ fn message_texts(history: &History) -> Vec<String> {
 async fn a_checkpoint_replaces_items_and_keeps_the_originals_in_the_store() {
     let store = MemoryStore::new();
     let session = session_with_three_turns(&store).await;
-    let summary = Item::user("Two answers.").with_mark(Mark::Compacted);
+    let summary = Item::user("Two answers.").with_flag(ItemFlag::Compacted);
     session.checkpoint(0..4, [summary.clone()]).await.unwrap();
     for session in [&session, &open_session(&store).await] {
         assert_eq!(message_texts(&session.history()), ["Two answers.", "Question 2?", "Answer 2."]);
@@ -44,7 +44,7 @@ async fn a_checkpoint_replaces_items_and_keeps_the_originals_in_the_store() {
     assert_eq!((error.kind(), session.version()), (ErrorKind::InvalidRequest, 7));
 
     let half = |history: &History| {
-        let words = vec![Item::user("In short.").with_mark(Mark::Compacted)];
+        let words = vec![Item::user("In short.").with_flag(ItemFlag::Compacted)];
         Ok((history.len() > 2).then(|| Compaction::new(0, 2, words)))
     };
     assert!(session.compact(&compactor_fn(half)).await.unwrap().is_some());

@@ -7,7 +7,7 @@ use turnstream::context::{
     was_reactively_compacted,
 };
 use turnstream::event::EndReason;
-use turnstream::item::Mark;
+use turnstream::item::ItemFlag;
 use turnstream::provider::{Reply, Scripted};
 use turnstream::session::{JsonLinesStore, MemoryStore, Session, Store};
 use turnstream::tool::Verdict;
@@ -72,7 +72,7 @@ async fn assert_repeated_compaction(store: impl Store + Clone + 'static) {
         assert_eq!(session.compact(&summarizer()).await.unwrap(), None);
     }
     // A manual compaction of the whole history.
-    let summary = Item::user("All of it.").with_mark(Mark::Compacted);
+    let summary = Item::user("All of it.").with_flag(ItemFlag::Compacted);
     let all = session.history().len();
     session.checkpoint(0..all, [summary.clone()]).await.unwrap();
     assert_eq!(session.history().len(), 2);

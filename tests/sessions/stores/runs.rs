@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use futures::StreamExt;
 use turnstream::agent::Agent;
 use turnstream::event::{EndReason, ToolEvent};
-use turnstream::item::{Content, Mark, ResultKind, ToolCall};
+use turnstream::item::{Content, ItemFlag, ResultKind, ToolCall};
 use turnstream::provider::{Reply, Scripted};
 #[cfg(feature = "sqlite")]
 use turnstream::session::SqliteStore;
@@ -276,7 +276,7 @@ async fn a_session_can_be_forked_before_the_refused_prompt() {
         assert_eq!(session.history().last().unwrap().as_text(), Some("No."));
         let before = session.history();
         // All of it was compacted since, and stays in the store.
-        let note = Item::user("We have met.").with_mark(Mark::Compacted);
+        let note = Item::user("We have met.").with_flag(ItemFlag::Compacted);
         session.checkpoint(0..before.len(), [note.clone()]).await.unwrap();
         drop(session);
 

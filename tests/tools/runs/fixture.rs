@@ -33,7 +33,7 @@ pub(crate) fn sleep_tool(name: &str) -> Tool {
 }
 
 pub(crate) async fn turn_from_reply(reply: Reply) -> Arc<Turn> {
-    let request = Request::new(History::from_id("h"));
+    let request = Request::new(History::empty("h"));
     Scripted::new([reply]).stream_turn(request).into_turn().await.unwrap()
 }
 
@@ -44,7 +44,7 @@ pub(crate) async fn turn_with_calls(names: &[&str]) -> Arc<Turn> {
 }
 
 pub(crate) fn start_run(kit: &Toolkit, turn: &Arc<Turn>) -> ToolRun {
-    kit.run(&History::from_id("h"), turn)
+    kit.run(&History::empty("h"), turn)
 }
 
 /// An event in a few words.

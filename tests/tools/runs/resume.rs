@@ -1,6 +1,6 @@
 //! Running the unfinished calls of a history.
 
-use turnstream::item::{Mark, ResultKind, TurnInfo};
+use turnstream::item::{ItemFlag, ResultKind, TurnInfo};
 use turnstream::provider::Reply;
 use turnstream::tool::{Tool, ToolRunOutcome, Verdict};
 use turnstream::turn::StopReason;
@@ -111,14 +111,14 @@ async fn calls_are_checked_again() {
 async fn resuming_calls_that_are_not_open_is_an_error() {
     let turn = turn_with_calls(&["a"]).await;
     let open = || History::from_items("h", turn.to_history_items());
-    assert_resume_rejected(&History::from_id("h"), "no call is open");
+    assert_resume_rejected(&History::empty("h"), "no call is open");
 
     let mut followed = open();
     followed.push(Item::user("and then?"));
     assert_resume_rejected(&followed, "not at the end");
 
     let mut interrupted = open();
-    interrupted.push(Item::text("hal").with_mark(Mark::Interrupted));
+    interrupted.push(Item::text("hal").with_flag(ItemFlag::Interrupted));
     assert_resume_rejected(&interrupted, "not at the end");
 
     // Without the mark of its end, the turn may have been incomplete.
@@ -154,9 +154,10 @@ async fn a_resumed_turn_contains_only_its_own_items() {
         async {}
     });
     let turn = turn_from_reply(Reply::text("Let me look.").call_raw("1", "a", "{}")).await;
-    let mut history = History::from_items("h", [Item::text("cut").with_mark(Mark::Interrupted)]);
+    let mut history =
+        History::from_items("h", [Item::text("cut").with_flag(ItemFlag::Interrupted)]);
     history.extend(turn.to_history_items());
-    history.push(Item::text("void").with_mark(Mark::Tombstone));
+    history.push(Item::text("void").with_flag(ItemFlag::Tombstone));
     let mut tools = Toolkit::new([tool.unwrap()]).resume(&history).unwrap();
     summarize_remaining(&mut tools).await;
     let resumed = seen.lock().unwrap().take().unwrap();

@@ -61,7 +61,7 @@ pub(crate) fn sse_body(events: &[String]) -> String {
 pub(crate) fn decode_body(body: impl Into<Bytes>) -> Result<Arc<Turn>, Error> {
     let body = stream::iter([Ok(body.into())]);
     let decoding = Decoding::new(body, anthropic::Decoder::new(MODEL));
-    block_on(seal(&History::from_id("h"), decoding).into_turn())
+    block_on(seal(&History::empty("h"), decoding).into_turn())
 }
 
 pub(crate) fn decode_turn(events: &[String]) -> Result<Arc<Turn>, Error> {

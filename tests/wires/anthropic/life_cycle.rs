@@ -234,8 +234,7 @@ fn events_of_a_second_message_are_yielded_immediately() {
     let second = sse_body(&[MESSAGE_START.replace("msg_1", "msg_2")]);
     let chunks = [sse_body(&hello_events()), second].map(|chunk| Ok(Bytes::from(chunk)));
     let body = stream::iter(chunks).chain(stream::pending());
-    let mut turn =
-        seal(&History::from_id("h"), Decoding::new(body, anthropic::Decoder::new(MODEL)));
+    let mut turn = seal(&History::empty("h"), Decoding::new(body, anthropic::Decoder::new(MODEL)));
     let mut counted = 0;
     while let Some(event) = turn.next().now_or_never() {
         if let TurnEvent::UsageUpdate { usage } = event.unwrap().unwrap() {

@@ -181,7 +181,7 @@ async fn an_error_in_the_stream_has_its_kind() {
 
 #[tokio::test]
 async fn a_truncated_stream_is_an_incomplete_turn_with_partial_output() {
-    let error = reply_error(|| Reply::text("Half a sentence").cut()).await;
+    let error = reply_error(|| Reply::text("Half a sentence").disconnect()).await;
     assert_eq!(error.kind(), ErrorKind::IncompleteTurn);
     assert_eq!(
         error.find_source::<turnstream::turn::PartialTurn>().unwrap().text(),

@@ -1,7 +1,7 @@
 //! How a request is encoded: messages, media, cache marks.
 
 use serde_json::{Value, json};
-use turnstream::item::{Item, Mark, MediaSource, Part, ResultKind, StopReason, ToolResult};
+use turnstream::item::{Item, ItemFlag, MediaSource, Part, ResultKind, StopReason, ToolResult};
 use turnstream::request::{Cache, Options, System, ToolSpec, ToolSpecs};
 use turnstream::{ErrorKind, History, Request, Usage};
 
@@ -83,7 +83,7 @@ fn a_final_assistant_text_does_not_end_in_white_space() {
     };
     let x = || Item::user("x");
     assert_eq!(texts(vec![x(), as_last_of_turn(Item::text("a \n"))]), ["a"]);
-    assert_eq!(texts(vec![x(), Item::text("a ").with_mark(Mark::Interrupted), x()]), ["a"]);
+    assert_eq!(texts(vec![x(), Item::text("a ").with_flag(ItemFlag::Interrupted), x()]), ["a"]);
     assert_eq!(texts(vec![x(), Item::text("begin with ")]), ["begin with"]);
     // The items before the current turn are unchanged.
     assert_eq!(

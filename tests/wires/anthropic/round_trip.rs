@@ -1,7 +1,7 @@
 //! The model's own blocks are sent back to it unchanged, and to no other model.
 
 use serde_json::json;
-use turnstream::item::{Item, ItemKind, Mark, ResultKind, ToolResult};
+use turnstream::item::{Item, ItemFlag, ItemKind, ResultKind, ToolResult};
 use turnstream::testing::{Wire, lint};
 use turnstream::turn::{PartialTurn, Turn, TurnEvent};
 use turnstream::{Event, History, Request};
@@ -364,7 +364,7 @@ fn a_server_tool_use_without_result_is_omitted_after_user_input() {
     );
     assert_eq!(linted_block_types(&body), [["text", "text"]]);
     // The same holds if the turn broke off after the use.
-    let cut_off = Item { turn: None, ..items.pop().unwrap() }.with_mark(Mark::Interrupted);
+    let cut_off = Item { turn: None, ..items.pop().unwrap() }.with_flag(ItemFlag::Interrupted);
     let body = encode_items([items, vec![cut_off]].concat());
     assert_eq!(linted_block_types(&body)[1].len(), 3, "{body}");
 }

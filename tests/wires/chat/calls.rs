@@ -366,7 +366,7 @@ fn truncated_arguments_with_a_normal_finish_reason_never_run() {
     let turn = Arc::new(decode_calls(&[cut]).unwrap());
     check_turn(&turn, &["a f {\"path\":\"/"]);
     let tool = Tool::raw(tool_spec(), |_, _| async { "it ran" }).unwrap();
-    let mut history = History::from_id("h");
+    let mut history = History::empty("h");
     history.push(Item::user("x"));
     let run = Toolkit::new([tool]).run(&history, &turn);
     let events: Vec<_> = block_on(run.collect());

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::{Value, json};
 use turnstream::http::KeyHeader;
-use turnstream::item::{Mark, Media, MediaSource, Part, ResultKind, ToolResult};
+use turnstream::item::{ItemFlag, Media, MediaSource, Part, ResultKind, ToolResult};
 use turnstream::provider::openai_chat::{
     CallIdRule, Dialect, EmptyContent, MediaForms, SystemRole,
 };
@@ -245,7 +245,7 @@ fn cache_marks_are_on_tools_stable_prompt_and_newest_message() {
 
 #[test]
 fn nothing_is_sent_between_a_call_and_its_result() {
-    let cut = |item: Item| item.with_mark(Mark::Interrupted);
+    let cut = |item: Item| item.with_flag(ItemFlag::Interrupted);
     for between in [Item::reasoning("hm"), Item::text("I wo")] {
         let items = vec![
             Item::user("x"),

@@ -22,7 +22,7 @@ pub(crate) fn decode_events(
 ) -> Vec<Result<TurnEvent, Error>> {
     let body = stream::iter([Ok(body.into())]);
     let decoder = Decoder::new(MODEL, dialect);
-    block_on(seal(&History::from_id("h"), Decoding::new(body, decoder)).collect())
+    block_on(seal(&History::empty("h"), Decoding::new(body, decoder)).collect())
 }
 
 pub(crate) fn decode_in_dialect(dialect: &Dialect, chunks: &[String]) -> Result<Turn, Error> {

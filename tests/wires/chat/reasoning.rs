@@ -1,7 +1,7 @@
 //! Reasoning: how it is decoded, what is kept of it, and to which model it is sent back.
 
 use serde_json::{Value, json};
-use turnstream::item::Mark;
+use turnstream::item::ItemFlag;
 use turnstream::provider::openai_chat::{Dialect, ReasoningEcho, encode};
 use turnstream::{Item, Turn};
 
@@ -159,7 +159,7 @@ fn reasoning_of_an_incomplete_turn_is_not_sent() {
     let value = r#"{"reasoning_details":[{"type":"reasoning.text","text":"h"}]}"#;
     let thought = with_provider_data(Item::reasoning("h"), "openrouter", "m", value);
     let items = |thought: Item, text: Item| vec![Item::user("x"), thought, text, Item::user("y")];
-    let cut = |item: Item| item.with_mark(Mark::Interrupted);
+    let cut = |item: Item| item.with_flag(ItemFlag::Interrupted);
     let whole = items(thought.clone(), Item::text("a"));
     assert!(encode_messages(whole, &Dialect::OPENROUTER)[1]["reasoning_details"].is_array());
     let broken = encode_messages(items(cut(thought), cut(Item::text("a"))), &Dialect::OPENROUTER);

@@ -124,7 +124,7 @@ pub(crate) fn decode_whole(recording: &Recording) -> DecodedStream {
 }
 
 pub(crate) fn decode_pieces(recording: &Recording, pieces: Vec<Bytes>) -> DecodedStream {
-    let history = History::from_id("corpus");
+    let history = History::empty("corpus");
     let body = stream::iter(pieces.into_iter().map(Ok));
     let model = recording.expected["model"].as_str().unwrap_or_default();
     let events = match recording.wire {

@@ -29,7 +29,7 @@ pub(crate) fn decode_body(body: impl Into<Bytes>) -> Result<Turn, Error> {
 pub(crate) fn decode_events(chunks: &[&str]) -> Vec<Result<TurnEvent, Error>> {
     let body = stream::iter([Ok(Bytes::from(sse_body(chunks)))]);
     let decoding = Decoding::new(body, gemini::Decoder::new(MODEL));
-    block_on(seal(&History::from_id("h"), decoding).collect())
+    block_on(seal(&History::empty("h"), decoding).collect())
 }
 
 pub(crate) fn decode_turn(chunks: &[&str]) -> Result<Turn, Error> {

@@ -73,7 +73,7 @@ pub(crate) fn decode_events_after(
 pub(crate) fn decode_events(
     pieces: impl IntoIterator<Item = Bytes>,
 ) -> Vec<Result<TurnEvent, Error>> {
-    decode_events_after(&History::from_id("h"), pieces)
+    decode_events_after(&History::empty("h"), pieces)
 }
 
 /// The items in words: their kind, their text, and their provider data.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use turnstream::item::{Mark, Media, MediaSource, Part, ResultKind, ToolResult};
+use turnstream::item::{ItemFlag, Media, MediaSource, Part, ResultKind, ToolResult};
 use turnstream::provider::ollama::{self, Chat, KeepAlive, Think};
 use turnstream::request::{
     Effort, Options, Output, OutputSchema, Reasoning, System, ToolChoice, ToolSpec,
@@ -266,7 +266,7 @@ fn other_media_are_rejected() {
 fn an_interrupted_text_is_a_separate_message() {
     let items = vec![
         Item::user("go"),
-        Item::text("Half ").with_mark(Mark::Interrupted),
+        Item::text("Half ").with_flag(ItemFlag::Interrupted),
         as_last_of_turn(Item::text("Whole.")),
         Item::user("on"),
     ];
@@ -278,7 +278,7 @@ fn an_interrupted_text_is_a_separate_message() {
 #[test]
 fn a_request_of_nothing_but_instructions_is_refused_before_it_is_sent() {
     let encode = |items| try_encode_json(&request_with_items(items).with_system("be kind"));
-    let void = Item::user("hi").with_mark(Mark::Tombstone);
+    let void = Item::user("hi").with_flag(ItemFlag::Tombstone);
     for items in [vec![], vec![Item::system("wake up")], vec![void, Item::system("wake up")]] {
         assert_eq!(encode(items).unwrap_err().kind(), ErrorKind::InvalidRequest);
     }

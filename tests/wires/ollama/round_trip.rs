@@ -1,7 +1,7 @@
 //! The model's output is sent back to it unchanged, and to any other model without the reasoning.
 
 use serde_json::{Value, json};
-use turnstream::item::{Mark, ProviderData, RawJson};
+use turnstream::item::{ItemFlag, ProviderData, RawJson};
 use turnstream::provider::ollama::{self, Chat};
 use turnstream::provider::{anthropic, gemini, openai_chat, openai_responses};
 use turnstream::{History, Item, Request};
@@ -74,7 +74,7 @@ fn incomplete_or_trailing_reasoning_is_not_sent() {
     let cut: Vec<Item> = tool_loop_history()
         .into_iter()
         .take(3)
-        .map(|item| item.with_mark(Mark::Interrupted))
+        .map(|item| item.with_flag(ItemFlag::Interrupted))
         .collect();
     assert!(!encode_messages(cut).to_string().contains("thinking"));
     let alone = history_after(&[&thinking_line("Hm.")]);

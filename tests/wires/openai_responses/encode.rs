@@ -2,7 +2,7 @@
 
 use super::*;
 use turnstream::ErrorKind;
-use turnstream::item::{Content, Mark, Media, MediaSource, Part, ProviderData, RawJson};
+use turnstream::item::{Content, ItemFlag, Media, MediaSource, Part, ProviderData, RawJson};
 use turnstream::request::{
     Cache, Effort, Options, Output, OutputSchema, Reasoning, ToolChoice, ToolSpec,
 };
@@ -158,7 +158,7 @@ fn ids_and_names_are_sanitized_consistently_for_calls_and_results() {
 
 #[test]
 fn no_call_without_result_and_no_result_without_call_is_sent() {
-    let cut_off = Item::tool_call("b", "f", "{").with_mark(Mark::Interrupted);
+    let cut_off = Item::tool_call("b", "f", "{").with_flag(ItemFlag::Interrupted);
     let input = encode_input(
         [Item::user("x"), tool_result("nobody", "?"), Item::tool_call("a", "f", "{}"), cut_off],
         MODEL,

@@ -29,7 +29,7 @@ pub(crate) fn decode_events_with(
     body: impl Into<Bytes>,
 ) -> Vec<Result<TurnEvent, Error>> {
     let body = stream::iter([Ok(body.into())]);
-    block_on(seal(&History::from_id("h"), Decoding::new(body, decoder)).collect())
+    block_on(seal(&History::empty("h"), Decoding::new(body, decoder)).collect())
 }
 
 pub(crate) fn decode_events(events: &[Value]) -> Vec<Result<TurnEvent, Error>> {

@@ -184,7 +184,7 @@ fn a_connection_lost_after_the_terminal_event_does_not_fail_the_turn() {
     let read = |list: &[Value]| {
         let body = stream::iter([Ok(Bytes::from(sse_body(list))), broken()]);
         let decoding = Decoding::new(body, Decoder::new(MODEL));
-        fold_turn(block_on(seal(&History::from_id("h"), decoding).collect()))
+        fold_turn(block_on(seal(&History::empty("h"), decoding).collect()))
     };
     assert_eq!(
         item_summaries(&read(&[text_delta(0, "a"), response_completed(json!([]))]).unwrap()),

@@ -94,7 +94,7 @@ fn every_hook_method_sees_the_agent_label_and_errors_name_it() {
     let hook = Arc::new(Box::new(PanicsWithLabel));
     let hooks = single_hook(hook.clone());
     let (state, turn) = (Arc::new(labelled("a/b")), turn("hi"));
-    let request = Request::new(History::from_id("h"));
+    let request = Request::new(History::empty("h"));
     let first = |observers| observed(observers).remove(0).map(drop);
     let mut result = ToolResult::for_call(&call("{}"), ResultKind::Ok, "");
     let (mut progress, mut evidence) = (RawJson::new(&1).unwrap(), RawJson::new(&1).unwrap());

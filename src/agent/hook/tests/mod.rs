@@ -23,7 +23,7 @@ use crate::turn::{Turn, TurnBuilder, TurnEvent};
 type Shared<T> = Arc<Mutex<T>>;
 
 fn state() -> State {
-    State::new(History::from_id("h"))
+    State::new(History::empty("h"))
 }
 
 fn call(arguments: &str) -> ToolCall {
@@ -42,7 +42,7 @@ fn turn(text: &str) -> Arc<Turn> {
 }
 
 fn outcome() -> Outcome {
-    Journal::new(History::from_id("h")).outcome(EndReason::Completed, None)
+    Journal::new(History::empty("h")).outcome(EndReason::Completed, None)
 }
 
 fn hooks(hooks: impl IntoIterator<Item = Box<dyn Hook>>) -> Hooks {
@@ -275,8 +275,8 @@ fn transform_context_runs_in_hook_order_and_leaves_the_history() {
     };
     let meddling = prepare_request(|_, mut request| async move {
         assert_eq!(request.context.len(), 3);
-        request.history = History::from_id("another");
-        request.context = History::from_id("another");
+        request.history = History::empty("another");
+        request.context = History::empty("another");
         request.model = Some("large".into());
         request
     });

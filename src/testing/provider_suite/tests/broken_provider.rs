@@ -116,7 +116,7 @@ impl Provider for BrokenProvider {
         match self.fault {
             Fault::Panics => panic!("it panics"),
             Fault::AsksItsOwnModel => request.model = None,
-            Fault::KnowsNoHistory => request.history = History::from_id("another"),
+            Fault::KnowsNoHistory => request.history = History::empty("another"),
             _ => {}
         }
         let again = {
