@@ -11,6 +11,7 @@
 //! that are still in a turn at the end of the grace period are dropped. The next start continues them.
 //! A second signal ends the program immediately, which loses nothing either.
 
+use std::future::ready;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::process::ExitCode;
@@ -151,12 +152,12 @@ fn report_tool(file: PathBuf) -> Tool {
         text: String,
     }
 
-    Tool::stateful("report", "Files a report", file, async |file, report: Report, _cx| {
-        let mut options = fs::OpenOptions::new();
-        let mut reports = options.create(true).append(true).open(&*file)?;
+    let write = move |report: Report| {
+        let mut reports = fs::OpenOptions::new().create(true).append(true).open(&file)?;
         io::Write::write_all(&mut reports, format!("{}\n", report.text).as_bytes())?;
         Ok::<_, io::Error>("filed")
-    })
+    };
+    Tool::new("report", "Files a report", move |report: Report, _cx| ready(write(report)))
 }
 
 /// The model of the first key that is set, or a scripted model that takes half a second per turn.

@@ -3,6 +3,7 @@
 mod support;
 
 use std::collections::{BTreeSet, HashMap};
+use std::future::ready;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -1246,10 +1247,10 @@ async fn separately_executed_calls_show_their_progress_and_are_dropped_by_an_int
             drop(guard);
             ToolUpdate::progress("never")
         });
-        stream::iter([ToolUpdate::progress(&"half of it")]).chain(hang)
+        ready(stream::iter([ToolUpdate::progress(&"half of it")]).chain(hang).boxed())
     };
     let spec = ToolSpec::new("hang", "Hangs", json!({ "type": "object" }));
-    let tool = Tool::typed_streaming(spec, run).unwrap();
+    let tool = Tool::raw(spec, run).unwrap();
     let agent = Agent::new(calling(&[("c1", "hang"), ("c2", "hang")])).with_tool(tool);
     let hub = Hub::new();
     let mut fixture = Fixture::start(Worker::new().with_agent("agent", agent).with_hub(&hub)).await;

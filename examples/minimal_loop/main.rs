@@ -109,10 +109,11 @@ async fn run_agent(shown: OutputFormat, hasty: bool) -> Result<bool, Box<dyn std
     let tools = [read_file(&root), apply_patch(&root), markdown_check(&root)];
     let agent = Agent::new(if hasty { model::hasty_model() } else { model::thorough_model() })
         .with_system("You keep the glossary of a book. One action at a time.")
-        .with_toolkit(Toolkit::new(tools).first_call_only())
+        .with_toolkit(Toolkit::new(tools).first_call_only().with_rationale())
         .with_limits(Limits { max_turns: Some(19), ..Limits::default() })
-        .with_evidence(RequireEvidence::new().with_read_only_tools(["read_file", "markdown_check"]))
-        .with_rationale();
+        .with_evidence(
+            RequireEvidence::new().with_read_only_tools(["read_file", "markdown_check"]),
+        );
 
     let trace = agent.new_trace();
     trace.add_input(

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, ready};
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -476,8 +476,9 @@ impl Client {
         let (media, is_read_only) = (self.media(), listed.is_read_only);
         let fingerprint = listed.fingerprint;
         let (recording, recorded) = (Arc::clone(&shared), Arc::clone(&listed));
-        let tool = Tool::raw_streaming(listed.spec.clone(), move |arguments, cx| {
-            call_tool(Arc::clone(&shared), Arc::clone(&listed), arguments, media, Some(cx))
+        let tool = Tool::raw(listed.spec.clone(), move |arguments, cx| {
+            let (shared, listed) = (Arc::clone(&shared), Arc::clone(&listed));
+            ready(call_tool(shared, listed, arguments, media, Some(cx)).boxed())
         })?;
         let tool = tool.with_prepare_observer(move |arguments| {
             recording.remember_prepared(&recorded, arguments);

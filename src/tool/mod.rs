@@ -77,7 +77,7 @@ pub use arguments::ToolArguments;
 pub use context::ToolContext;
 pub use handler::{PreparedCall, ToolHandler, UpdateStream};
 pub(crate) use late_bound_tool::ListTools;
-pub use output::{IntoToolError, IntoToolOutput, Json, ToolOutput, ToolUpdate};
+pub use output::{IntoToolError, IntoToolOutput, IntoToolUpdates, Json, ToolOutput, ToolUpdate};
 pub use rationale::{Rationale, Risk};
 pub(crate) use run::redact_each;
 #[cfg(feature = "durable")]

@@ -2,10 +2,12 @@
 
 use std::error::Error as StdError;
 
+use futures::{StreamExt, stream};
+
 use crate::error::{Error, ErrorKind, format_source_chain};
 use crate::event::Event;
 use crate::item::{self, Content, Part, ResultKind, ToolCall, ToolResult};
-use crate::tool::Suspension;
+use crate::tool::{Suspension, UpdateStream};
 
 /// An update from a running tool. A stream of updates consists of any number of `Progress` and
 /// `NestedEvent` updates, followed by a single `Output`. If the tool is a sub-agent that is waiting
@@ -99,6 +101,33 @@ impl ToolUpdate {
 pub trait IntoToolOutput {
     /// Converts the value into a tool's output.
     fn into_tool_output(self) -> ToolOutput;
+}
+
+/// A trait for values that the future of a tool's closure can return: an
+/// [output](IntoToolOutput), which becomes the call's result, or an [`UpdateStream`], which reports
+/// progress before the result.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the output of a tool",
+    label = "a tool's closure returns this",
+    note = "return text, a number, a `serde_json::Value`, a `Part` or a `ToolOutput`, or a `Result` of these",
+    note = "any other type that implements `serde::Serialize` is returned as `turnstream::tool::Json(value)`",
+    note = "a stream of `ToolUpdate`s is returned as an `UpdateStream`: `stream.boxed()`"
+)]
+pub trait IntoToolUpdates {
+    /// Converts the value into the updates of a call.
+    fn into_tool_updates(self) -> UpdateStream;
+}
+
+impl<T: IntoToolOutput> IntoToolUpdates for T {
+    fn into_tool_updates(self) -> UpdateStream {
+        stream::iter([ToolUpdate::output(self)]).boxed()
+    }
+}
+
+impl IntoToolUpdates for UpdateStream {
+    fn into_tool_updates(self) -> UpdateStream {
+        self
+    }
 }
 
 impl IntoToolOutput for ToolOutput {

@@ -463,7 +463,9 @@ async fn the_rationale_of_a_call_does_not_make_it_a_different_call() {
     let detectors = Detectors::all();
     let signals = detectors.signal_log();
     let replies = vec![make("a ticket"), make("a ticket, this time"), "Done.".into()];
-    detector_agent(replies).with_rationale().with_hook(detectors).run("go").outcome().await;
+    let agent = detector_agent(replies);
+    let kit = agent.toolkit().clone().with_rationale();
+    agent.with_toolkit(kit).with_hook(detectors).run("go").outcome().await;
     let modes: Vec<_> = signals.drain().iter().map(|signal| signal.mode).collect();
     assert_eq!(modes, [FailureMode::NonIdempotentRetry]);
 }

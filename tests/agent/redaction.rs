@@ -1,5 +1,6 @@
 //! Hooks that remove secrets from the reports of calls before any consumer sees them.
 
+use std::future::ready;
 use std::sync::{Arc, Mutex};
 
 use futures::{StreamExt, stream};
@@ -25,12 +26,10 @@ fn leaking_tool() -> Tool {
     let run = |_: Value, cx: ToolContext| {
         cx.record_evidence(json!({ "password": SECRET }));
         cx.record_evidence(json!("nothing secret"));
-        stream::iter([
-            ToolUpdate::progress(&json!({ "trying": SECRET })),
-            ToolUpdate::output("done"),
-        ])
+        let progress = ToolUpdate::progress(&json!({ "trying": SECRET }));
+        ready(stream::iter([progress, ToolUpdate::output("done")]).boxed())
     };
-    Tool::typed_streaming(spec("t"), run).unwrap()
+    Tool::raw(spec("t"), run).unwrap()
 }
 
 fn mask_secret(data: &mut RawJson) {

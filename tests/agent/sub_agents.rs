@@ -1,5 +1,6 @@
 //! Nested sub-agents: their depth, and how they are identified.
 
+use std::future::ready;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -135,12 +136,10 @@ fn thirty_sub_agents_inside_one_another_fit_a_stack_of_two_mib() {
 #[test]
 fn evidence_and_progress_of_deeply_nested_sub_agents_survive_serialization() {
     let deep = (0..500).fold(json!("bottom"), |inner, _| json!([inner]));
-    let tool = Tool::typed_streaming(spec("sub"), {
-        move |_: serde_json::Value, cx: ToolContext| {
-            cx.record_evidence(&deep);
-            let progress = ToolUpdate::progress(&deep);
-            futures::stream::iter([progress, ToolUpdate::output("done")])
-        }
+    let tool = Tool::raw(spec("sub"), move |_, cx: ToolContext| {
+        cx.record_evidence(&deep);
+        let progress = ToolUpdate::progress(&deep);
+        ready(futures::stream::iter([progress, ToolUpdate::output("done")]).boxed())
     });
     let bottom = Agent::new(delegating_model()).with_tools([tool.unwrap()]);
     let agent = (0..8)
@@ -152,9 +151,10 @@ fn evidence_and_progress_of_deeply_nested_sub_agents_survive_serialization() {
 fn evidence_and_progress_set_by_hooks_survive_serialization_at_any_depth() {
     let deep = RawJson::new(&(0..500).fold(json!("bottom"), |inner, _| json!([inner]))).unwrap();
     let tool = || {
-        Tool::typed_streaming(spec("sub"), |_: serde_json::Value, cx: ToolContext| {
+        Tool::raw(spec("sub"), |_, cx: ToolContext| {
             cx.record_evidence("shallow");
-            futures::stream::iter([ToolUpdate::progress("shallow"), ToolUpdate::output("done")])
+            let updates = [ToolUpdate::progress("shallow"), ToolUpdate::output("done")];
+            ready(futures::stream::iter(updates).boxed())
         })
     };
     let redacting = |deep: RawJson| {

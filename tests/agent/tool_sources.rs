@@ -448,8 +448,8 @@ async fn the_agents_policies_apply_to_tools_of_sources() {
     });
     let two = Reply::new().call_raw("c0", "long", "{}").call_raw("c1", "long", "{}");
     let model = Scripted::new([two, reply_calling("c2", "asks"), Reply::text("done")]);
-    let kit = Toolkit::default().with_max_result_bytes(100).first_call_only();
-    let agent = source_agent(&model, &source).with_toolkit(kit).with_rationale();
+    let kit = Toolkit::default().with_max_result_bytes(100).first_call_only().with_rationale();
+    let agent = source_agent(&model, &source).with_toolkit(kit);
     let outcome = agent.run("go").outcome().await;
     let results = tool_results(outcome.new_items());
     assert!(results[0].content.text().len() <= 100);
@@ -777,7 +777,7 @@ async fn a_run_on_stored_lists_looks_up_a_tool_when_its_call_runs() {
         let agent = Agent::new(model.clone())
             .with_id_generator(turnstream::env::CountingIds::new("id"))
             .with_tool_source(source.clone())
-            .with_rationale()
+            .with_toolkit(Toolkit::default().with_rationale())
             .with_world(move |_, _| kept.clone());
         let events = run_events(&agent).await;
         (events, model.requests())

@@ -35,7 +35,8 @@ check() {
 check "a tool that compiles" <<'END'
     Tool::new("t", "Says", |city: City, _cx| async move { Json(Weather { degrees: 4 }) });
     Tool::new("t", "Says", |(), _cx| async { Ok::<_, std::io::Error>("done") });
-    Tool::stateful("t", "Says", String::new(), |state, (), _cx| async move { state });
+    Tool::new("t", "Says", |text: String, _cx| async move { text });
+    Tool::new("t", "Says", |(), _cx| async { futures::StreamExt::boxed(futures::stream::empty()) });
 END
 
 check "a bare struct as output" \
@@ -58,11 +59,5 @@ END
 check "a bare closure as hook" 'is not a hook' 'hook::before_tool' <<'END'
     turnstream::Agent::new(turnstream::provider::Scripted::new(["x"])).with_hook(|_, _| async {});
 END
-
-for type in String u32 bool 'Vec<String>' '(u32, u32)' 'Option<String>' 'Box<str>'; do
-    check "arguments that are never an object: $type" 'type annotations needed' <<END
-    Tool::new("t", "Says", |args: $type, _cx| async { "done" });
-END
-done
 
 echo "compile errors: $refused programs are refused, with the words that were expected"

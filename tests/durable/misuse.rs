@@ -384,7 +384,7 @@ async fn runs_with_unusual_tools_survive_the_loss_of_any_attempt() {
             ("alone", "{}"),
         ]);
         let tools = [nap_tool("nap").idempotent(), nap_tool("alone").exclusive()];
-        let agent = Agent::new(model).with_tools(tools).with_rationale();
+        let agent = Agent::new(model).with_toolkit(Toolkit::new(tools).with_rationale());
         let mut run = run_of(&agent);
         run.engine = run.engine.with_worker(&agent);
         run

@@ -1,12 +1,12 @@
 //! The events of calls that are executed separately from their run, and when such a call is dropped.
 
+use std::future::ready;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::future::join;
-use futures::stream::{self, BoxStream};
-use futures::{FutureExt, StreamExt};
+use futures::{FutureExt, StreamExt, stream};
 use serde_json::{Value, json};
 use turnstream::agent::hook;
 use turnstream::durable::{
@@ -33,13 +33,13 @@ fn copying_tool(counter: &Counter) -> Tool {
             tokio::time::sleep(Duration::from_secs(1)).await;
             ToolUpdate::progress(&percent)
         });
-        let updates: BoxStream<'static, ToolUpdate> =
-            steps.chain(stream::iter([ToolUpdate::output("copied")])).boxed();
-        updates.inspect(move |_| {
+        let updates = steps.chain(stream::iter([ToolUpdate::output("copied")]));
+        let updates = updates.inspect(move |_| {
             let _alive = &guard;
-        })
+        });
+        ready(updates.boxed())
     };
-    Tool::typed_streaming(spec("copy"), run).unwrap().idempotent()
+    Tool::raw(spec("copy"), run).unwrap().idempotent()
 }
 
 /// Asks for two copies at once.
@@ -156,7 +156,7 @@ async fn a_progress_report_larger_than_its_limit_is_dropped() {
     let report = |_: Value, _| {
         let reports =
             ["x".repeat(64 << 10), "y".repeat(60 << 10)].map(|it| ToolUpdate::progress(&it));
-        stream::iter(reports).chain(stream::iter([ToolUpdate::output("done")])).boxed()
+        ready(stream::iter(reports).chain(stream::iter([ToolUpdate::output("done")])).boxed())
     };
     let model = Scripted::from_fn(|request, _| {
         match request.history.iter().any(|item| item.as_tool_result().is_some()) {
@@ -164,7 +164,7 @@ async fn a_progress_report_larger_than_its_limit_is_dropped() {
             true => Reply::text("Done."),
         }
     });
-    let agent = Agent::new(model).with_tool(Tool::typed_streaming(spec("copy"), report).unwrap());
+    let agent = Agent::new(model).with_tool(Tool::raw(spec("copy"), report).unwrap());
     let (outcome, events) = drive(&agent, &LossPlan::new()).await;
     assert_eq!(outcome.unwrap().reason, EndReason::Completed);
     for call in ["c1", "c2"] {

@@ -16,7 +16,7 @@ use crate::support::runs::{
     check_outcome, collect_rest, final_outcome, is_tool_started, result_kinds, result_summaries,
     run_outcome, run_to_end, scripted_agent, tool_calls, tool_results,
 };
-use crate::support::tools::{Counter, echo_tool, spec, strict_tool};
+use crate::support::tools::{Counter, echo_tool, strict_tool};
 use crate::support::wires::{encode_and_lint, sse_frame};
 
 mod invalid_json_arguments {
@@ -309,17 +309,16 @@ mod non_object_arguments {
 
     #[tokio::test]
     async fn typed_arguments_are_not_deserialized_from_an_array() {
-        #[derive(serde::Deserialize)]
+        #[derive(serde::Deserialize, schemars::JsonSchema)]
         struct NumberArgs {
             n: u8,
         }
         let counter = Counter::default();
         let ran = counter.clone();
-        let typed = Tool::typed(spec("t"), move |args: NumberArgs, _| {
+        let typed = Tool::new("t", "", move |args: NumberArgs, _| {
             let _alive = ran.enter();
             ready(args.n)
         });
-        let typed = typed.unwrap();
         for (arguments, kind) in
             [("[1]", ResultKind::InvalidArguments), (r#"{"n":1}"#, ResultKind::Ok)]
         {

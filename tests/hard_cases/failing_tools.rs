@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::future::ready;
 use futures::{FutureExt, StreamExt, stream};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 use turnstream::Toolkit;
@@ -68,7 +68,7 @@ mod failing_tool {
     async fn no_tool_failure_ends_the_run() {
         use ResultKind::{Error, Panic, Timeout};
 
-        let silent = Tool::typed_streaming(spec("silent"), |_: Value, _| stream::empty()).unwrap();
+        let silent = Tool::raw(spec("silent"), |_, _| ready(stream::empty().boxed())).unwrap();
         let says_so =
             Tool::raw(spec("says_so"), |_, _| ready(ToolOutput::error("try elsewhere"))).unwrap();
         let counter = Counter::default();
@@ -108,12 +108,13 @@ mod panicking_tool {
             #[allow(unreachable_code, reason = "it says the type")]
             ready(())
         });
-        let between = Tool::typed_streaming(spec("between"), |_: Value, _| {
+        let between = Tool::raw(spec("between"), |_, _| {
             let updates = stream::iter([ToolUpdate::progress(&1), ToolUpdate::output("never")]);
-            updates.map(|update| match update {
+            let updates = updates.map(|update| match update {
                 ToolUpdate::Output(_) => panic_with_boom(),
                 update => update,
-            })
+            });
+            ready(updates.boxed())
         });
         let counter = Counter::default();
         let tools = vec![

@@ -1,10 +1,11 @@
 //! A stop after a turn, a drop at any poll, and a consumer that pauses.
 
+use std::future::ready;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures::{FutureExt, StreamExt, stream};
-use serde_json::{Value, json};
+use serde_json::json;
 use turnstream::agent::hook::{self, CallDecision};
 use turnstream::event::EndReason;
 use turnstream::item::ResultKind;
@@ -75,14 +76,15 @@ mod stop_after_turn {
 /// A tool that reports progress three times.
 fn progress_tool(counter: &Counter, steps: &Arc<AtomicUsize>) -> Tool {
     let (counter, steps) = (counter.clone(), Arc::clone(steps));
-    Tool::typed_streaming(spec("tell"), move |_: Value, _| {
+    Tool::raw(spec("tell"), move |_, _| {
         let (alive, steps) = (counter.enter(), Arc::clone(&steps));
         let updates = (0..3).map(|n| ToolUpdate::progress(&n)).chain([ToolUpdate::output("told")]);
-        stream::iter(updates).map(move |update| {
+        let updates = stream::iter(updates).map(move |update| {
             let _alive = &alive;
             steps.fetch_add(1, Ordering::Relaxed);
             update
-        })
+        });
+        ready(updates.boxed())
     })
     .unwrap()
 }

@@ -333,12 +333,13 @@ fn a_hand_written_loop_that_leaves_calls_pending_is_stopped_and_answers_them() {
 fn a_dropped_or_interrupted_run_keeps_its_sub_agents_output() {
     let agent = || {
         let child = Agent::new(Scripted::new([Reply::text("one two three").usage(input_usage(5))]));
-        let tool = Tool::typed_streaming(spec("child"), move |_: serde_json::Value, _| {
-            child.run("read").map(|event| {
+        let tool = Tool::raw(spec("child"), move |_, _| {
+            let updates = child.run("read").map(|event| {
                 turnstream::tool::ToolUpdate::NestedEvent(Box::new(
                     event.expect("a run gives no error"),
                 ))
-            })
+            });
+            std::future::ready(updates.boxed())
         })
         .unwrap();
         let model = Scripted::new([Reply::new().call_raw("c", "child", "{}")]);

@@ -61,9 +61,9 @@ fn tools() -> Vec<Tool> {
 }
 
 fn progress_tool() -> Tool {
-    Tool::typed_streaming(spec("count"), |_: serde_json::Value, _| {
+    Tool::raw(spec("count"), |_, _| async {
         let progress = (1..=3).map(|n| ToolUpdate::progress(&json!({ "done": n })));
-        stream::iter(progress.chain([ToolUpdate::output("counted")]))
+        stream::iter(progress.chain([ToolUpdate::output("counted")])).boxed()
     })
     .unwrap()
 }

@@ -53,14 +53,17 @@ mod typed {
     }
 
     #[tokio::test]
-    async fn each_call_of_a_stateful_tool_shares_the_programs_state() {
+    async fn all_calls_of_a_tool_share_the_state_that_its_closure_captured() {
         let notes = Arc::new(Mutex::new(Vec::new()));
         let tool = || {
             let notes = Arc::clone(&notes);
-            Tool::stateful("note", "Keeps a note", notes, |notes, note: NoteArgs, cx| async move {
-                let mut notes = notes.lock().unwrap();
-                notes.push(format!("{} {}", cx.call_id(), note.text));
-                notes.len()
+            Tool::new("note", "Keeps a note", move |note: NoteArgs, cx| {
+                let notes = Arc::clone(&notes);
+                async move {
+                    let mut notes = notes.lock().unwrap();
+                    notes.push(format!("{} {}", cx.call_id(), note.text));
+                    notes.len()
+                }
             })
         };
         assert_eq!(call_tool(tool(), r#"{"text":"one"}"#).await.content.text(), "1");
@@ -351,6 +354,21 @@ mod enums {
             (r#"{"square":{"side":2}}"#, "Square(Side { side: 2.0 })"),
         ])
         .await;
+    }
+
+    #[tokio::test]
+    async fn arguments_that_are_not_an_object_are_in_the_field_value() {
+        let shout = Tool::new("shout", "Shouts", |text: String, _| async move { text + "!" });
+        let schema = shout.spec().parameters.to_value();
+        assert_eq!(schema["properties"]["value"]["type"], "string");
+        assert_eq!(call_tool(shout, r#"{"value":"Hi"}"#).await.content.text(), "Hi!");
+        let sum =
+            Tool::new(
+                "sum",
+                "Adds",
+                |numbers: Vec<u32>, _| async move { numbers.iter().sum::<u32>() },
+            );
+        assert_eq!(call_tool(sum, r#"{"value":[1,2]}"#).await.content.text(), "3");
     }
 
     #[tokio::test]

@@ -37,7 +37,7 @@ fn strict_spec() -> ToolSpec {
     )
 }
 
-#[derive(serde::Deserialize, serde::Serialize)]
+#[derive(serde::Deserialize, serde::Serialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct TextArgs {
     text: String,
@@ -54,11 +54,10 @@ fn raw_tool(given: &ReceivedArgs) -> Tool {
 
 fn typed_tool(given: &ReceivedArgs) -> Tool {
     let given = Arc::clone(given);
-    Tool::typed(strict_spec(), move |args: TextArgs, _cx| {
+    Tool::new("put", "", move |args: TextArgs, _cx| {
         given.lock().unwrap().push(serde_json::to_value(args).unwrap());
         async { "done" }
     })
-    .unwrap()
 }
 
 /// A call of `put` with these fields besides its text.
@@ -68,7 +67,7 @@ fn put_call(more: &str) -> Reply {
 
 async fn run_with_rationale(tool: Tool, reply: Reply) -> Outcome {
     let model = Scripted::new([reply, Reply::text("Done.")]);
-    Agent::new(model).with_tools([tool]).with_rationale().run("go").outcome().await
+    Agent::new(model).with_toolkit(Toolkit::new([tool]).with_rationale()).run("go").outcome().await
 }
 
 fn result_kinds(outcome: &Outcome) -> Vec<ResultKind> {
@@ -154,14 +153,14 @@ async fn an_external_executor_sees_the_rationale_and_the_schema_check_ignores_it
 async fn a_policy_can_read_the_risk_and_require_approval() {
     let given = ReceivedArgs::default();
     let model = Scripted::new([put_call(RATIONALE_FIELD), Reply::text("Done.")]);
-    let agent = Agent::new(model).with_tools([raw_tool(&given)]).with_rationale().with_hook(
-        hook::before_tool(|_state, call| async move {
+    let agent = Agent::new(model)
+        .with_toolkit(Toolkit::new([raw_tool(&given)]).with_rationale())
+        .with_hook(hook::before_tool(|_state, call| async move {
             match Rationale::split_arguments(&call.arguments).0.risk {
                 Some(Risk::High) => CallDecision::RequireApproval,
                 Some(Risk::Low | Risk::Medium) | None => CallDecision::Allow,
             }
-        }),
-    );
+        }));
     let waiting = agent.run("go").outcome().await;
     assert_eq!(waiting.reason, EndReason::Pending);
     let verdicts = [(waiting.pending[0].clone(), Verdict::Approve)];
@@ -177,8 +176,9 @@ async fn arguments_rewritten_by_a_policy_need_no_rationale() {
     let rewrite = hook::before_tool(|_state, _call| async {
         CallDecision::RewriteArguments(r#"{"text":"y"}"#.to_owned())
     });
-    let agent =
-        Agent::new(model).with_tools([raw_tool(&given)]).with_rationale().with_hook(rewrite);
+    let agent = Agent::new(model)
+        .with_toolkit(Toolkit::new([raw_tool(&given)]).with_rationale())
+        .with_hook(rewrite);
     assert_eq!(result_kinds(&agent.run("go").outcome().await), [ResultKind::Ok]);
     assert_eq!(*given.lock().unwrap(), [json!({ "text": "y" })]);
 }
@@ -210,7 +210,7 @@ async fn a_tool_whose_schema_has_or_cannot_take_a_rationale_is_unchanged() {
         let spec = ToolSpec { parameters: parameters.clone().into(), ..strict_spec() };
         let given = ReceivedArgs::default();
         let seen = Arc::clone(&given);
-        let tool = Tool::typed(spec, move |args: Value, _cx| {
+        let tool = Tool::raw(spec, move |args, _cx| {
             seen.lock().unwrap().push(args);
             async { "done" }
         });
@@ -234,19 +234,15 @@ fn adding_a_rationale_keeps_the_tools_settings() {
 }
 
 #[tokio::test]
-async fn only_an_agent_with_rationale_requests_it_in_any_builder_order() {
-    let offered = async |agent: Agent, model: Scripted| {
-        agent.run("go").outcome().await;
+async fn only_an_agent_whose_toolkit_asks_for_a_rationale_requests_it_even_for_a_later_tool() {
+    let offered = async |kit: Toolkit| {
+        let model = Scripted::new(["Hi."; 3]);
+        let tool = raw_tool(&ReceivedArgs::default());
+        Agent::new(model.clone()).with_toolkit(kit).with_tool(tool).run("go").outcome().await;
         model.requests()[0].tools[0].parameters.to_value()["properties"].get("_why").is_some()
     };
-    let agent = |model: &Scripted| Agent::new(model.clone());
-    let tools = || [raw_tool(&ReceivedArgs::default())];
-    let model = Scripted::new(["Hi."; 3]);
-    assert!(!offered(agent(&model).with_tools(tools()), model.clone()).await);
-    let model = Scripted::new(["Hi."; 3]);
-    assert!(offered(agent(&model).with_tools(tools()).with_rationale(), model.clone()).await);
-    let model = Scripted::new(["Hi."; 3]);
-    assert!(offered(agent(&model).with_rationale().with_tools(tools()), model.clone()).await);
+    assert!(!offered(Toolkit::default()).await);
+    assert!(offered(Toolkit::default().with_rationale()).await);
 }
 
 #[tokio::test]
@@ -255,7 +251,8 @@ async fn calls_that_differ_only_in_rationale_are_equal() {
         let args = format!(r#"{{"text":"x","_why":{{"expected_outcome":"try {n}"}}}}"#);
         Reply::new().call_raw("", "put", &args)
     });
-    let agent = Agent::new(model).with_tools([raw_tool(&ReceivedArgs::default())]).with_rationale();
+    let agent = Agent::new(model)
+        .with_toolkit(Toolkit::new([raw_tool(&ReceivedArgs::default())]).with_rationale());
     let limits = turnstream::agent::Limits { end_after_repeats: 3, ..Default::default() };
     let outcome = agent.with_limits(limits).run("go").outcome().await;
     assert_eq!((outcome.reason, outcome.turns), (EndReason::Repeating, 3));
@@ -283,9 +280,9 @@ fn every_wire_accepts_the_schema_with_rationale_even_in_strict_mode() {
 #[tokio::test]
 async fn an_approval_shows_the_rationale() {
     let model = Scripted::new([put_call(RATIONALE_FIELD)]);
-    let agent = Agent::new(model)
-        .with_tools([raw_tool(&ReceivedArgs::default()).requires_approval()])
-        .with_rationale();
+    let agent = Agent::new(model).with_toolkit(
+        Toolkit::new([raw_tool(&ReceivedArgs::default()).requires_approval()]).with_rationale(),
+    );
     let events: Vec<_> = agent.run("go").map(Result::unwrap).collect().await;
     let call = events.iter().find_map(Event::as_approval_request).unwrap();
     assert_eq!(

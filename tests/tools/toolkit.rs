@@ -192,9 +192,10 @@ async fn a_panic_anywhere_in_a_tool_is_an_error_result() {
         assert_eq!(result.kind, ResultKind::Panic);
         assert!(result.content.text().contains("boom"));
     }
-    let in_drop = Tool::typed_streaming(spec("t"), |_: Value, _| {
+    let in_drop = Tool::raw(spec("t"), |_, _| {
         let bomb = PanicOnDrop;
-        futures::stream::iter([ToolUpdate::output("fine")]).map(move |update| (&bomb, update).1)
+        let updates = futures::stream::iter([ToolUpdate::output("fine")]);
+        ready(updates.map(move |update| (&bomb, update).1).boxed())
     })
     .unwrap();
     let result = result_of(in_drop, "t", "{}").await;
@@ -227,7 +228,7 @@ async fn siblings_of_a_failed_call_continue() {
 async fn a_streaming_tool_reports_progress_and_is_dropped_after_its_output() {
     let polled = Arc::new(AtomicUsize::new(0));
     let seen = polled.clone();
-    let tool = Tool::typed_streaming(spec("t"), move |_: Value, _| {
+    let tool = Tool::raw(spec("t"), move |_, _| {
         let seen = seen.clone();
         let updates = vec![
             ToolUpdate::progress(&1),
@@ -235,9 +236,10 @@ async fn a_streaming_tool_reports_progress_and_is_dropped_after_its_output() {
             ToolUpdate::output("done"),
             ToolUpdate::output("late"),
         ];
-        futures::stream::iter(updates).inspect(move |_| {
+        let updates = futures::stream::iter(updates).inspect(move |_| {
             seen.fetch_add(1, Ordering::Relaxed);
-        })
+        });
+        ready(updates.boxed())
     })
     .unwrap();
     let events =
@@ -257,7 +259,7 @@ async fn a_streaming_tool_reports_progress_and_is_dropped_after_its_output() {
 
 #[tokio::test]
 async fn a_stream_that_ends_without_an_output_is_an_error() {
-    let tool = Tool::typed_streaming(spec("t"), |_: Value, _| futures::stream::empty()).unwrap();
+    let tool = Tool::raw(spec("t"), |_, _| ready(futures::stream::empty().boxed())).unwrap();
     assert_eq!(result_of(tool, "t", "{}").await.kind, ResultKind::Error);
 }
 
@@ -398,12 +400,11 @@ async fn no_tool_closure_runs_before_its_started_event_is_yielded() {
             "done"
         }
     };
-    let (raw, typed, streaming) = (count(), count(), count());
+    let (raw, streaming) = (count(), count());
     let tools = [
         Tool::raw(spec("raw"), move |args, cx| ready(raw(args, cx))).unwrap(),
-        Tool::typed(spec("typed"), move |args, cx| ready(typed(args, cx))).unwrap(),
-        Tool::typed_streaming(spec("streaming"), move |args, cx| {
-            futures::stream::iter([ToolUpdate::output(streaming(args, cx))])
+        Tool::raw(spec("streaming"), move |args, cx| {
+            ready(futures::stream::iter([ToolUpdate::output(streaming(args, cx))]).boxed())
         })
         .unwrap(),
     ];

@@ -1,6 +1,7 @@
 //! `count_lines`: counts lines, and finds the file with the most lines.
 
 use std::fs::File;
+use std::future::ready;
 use std::io;
 
 use serde::{Deserialize, Serialize};
@@ -23,14 +24,14 @@ pub(crate) fn count_lines(root: Root) -> Tool {
     let about = "Counts the lines of the text files in a directory and its subdirectories, or of \
                  one file. Hidden directories and build output are skipped. Returns the total, the \
                  number of files, and the longest file with its number of lines.";
-    Tool::streaming("count_lines", about, move |args: Args, cx| {
+    Tool::new("count_lines", about, move |args: Args, cx| {
         let root = root.clone();
         let start = move || {
             let place = root.find(args.path.as_deref())?;
             let files = place.files(args.extension.as_deref())?;
             Ok((LineCounter::default(), place, files))
         };
-        stream_updates(start, cx)
+        ready(stream_updates(start, cx))
     })
 }
 

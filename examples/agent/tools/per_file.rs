@@ -4,9 +4,9 @@ use std::fs::File;
 use std::io;
 
 use async_stream::stream;
-use futures::Stream;
+use futures::StreamExt;
 use serde_json::json;
-use turnstream::tool::{ToolContext, ToolOutput, ToolUpdate};
+use turnstream::tool::{ToolContext, ToolOutput, ToolUpdate, UpdateStream};
 
 use crate::tools::root::{FileIter, Location};
 use crate::tools::run_blocking;
@@ -68,8 +68,8 @@ impl FileWalk {
 pub(crate) fn stream_updates<W: FileVisitor>(
     start: impl FnOnce() -> Result<(W, Location, FileIter), String> + Send + 'static,
     cx: ToolContext,
-) -> impl Stream<Item = ToolUpdate> + Send + 'static {
-    stream! {
+) -> UpdateStream {
+    let updates = stream! {
         let begun = run_blocking(start).await.map(|(work, place, files)| {
             (work, place, FileWalk { files, seen_count: 0 })
         });
@@ -110,5 +110,6 @@ pub(crate) fn stream_updates<W: FileVisitor>(
             size = MAX_PART_FILES.min(size * 2);
         }
         yield ToolUpdate::output(work.into_report(&place, &walk));
-    }
+    };
+    updates.boxed()
 }

@@ -1,6 +1,7 @@
 //! `search_text`: finds the files and lines that contain a text.
 
 use std::fs::File;
+use std::future::ready;
 use std::io;
 
 use serde::{Deserialize, Serialize};
@@ -33,7 +34,7 @@ pub(crate) fn search_text(root: Root) -> Tool {
     let about = "Searches the text files in a directory and its subdirectories, or one file, for \
                  a plain text. Hidden directories, build output and binary files are skipped. \
                  Returns files, line numbers and lines.";
-    Tool::streaming("search_text", about, move |args: Args, cx| {
+    Tool::new("search_text", about, move |args: Args, cx| {
         let root = root.clone();
         let start = move || {
             if args.query.trim().is_empty() {
@@ -43,7 +44,7 @@ pub(crate) fn search_text(root: Root) -> Tool {
             let files = place.files(args.extension.as_deref())?;
             Ok((TextSearch::new(args.query), place, files))
         };
-        stream_updates(start, cx)
+        ready(stream_updates(start, cx))
     })
 }
 

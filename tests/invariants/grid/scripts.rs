@@ -1,5 +1,6 @@
 //! The scripts, and tools that count.
 
+use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -78,10 +79,11 @@ fn counted_tools(seen: &Arc<Executions>) -> Vec<Tool> {
             }
         })
         .unwrap(),
-        Tool::typed_streaming(tool_spec("chatty"), move |_: serde_json::Value, cx| {
+        Tool::raw(tool_spec("chatty"), move |_, cx| {
             let running = chatty.enter(&cx);
-            futures::stream::iter([ToolUpdate::progress(&1), ToolUpdate::output("done")])
-                .map(move |update| (&running, update).1)
+            let updates =
+                futures::stream::iter([ToolUpdate::progress(&1), ToolUpdate::output("done")]);
+            ready(updates.map(move |update| (&running, update).1).boxed())
         })
         .unwrap(),
     ]

@@ -93,8 +93,9 @@ async fn an_idempotent_streaming_tool_runs_again_after_a_crash() {
     let session =
         session_with_open_calls(&store, &Agent::new(model_with_two_calls("x")).with_tools(hanging))
             .await;
-    let streams = Tool::typed_streaming(spec("again"), |_args: serde_json::Value, _cx| {
-        futures::stream::iter([ToolUpdate::progress(&1), ToolUpdate::output("streamed")])
+    let streams = Tool::raw(spec("again"), |_args, _cx| async {
+        let updates = [ToolUpdate::progress(&1), ToolUpdate::output("streamed")];
+        futures::stream::iter(updates).boxed()
     });
     let agent =
         Agent::new(model_with_two_calls("Done.")).with_tools([streams.unwrap().idempotent()]);

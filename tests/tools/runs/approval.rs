@@ -143,7 +143,10 @@ async fn an_external_call_is_answered_by_its_output_or_stays_pending_without_one
 async fn a_policy_may_require_approval_of_any_call_but_an_external_one() {
     let rules = ScriptedPolicy::configured(|book| {
         book.permissions.insert("a", Permission::require_approval());
-        book.permissions.insert("out", Permission::require_approval().with_arguments("{\"ms\":1}"));
+        book.permissions.insert(
+            "out",
+            Permission { arguments: Some("{\"ms\":1}".into()), ..Permission::require_approval() },
+        );
     });
     let mut tools =
         start_run(&approval_toolkit(), &turn_with_calls(&["a", "out"]).await).with_policy(rules);

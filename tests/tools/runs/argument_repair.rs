@@ -177,9 +177,15 @@ async fn a_pending_call_has_its_repaired_arguments_and_a_resume_repairs_again() 
 #[tokio::test(start_paused = true)]
 async fn a_policy_may_rewrite_repaired_arguments() {
     let rules = repairing_policy(&[("[]", FIVE_MS_ARGS)]);
-    rules.script().permissions.insert("a", Permission::allow().with_arguments("{\"ms\":6}"));
+    rules
+        .script()
+        .permissions
+        .insert("a", Permission { arguments: Some("{\"ms\":6}".into()), ..Permission::allow() });
     assert_eq!(result_with_policy("[]", &rules).await.content.text(), "{\"ms\":6}");
-    rules.script().permissions.insert("a", Permission::allow().with_arguments("[]"));
+    rules
+        .script()
+        .permissions
+        .insert("a", Permission { arguments: Some("[]".into()), ..Permission::allow() });
     let result = result_with_policy("[]", &rules).await;
     assert_eq!(result.kind, ResultKind::Error, "a rewrite is not repaired: {result:?}");
 }
@@ -319,7 +325,7 @@ async fn each_set_of_arguments_is_parsed_once() {
         (
             "they are rewritten",
             FIVE_MS_ARGS,
-            fitting(Permission::allow().with_arguments("{}")),
+            fitting(Permission { arguments: Some("{}".into()), ..Permission::allow() }),
             [2, 1],
         ),
         ("it is denied", FIVE_MS_ARGS, fitting(Permission::deny("no")), [1, 0]),

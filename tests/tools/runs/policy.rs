@@ -83,7 +83,10 @@ async fn rewritten_arguments_that_do_not_match_are_a_policy_error() {
     let kit = Toolkit::new([sleep_tool("a")]);
     for bad in ["{\"ms\":\"x\"}", "[]", "{"] {
         let rules = ScriptedPolicy::configured(|book| {
-            book.permissions.insert("a", Permission::require_approval().with_arguments(bad));
+            book.permissions.insert(
+                "a",
+                Permission { arguments: Some(bad.into()), ..Permission::require_approval() },
+            );
         });
         let tools = start_run(&kit, &turn_with_calls(&["a"]).await).with_policy(rules.clone());
         let result = only_result(tools).await;

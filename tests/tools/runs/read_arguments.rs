@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex};
 
 use futures::StreamExt;
-use serde_json::{Value, json};
+use serde_json::json;
 use turnstream::agent::hook::{self, CallDecision};
 use turnstream::event::{EndReason, ToolEvent};
 use turnstream::item::{PendingCall, ResultKind, ToolCall};
@@ -59,8 +59,8 @@ async fn hooks_events_and_the_tool_receive_the_read_arguments_and_the_history_th
         move |call: &ToolCall| seen.lock().unwrap().push(call.arguments.clone())
     };
     let (before, after, progress) = (note(&seen), note(&seen), note(&seen));
-    let tool = Tool::raw_streaming(spec(), |args: Value, _| {
-        futures::stream::iter([ToolUpdate::progress(&1), ToolUpdate::output(args)])
+    let tool = Tool::raw(spec(), |args, _| async {
+        futures::stream::iter([ToolUpdate::progress(&1), ToolUpdate::output(args)]).boxed()
     });
     let model = model(WRITTEN);
     let mut run = Agent::new(model.clone())
@@ -196,16 +196,16 @@ async fn handlers_and_tools_with_a_rationale_receive_the_read_arguments() {
 }
 
 #[tokio::test]
-async fn a_typed_tool_accepts_what_its_type_accepts_even_if_its_schema_says_less() {
-    #[derive(serde::Deserialize)]
+async fn a_typed_tool_accepts_whole_numbers_and_null_for_a_default() {
+    #[derive(serde::Deserialize, schemars::JsonSchema)]
     struct Args {
         id: u64,
         #[serde(default)]
         limit: u32,
     }
-    let loose = ToolSpec::new("find", "Finds", json!({ "type": "object" }));
-    let tool = Tool::typed(loose, |args: Args, _| async move { args.id + u64::from(args.limit) });
-    let agent = Agent::new(model(r#"{"id":5.0,"limit":null}"#)).with_tool(tool.unwrap());
+    let tool =
+        Tool::new("find", "Finds", |args: Args, _| async move { args.id + u64::from(args.limit) });
+    let agent = Agent::new(model(r#"{"id":5.0,"limit":null}"#)).with_tool(tool);
     let outcome = agent.run("Go").outcome().await;
     assert_eq!(result_text(&outcome), (ResultKind::Ok, "5".to_owned()));
 }

@@ -56,12 +56,13 @@ async fn reports_made_while_a_tool_is_dropped_count_and_later_ones_do_not() {
     }
     let kept = Arc::new(Mutex::new(None));
     let keep = Arc::clone(&kept);
-    let tool = Tool::typed_streaming(spec("a"), move |_: serde_json::Value, cx| {
+    let tool = Tool::raw(spec("a"), move |_, cx: turnstream::tool::ToolContext| {
         *keep.lock().unwrap() = Some(cx.clone());
         let undo = RecordOnDrop(cx);
-        futures::stream::once(async { turnstream::tool::ToolUpdate::output("done") })
+        let updates = futures::stream::iter([turnstream::tool::ToolUpdate::output("done")])
             .chain(futures::stream::pending())
-            .map(move |update| (&undo, update).1)
+            .map(move |update| (&undo, update).1);
+        std::future::ready(updates.boxed())
     });
     let kit = Toolkit::new([tool.unwrap()]);
     let result = only_result(start_run(&kit, &turn_with_calls(&["a"]).await)).await;

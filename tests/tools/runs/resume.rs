@@ -4,7 +4,7 @@ use turnstream::item::{ItemFlag, ResultKind, TurnInfo};
 use turnstream::provider::Reply;
 use turnstream::tool::{Tool, ToolRunOutcome, Verdict};
 use turnstream::turn::StopReason;
-use turnstream::{ErrorKind, History, Item, Toolkit, Usage};
+use turnstream::{ErrorKind, History, Item, Toolkit};
 
 use super::{
     ScriptedPolicy, sleep_tool, spec, start_run, summarize_remaining, turn_from_reply,
@@ -171,7 +171,7 @@ async fn a_resumed_turn_contains_only_its_own_items() {
 #[tokio::test]
 async fn a_hand_built_history_can_be_resumed_once_its_turn_is_complete() {
     let call = Item::tool_call("c1", "a", "{}");
-    let info = TurnInfo::new(StopReason::ToolCalls).with_model("m").with_usage(Usage::default());
+    let info = TurnInfo::new(StopReason::ToolCalls).with_model("m");
     let history = History::from_items("h", [Item::user("go"), call.with_turn_info(info)]);
     let mut run = approval_toolkit().resume(&history).unwrap();
     summarize_remaining(&mut run).await;

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::stream::StreamExt;
-use serde_json::Value;
 use tokio::time::{Instant, advance, sleep};
 use turnstream::Toolkit;
 use turnstream::item::ResultKind;
@@ -72,14 +71,15 @@ async fn a_timeout_beyond_the_clock_is_ignored() {
 
 /// A tool that reports progress after 40 ms, and completes after being polled for another 40 ms.
 fn slow_progress_tool() -> Tool {
-    Tool::typed_streaming(spec("chatty"), |_: Value, _| {
-        async_stream::stream! {
+    Tool::raw(spec("chatty"), |_, _| async {
+        let updates = async_stream::stream! {
             for n in 0..3 {
                 sleep(Duration::from_millis(30)).await;
                 yield ToolUpdate::progress(&n);
             }
             yield ToolUpdate::output("done");
-        }
+        };
+        updates.boxed()
     })
     .unwrap()
 }
@@ -122,8 +122,8 @@ async fn a_tool_is_polled_before_its_timer() {
 
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_always_reports_progress_still_times_out() {
-    let busy = Tool::typed_streaming(spec("busy"), |_: Value, _| {
-        futures::stream::repeat(ToolUpdate::progress(&0)).take(20)
+    let busy = Tool::raw(spec("busy"), |_, _| async {
+        futures::stream::repeat(ToolUpdate::progress(&0)).take(20).boxed()
     });
     let kit = Toolkit::new([busy.unwrap().with_timeout(Duration::ZERO)]);
     let events = summarize_remaining(&mut start_run(&kit, &turn_with_calls(&["busy"]).await)).await;
