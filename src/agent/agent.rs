@@ -111,7 +111,8 @@ impl Agent {
     /// your dependencies.
     ///
     /// If the body yields `Stop`, or no step at all, the run ends with the reason `stopped`. If the
-    /// body yields `StopWith`, the run ends with the reason in the state's `end` field. If the body
+    /// body yields `StopWith`, the run ends with the reason in the state's `end` field, which
+    /// [`State::with_end_reason`] sets. If the body
     /// yields a `Finished` event, for example from another run, the run drops this event and emits
     /// its own `Finished` event instead.
     ///
@@ -300,9 +301,7 @@ impl Agent {
 
     /// Replaces the agent's tools and their settings with those in the given toolkit.
     pub fn with_toolkit(self, kit: Toolkit) -> Self {
-        self.update_settings(|it| {
-            it.tools.toolkit = if it.tools.requires_rationale { kit.with_rationale() } else { kit }
-        })
+        self.update_settings(|it| it.tools.toolkit = kit)
     }
 
     /// Adds a tool source, such as an MCP server, whose tools may change during a run. In the tool
@@ -311,9 +310,8 @@ impl Agent {
     ///
     /// A run lists the tools from all sources before each request, and before it runs resumed
     /// calls. A new tool list takes effect with the next request. Each call from the model runs a
-    /// tool from the list that the model was offered. Hooks, approvals, the limits of the agent's
-    /// [`Toolkit`], [`with_rationale`](Self::with_rationale) and dry runs also apply to tools from
-    /// sources.
+    /// tool from the list that the model was offered. Hooks, approvals, and the settings of the
+    /// agent's [`Toolkit`], such as its limits and dry runs, also apply to tools from sources.
     ///
     /// - **The first listing of a run** must succeed. If the first listing fails, the run ends with
     ///   the source's error before it sends a request, and each call that was to be resumed gets a
@@ -350,44 +348,6 @@ impl Agent {
     /// See [`ToolSource`] for an example.
     pub fn with_tool_source(self, source: impl ToolSource + 'static) -> Self {
         self.update_settings(|it| Arc::make_mut(&mut it.tools.sources).push(Arc::new(source)))
-    }
-
-    /// Asks the model to state its rationale for each call in an extra argument, `_why`, which the
-    /// tool does not receive; see [`Tool::with_rationale`]. A [trace](crate::Trace) shows each
-    /// call's rationale.
-    ///
-    /// ```
-    /// use futures::StreamExt;
-    /// use serde_json::json;
-    /// use turnstream::provider::{Reply, Scripted};
-    /// use turnstream::tool::{Tool, ToolSpec};
-    /// use turnstream::{Agent, EventStreamExt};
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), turnstream::Error> {
-    /// let model = Scripted::new([
-    ///     Reply::new().call("roll", json!({ "_why": { "expected_outcome": "a number" } })),
-    ///     Reply::text("It is a six."),
-    /// ]);
-    /// let spec = ToolSpec::new(
-    ///     "roll",
-    ///     "Rolls a die",
-    ///     json!({ "type": "object", "properties": {}, "additionalProperties": false }),
-    /// );
-    /// let roll = Tool::raw(spec, |_args, _cx| async { 6 })?;
-    /// let agent = Agent::new(model).with_tools([roll]).with_rationale();
-    ///
-    /// let trace = agent.new_trace();
-    /// agent.run("Roll a die").trace_to(&trace).for_each(|_| async {}).await;
-    /// assert!(trace.events()[0].to_string().contains("expected_outcome: \"a number\""));
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn with_rationale(self) -> Self {
-        self.update_settings(|it| {
-            it.tools.requires_rationale = true;
-            it.tools.toolkit = it.tools.toolkit.clone().with_rationale();
-        })
     }
 
     /// Sets the system prompt. A text becomes the stable part, which is the same in all runs. To also

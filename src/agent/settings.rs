@@ -61,8 +61,6 @@ pub(super) struct ToolkitSettings {
     pub(super) sources: Arc<ToolSources>,
     /// The names of the tools that never change anything.
     pub(super) read_only_tools: Arc<[String]>,
-    /// Whether all tools ask for a rationale, including tools that are added later.
-    pub(super) requires_rationale: bool,
     /// Whether a run waits for verdicts on calls that need approval.
     pub(super) interactive: bool,
 }

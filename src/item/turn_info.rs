@@ -110,12 +110,6 @@ impl TurnInfo {
         Self { usage: Usage::default(), model: None, response_id: None, stop_reason }
     }
 
-    /// Sets the turn's token usage.
-    pub fn with_usage(mut self, usage: Usage) -> Self {
-        self.usage = usage;
-        self
-    }
-
     /// Sets the name of the model that answered.
     pub fn with_model(mut self, model: impl Into<String>) -> Self {
         self.model = Some(model.into());

@@ -223,7 +223,7 @@ pub struct Permission {
     pub decision: PermissionDecision,
     /// Arguments that replace the model's arguments, as JSON text. The replacement is checked in
     /// the same way as the model's arguments. If the replacement is invalid, the call receives an
-    /// error result.
+    /// error result. The constructors set `None`.
     pub arguments: Option<String>,
 }
 
@@ -264,12 +264,6 @@ impl Permission {
     /// Denies the call. The model receives `why` as the reason.
     pub fn deny(why: impl Into<String>) -> Self {
         Self { decision: PermissionDecision::Deny(why.into()), arguments: None }
-    }
-
-    /// Replaces the call's arguments with `arguments`, which must be JSON text.
-    pub fn with_arguments(mut self, arguments: impl Into<String>) -> Self {
-        self.arguments = Some(arguments.into());
-        self
     }
 }
 

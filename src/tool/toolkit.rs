@@ -250,8 +250,37 @@ impl Toolkit {
         self
     }
 
-    /// Adds a [rationale](Tool::with_rationale) to every tool's schema, including the schemas of
-    /// tools that are added later.
+    /// Asks the model to state its rationale for each call in an extra argument, `_why`, which the
+    /// tool does not receive; see [`Tool::with_rationale`]. This also applies to tools that are
+    /// added later. A [trace](crate::Trace) shows each call's rationale.
+    ///
+    /// ```
+    /// use futures::StreamExt;
+    /// use serde_json::json;
+    /// use turnstream::provider::{Reply, Scripted};
+    /// use turnstream::tool::{Tool, ToolSpec, Toolkit};
+    /// use turnstream::{Agent, EventStreamExt};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), turnstream::Error> {
+    /// let model = Scripted::new([
+    ///     Reply::new().call("roll", json!({ "_why": { "expected_outcome": "a number" } })),
+    ///     Reply::text("It is a six."),
+    /// ]);
+    /// let spec = ToolSpec::new(
+    ///     "roll",
+    ///     "Rolls a die",
+    ///     json!({ "type": "object", "properties": {}, "additionalProperties": false }),
+    /// );
+    /// let roll = Tool::raw(spec, |_args, _cx| async { 6 })?;
+    /// let agent = Agent::new(model).with_toolkit(Toolkit::new([roll]).with_rationale());
+    ///
+    /// let trace = agent.new_trace();
+    /// agent.run("Roll a die").trace_to(&trace).for_each(|_| async {}).await;
+    /// assert!(trace.events()[0].to_string().contains("expected_outcome: \"a number\""));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn with_rationale(mut self) -> Self {
         self.adds_rationale = true;
         self.rebuild_with_tools(self.tools.iter().cloned())

@@ -90,6 +90,16 @@ impl RequireEvidence {
     ///
     /// The function runs within the poll in which the model stops, so it must return quickly. A
     /// panic in the function ends the run with a [`Hook`](crate::ErrorKind::Hook) error.
+    ///
+    /// ```
+    /// use turnstream::agent::evidence::RequireEvidence;
+    ///
+    /// // The system prompt defines this prefix.
+    /// let policy = RequireEvidence::new().with_blocked_detector(|turn| {
+    ///     turn.text().strip_prefix("BLOCKIERT:").map(|missing| missing.trim().to_owned())
+    /// });
+    /// # drop(policy);
+    /// ```
     pub fn with_blocked_detector(
         mut self,
         blocked: impl Fn(&Turn) -> Option<String> + Send + Sync + 'static,
