@@ -135,33 +135,25 @@
 //! | `validate` | | a full JSON Schema validator for tools with a raw schema |
 //! | `sqlite` | | `SqliteStore`: [sessions](session) in a single SQLite file |
 //! | `postgres` | | `PostgresStore`: sessions in PostgreSQL, for [many machines](guide::many_machines) |
-//! | `task` | | `in_task`: a stream continues while its consumer pauses |
-//! | `hub` | | runs that continue without a reader |
 //! | `redis` | | a hub that spans many machines |
-//! | `durable` | | runs on an engine that resumes them on any machine |
-//! | `ui` | | runs as responses of a web server, for front ends |
 //! | `mcp` | | rmcp, and with it the tools of MCP servers |
-//! | `tool-search` | | `Toolkit::searchable`: a model [searches](guide::tools) for tools instead of reading the whole list |
 //! | `testing` | | a loopback server for tests (based on `tokio::net`), a scripted MCP server, and test suites for providers, session stores and durable engines |
 //!
-//! Without the default features, the crate contains the loop, the turn, the tools, the agent, the scripted model, and
-//! all encoders and decoders, but no HTTP stack.
+//! Each feature adds a dependency. Without the default features, the crate contains everything
+//! else: the loop, the turn, the tools, the agent, the scripted model, sessions, the hub, front
+//! ends, durable runs, and all encoders and decoders, but no HTTP stack.
 //!
 //! [`TurnEvent`]: turn::TurnEvent
 //! [`Step`]: stream::Step
 //! [`loop_stream`]: stream::loop_stream
-#![cfg_attr(feature = "durable", doc = "[`durable`]: mod@durable")]
-#![cfg_attr(not(feature = "durable"), doc = "[`durable`]: #features")]
-#![cfg_attr(feature = "hub", doc = "[`hub`]: mod@hub")]
-#![cfg_attr(not(feature = "hub"), doc = "[`hub`]: #features")]
+//! [`durable`]: mod@durable
+//! [`hub`]: mod@hub
 #![cfg_attr(feature = "mcp", doc = "[`mcp`]: mod@mcp")]
 #![cfg_attr(not(feature = "mcp"), doc = "[`mcp`]: #features")]
-#![cfg_attr(feature = "task", doc = "[`task`]: mod@task")]
-#![cfg_attr(not(feature = "task"), doc = "[`task`]: #features")]
+//! [`task`]: mod@task
 #![cfg_attr(feature = "testing", doc = "[`testing`]: mod@testing")]
 #![cfg_attr(not(feature = "testing"), doc = "[`testing`]: #features")]
-#![cfg_attr(feature = "ui", doc = "[`ui`]: mod@ui")]
-#![cfg_attr(not(feature = "ui"), doc = "[`ui`]: #features")]
+//! [`ui`]: mod@ui
 // Without the default features, links to the items of those features have no target.
 #![cfg_attr(
     not(all(feature = "http", feature = "schemars")),
@@ -171,7 +163,6 @@
 
 pub mod agent;
 pub mod context;
-#[cfg(feature = "durable")]
 pub mod durable;
 pub mod env;
 pub mod error;
@@ -180,7 +171,6 @@ mod fnv;
 pub mod framing;
 pub mod guide;
 pub mod http;
-#[cfg(feature = "hub")]
 pub mod hub;
 pub mod item;
 pub mod journal;
@@ -195,14 +185,12 @@ pub mod session;
 mod small_map;
 pub mod sse;
 pub mod stream;
-#[cfg(feature = "task")]
 pub mod task;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod tool;
 pub mod trace;
 pub mod turn;
-#[cfg(feature = "ui")]
 pub mod ui;
 pub mod usage;
 pub mod world;

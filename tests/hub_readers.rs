@@ -2,7 +2,7 @@
 //!
 //! It is a test binary of its own, since it measures the memory of the process.
 
-#![cfg(all(feature = "hub", feature = "ui", target_os = "linux"))]
+#![cfg(target_os = "linux")]
 
 use std::hint::black_box;
 

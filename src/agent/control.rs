@@ -146,7 +146,6 @@ pub(super) enum DeliveryPoint {
 
 impl DeliveryPoint {
     /// Returns the point at which steering input, or a follow-up, is delivered.
-    #[cfg(feature = "hub")]
     pub(super) fn of_input(is_follow_up: bool) -> Self {
         match is_follow_up {
             true => Self::AfterModelStops,
@@ -231,7 +230,6 @@ impl Control {
 
     /// Queues input that another queue has already accepted, so that the limits of this queue do
     /// not apply.
-    #[cfg(feature = "durable")]
     pub(super) fn enqueue_accepted_input(
         &self,
         when: DeliveryPoint,
@@ -599,7 +597,6 @@ mod tests {
         enqueue(vec![Part::from("second")]).unwrap();
     }
 
-    #[cfg(feature = "durable")]
     #[test]
     fn input_that_another_queue_has_accepted_is_not_limited_again() {
         let control = Control::default();

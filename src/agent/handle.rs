@@ -3,17 +3,14 @@
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
-#[cfg(feature = "durable")]
 use std::task::{Context, Poll};
 
 use crate::agent::Input;
-#[cfg(feature = "hub")]
 use crate::agent::control::RefusedInput;
 use crate::agent::control::{Control, DeliveryPoint, SubAgentRun, VerdictRejection};
 use crate::env::Ids;
 use crate::error::{Error, ErrorKind};
 use crate::event::UndeliveredInput;
-#[cfg(feature = "hub")]
 use crate::item::Item;
 use crate::item::{History, PendingCall, truncate_middle};
 use crate::journal::Journal;
@@ -136,7 +133,6 @@ impl RunHandle {
 
     /// Waits until the run is interrupted. The run and the caller must be polled by the same task, because only one task
     /// is woken.
-    #[cfg(feature = "durable")]
     pub(crate) fn poll_interrupted(&self, cx: &Context<'_>) -> Poll<()> {
         self.control.register_waker(cx.waker());
         if self.control.is_interrupted() { Poll::Ready(()) } else { Poll::Pending }
@@ -373,7 +369,6 @@ impl RunHandle {
 
     /// Queues input with the given id; see [`steer`](Self::steer) and
     /// [`follow_up`](Self::follow_up).
-    #[cfg(feature = "hub")]
     pub(crate) fn enqueue_as(
         &self,
         id: String,
@@ -386,7 +381,6 @@ impl RunHandle {
 
     /// Queues input that another queue has already accepted, so that the limits of the run's own
     /// queue do not apply.
-    #[cfg(feature = "durable")]
     pub(crate) fn enqueue_accepted(
         &self,
         id: String,

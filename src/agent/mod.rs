@@ -84,12 +84,10 @@ pub use budget::{
     TargetProgress, TokenReservation,
 };
 pub use compaction_state::CompactionState;
-#[cfg(feature = "hub")]
 pub(crate) use control::RefusedInput;
 pub use decide::{Decision, Facts, NextAction, StopReview, after_tools, at_stop, decide, on_error};
 pub use forward_turns::{TurnForwarder, forward_turns};
 pub(crate) use handle::forward_handle_methods;
-#[cfg(any(feature = "redis", feature = "durable"))]
 pub(crate) use handle::shorten_interrupt_reason;
 pub use handle::{InputReceipt, RunHandle};
 pub use input::Input;

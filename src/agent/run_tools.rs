@@ -8,7 +8,6 @@ use crate::agent::run_shared::RunShared;
 use crate::agent::{Decision, State, prompts};
 use crate::error::{Error, ErrorKind};
 use crate::item::ResultKind;
-#[cfg(feature = "durable")]
 use crate::tool::redact_each;
 use crate::tool::{RemainingSubAgentDepth, ToolRun};
 use crate::turn::Turn;
@@ -54,7 +53,6 @@ pub(super) fn run_tools(
     };
     let handle = Arc::clone(&run.handle);
     let tools = tools.with_history_source(move || handle.history());
-    #[cfg(feature = "durable")]
     let tools = {
         // The closure must not hold the run, since the run holds the world, which in turn holds the
         // closure.

@@ -238,7 +238,6 @@ impl Outcome {
     }
 
     /// Returns the cost of the run and of its sub-agents, if both are known.
-    #[cfg(feature = "ui")]
     pub(crate) fn total_cost(&self) -> Option<u64> {
         match (self.nested_usage.total(), self.nested_cost) {
             (0, _) => self.cost,

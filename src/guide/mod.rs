@@ -50,7 +50,6 @@
 //! | [What it does not do](not_included) | features that the crate does not have, and what to use instead |
 #![cfg_attr(
     not(all(
-        feature = "durable",
         feature = "http",
         feature = "mcp",
         feature = "postgres",
@@ -58,8 +57,6 @@
         feature = "schemars",
         feature = "sqlite",
         feature = "testing",
-        feature = "tool-search",
-        feature = "ui",
     )),
     allow(rustdoc::broken_intra_doc_links, reason = "pages link to items of other features")
 )]
@@ -109,7 +106,7 @@ pub mod sub_agents {}
 pub mod own_loop {}
 
 #[doc = include_str!("links.md")]
-#[cfg_attr(all(feature = "schemars", feature = "tool-search"), doc = include_str!("tools.md"))]
+#[cfg_attr(feature = "schemars", doc = include_str!("tools.md"))]
 pub mod tools {}
 
 #[doc = include_str!("links.md")]
@@ -128,7 +125,7 @@ pub mod providers {}
 pub mod defaults {}
 
 #[doc = include_str!("links.md")]
-#[cfg_attr(feature = "task", doc = include_str!("cancellation.md"))]
+#[doc = include_str!("cancellation.md")]
 pub mod cancellation {}
 
 #[doc = include_str!("links.md")]
@@ -144,7 +141,7 @@ pub mod testing {}
 pub mod performance {}
 
 #[doc = include_str!("links.md")]
-#[cfg_attr(all(feature = "hub", feature = "ui"), doc = include_str!("front_ends.md"))]
+#[doc = include_str!("front_ends.md")]
 pub mod front_ends {}
 
 #[doc = include_str!("links.md")]

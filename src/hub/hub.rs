@@ -2,13 +2,11 @@
 
 use std::fmt;
 use std::future::poll_fn;
-#[cfg(feature = "durable")]
 use std::future::ready;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-#[cfg(feature = "durable")]
 use futures::stream::{BoxStream, StreamExt};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
@@ -19,7 +17,6 @@ use crate::error::Error;
 #[cfg(doc)]
 use crate::error::ErrorKind;
 use crate::hub::EventNumber;
-#[cfg(feature = "durable")]
 use crate::hub::command_inbox::SentCommand;
 use crate::hub::command_inbox::{Command, CommandInbox};
 use crate::hub::compact_events::CompactEvents;
@@ -351,7 +348,6 @@ impl Hub {
 
     /// Opens an inbox for a call that is executed separately from its run, and yields the commands that arrive. To send a
     /// command to the call, pass the same `address` to [`send`](Self::send).
-    #[cfg(feature = "durable")]
     pub(crate) async fn open_call_inbox(
         &self,
         address: &str,

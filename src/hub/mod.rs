@@ -48,13 +48,12 @@
 //!
 //! # For a browser
 //!
-//! With the `ui` feature, [`Sse::respond_to_reader`](crate::ui::sse::Sse::respond_to_reader) sends a reader's items as
-//! server-sent events. The other protocols in [`ui`](crate::ui) take the stream returned by [`Reader::into_events`].
-//! The `web` example is a complete server. The following function implements a route that streams events to a page:
+//! [`Sse::respond_to_reader`](crate::ui::sse::Sse::respond_to_reader) sends a reader's items as
+//! server-sent events. The other protocols in [`ui`](crate::ui) take the stream returned by
+//! [`Reader::into_events`]. The `web` example is a complete server. The following function
+//! implements a route that streams events to a page:
 //!
 //! ```
-//! # #[cfg(feature = "ui")]
-//! # mod example {
 //! use futures::Stream;
 //! use turnstream::Error;
 //! use turnstream::hub::{EventNumber, Hub, HubEvent};
@@ -71,7 +70,6 @@
 //!     let after: Option<EventNumber> = last_event_id.and_then(|id| id.parse().ok());
 //!     Sse::new().respond_to_reader(hub.read_session(session, after.as_ref()))
 //! }
-//! # }
 //! ```
 //!
 //! # On many machines
@@ -114,7 +112,6 @@
 
 mod all_hubs_reader;
 mod command_inbox;
-#[cfg(any(feature = "redis", feature = "durable"))]
 pub(crate) mod command_json;
 mod compact_events;
 mod event_log;
@@ -152,6 +149,5 @@ pub use run_directory::{AnnouncedRun, LostRun, RunDirectory};
 pub use session_reader::SessionReader;
 pub use settings::{LogOutage, SlowReaders, Unattended};
 pub use snapshot::Snapshot;
-#[cfg(feature = "durable")]
 pub(crate) use source::CallProgress;
 pub use source::RunSource;

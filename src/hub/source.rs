@@ -37,7 +37,6 @@ pub(super) struct DurableAttempt {
 
 /// The progress of a tool call that is executed on a different worker than its run.
 #[derive(Clone, Debug)]
-#[cfg_attr(not(feature = "durable"), expect(dead_code, reason = "durable runs use it"))]
 pub(crate) struct CallProgress {
     pub(crate) call_id: String,
     pub(crate) data: RawJson,
@@ -60,7 +59,6 @@ impl RunSource {
     /// The hub passes only interrupts and the progress of tool calls to the attempt directly. All other commands reach
     /// the attempt through the engine, which stores them. When the hub shuts down, the attempt is dropped rather than
     /// interrupted, because another attempt will continue the run.
-    #[cfg(feature = "durable")]
     pub(crate) fn of_attempt(
         run_id: &str,
         start: History,

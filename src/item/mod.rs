@@ -39,7 +39,6 @@ pub(crate) use json_values::{
 pub(crate) use number_set::NumberSet;
 pub(crate) use open_calls::OpenCalls;
 pub use pending_call::PendingCall;
-#[cfg(feature = "ui")]
 pub(crate) use pending_call::escape_call_id;
 pub(crate) use pending_call::join_call_id;
 pub use settle::{

@@ -42,11 +42,11 @@
 //!
 //! # Many tools
 //!
-//! Schemas for hundreds of tools can fill most of a model's context. With the `tool-search` feature,
-//! `Toolkit::searchable` shows the model two search tools in place of all tools, including the tools from servers:
+//! Schemas for hundreds of tools can fill most of a model's context.
+//! [`Toolkit::searchable`](crate::Toolkit::searchable) shows the model two search tools in place of
+//! all tools, including the tools from servers:
 //!
 //! ```
-//! # #[cfg(feature = "tool-search")] {
 //! use turnstream::mcp::{Client, ServerCommand};
 //! use turnstream::provider::Scripted;
 //! use turnstream::{Agent, Toolkit};
@@ -58,7 +58,6 @@
 //!     .with_tool_source(files)
 //!     .with_tool_source(tickets);
 //! # drop(agent);
-//! # }
 //! ```
 //!
 //! To learn more about tools, see [the guide](crate::guide::tools).

@@ -11,7 +11,6 @@ use pin_project::pin_project;
 
 use crate::error::Error;
 use crate::event::Event;
-#[cfg(feature = "durable")]
 use crate::item::ToolCall;
 use crate::session::entry_recorder::EntryRecorder;
 use crate::session::restore::EntryFold;
@@ -123,7 +122,6 @@ impl<T> PersistTo<T> {
     }
 
     /// Returns the open calls that have not been started by a tool that was not idempotent.
-    #[cfg(feature = "durable")]
     pub(super) fn repeatable_open_calls(&self) -> Vec<ToolCall> {
         self.recorder.repeatable_open_calls()
     }

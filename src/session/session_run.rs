@@ -13,7 +13,6 @@ use futures::{Stream, StreamExt};
 use crate::agent::{Run, RunHandle, forward_handle_methods};
 use crate::error::{Error, ErrorKind};
 use crate::event::{Event, Outcome};
-#[cfg(feature = "durable")]
 use crate::item::ToolCall;
 use crate::session::persist_to::PersistTo;
 use crate::session::restore::EntryFold;
@@ -55,7 +54,6 @@ pub struct SessionRun {
     handle: Arc<RunHandle>,
     outcome: Option<Box<Outcome>>,
     /// The number of entries in the session when the run was created.
-    #[cfg(feature = "hub")]
     starts_at: u64,
 }
 
@@ -71,24 +69,15 @@ impl SessionRun {
     ) -> Self {
         let (handle, toolkit) = (run.internal_handle(), toolkit.clone());
         let run = PersistTo::new(run, session, Some(lease), version, restored, Some(toolkit));
-        Self {
-            settle_events: settled.into(),
-            run,
-            handle,
-            outcome: None,
-            #[cfg(feature = "hub")]
-            starts_at: version,
-        }
+        Self { settle_events: settled.into(), run, handle, outcome: None, starts_at: version }
     }
 
     /// Returns the number of entries in the session when the run was created.
-    #[cfg(feature = "hub")]
     pub(crate) fn starts_at(&self) -> u64 {
         self.starts_at
     }
 
     /// Returns the open calls that have not been started by a tool that was not idempotent.
-    #[cfg(feature = "durable")]
     pub(crate) fn repeatable_open_calls(&self) -> Vec<ToolCall> {
         self.run.repeatable_open_calls()
     }

@@ -3,7 +3,7 @@
 //! The streams in this crate make progress only while they are polled. If a consumer pauses between
 //! two items, the tools therefore pause as well, and no more of the model's output is read. With
 //! [`in_task`](InTaskExt::in_task), a separate task polls the stream, even while the consumer
-//! pauses. Apart from this module, only a hub (`hub` feature) spawns tasks.
+//! pauses. Apart from this module, only a [hub](crate::hub) spawns tasks.
 
 mod in_task;
 mod owned_task;
@@ -14,7 +14,6 @@ use std::num::NonZeroUsize;
 use futures::Stream;
 
 pub use in_task::InTask;
-#[cfg(feature = "hub")]
 pub(crate) use owned_task::OwnedTask;
 
 use crate::error::Error;

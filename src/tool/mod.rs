@@ -37,7 +37,7 @@
 //! | get details about a call, and record what it changed | [`ToolContext`] |
 //! | give tools access to a run's own values, such as its user | [`RunData`] |
 //! | offer tools that change during a run | [`ToolSource`] |
-//! | let a model search through hundreds of tools | `Toolkit::searchable`, with the `tool-search` feature |
+//! | let a model search through hundreds of tools | [`Toolkit::searchable`] |
 //! | approve or deny a call, or provide its result | [`Verdict`] |
 //! | decide about calls in a hand-written loop | [`ToolPolicy`], [`Permission`] |
 //!
@@ -65,7 +65,6 @@ mod run_data;
 mod suspension;
 
 mod run;
-#[cfg(feature = "tool-search")]
 mod search;
 mod tool_policy;
 mod tool_source;
@@ -80,12 +79,10 @@ pub(crate) use late_bound_tool::ListTools;
 pub use output::{IntoToolError, IntoToolOutput, IntoToolUpdates, Json, ToolOutput, ToolUpdate};
 pub use rationale::{Rationale, Risk};
 pub(crate) use run::redact_each;
-#[cfg(feature = "durable")]
 pub(crate) use run::{CallJournal, CallStart, CallsBegin, ProgressRedactor};
 pub use run::{SavedCalls, ToolRun, ToolRunOutcome};
 pub(crate) use run_data::RemainingSubAgentDepth;
 pub use run_data::RunData;
-#[cfg(feature = "tool-search")]
 pub use search::ToolSearch;
 pub use settings::DEFAULT_TIMEOUT;
 pub use suspension::Suspension;

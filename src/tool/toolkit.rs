@@ -12,9 +12,7 @@ use crate::error::catch_panic;
 use crate::http::Timeouts;
 use crate::item::{ToolCall, ToolResult};
 use crate::request::{ToolSpec, ToolSpecs};
-#[cfg(feature = "tool-search")]
 use crate::tool::search::{CALL_TOOL, SearchState, ToolSearch};
-#[cfg(feature = "tool-search")]
 use crate::tool::unwrapped_call;
 use crate::tool::{DEFAULT_TIMEOUT, Tool};
 
@@ -42,7 +40,6 @@ type OnTruncate = dyn Fn(&ToolCall, &ToolResult) -> Option<String> + Send + Sync
 pub struct Toolkit {
     tools: Arc<[Tool]>,
     specs: ToolSpecs,
-    #[cfg(feature = "tool-search")]
     search: Option<Arc<SearchState>>,
     max_concurrency: usize,
     first_call_only: bool,
@@ -71,7 +68,6 @@ impl Toolkit {
         Self {
             tools,
             specs,
-            #[cfg(feature = "tool-search")]
             search: None,
             max_concurrency: DEFAULT_MAX_CONCURRENCY,
             first_call_only: false,
@@ -126,7 +122,6 @@ impl Toolkit {
     /// # Ok(())
     /// # }
     /// ```
-    #[cfg(feature = "tool-search")]
     pub fn searchable(self) -> Self {
         self.with_search(ToolSearch::new())
     }
@@ -150,7 +145,6 @@ impl Toolkit {
     ///
     /// A provider that has its own [tool search](crate::Provider::has_tool_search) receives the
     /// [complete list](Self::deferred_specs) instead of `search_tools` and `call_tool`.
-    #[cfg(feature = "tool-search")]
     pub fn with_search(mut self, search: ToolSearch) -> Self {
         self.search = Some(Arc::new(SearchState::new(search, &self.tools)));
         self.rebuild_with_tools(self.tools.iter().cloned())
@@ -291,7 +285,6 @@ impl Toolkit {
     pub fn restricted_to(&self, specs: &[ToolSpec]) -> Self {
         let named: HashSet<&str> = specs.iter().map(|spec| spec.name.as_str()).collect();
         let is_named = |name: &str| named.contains(name);
-        #[cfg(feature = "tool-search")]
         if let Some(search) = &self.search {
             let calls_others = is_named(CALL_TOOL);
             let is_offered = |tool: &&Tool| {
@@ -313,7 +306,6 @@ impl Toolkit {
     /// Returns the tool named `name`, if any. If several tools have this name, returns the first of
     /// these tools.
     pub fn get(&self, name: &str) -> Option<&Tool> {
-        #[cfg(feature = "tool-search")]
         if let Some(tool) = self.search.as_ref().and_then(|search| search.get(name)) {
             return Some(tool);
         }
@@ -331,7 +323,6 @@ impl Toolkit {
     }
 
     /// Returns whether the model [searches](Self::searchable) for tools.
-    #[cfg(feature = "tool-search")]
     pub fn is_searchable(&self) -> bool {
         self.search.is_some()
     }
@@ -350,7 +341,6 @@ impl Toolkit {
     /// [deferred](ToolSpec::deferred). If the toolkit is not searchable, this method returns the
     /// same list as [`specs`](Self::specs).
     pub fn deferred_specs(&self) -> ToolSpecs {
-        #[cfg(feature = "tool-search")]
         if let Some(search) = &self.search {
             return search.deferred_specs.clone();
         }
@@ -364,12 +354,7 @@ impl Toolkit {
 
     /// Returns the inner call if `call` is a call to `call_tool` and the toolkit is searchable.
     /// Otherwise, returns `call` unchanged.
-    #[cfg_attr(
-        not(feature = "tool-search"),
-        expect(clippy::unused_self, reason = "only a searchable toolkit has such calls")
-    )]
     pub(crate) fn unwrapped_call<'a>(&self, call: &'a ToolCall) -> Cow<'a, ToolCall> {
-        #[cfg(feature = "tool-search")]
         if self.search.is_some() {
             return unwrapped_call(call);
         }
@@ -377,27 +362,15 @@ impl Toolkit {
     }
 
     /// Returns whether a call to the tool named `name` may contain another call.
-    #[cfg_attr(
-        not(feature = "tool-search"),
-        expect(clippy::unused_self, reason = "only a searchable toolkit has such calls")
-    )]
     pub(crate) fn wraps_calls(&self, name: &str) -> bool {
-        #[cfg(feature = "tool-search")]
-        return self.search.is_some() && name == CALL_TOOL;
-        #[cfg(not(feature = "tool-search"))]
-        {
-            let _ = name;
-            false
-        }
+        self.search.is_some() && name == CALL_TOOL
     }
 
     /// Returns a list of the available tools, as text for the result of a call to an unknown tool.
     pub(super) fn available_tools_message(&self, name: &str) -> String {
-        #[cfg(feature = "tool-search")]
         if let Some(search) = &self.search {
             return search.suggestions(name);
         }
-        let _ = name;
         match &*self.tools {
             [] => "There are no tools.".to_owned(),
             tools => {
@@ -411,7 +384,6 @@ impl Toolkit {
     fn rebuild_with_tools(&self, tools: impl IntoIterator<Item = Tool>) -> Self {
         let audit = |tool: Tool| if self.adds_rationale { tool.with_rationale() } else { tool };
         let tools: Arc<[Tool]> = tools.into_iter().map(audit).collect();
-        #[cfg(feature = "tool-search")]
         if let Some(search) = &self.search {
             let search = SearchState::new(search.settings.clone(), &tools);
             let specs = search.listed_specs(&tools);

@@ -4,18 +4,8 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-#[cfg(not(feature = "tool-search"))]
-use crate::item::ToolCall;
 use crate::item::{Item, ToolResult};
-#[cfg(feature = "tool-search")]
 pub(crate) use crate::tool::search::unwrapped_call;
-
-/// Returns the call unchanged, since a call can contain another call only if the `tool-search`
-/// feature is enabled.
-#[cfg(not(feature = "tool-search"))]
-pub(crate) fn unwrapped_call(call: &ToolCall) -> Cow<'_, ToolCall> {
-    Cow::Borrowed(call)
-}
 
 /// Maps the id of each outer call to the name of the tool that was called inside it. The history
 /// itself contains only the tool names that the model used.

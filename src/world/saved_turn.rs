@@ -51,7 +51,6 @@ impl SavedTurn {
 
     /// Converts the stored turn to a replay of only its last event, for use after all of its other
     /// events have been yielded.
-    #[cfg(feature = "durable")]
     pub(crate) fn into_end(mut self) -> ReplayedTurn {
         self.events.retain(|event| matches!(event, TurnEvent::TurnComplete { .. }));
         self.into_replay()

@@ -240,7 +240,6 @@ fn assert_documented(actual: BTreeMap<&'static str, String>) {
     }
 }
 
-#[cfg(feature = "ui")]
 #[test]
 fn the_guide_lists_the_actual_limits_on_clients() {
     let limits = turnstream::ui::ClientLimits::default();

@@ -3,7 +3,7 @@
 //! The ignored tests pass the encoded streams to the real clients; `tests/front_ends/run.sh`
 //! installs the clients and runs those tests.
 
-#![cfg(all(feature = "ui", feature = "http"))]
+#![cfg(feature = "http")]
 
 #[path = "../support/mod.rs"]
 mod support;

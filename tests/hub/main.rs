@@ -3,7 +3,7 @@
 //!
 //! Most tests apply to every log: `tests/redis` runs the same ones with Redis.
 
-#![cfg(all(feature = "hub", feature = "http"))]
+#![cfg(feature = "http")]
 
 #[path = "../support/mod.rs"]
 mod support;

@@ -172,7 +172,6 @@ async fn a_server_that_cannot_be_reached_at_the_start_fails_the_run_before_a_req
     assert!(model.requests().is_empty());
 }
 
-#[cfg(feature = "tool-search")]
 #[tokio::test(start_paused = true)]
 async fn searchable_tools_may_change_while_requests_list_the_same_two_tools() {
     let server = growing_server(McpEra::Both);

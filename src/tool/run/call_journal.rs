@@ -43,7 +43,6 @@ pub(crate) trait CallJournal: Send + Sync {
 }
 
 /// Specifies whether the calls in a turn run.
-#[cfg_attr(not(feature = "durable"), expect(dead_code, reason = "the feature creates them"))]
 pub(crate) enum CallsBegin {
     /// The calls run. An earlier attempt already announced the listed calls, with the arguments
     /// given in the list. Hooks are not invoked again for these calls.
@@ -55,7 +54,6 @@ pub(crate) enum CallsBegin {
 }
 
 /// Specifies whether a call's tool runs.
-#[cfg_attr(not(feature = "durable"), expect(dead_code, reason = "the feature creates them"))]
 pub(crate) enum CallStart {
     /// The call's tool runs.
     Run,

@@ -19,7 +19,6 @@ impl ConcurrencySlots {
 
     /// Creates slots for any number of concurrent calls, including exclusive calls. These slots are
     /// used for calls with a journal, because the journal decides when calls start.
-    #[cfg(feature = "durable")]
     pub(super) fn unlimited() -> Self {
         Self { is_unlimited: true, ..Self::new(usize::MAX) }
     }

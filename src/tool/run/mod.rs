@@ -18,11 +18,9 @@ mod saved_calls;
 
 mod call_journal;
 
-#[cfg(feature = "durable")]
 pub(crate) use call_journal::{CallJournal, CallStart, CallsBegin};
 pub use result_collector::ToolRunOutcome;
 pub(crate) use result_collector::redact_each;
 pub use saved_calls::SavedCalls;
-#[cfg(feature = "durable")]
 pub(crate) use tool_run::ProgressRedactor;
 pub use tool_run::ToolRun;

@@ -11,7 +11,6 @@ use futures::stream::{FusedStream, StreamExt};
 
 use crate::error::{Error, ErrorKind};
 use crate::event::{Event, ToolEvent};
-#[cfg(feature = "durable")]
 use crate::item::RawJson;
 use crate::item::{History, PendingCall, ResultKind, ToolCall, ToolResult};
 use crate::stream::{Step, Steps};
@@ -63,13 +62,11 @@ pub struct ToolRun {
     /// The callback that receives the saved calls once all calls have ended.
     save_callback: Option<Box<SaveCallback>>,
     /// The function that redacts the progress of calls that are executed separately from the run.
-    #[cfg(feature = "durable")]
     progress_redactor: Option<ProgressRedactor>,
     stage: RunStage,
 }
 
 /// A function that redacts the progress that a call reports.
-#[cfg(feature = "durable")]
 pub(crate) type ProgressRedactor =
     Arc<dyn Fn(&ToolCall, &mut RawJson) -> Result<(), Error> + Send + Sync>;
 
@@ -159,7 +156,6 @@ impl ToolRun {
             replayed: None,
             history_source: None,
             save_callback: None,
-            #[cfg(feature = "durable")]
             progress_redactor: None,
             stage: RunStage::Running,
         }
@@ -218,14 +214,12 @@ impl ToolRun {
     }
 
     /// Returns the maximum number of calls that can run concurrently.
-    #[cfg(feature = "durable")]
     pub(crate) fn max_concurrency(&self) -> usize {
         self.turn_calls.toolkit.max_concurrency()
     }
 
     /// Sets the function that redacts the progress of calls that are executed separately from the
     /// run.
-    #[cfg(feature = "durable")]
     pub(crate) fn with_progress_redactor(mut self, redactor: ProgressRedactor) -> Self {
         self.progress_redactor = Some(redactor);
         self
@@ -233,13 +227,11 @@ impl ToolRun {
 
     /// Returns the function that redacts the progress of calls that are executed separately from
     /// the run.
-    #[cfg(feature = "durable")]
     pub(crate) fn progress_redactor(&self) -> Option<ProgressRedactor> {
         self.progress_redactor.clone()
     }
 
     /// Sets a journal, which decides when calls start and stores their results.
-    #[cfg(feature = "durable")]
     pub(crate) fn with_journal(mut self, journal: std::sync::Arc<dyn CallJournal>) -> Self {
         self.executor = CallExecutor::new(ConcurrencySlots::unlimited());
         self.turn_calls.journal = Some(journal);

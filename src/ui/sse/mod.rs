@@ -24,7 +24,6 @@
 //! is specified at <https://html.spec.whatwg.org/multipage/server-sent-events.html>.
 
 mod encode;
-#[cfg(feature = "hub")]
 mod reader;
 mod request;
 mod settings;

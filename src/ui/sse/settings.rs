@@ -5,12 +5,10 @@ use std::time::Duration;
 use futures::Stream;
 
 use super::encode::SseEncoder;
-#[cfg(feature = "hub")]
 use super::reader::ReaderEncoder;
 use super::request::parse_last_event_id;
 use crate::error::Error;
 use crate::event::Event;
-#[cfg(feature = "hub")]
 use crate::hub::HubEvent;
 use crate::ui::error_texts::ErrorTexts;
 use crate::ui::response::{DEFAULT_KEEP_ALIVE, Response, ResponseBody};
@@ -138,7 +136,6 @@ impl Sse {
     /// closes it.
     ///
     /// Dropping the body stops reading, but does not stop the run.
-    #[cfg(feature = "hub")]
     pub fn respond_to_reader<S>(self, reader: S) -> Response<ResponseBody<S, HubEvent>>
     where
         S: Stream<Item = Result<HubEvent, Error>>,

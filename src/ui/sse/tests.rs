@@ -247,7 +247,6 @@ async fn a_finished_run_is_dropped_before_its_end_is_sent() {
     assert!(last.ends_with(b"{\"finished\":true}\n\n"));
 }
 
-#[cfg(feature = "hub")]
 mod readers {
     use super::*;
     use crate::hub::{EventNumber, Hub, HubEvent, RunSource, ShuttingDown, TooSlow};
