@@ -78,11 +78,7 @@ impl<'a, 'ctx> RestateEngine<'a, 'ctx> {
 
     async fn take(&self, undelivered_bytes: Option<usize>) -> Result<Vec<StoredCommand>, Error> {
         let run = self.ctx.invocation_id().to_owned();
-        let take = match undelivered_bytes {
-            None => Take::Run(run),
-            Some(undelivered_bytes) => Take::Report { run, undelivered_bytes },
-        };
-        let taken = self.inbox().take(Json(take)).call().await;
+        let taken = self.inbox().take(Json(Take { run, undelivered_bytes })).call().await;
         taken.map(Json::into_inner).map_err(|error| from_context(&error))
     }
 
@@ -194,18 +190,18 @@ impl<'a, 'ctx> RestateEngine<'a, 'ctx> {
 
     /// Ends a run of this session that an operator has killed.
     pub(crate) fn end_killed(&self, run: &str) {
-        let finish = Finish { run: run.to_owned(), put_back: Vec::new() };
+        let finish = Finish { run: run.to_owned(), undelivered: Vec::new() };
         drop(self.inbox().finish(Json(finish)).send());
     }
 
     /// Ends the run: merges the small values that hold the session's newest entries into larger values, and returns the
     /// undelivered commands to the inbox.
-    pub(crate) fn end(&mut self, put_back: Vec<StoredCommand>) -> Result<(), Error> {
+    pub(crate) fn end(&mut self, undelivered: Vec<StoredCommand>) -> Result<(), Error> {
         if !std::mem::replace(&mut self.is_finished, true) {
             let writes = self.segments.merge()?;
             self.write(writes);
             let run = self.ctx.invocation_id().to_owned();
-            drop(self.inbox().finish(Json(Finish { run, put_back })).send());
+            drop(self.inbox().finish(Json(Finish { run, undelivered })).send());
         }
         Ok(())
     }
@@ -313,7 +309,7 @@ impl Engine for RestateEngine<'_, '_> {
         .boxed()
     }
 
-    fn finish(&mut self, put_back: Vec<StoredCommand>) -> BoxFuture<'_, Result<(), Error>> {
-        async move { self.end(put_back) }.boxed()
+    fn finish(&mut self, undelivered: Vec<StoredCommand>) -> BoxFuture<'_, Result<(), Error>> {
+        async move { self.end(undelivered) }.boxed()
     }
 }

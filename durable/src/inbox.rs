@@ -14,20 +14,19 @@ pub(crate) struct Inbox;
 
 /// A request to take all commands for a run.
 #[derive(Serialize, Deserialize)]
-#[serde(untagged)]
-pub(crate) enum Take {
-    /// A request from a run that has not delivered anything since its last request, or from a worker with an earlier
-    /// version of this package.
-    Run(String),
-    /// A request that reports the size of the commands that the run has taken but not delivered.
-    Report { run: String, undelivered_bytes: usize },
+pub(crate) struct Take {
+    pub(crate) run: String,
+    /// The size of the commands that the run has taken but not delivered. `None` if the run has not
+    /// delivered anything since its last request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) undelivered_bytes: Option<usize>,
 }
 
 /// A request to end a run.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Finish {
     pub(crate) run: String,
-    pub(crate) put_back: Vec<StoredCommand>,
+    pub(crate) undelivered: Vec<StoredCommand>,
 }
 
 const QUEUE: &str = "queue";
@@ -61,12 +60,8 @@ impl Inbox {
     async fn take(
         &self,
         ctx: ObjectContext<'_>,
-        Json(take): Json<Take>,
+        Json(Take { run, undelivered_bytes }): Json<Take>,
     ) -> HandlerResult<Json<Vec<StoredCommand>>> {
-        let (run, undelivered_bytes) = match take {
-            Take::Run(run) => (run, None),
-            Take::Report { run, undelivered_bytes } => (run, Some(undelivered_bytes)),
-        };
         Ok(Json(change(&ctx, |queue| queue.take(&run, undelivered_bytes)).await?))
     }
 
@@ -104,9 +99,9 @@ impl Inbox {
     async fn finish(
         &self,
         ctx: ObjectContext<'_>,
-        Json(Finish { run, put_back }): Json<Finish>,
+        Json(Finish { run, undelivered }): Json<Finish>,
     ) -> HandlerResult<()> {
-        wake(&ctx, change(&ctx, |queue| queue.finish(&run, put_back)).await?);
+        wake(&ctx, change(&ctx, |queue| queue.finish(&run, undelivered)).await?);
         Ok(())
     }
 

@@ -230,7 +230,7 @@ async fn attempt_compaction(
         let made = call_compactor(&run_now, history, compact, finish).await;
         Ok(CompactionAttempt::from(made))
     };
-    match run.effects.perform(EffectKind::Compacted, compact).await {
+    match run.effects.perform(EffectKind::Compaction, compact).await {
         Ok(CompactionAttempt { is_too_late: true, .. }) => None,
         Ok(CompactionAttempt { error: Some(error), usage, .. }) => {
             Some(Err(CompactionFailure::attach_usage(error, usage)))

@@ -27,7 +27,8 @@ pub(super) fn deliver_next_input(run: &RunShared, state: State) -> (State, Optio
         let notice = Event::Appended { why: AppendReason::Hook, id, items };
         return (state.update(|it| it.history = history), Some(notice));
     }
-    let notes = run.effects.draw(EffectKind::Notes, || run.control().observers().take_notes());
+    let notes =
+        run.effects.draw(EffectKind::HookMessages, || run.control().observers().take_notes());
     if notes.is_empty()
         && let Some(voided) = next_tombstone_event(run, |queue| queue.next(&history))
     {
@@ -35,7 +36,7 @@ pub(super) fn deliver_next_input(run: &RunShared, state: State) -> (State, Optio
         return (state.update(|it| (it.history, it.compaction) = (history, room)), Some(voided));
     }
     let appended = match notes.is_empty() {
-        true => run.effects.draw(EffectKind::Said, || next_input_event(run, &state)),
+        true => run.effects.draw(EffectKind::DeliveredInput, || next_input_event(run, &state)),
         false => Some(Event::Appended { why: AppendReason::Hook, id: run.new_id(), items: notes }),
     };
     let appended = appended.map(|event| match event {

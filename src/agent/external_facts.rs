@@ -17,19 +17,19 @@ use crate::world::EffectKind;
 #[serde(default)]
 struct ExternalFacts {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    steered: bool,
+    has_steering: bool,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    follow_up: bool,
+    has_follow_up: bool,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    stopping: bool,
+    stop_requested: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
-    exceeded: Option<BudgetExceeded>,
+    exceeded_budget: Option<BudgetExceeded>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    too_many_calls: Option<BudgetExceeded>,
+    call_limit_exceeded: Option<BudgetExceeded>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    nothing_left: bool,
+    budget_exhausted: bool,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    broke_off: bool,
+    has_incomplete_turn: bool,
 }
 
 /// Gathers the facts for a decision, and stores the exceeded budget, if any, in the state.
@@ -37,13 +37,15 @@ pub(super) fn gather_facts(run: &RunShared, state: State) -> (State, Facts) {
     let budget = &run.settings.limits.budget;
     let spent = run.budget_usage(&state);
     let outside = run.effects.draw(EffectKind::Facts, || ExternalFacts {
-        steered: run.control().has_queued_input(DeliveryPoint::BeforeNextRequest),
-        follow_up: run.control().has_queued_input(DeliveryPoint::AfterModelStops),
-        stopping: run.control().is_stop_requested(),
-        exceeded: run.exceeded_limit(&state, &spent),
-        too_many_calls: budget.call_limit_exceeded().filter(|_| state.counts.calls_over_limit > 0),
-        nothing_left: budget.is_exhausted(&spent),
-        broke_off: run.control().has_incomplete_turn(),
+        has_steering: run.control().has_queued_input(DeliveryPoint::BeforeNextRequest),
+        has_follow_up: run.control().has_queued_input(DeliveryPoint::AfterModelStops),
+        stop_requested: run.control().is_stop_requested(),
+        exceeded_budget: run.exceeded_limit(&state, &spent),
+        call_limit_exceeded: budget
+            .call_limit_exceeded()
+            .filter(|_| state.counts.calls_over_limit > 0),
+        budget_exhausted: budget.is_exhausted(&spent),
+        has_incomplete_turn: run.control().has_incomplete_turn(),
     });
     let mut limits = run.settings.limits.limits;
     if run.settings.prompt.options.output != Output::Text || !run.settings.validators.is_empty() {
@@ -54,16 +56,16 @@ pub(super) fn gather_facts(run: &RunShared, state: State) -> (State, Facts) {
     let has_compactor = run.settings.has_compactor();
     let facts = Facts {
         limits,
-        has_steering: outside.steered,
-        has_follow_up: outside.follow_up,
-        stop_requested: outside.stopping,
-        exceeded_budget: outside.exceeded,
-        call_limit_exceeded: outside.too_many_calls,
+        has_steering: outside.has_steering,
+        has_follow_up: outside.has_follow_up,
+        stop_requested: outside.stop_requested,
+        exceeded_budget: outside.exceeded_budget,
+        call_limit_exceeded: outside.call_limit_exceeded,
         can_compact: has_compactor && !context::was_reactively_compacted(&state.history),
         fallback_count: run.settings.providers.fallbacks.len(),
-        has_incomplete_turn: outside.broke_off,
-        budget_exhausted: outside.nothing_left,
-        has_wrap_up: budget.has_wrap_up() && !outside.nothing_left,
+        has_incomplete_turn: outside.has_incomplete_turn,
+        budget_exhausted: outside.budget_exhausted,
+        has_wrap_up: budget.has_wrap_up() && !outside.budget_exhausted,
     };
     let reached = facts.exceeded_budget.or(facts.call_limit_exceeded);
     let reached = reached.filter(|_| state.end.wrap_up_reason.is_none());

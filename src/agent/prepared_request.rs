@@ -37,10 +37,10 @@ struct ContextChange {
     id: String,
     /// The number of items at the beginning of the context that equal the first items of the
     /// history.
-    before: usize,
+    unchanged_prefix: usize,
     items: Vec<Item>,
     /// The number of items at the end of the context that equal the last items of the history.
-    behind: usize,
+    unchanged_suffix: usize,
 }
 
 impl PreparedRequest {
@@ -103,10 +103,10 @@ impl RequestChanges {
         if let Some(options) = options {
             request.options = options;
         }
-        if let Some(ContextChange { id, before, items, behind }) = context {
+        if let Some(ContextChange { id, unchanged_prefix, items, unchanged_suffix }) = context {
             let plain = request.context.clone();
-            let first = plain.iter().take(before).cloned();
-            let last = plain.iter().skip(plain.len().saturating_sub(behind)).cloned();
+            let first = plain.iter().take(unchanged_prefix).cloned();
+            let last = plain.iter().skip(plain.len().saturating_sub(unchanged_suffix)).cloned();
             request.context = History::from_items(id, first.chain(items).chain(last));
         }
         request
@@ -116,10 +116,11 @@ impl RequestChanges {
 impl ContextChange {
     fn diff(plain: &History, context: &History) -> Self {
         let alike = |(a, b): &(&Item, &Item)| a == b;
-        let before = plain.iter().zip(context.iter()).take_while(alike).count();
-        let behind = plain.newest_first().zip(context.newest_first()).take_while(alike).count();
-        let behind = behind.min(plain.len().min(context.len()) - before);
-        let items = context.iter().take(context.len() - behind).skip(before).cloned().collect();
-        Self { id: context.id().to_owned(), before, items, behind }
+        let prefix = plain.iter().zip(context.iter()).take_while(alike).count();
+        let suffix = plain.newest_first().zip(context.newest_first()).take_while(alike).count();
+        let suffix = suffix.min(plain.len().min(context.len()) - prefix);
+        let items = context.iter().take(context.len() - suffix).skip(prefix).cloned().collect();
+        let id = context.id().to_owned();
+        Self { id, unchanged_prefix: prefix, items, unchanged_suffix: suffix }
     }
 }

@@ -33,7 +33,7 @@ pub(super) async fn refresh_tools(run: &RunShared, state: &State) -> Result<(), 
         let before = current.as_ref().map(|current| &current.sources[..]);
         ToolListing::new(&tools.toolkit, names, before, listed)
     };
-    let listing: ToolListing = run.effects.perform(EffectKind::ToolsListed, list).await?;
+    let listing: ToolListing = run.effects.perform(EffectKind::ToolListing, list).await?;
     apply_listing(run, state, listing);
     Ok(())
 }

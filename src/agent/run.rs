@@ -358,7 +358,7 @@ impl Run {
     /// Records the effect reports of calls that were dropped.
     fn record_dropped_call_reports(&self) {
         let handle = &self.shared.handle;
-        let reports = self.shared.effects.draw(EffectKind::Reports, || {
+        let reports = self.shared.effects.draw(EffectKind::EffectReports, || {
             let started = handle.control.take_started_calls().into_iter();
             let reported = |context: ToolContext| {
                 let report = redacted_report(&self.shared, &self.state.get(), &context);
@@ -407,7 +407,7 @@ impl Run {
         let effects = &self.shared.effects;
         let undelivered = || {
             let undelivered = handle.control.close_and_drain_inbox();
-            effects.draw(EffectKind::Undelivered, || undelivered)
+            effects.draw(EffectKind::UndeliveredInput, || undelivered)
         };
         let end = RunEnd {
             reason: *reason,

@@ -72,7 +72,7 @@ async fn prepare_request(run: &RunShared, state: &State) -> Result<Request, Erro
     if run.hooks().is_empty() {
         // If there are no hooks, nothing needs to be cloned.
         let unchanged = future::ready(Ok(PreparedRequest::default()));
-        let prepared = run.effects.perform(EffectKind::Prepared, unchanged).await?;
+        let prepared = run.effects.perform(EffectKind::PreparedRequest, unchanged).await?;
         return Ok(prepared.into_request(request));
     }
     let (hooks, state, plain) = (run.hooks().clone(), state.clone(), request.clone());
@@ -80,7 +80,7 @@ async fn prepare_request(run: &RunShared, state: &State) -> Result<Request, Erro
         let request = Box::new(hooks.transform_request(&state, plain.clone()).await?);
         Ok(PreparedRequest::Computed { original: Box::new(plain), prepared: request })
     };
-    let prepared = run.effects.perform(EffectKind::Prepared, prepare).await?;
+    let prepared = run.effects.perform(EffectKind::PreparedRequest, prepare).await?;
     Ok(prepared.into_request(request))
 }
 

@@ -21,33 +21,33 @@ use crate::world::EffectKind;
 #[serde(default)]
 struct RecordedReview {
     #[serde(skip_serializing_if = "Option::is_none")]
-    said: Option<ReviewKind>,
+    kind: Option<ReviewKind>,
     #[serde(skip_serializing_if = "String::is_empty")]
     text: String,
     /// Whether the model's claim to be done is rejected for lack of evidence, which happens only
     /// once.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    sends_back: bool,
+    rejects_claim: bool,
     /// Whether an earlier rejection for lack of evidence still counts, so that no further claim is
     /// rejected for that reason.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    keeps_sent_back: bool,
+    keeps_rejection: bool,
 }
 
-/// The kind of objection in a [`RecordedReview`].
+/// The result in a [`RecordedReview`].
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum ReviewKind {
-    Objection,
+    ValidationFailed,
     Block,
-    Prevent,
+    EndRun,
     Blocked,
     Unproven,
 }
 
 impl RecordedReview {
     fn new(kind: ReviewKind, text: String) -> Self {
-        Self { said: Some(kind), text, sends_back: false, keeps_sent_back: true }
+        Self { kind: Some(kind), text, rejects_claim: false, keeps_rejection: true }
     }
 
     /// Converts a decision made by hooks into a review. `may_prove` indicates whether a claim may
@@ -56,10 +56,10 @@ impl RecordedReview {
         match decision {
             StopDecision::Allow => Self::default(),
             StopDecision::Block(text) => Self::new(ReviewKind::Block, text),
-            StopDecision::EndRun(text) => Self::new(ReviewKind::Prevent, text),
+            StopDecision::EndRun(text) => Self::new(ReviewKind::EndRun, text),
             StopDecision::Blocked(text) => Self::new(ReviewKind::Blocked, text),
             StopDecision::RequireEvidence { text, .. } if may_prove => {
-                Self { sends_back: true, ..Self::new(ReviewKind::Block, text) }
+                Self { rejects_claim: true, ..Self::new(ReviewKind::Block, text) }
             }
             StopDecision::Unproven(why) | StopDecision::RequireEvidence { reason: why, .. } => {
                 Self::new(ReviewKind::Unproven, why)
@@ -69,10 +69,10 @@ impl RecordedReview {
 
     fn into_stop_review(self) -> Option<StopReview> {
         let text = self.text;
-        Some(StopReview::HookDecision(match self.said? {
-            ReviewKind::Objection => return Some(StopReview::ValidationFailed(text)),
+        Some(StopReview::HookDecision(match self.kind? {
+            ReviewKind::ValidationFailed => return Some(StopReview::ValidationFailed(text)),
             ReviewKind::Block => StopDecision::Block(text),
-            ReviewKind::Prevent => StopDecision::EndRun(text),
+            ReviewKind::EndRun => StopDecision::EndRun(text),
             ReviewKind::Blocked => StopDecision::Blocked(text),
             ReviewKind::Unproven => StopDecision::Unproven(text),
         }))
@@ -96,8 +96,8 @@ pub(super) async fn review_stop(
     // run ends with the reason for that limit.
     let may_prove = known.can_send_request(&state) && !state.evidence.claim_rejected;
     let ask = async move { run_checks(&asking, &now, &turn, may_prove).await };
-    let objection: RecordedReview = run.effects.perform(EffectKind::AtStop, ask).await?;
-    let (sends_back, keeps) = (objection.sends_back, objection.keeps_sent_back);
+    let objection: RecordedReview = run.effects.perform(EffectKind::StopReview, ask).await?;
+    let (rejects, keeps) = (objection.rejects_claim, objection.keeps_rejection);
     let (state, review) = match objection.into_stop_review() {
         None => check_target(run, state),
         Some(review) => (state, review),
@@ -115,11 +115,11 @@ pub(super) async fn review_stop(
     };
     let (state, known) = gather_facts(run, state);
     let next = agent::at_stop(&state, review, &known);
-    let goes_back =
+    let continues =
         matches!(next, NextAction::SendMessage { transition: Transition::StopHookBlocking, .. });
     let state = state.update(|it| {
         it.evidence.claim_rejected &= keeps;
-        it.evidence.claim_rejected |= sends_back && goes_back;
+        it.evidence.claim_rejected |= rejects && continues;
         it.end.message = why.or(it.end.message.take());
     });
     Ok((state, next))
@@ -136,7 +136,7 @@ async fn run_checks(
     if run.hooks().give_up_reason(state, turn)?.is_none()
         && let Some(objection) = run.settings.validators.first_failure(turn)?
     {
-        return Ok(RecordedReview::new(ReviewKind::Objection, objection));
+        return Ok(RecordedReview::new(ReviewKind::ValidationFailed, objection));
     }
     Ok(RecordedReview::from_decision(run.hooks().before_stop(state, turn).await?, may_prove))
 }

@@ -33,8 +33,8 @@ pub(super) async fn wait_for_pool(
     }
     let (waiting, state, request) = (run.clone(), state.clone(), request.clone());
     let admit = async move { Ok(!acquire_pool_capacity(&waiting, &state, &request, price).await) };
-    let gave_way = run.effects.perform(EffectKind::GaveWay, admit).await?;
-    Ok(!gave_way)
+    let stopped_waiting = run.effects.perform(EffectKind::PoolWait, admit).await?;
+    Ok(!stopped_waiting)
 }
 
 async fn acquire_pool_capacity(

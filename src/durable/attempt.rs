@@ -498,7 +498,7 @@ impl Driver {
         engine: &mut dyn Engine,
         begun: BegunCalls,
     ) -> Result<Vec<ToolResult>, Error> {
-        let separate = begun.calls.into_iter().filter(|begun| begun.runs_apart);
+        let separate = begun.calls.into_iter().filter(|begun| begun.can_run_remotely);
         let (session, run) = (&self.session, self.publisher.run_id());
         let request = |call| {
             let (session, run) = (session.clone(), run.map(str::to_owned));

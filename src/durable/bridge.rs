@@ -307,7 +307,7 @@ impl Bridge {
     pub(super) fn drawn_effect(&self, kind: EffectKind) -> Option<RawJson> {
         let mut state = self.lock();
         let Phase::Kept { record, drawn } = &mut state.phase else { return None };
-        let draw = record.draws.get(*drawn).filter(|draw| draw.kind == kind)?;
+        let draw = record.drawn_values.get(*drawn).filter(|draw| draw.kind == kind)?;
         *drawn += 1;
         Some(draw.value.clone())
     }
@@ -322,7 +322,7 @@ impl Bridge {
         let found = match &mut state.phase {
             Phase::Undecided => return None,
             Phase::Performed => return Some(KeptDraw::Perform),
-            Phase::Kept { record, drawn } => match record.draws.get(*drawn) {
+            Phase::Kept { record, drawn } => match record.drawn_values.get(*drawn) {
                 Some(draw) if draw.kind == kind => {
                     *drawn += 1;
                     return Some(KeptDraw::Value(draw.value.clone()));
@@ -368,7 +368,7 @@ impl Bridge {
             }
             Phase::Kept { record, drawn } => {
                 if record.key.as_ref() != Some(key)
-                    || *drawn < record.draws.len() && !record.has_ended()
+                    || *drawn < record.drawn_values.len() && !record.has_ended()
                 {
                     let kept =
                         record.key.as_ref().map_or("its end".to_owned(), ToString::to_string);
@@ -467,8 +467,8 @@ impl Bridge {
         let is_there = !state.is_complete
             && state.answer.is_none()
             && !state.is_repeating
-            && *drawn == ended.draws
-            && state.event_count == ended.events
+            && *drawn == ended.drawn_value_count
+            && state.event_count == ended.event_count
             && (state.has_effect || record.key.is_none());
         is_there.then(|| ended.to_loop_end())
     }
@@ -629,8 +629,14 @@ enum KeptDraw {
 
 /// Returns whether obtaining a value of this kind removes it from its source.
 fn is_taken_away(kind: EffectKind) -> bool {
-    use EffectKind::{Notes, Reports, Said, Tombstones, Undelivered};
-    matches!(kind, Said | Undelivered | Tombstones | Reports | Notes)
+    matches!(
+        kind,
+        EffectKind::DeliveredInput
+            | EffectKind::UndeliveredInput
+            | EffectKind::Tombstones
+            | EffectKind::EffectReports
+            | EffectKind::HookMessages
+    )
 }
 
 impl BridgeState {

@@ -46,7 +46,7 @@ pub struct CommandQueue {
     waiter: Option<CommandWaiter>,
     /// The ids of the timers that have expired since the last wait began.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    expired: Vec<String>,
+    expired_timers: Vec<String>,
     /// The ids of the waiters that wait for an interrupt or for the end of the run.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     stop_waiters: Vec<String>,
@@ -162,8 +162,8 @@ impl CommandQueue {
             return WaitAnswer::Ready;
         }
         // Timers of earlier waits are removed.
-        self.expired.retain(|timer| waiter.timer.as_ref() == Some(timer));
-        if !self.expired.is_empty() {
+        self.expired_timers.retain(|timer| waiter.timer.as_ref() == Some(timer));
+        if !self.expired_timers.is_empty() {
             return WaitAnswer::Expired;
         }
         self.waiter = Some(waiter);
@@ -173,8 +173,8 @@ impl CommandQueue {
     /// Marks a timer as expired, even if its wait has not started yet or has already ended. Returns the id of the
     /// waiter to wake, if any.
     pub fn expire(&mut self, timer: &str) -> Option<String> {
-        if self.run.is_some() && self.expired.iter().all(|expired| expired != timer) {
-            self.expired.push(timer.to_owned());
+        if self.run.is_some() && self.expired_timers.iter().all(|expired| expired != timer) {
+            self.expired_timers.push(timer.to_owned());
         }
         let waiter = self.waiter.take_if(|waiter| waiter.timer.as_deref() == Some(timer))?;
         Some(waiter.id)
@@ -233,7 +233,7 @@ impl CommandQueue {
         self.commands.retain(is_input);
         self.undelivered_bytes = 0;
         self.waiter = None;
-        self.expired.clear();
+        self.expired_timers.clear();
     }
 }
 

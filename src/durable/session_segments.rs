@@ -71,12 +71,12 @@ pub struct SegmentWrite {
 struct Head {
     v: u32,
     /// The number of entries in the session.
-    version: u64,
+    entry_count: u64,
     /// The numbers of the segments, in the order of their entries.
     segments: Vec<u32>,
     pieces: Vec<u32>,
     /// The number to assign to the next value.
-    next: u32,
+    next_number: u32,
 }
 
 impl SessionSegments {
@@ -107,7 +107,7 @@ impl SessionSegments {
 
     /// Returns the number of entries in the session.
     pub fn version(&self) -> u64 {
-        self.head.version
+        self.head.entry_count
     }
 
     /// Returns the keys whose values must be passed to [`read`](Self::read), in the order in which they must be passed.
@@ -141,8 +141,8 @@ impl SessionSegments {
         let entry =
             |line: &str| serde_json::from_str(line).map_err(|error| unreadable("an entry", &error));
         let entries = all.lines().map(entry).collect::<Result<Vec<Entry>, Error>>()?;
-        if entries.len() as u64 != self.head.version {
-            let what = format!("{} of {} entries are there", entries.len(), self.head.version);
+        if entries.len() as u64 != self.head.entry_count {
+            let what = format!("{} of {} entries are there", entries.len(), self.head.entry_count);
             return Err(unreadable("a session", &what));
         }
         Ok(entries)
@@ -168,7 +168,7 @@ impl SessionSegments {
             self.head.pieces.push(number);
         }
         self.pieces.push_str(&text);
-        self.head.version += entries.len() as u64;
+        self.head.entry_count += entries.len() as u64;
         writes.push(self.write_head()?);
         Ok(writes)
     }
@@ -207,8 +207,8 @@ impl SessionSegments {
 
 impl Head {
     fn next_number(&mut self) -> u32 {
-        let number = self.next;
-        self.next += 1;
+        let number = self.next_number;
+        self.next_number += 1;
         number
     }
 }

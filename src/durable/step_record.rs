@@ -29,7 +29,7 @@ const MAX_DRAWN_BYTES: usize = 16 << 20;
 pub(super) struct StepRecord {
     v: u32,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) draws: Vec<DrawnValue>,
+    pub(super) drawn_values: Vec<DrawnValue>,
     /// The key of the effect. `None` if the run ended before it requested an effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) key: Option<EffectKey>,
@@ -85,7 +85,7 @@ pub(super) struct BegunCall {
     pub(super) is_exclusive: bool,
     /// Whether the call can run in another process.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(super) runs_apart: bool,
+    pub(super) can_run_remotely: bool,
 }
 
 /// The calls whose verdicts a run is waiting for.
@@ -100,10 +100,10 @@ pub(super) struct AwaitedVerdicts {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct EndedEarly {
     /// The number of nondeterministic values that the run had obtained since the previous step.
-    pub(super) draws: usize,
+    pub(super) drawn_value_count: usize,
     /// The number of events that the run had yielded since the previous step. The calls in a turn take two steps; while
     /// the calls run, events are counted from the start of the first of these steps.
-    pub(super) events: usize,
+    pub(super) event_count: usize,
     /// The events that the effect had yielded before the loop was ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) effect_events: Vec<Event>,
@@ -134,8 +134,12 @@ impl StepResult {
 }
 
 impl StepRecord {
-    pub(super) fn new(draws: Vec<DrawnValue>, key: Option<EffectKey>, result: StepResult) -> Self {
-        Self { v: VERSION, draws, key, result }
+    pub(super) fn new(
+        drawn_values: Vec<DrawnValue>,
+        key: Option<EffectKey>,
+        result: StepResult,
+    ) -> Self {
+        Self { v: VERSION, drawn_values, key, result }
     }
 
     /// Returns a copy of the record in which the error replaces the result. Call this method if the original result is
@@ -147,8 +151,8 @@ impl StepRecord {
     pub(super) fn too_large(&self, error: Error) -> Result<Self, Error> {
         match error.kind() {
             ErrorKind::TooLarge => {
-                let draws = self.draws.clone();
-                Ok(Self::new(draws, self.key.clone(), StepResult::TooLarge(error)))
+                let drawn_values = self.drawn_values.clone();
+                Ok(Self::new(drawn_values, self.key.clone(), StepResult::TooLarge(error)))
             }
             _ => Err(error),
         }
@@ -191,7 +195,7 @@ impl StepRecord {
             let message = format!("a step cannot be written as JSON: {error}");
             Error::new(ErrorKind::Store, message).with_source(error)
         })?;
-        let drawn: usize = self.draws.iter().map(|draw| draw.value.as_str().len()).sum();
+        let drawn: usize = self.drawn_values.iter().map(|draw| draw.value.as_str().len()).sum();
         let rest = json.as_str().len().saturating_sub(drawn);
         ensure_size("a turn or its calls' results have", rest, MAX_STEP_BYTES)?;
         ensure_size("the input and the notes for a turn have", drawn, MAX_DRAWN_BYTES)?;
@@ -214,21 +218,21 @@ impl BegunCall {
             call: call.clone(),
             is_idempotent: tool.is_idempotent(),
             is_exclusive: tool.is_exclusive(),
-            runs_apart: !runs_here,
+            can_run_remotely: !runs_here,
         }
     }
 }
 
 impl EndedEarly {
     pub(super) fn new(
-        draws: usize,
-        events: usize,
+        drawn_value_count: usize,
+        event_count: usize,
         effect_events: Vec<Event>,
         end: &LoopEnd,
     ) -> Self {
         Self {
-            draws,
-            events,
+            drawn_value_count,
+            event_count,
             effect_events,
             polled_since_last_event: end.polled_since_last_event,
             error: end.error.clone(),

@@ -24,7 +24,7 @@ pub(super) struct RequestFingerprint {
     options: Fingerprint,
     /// The number of entries at the start of the context that are the same as in the previous
     /// request.
-    since: usize,
+    shared_prefix: usize,
     context: Vec<Fingerprint>,
 }
 
@@ -107,9 +107,9 @@ impl FingerprintTracker {
     /// Computes the fingerprints of the next request.
     pub(super) fn fingerprint(&mut self, request: &Request) -> RequestFingerprint {
         let last = self.last_request.as_ref();
-        let since = last.map_or(0, |last| request.context.common_prefix_len(&last.context));
-        self.context_fingerprints.truncate(since);
-        let new = request.context.entries_after(since);
+        let shared_prefix = last.map_or(0, |last| request.context.common_prefix_len(&last.context));
+        self.context_fingerprints.truncate(shared_prefix);
+        let new = request.context.entries_after(shared_prefix);
         self.context_fingerprints.extend(new.map(|(_, item)| Fingerprint::of_item(item)));
         for (at, print) in self.part_fingerprints.iter_mut().enumerate() {
             if !last.is_some_and(|last| is_same_part(last, request, at)) {
@@ -124,8 +124,8 @@ impl FingerprintTracker {
             system,
             tools,
             options,
-            since,
-            context: self.context_fingerprints[since..].to_vec(),
+            shared_prefix,
+            context: self.context_fingerprints[shared_prefix..].to_vec(),
         }
     }
 }
@@ -140,9 +140,9 @@ impl RequestComparison {
         events: usize,
     ) -> Option<ReplayMismatch> {
         let replayed = self.replayed_tracker.fingerprint(request);
-        self.recorded_context.truncate(recorded.since);
+        self.recorded_context.truncate(recorded.shared_prefix);
         // Entries that both requests share with their predecessors have already been compared.
-        let alike = replayed.since.min(self.recorded_context.len());
+        let alike = replayed.shared_prefix.min(self.recorded_context.len());
         self.recorded_context.extend(&recorded.context);
         for (at, (recorded, replayed)) in recorded.parts().zip(replayed.parts()).enumerate() {
             if recorded != replayed {
@@ -177,8 +177,7 @@ fn is_same_part(a: &Request, b: &Request, part: usize) -> bool {
 }
 
 /// Returns the part of a request at index `at` in [`REQUEST_PARTS`]. Keys in schemas and extra
-/// fields are sorted, because a different key order does not count as a difference. Recordings from
-/// earlier versions also contain sorted keys.
+/// fields are sorted, because a different key order does not count as a difference.
 fn part_json(request: &Request, at: usize) -> RawJson {
     match REQUEST_PARTS[at] {
         "model" => json_or_null(&request.model),

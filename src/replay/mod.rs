@@ -19,7 +19,6 @@ mod replay_point;
 mod replay_run;
 mod run_player;
 mod run_recorder;
-mod version1;
 
 pub use fingerprint::ReplayMismatch;
 pub use recorder::{RecordedRun, Recorder};

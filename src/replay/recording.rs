@@ -11,7 +11,6 @@ use crate::item::History;
 use crate::json_lines::parse_values;
 use crate::replay::recording_entry::{ParsedRun, RecordingEntry, ends_step};
 use crate::replay::recording_line::{FORMAT_VERSION, RecordingLine, ValueLine};
-use crate::replay::version1;
 use crate::world::LoopEnd;
 
 /// A recorded run, which is cheap to clone.
@@ -114,51 +113,41 @@ impl RecordingParser {
     /// Adds a line to the run to which it belongs.
     pub(super) fn push_line(&mut self, line: RecordingLine<'_>) -> Result<(), String> {
         let (run, entry) = match line {
-            RecordingLine::Run {
-                run,
-                version: version @ (1 | FORMAT_VERSION),
-                history,
-                resuming,
-            } => {
+            RecordingLine::Run { run, version: FORMAT_VERSION, history, is_resuming } => {
                 if self.0.iter().any(|read| read.run_number == run) {
                     return Err(format!("run {run} begins twice"));
                 }
                 let (history, entries) = (history.into_owned(), Vec::new());
-                self.0.push(ParsedRun {
-                    run_number: run,
-                    format_version: version,
-                    history,
-                    is_resuming: resuming,
-                    entries,
-                });
+                self.0.push(ParsedRun { run_number: run, history, is_resuming, entries });
                 return Ok(());
             }
             RecordingLine::Run { version, .. } => {
                 return Err(format!("version {version} of the format is not known"));
             }
-            RecordingLine::Event { run, vetoed, event } => {
-                (run, RecordingEntry::Event { event: event.into_owned(), vetoed })
+            RecordingLine::Event { run, is_vetoed, event } => {
+                (run, RecordingEntry::Event { event: event.into_owned(), is_vetoed })
             }
-            RecordingLine::Asked { run, request } => (run, RecordingEntry::Request(request)),
+            RecordingLine::Request { run, fingerprint } => {
+                (run, RecordingEntry::Request(fingerprint))
+            }
             RecordingLine::Value { run, value } => (run, RecordingEntry::from(value)),
-            RecordingLine::Noted { run, noted } => match noted.into_entry() {
-                Some(entry) => (run, entry),
-                None => return Ok(()),
-            },
-            RecordingLine::Failed { run, error } => {
+            RecordingLine::TurnFailed { run, error } => {
                 (run, RecordingEntry::TurnError(error.into_owned()))
             }
-            RecordingLine::Ended { run, polled, error, time_up, interrupt_reason } => {
-                let error = error.map(Cow::into_owned);
-                (
-                    run,
-                    RecordingEntry::LoopEnd(LoopEnd {
-                        polled_since_last_event: polled,
-                        error,
-                        time_limit_reached: time_up,
-                        interrupt_reason: interrupt_reason.map(Cow::into_owned),
-                    }),
-                )
+            RecordingLine::LoopEnded {
+                run,
+                polled_since_last_event,
+                error,
+                time_limit_reached,
+                interrupt_reason,
+            } => {
+                let end = LoopEnd {
+                    polled_since_last_event,
+                    error: error.map(Cow::into_owned),
+                    time_limit_reached,
+                    interrupt_reason: interrupt_reason.map(Cow::into_owned),
+                };
+                (run, RecordingEntry::LoopEnd(end))
             }
             RecordingLine::Unknown => return Ok(()),
         };
@@ -171,9 +160,6 @@ impl RecordingParser {
     /// Returns the parsed runs, in the order in which they started.
     pub(super) fn into_recordings(self) -> impl Iterator<Item = Recording> {
         self.0.into_iter().map(|mut read| {
-            if read.format_version == 1 {
-                version1::reorder_v1(&mut read.entries);
-            }
             read.entries.shrink_to_fit();
             Recording(Arc::new(read))
         })
@@ -182,12 +168,12 @@ impl RecordingParser {
 
 impl From<ValueLine> for RecordingEntry {
     fn from(line: ValueLine) -> Self {
-        let ValueLine { of: kind, name, nth, value, error } = line;
+        let ValueLine { kind, name, nth, value, error } = line;
         let made = match error {
             Some(error) => Err(error),
             None => Ok(value.unwrap_or_else(|| serde_json::Value::Null.into())),
         };
-        Self::Value { kind, name, occurrence: Some(nth), result: made }
+        Self::Value { kind, name, nth, result: made }
     }
 }
 

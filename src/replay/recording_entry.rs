@@ -9,7 +9,6 @@ use crate::world::{EffectKind, LoopEnd};
 /// A parsed run.
 pub(super) struct ParsedRun {
     pub(super) run_number: u32,
-    pub(super) format_version: u32,
     pub(super) history: History,
     pub(super) is_resuming: bool,
     pub(super) entries: Vec<RecordingEntry>,
@@ -19,16 +18,15 @@ pub(super) struct ParsedRun {
 pub(super) enum RecordingEntry {
     Event {
         event: Event,
-        vetoed: bool,
+        is_vetoed: bool,
     },
     Request(RequestFingerprint),
     /// The value of an effect, and the effect's number among the effects of the same kind since the
-    /// last event. If the number is missing, as is often the case in recordings of version 1, the
-    /// first value that has not been used yet is returned.
+    /// last event.
     Value {
         kind: EffectKind,
         name: String,
-        occurrence: Option<u32>,
+        nth: u32,
         result: Result<RawJson, Error>,
     },
     TurnError(Error),

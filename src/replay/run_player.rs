@@ -81,12 +81,9 @@ impl RunPlayer {
     fn take_value(&self, key: &EffectKey) -> Option<Result<RawJson, Error>> {
         let mut state = self.lock();
         let now = state.effect_counter.count(key);
-        let is_it = |kind: EffectKind, name: &str, nth: Option<u32>| {
-            (kind, name) == (key.kind, &*key.name) && nth.is_none_or(|nth| nth == now)
-        };
         let found = self.find_entry(&state, |entry| match entry {
-            RecordingEntry::Value { kind, name, occurrence: nth, result: made } => {
-                is_it(*kind, name, *nth).then(|| made.clone())
+            RecordingEntry::Value { kind, name, nth, result: made } => {
+                ((*kind, &**name, *nth) == (key.kind, &*key.name, now)).then(|| made.clone())
             }
             RecordingEntry::Event { .. }
             | RecordingEntry::Request(_)
@@ -278,10 +275,10 @@ impl World for RunPlayer {
     fn draw(&self, key: &EffectKey, _live: &mut dyn FnMut() -> EffectValue) -> EffectValue {
         match key.kind {
             EffectKind::Id => EffectValue::new(self.id()),
-            EffectKind::Said => EffectValue::new(self.next_input()),
+            EffectKind::DeliveredInput => EffectValue::new(self.next_input()),
             EffectKind::Tombstones => EffectValue::new(self.next_tombstone()),
-            EffectKind::Reports => EffectValue::new(self.dropped_call_reports()),
-            EffectKind::Undelivered => {
+            EffectKind::EffectReports => EffectValue::new(self.dropped_call_reports()),
+            EffectKind::UndeliveredInput => {
                 let undelivered = self.outcome().map(|outcome| outcome.undelivered.clone());
                 EffectValue::new(undelivered.unwrap_or_default())
             }
@@ -339,8 +336,8 @@ impl TurnSource for ReplayedTurn {
     ) -> TurnPoll {
         let this = &mut *self;
         let played = this.player.poll_entry(&mut this.entry_index, |entry| match entry {
-            RecordingEntry::Event { event: Event::Turn(event), vetoed } => {
-                Some(Ok(ReplayedEvent { event: event.clone(), is_vetoed: *vetoed }))
+            RecordingEntry::Event { event: Event::Turn(event), is_vetoed } => {
+                Some(Ok(ReplayedEvent { event: event.clone(), is_vetoed: *is_vetoed }))
             }
             RecordingEntry::TurnError(error) => Some(Err(error.clone())),
             RecordingEntry::Event { .. }

@@ -87,7 +87,10 @@ impl World for RunRecorder {
     fn draw(&self, key: &EffectKey, live: &mut dyn FnMut() -> EffectValue) -> EffectValue {
         let drawn = self.world.draw(key, live);
         // Events contain the values of all other effects.
-        if matches!(key.kind, EffectKind::Facts | EffectKind::Notes | EffectKind::RefusedInput) {
+        if matches!(
+            key.kind,
+            EffectKind::Facts | EffectKind::HookMessages | EffectKind::RefusedInput
+        ) {
             let nth = self.log.count_effect(key);
             self.log.write_value_if_set(key, nth, &drawn);
         }
@@ -150,10 +153,10 @@ impl RunLog {
         }
         let mut state = lock_ignoring_poison(&self.state);
         state.effect_counter.clear();
-        let vetoed = matches!(event, Event::Turn(event) if is_vetoed_event(event));
+        let is_vetoed = matches!(event, Event::Turn(event) if is_vetoed_event(event));
         let event = Cow::Borrowed(event);
         let is_end = ends_step(&event) || event.outcome().is_some();
-        self.append(&mut state, |run| RecordingLine::Event { run, vetoed, event });
+        self.append(&mut state, |run| RecordingLine::Event { run, is_vetoed, event });
         if is_end {
             self.recorder.write_buffered();
         }
@@ -174,48 +177,41 @@ impl RunLog {
     }
 
     fn write_value(&self, key: &EffectKey, nth: u32, made: Result<RawJson, Error>) {
-        let (of, name) = (key.kind, key.name.to_string());
+        let (kind, name) = (key.kind, key.name.to_string());
         let (value, error) = match made {
             Ok(json) => (Some(json), None),
             Err(error) => (None, Some(error)),
         };
-        let value = ValueLine { of, name, nth, value, error };
+        let value = ValueLine { kind, name, nth, value, error };
         let mut state = lock_ignoring_poison(&self.state);
         self.append(&mut state, |run| RecordingLine::Value { run, value });
     }
 
     fn write_request(&self, request: &Request) {
         let mut state = lock_ignoring_poison(&self.state);
-        let print = state.fingerprints.fingerprint(request);
+        let fingerprint = state.fingerprints.fingerprint(request);
         if self.recorder.keeps_requests() {
             state.requests.push(request.clone());
         }
-        self.append(&mut state, |run| RecordingLine::Asked { run, request: print });
+        self.append(&mut state, |run| RecordingLine::Request { run, fingerprint });
         self.recorder.write_buffered();
     }
 
     fn write_turn_error(&self, error: &Error) {
         let mut state = lock_ignoring_poison(&self.state);
         let error = Cow::Borrowed(error);
-        self.append(&mut state, |run| RecordingLine::Failed { run, error });
+        self.append(&mut state, |run| RecordingLine::TurnFailed { run, error });
         self.recorder.write_buffered();
     }
 
     fn write_loop_end(&self, ending: &LoopEnd) {
-        let LoopEnd {
-            polled_since_last_event: polled,
-            error,
-            time_limit_reached: time_up,
-            interrupt_reason,
-        } = ending;
-        let (error, time_up) = (error.as_ref().map(Cow::Borrowed), *time_up);
         let mut state = lock_ignoring_poison(&self.state);
-        self.append(&mut state, |run| RecordingLine::Ended {
+        self.append(&mut state, |run| RecordingLine::LoopEnded {
             run,
-            polled: *polled,
-            error,
-            time_up,
-            interrupt_reason: interrupt_reason.as_deref().map(Cow::Borrowed),
+            polled_since_last_event: ending.polled_since_last_event,
+            error: ending.error.as_ref().map(Cow::Borrowed),
+            time_limit_reached: ending.time_limit_reached,
+            interrupt_reason: ending.interrupt_reason.as_deref().map(Cow::Borrowed),
         });
         self.recorder.write_buffered();
     }
@@ -233,8 +229,9 @@ impl RunLog {
             Some(run) => run,
             None => {
                 let run = *state.run_number.insert(self.recorder.begin_run());
-                let (history, resuming) = (Cow::Borrowed(&self.history), self.is_resuming);
-                let header = RecordingLine::Run { run, version: FORMAT_VERSION, history, resuming };
+                let (history, is_resuming) = (Cow::Borrowed(&self.history), self.is_resuming);
+                let version = FORMAT_VERSION;
+                let header = RecordingLine::Run { run, version, history, is_resuming };
                 self.recorder.append(&mut state.parser, &header);
                 run
             }

@@ -37,27 +37,27 @@ pub struct EffectKey {
 #[non_exhaustive]
 pub enum EffectKind {
     /// An effect in which hooks prepare a request.
-    Prepared,
+    PreparedRequest,
     /// An effect in which the run waits for tokens and a slot from its shared pool. The effect's
     /// value indicates whether the run stopped waiting without sending the request.
-    GaveWay,
+    PoolWait,
     /// An effect in which a request is sent and the resulting turn is received.
     Turn,
     /// An effect in which a turn's tool calls are executed.
-    Tools,
+    ToolCalls,
     /// An effect in which the history is compacted.
-    Compacted,
+    Compaction,
     /// An effect in which validations and stop hooks are executed after the model has stopped.
-    AtStop,
+    StopReview,
     /// An effect in which hooks decide whether the run stops after the current turn.
     ShouldStop,
     /// An effect in which the agent's [tool sources](crate::tool::ToolSource) list their tools. The
     /// effect's value contains the lists that have changed since the previous listing.
-    ToolsListed,
+    ToolListing,
     /// An effect in which a custom loop body performs a step.
     Step,
     /// An effect in which the run waits for verdicts.
-    Suspended,
+    Suspension,
     /// A recorded value: the error because of which the run refuses its input. Drawn only if the
     /// input contains images or files.
     RefusedInput,
@@ -67,39 +67,39 @@ pub enum EffectKind {
     /// run has reached.
     Facts,
     /// A recorded value: messages from observing hooks, to be added to the next request.
-    Notes,
+    HookMessages,
     /// A recorded value: input that the run's owner sent for the next request.
-    Said,
+    DeliveredInput,
     /// A recorded value: items that the run's owner marked as tombstones.
     Tombstones,
     /// A recorded value: effect reports from tool calls that were later dropped.
-    Reports,
+    EffectReports,
     /// A recorded value: input that arrived too late to be used.
-    Undelivered,
+    UndeliveredInput,
 }
 
 impl EffectKind {
     /// Returns the name of the kind in snake case.
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::Prepared => "prepared",
-            Self::GaveWay => "gave_way",
+            Self::PreparedRequest => "prepared_request",
+            Self::PoolWait => "pool_wait",
             Self::Turn => "turn",
-            Self::Tools => "tools",
-            Self::Compacted => "compacted",
-            Self::AtStop => "at_stop",
+            Self::ToolCalls => "tool_calls",
+            Self::Compaction => "compaction",
+            Self::StopReview => "stop_review",
             Self::ShouldStop => "should_stop",
-            Self::ToolsListed => "tools_listed",
+            Self::ToolListing => "tool_listing",
             Self::Step => "step",
-            Self::Suspended => "suspended",
+            Self::Suspension => "suspension",
             Self::RefusedInput => "refused_input",
             Self::Id => "id",
             Self::Facts => "facts",
-            Self::Notes => "notes",
-            Self::Said => "said",
+            Self::HookMessages => "hook_messages",
+            Self::DeliveredInput => "delivered_input",
             Self::Tombstones => "tombstones",
-            Self::Reports => "reports",
-            Self::Undelivered => "undelivered",
+            Self::EffectReports => "effect_reports",
+            Self::UndeliveredInput => "undelivered_input",
         }
     }
 }

@@ -113,7 +113,7 @@ impl Effects {
 
     /// Runs a turn's tool calls through the world.
     pub(crate) fn fan_out(&self, calls: ToolRun) -> ToolRun {
-        self.world.fan_out(&self.next_key(EffectKind::Tools, ""), calls)
+        self.world.fan_out(&self.next_key(EffectKind::ToolCalls, ""), calls)
     }
 
     /// Waits for verdicts on `calls`, for at most `limit` if a limit is given.
@@ -122,7 +122,7 @@ impl Effects {
         calls: Vec<PendingCall>,
         limit: Option<Duration>,
     ) -> BoxFuture<'static, Result<Vec<(PendingCall, Verdict)>, Error>> {
-        self.world.suspend(&self.next_key(EffectKind::Suspended, ""), calls, limit)
+        self.world.suspend(&self.next_key(EffectKind::Suspension, ""), calls, limit)
     }
 
     fn next_key(&self, kind: EffectKind, name: &str) -> EffectKey {

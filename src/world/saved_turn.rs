@@ -22,7 +22,7 @@ pub struct SavedTurn {
     events: Vec<TurnEvent>,
     /// Whether the turn's tool calls were already forbidden to run when the turn arrived.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    vetoed: bool,
+    is_vetoed: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<Error>,
 }
@@ -35,7 +35,7 @@ impl SavedTurn {
                 if let TurnEvent::TurnComplete { .. } = event {
                     // The retractions contain the usage of the voided attempts.
                     self.events.retain(|event| matches!(event, TurnEvent::Retracted { .. }));
-                    self.vetoed = is_vetoed_event(event);
+                    self.is_vetoed = is_vetoed_event(event);
                 }
                 self.events.push(event.clone());
             }
@@ -58,8 +58,8 @@ impl SavedTurn {
 
     /// Converts the stored turn to a replayed turn, which the caller must then seal.
     pub(crate) fn into_replay(self) -> ReplayedTurn {
-        let Self { events, vetoed, error } = self;
-        let events = events.into_iter().map(|event| ReplayedEvent { event, is_vetoed: vetoed });
+        let Self { events, is_vetoed, error } = self;
+        let events = events.into_iter().map(|event| ReplayedEvent { event, is_vetoed });
         ReplayedTurn::new(events.collect(), error)
     }
 

@@ -29,7 +29,6 @@
 //! | `evidence` | an agent that ends only with evidence |
 //! | `trace` | the trace of a run, step by step |
 //! | `replay` | recorded runs are replayed, and resumed from a step with one change |
-//! | `old_recordings` | recordings of earlier versions are replayed |
 //! | `tombstones` | items that are tombstoned during a run |
 //! | `tool_choice` | how long a run is forced to call tools |
 //! | `tool_sources` | tools that change while a run continues |
@@ -51,7 +50,6 @@ mod interrupt_reasons;
 mod large_turns;
 mod mix;
 mod observers;
-mod old_recordings;
 mod outcomes;
 mod own_body;
 mod pending_calls;

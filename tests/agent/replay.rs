@@ -424,10 +424,10 @@ fn an_invalid_recording_is_rejected_with_its_line_number() {
     let refused = |text: &str| Recording::from_text(text).unwrap_err().to_string();
     let header = r#"{"type":"run","run":1,"version":1,"history":{"id":"h"}}"#;
     assert!(refused("").contains("there is no run"));
-    assert!(refused(&header.replace("version\":1", "version\":3")).contains("version 3"));
+    assert!(refused(&header.replace("version\":1", "version\":2")).contains("version 2"));
     assert!(refused(&format!("{header}\n{header}\n")).contains("line 2: run 1 begins twice"));
     assert!(refused(&format!("{header}\nno\n{header}")).contains("line 2"));
-    let stray = r#"{"type":"failed","run":2,"error":{"kind":"other","message":""}}"#;
+    let stray = r#"{"type":"turn_failed","run":2,"error":{"kind":"other","message":""}}"#;
     assert!(refused(&format!("{header}\n{stray}\n")).contains("line 2: run 2 has not begun"));
     // Lines of a later version are ignored.
     assert!(Recording::from_text(&format!("{header}\n{{\"type\":\"aside\"}}\n")).is_ok());
@@ -468,7 +468,7 @@ fn a_recording_is_flushed_before_each_request_and_only_a_few_times_per_turn() {
     let written = page.clone();
     let model = Scripted::from_fn(move |_, turn| {
         let text = written.text();
-        assert_eq!(text.matches(r#"{"type":"asked""#).count(), turn + 1);
+        assert_eq!(text.matches(r#"{"type":"request""#).count(), turn + 1);
         assert_eq!(text.matches(r#""type":"turn_complete""#).count(), turn);
         assert!(text.ends_with('\n'));
         let reply = Reply::text("a word ".repeat(50));

@@ -710,7 +710,7 @@ async fn a_recording_stores_changed_lists_and_a_replay_lists_nothing() {
     let lists = TestSource::of_names("s", &[&["a"], &["a"], &["a", "b"]]);
     let agent = Agent::new(model_calling(&["a", "a", "b"])).with_tool_source(lists.clone());
     let text = record(agent.clone()).await;
-    assert_eq!(text.matches(r#""of":"tools_listed""#).count(), 2, "{text}");
+    assert_eq!(text.matches(r#""kind":"tool_listing""#).count(), 2, "{text}");
     let value = r#""value":{"changed":[{"source":0,"tools":[{"spec":{"name":"a","description":"","parameters":{"type":"object"}}}]}]}"#;
     assert!(text.contains(value), "{text}");
     let (recording, listed) = (Recording::from_text(&text).unwrap(), lists.listing_count());
@@ -720,7 +720,7 @@ async fn a_recording_stores_changed_lists_and_a_replay_lists_nothing() {
 
     // A run without sources has no listings in its recording.
     let own = Agent::new(model_calling(&["a"])).with_tools([constant_tool("a", "fine")]);
-    assert!(!record(own).await.contains("tools_listed"));
+    assert!(!record(own).await.contains("tool_listing"));
 }
 
 #[tokio::test]
@@ -745,7 +745,7 @@ impl World for KeptListings {
     }
 
     fn step(&self, key: &EffectKey, effect: Effect) -> Effect {
-        if key.kind != EffectKind::ToolsListed {
+        if key.kind != EffectKind::ToolListing {
             return effect;
         }
         if let Some(kept) = self.0.lock().unwrap().get(key) {

@@ -203,7 +203,7 @@ impl World for Attempt {
             // Derived from the key.
             EffectKind::Id => EffectValue::new(key.to_string()),
             // The owner sends input before the second request.
-            EffectKind::Said
+            EffectKind::DeliveredInput
                 if (key.iteration, key.nth) == (2, 1) && key.run.starts_with("steered") =>
             {
                 EffectValue::new(Some(Event::Appended {

@@ -6,7 +6,6 @@
 //! | `fallback` | `Fallback` and `CircuitBreaker`: which provider is called, and for which errors |
 //! | `custom` | providers made of a closure |
 //! | `record_replay` | `Record` and `Replay`: the files they write and read, and their errors |
-//! | `old_records` | files of `Record` that earlier versions have written can be replayed |
 //! | `composition` | every wire and every fault, through a stack of providers, in an agent with tools |
 //! | `http_retries` | the failed requests that a provider over HTTP retries on its own |
 //! | `closed_connections` | servers that close idle connections |
@@ -34,7 +33,6 @@ mod fallback;
 mod http_retries;
 #[cfg(all(feature = "http", feature = "schemars"))]
 mod llama;
-mod old_records;
 #[cfg(all(feature = "http", feature = "schemars"))]
 mod other_servers;
 #[cfg(feature = "http")]

@@ -164,7 +164,7 @@ async fn an_inconsistent_recorded_turn_is_rejected() {
     let line = |turn: &str| {
         format!(
             "{{\"type\":\"recording\",\"version\":1}}\n\
-             {{\"type\":\"asked\",\"turn\":1,\"request\":{{\"history\":{{\"id\":\"h\",\"items\":[]}}}}}}\n\
+             {{\"type\":\"request\",\"turn\":1,\"request\":{{\"history\":{{\"id\":\"h\",\"items\":[]}}}}}}\n\
              {{\"type\":\"event\",\"turn\":1,\"event\":{{\"type\":\"turn_complete\",\"turn\":{turn}}}}}\n"
         )
     };
@@ -397,10 +397,10 @@ fn an_invalid_record_is_rejected_with_its_line_number() {
         assert!(refused.to_string().contains(why), "{refused}");
     };
     let begin = r#"{"type":"recording","version":1,"model":"m"}"#;
-    let asked = r#"{"type":"asked","turn":1,"request":{"history":{"id":"h","items":[]}}}"#;
+    let asked = r#"{"type":"request","turn":1,"request":{"history":{"id":"h","items":[]}}}"#;
     check("", "it is empty");
     check("hello\n", "line 1");
-    check("{\"type\":\"recording\",\"version\":3}\n", "version 3");
+    check("{\"type\":\"recording\",\"version\":2}\n", "version 2");
     check(&format!("{asked}\n"), "line 1: a recording begins");
     check(&format!("{begin}\nnonsense\n{asked}\n"), "line 2");
     check(&format!("{begin}\n{begin}\n"), "line 2: a second recording");
@@ -516,8 +516,8 @@ async fn each_record_line_is_one_object_in_a_stable_format() {
     let zero = r#"{"input_tokens":0,"output_tokens":0,"cache_read_input_tokens":0,"cache_write_input_tokens":0,"reasoning_tokens":0}"#;
     let text = paper.text();
     let lines: Vec<&str> = text.lines().collect();
-    assert_eq!(lines[0], r#"{"type":"recording","version":2,"model":"scripted"}"#);
-    let begin = r#"{"type":"asked","turn":1,"request":{"system":{"stable":"","volatile":""},"tools":[],"options":{"#;
+    assert_eq!(lines[0], r#"{"type":"recording","version":1,"model":"scripted"}"#);
+    let begin = r#"{"type":"request","turn":1,"request":{"system":{"stable":"","volatile":""},"tools":[],"options":{"#;
     assert!(lines[1].starts_with(begin), "{}", lines[1]);
     let end = r#""history":{"id":"h","items":[{"type":"user","content":"hi"}]},"context":{"id":"h","items":[{"type":"user","content":"hi"},{"type":"user","content":"more"}]}}}"#;
     assert!(lines[1].ends_with(end), "{}", lines[1]);
@@ -550,15 +550,13 @@ async fn the_size_of_a_record_is_linear_in_the_conversation() {
     let (first, second) = ((hundred - ten) / 90, (more - hundred) / 300);
     assert!(second < first * 11 / 10, "{first} bytes a turn, then {second}");
 
-    // The file can be replayed, and so can one of version 1, which leaves nothing out.
+    // The file can be replayed.
     let replay = Replay::from_text(&texts[0]).unwrap();
     let agent = Agent::new(replay.clone()).with_tools([add_tool(&Arc::default())]);
     assert_eq!(agent.run("go").outcome().await.text, "Done.");
     assert_eq!(replay.remaining(), 0);
-    let lost = texts[0].replace("\"since\":{\"turn\":1,", "\"since\":{\"turn\":77,");
+    let lost =
+        texts[0].replace("\"shared_prefix\":{\"turn\":1,", "\"shared_prefix\":{\"turn\":77,");
     let refused = Replay::from_text(&lost).unwrap_err().to_string();
     assert!(refused.contains("continues turn 77"), "{refused}");
-    let old = texts[0].lines().take(2).collect::<Vec<_>>().join("\n");
-    let old = old.replace("\"version\":2", "\"version\":1");
-    assert_eq!(Replay::from_text(&old).unwrap().remaining(), 1);
 }

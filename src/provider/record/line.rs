@@ -1,8 +1,8 @@
 //! The format of a recording, in which each line is a JSON object.
 //!
 //! ```text
-//! {"type":"recording","version":2,"model":"…"}                  first
-//! {"type":"asked","turn":1,"request":{…}}                       a request was about to be sent
+//! {"type":"recording","version":1,"model":"…"}                  first
+//! {"type":"request","turn":1,"request":{…}}                     a request was about to be sent
 //! {"type":"event","turn":1,"event":{"type":"text_delta",…}}
 //! {"type":"error","turn":1,"error":{"kind":"overloaded",…}}     the turn ended with it
 //! ```
@@ -11,9 +11,8 @@
 //! Readers skip lines with an unknown `type`.
 //!
 //! A request is written in full, except for the items that it shares with an earlier request. In
-//! the request's history, `"since":{"turn":1,"items":3}` stands for the first 3 entries in the
-//! history of turn 1. A request's context refers to an earlier turn's context in the same way.
-//! Version 1 of the format never uses `since`.
+//! the request's history, `"shared_prefix":{"turn":1,"items":3}` stands for the first 3 entries in
+//! the history of turn 1. A request's context refers to an earlier turn's context in the same way.
 
 use std::borrow::Cow;
 
@@ -26,10 +25,7 @@ use crate::turn::TurnEvent;
 
 /// The current version of the recording format, which is incremented whenever a reader of the
 /// previous version would misread a line.
-pub(in crate::provider) const FORMAT_VERSION: u32 = 2;
-
-/// The oldest version of the recording format that can be read.
-pub(in crate::provider) const OLDEST_FORMAT_VERSION: u32 = 1;
+pub(in crate::provider) const FORMAT_VERSION: u32 = 1;
 
 /// A line in a recording.
 #[derive(Serialize, Deserialize)]
@@ -40,7 +36,7 @@ pub(in crate::provider) enum RecordLine<'a> {
         #[serde(default)]
         model: Cow<'a, str>,
     },
-    Asked {
+    Request {
         turn: u32,
         request: Box<RequestJson>,
     },
@@ -48,7 +44,7 @@ pub(in crate::provider) enum RecordLine<'a> {
         turn: u32,
         /// Whether the turn's tool calls were already forbidden to run when the event arrived.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-        vetoed: bool,
+        is_vetoed: bool,
         event: Cow<'a, TurnEvent>,
     },
     Error {
@@ -83,7 +79,7 @@ pub(in crate::provider) type RequestJson = RecordedRequest<HistoryJson>;
 pub(in crate::provider) struct HistoryJson {
     id: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    since: Option<SharedPrefix>,
+    shared_prefix: Option<SharedPrefix>,
     #[serde(default)]
     items: Vec<Item>,
 }
@@ -136,13 +132,13 @@ impl RecordedRequest {
     pub(super) fn to_json_since(&self, before: Option<&(u32, Self)>) -> RequestJson {
         let Self { model, system, tools, options, history, context } = self.clone();
         let write = |history: &History, before: Option<(u32, &History)>| {
-            let since = before.and_then(|(turn, before)| {
+            let shared_prefix = before.and_then(|(turn, before)| {
                 let alike = history.common_prefix_len(before);
                 (alike > 0).then_some(SharedPrefix { turn, items: alike })
             });
-            let known = since.as_ref().map_or(0, |since| since.items);
+            let known = shared_prefix.as_ref().map_or(0, |shared| shared.items);
             let items = history.entries_after(known).map(|(_, item)| item.clone()).collect();
-            HistoryJson { id: history.id().to_owned(), since, items }
+            HistoryJson { id: history.id().to_owned(), shared_prefix, items }
         };
         let history = write(&history, before.map(|(turn, it)| (*turn, &it.history)));
         let context =
@@ -162,8 +158,8 @@ impl RecordedRequest {
     ) -> Result<Self, String> {
         let RecordedRequest { model, system, tools, options, history, context } = written;
         let read = |written: HistoryJson, of: fn(&Self) -> &History| {
-            let HistoryJson { id, since, items } = written;
-            let Some(SharedPrefix { turn, items: known }) = since else {
+            let HistoryJson { id, shared_prefix, items } = written;
+            let Some(SharedPrefix { turn, items: known }) = shared_prefix else {
                 return Ok(History::from_items(id, items));
             };
             let before = find(turn).map(of).filter(|before| before.len() >= known);

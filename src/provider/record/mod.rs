@@ -230,8 +230,8 @@ impl TurnWriter {
 
     fn write(&self, events: &[TurnEvent]) {
         let line = |event| {
-            let vetoed = is_vetoed_event(event);
-            RecordLine::Event { turn: self.turn_number, vetoed, event: Cow::Borrowed(event) }
+            let is_vetoed = is_vetoed_event(event);
+            RecordLine::Event { turn: self.turn_number, is_vetoed, event: Cow::Borrowed(event) }
         };
         let lines: Vec<RecordLine<'_>> = events.iter().map(line).collect();
         self.record_writer.write(&lines, &self.masker);

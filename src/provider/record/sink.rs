@@ -56,7 +56,7 @@ impl RecordWriter {
                     );
                 }
                 let request = Box::new(asked.to_json_since(state.last_request.as_ref()));
-                state.append_line(&RecordLine::Asked { turn, request }, masker);
+                state.append_line(&RecordLine::Request { turn, request }, masker);
                 state.last_request = Some((turn, asked));
                 state.line_writer.flush();
             }

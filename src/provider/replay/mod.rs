@@ -57,7 +57,7 @@ pub(crate) use replayed_turn::{ReplayedEvent, ReplayedTurn, replay_event};
 /// # async fn main() -> Result<(), turnstream::Error> {
 /// let replay = Replay::from_text(
 ///     r#"{"type":"recording","version":1,"model":"m"}
-/// {"type":"asked","turn":1,"request":{"history":{"id":"h","items":[{"type":"user","content":"Hi"}]}}}
+/// {"type":"request","turn":1,"request":{"history":{"id":"h","items":[{"type":"user","content":"Hi"}]}}}
 /// {"type":"event","turn":1,"event":{"type":"text_delta","index":0,"text":"Hello!"}}
 /// {"type":"event","turn":1,"event":{"type":"turn_complete","turn":{"items":[{"type":"text","text":"Hello!"}],"stop_reason":"stop"}}}
 /// "#,

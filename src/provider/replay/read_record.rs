@@ -4,9 +4,7 @@ use std::collections::VecDeque;
 
 use crate::error::Error;
 use crate::json_lines::parse_values;
-use crate::provider::record::line::{
-    FORMAT_VERSION, OLDEST_FORMAT_VERSION, RecordLine, RecordedRequest, RequestJson,
-};
+use crate::provider::record::line::{FORMAT_VERSION, RecordLine, RecordedRequest, RequestJson};
 use crate::provider::replay::rebuild_turn::unreadable_record_error;
 use crate::provider::replay::replayed_turn::{ReplayedEvent, ReplayedTurn, TurnEnding};
 use crate::turn::TurnEvent;
@@ -32,10 +30,7 @@ pub(super) fn read_record(text: &str) -> Result<RecordFile, Error> {
     let mut tape: Option<RecordFile> = None;
     let torn = parse_values(text, |line: RecordLine<'_>| {
         match (line, &mut tape) {
-            (
-                RecordLine::Recording { version: OLDEST_FORMAT_VERSION..=FORMAT_VERSION, model },
-                None,
-            ) => {
+            (RecordLine::Recording { version: FORMAT_VERSION, model }, None) => {
                 tape = Some(RecordFile {
                     model: model.into_owned(),
                     turns: Vec::new(),
@@ -62,14 +57,14 @@ impl RecordFile {
     fn push_line(&mut self, line: RecordLine<'_>) -> Result<(), String> {
         match line {
             RecordLine::Recording { .. } => return Err("a second recording begins".to_owned()),
-            RecordLine::Asked { turn, request } => self.begin_turn(turn, *request)?,
-            RecordLine::Event { turn, vetoed, event } => {
+            RecordLine::Request { turn, request } => self.begin_turn(turn, *request)?,
+            RecordLine::Event { turn, is_vetoed, event } => {
                 let event = event.into_owned();
                 let played = self.unfinished_turn_mut(turn)?;
                 if matches!(event, TurnEvent::TurnComplete { .. }) {
                     played.ending = TurnEnding::Complete;
                 }
-                played.events.push_back(ReplayedEvent { event, is_vetoed: vetoed });
+                played.events.push_back(ReplayedEvent { event, is_vetoed });
             }
             RecordLine::Error { turn, error } => {
                 self.unfinished_turn_mut(turn)?.ending = TurnEnding::Failed(error.into_owned());

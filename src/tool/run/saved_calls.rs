@@ -23,7 +23,8 @@ use crate::usage::Usage;
 pub struct SavedCalls {
     pub(super) events: Vec<Event>,
     pub(super) pending: Vec<PendingCall>,
-    pub(super) limited: usize,
+    /// The number of calls that did not run because of a limit on calls.
+    pub(super) calls_over_limit: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) error: Option<Error>,
 }
@@ -67,11 +68,16 @@ impl SaveCallback {
     }
 
     /// Passes the collected outcome to the function.
-    pub(super) fn finish(self, pending: Vec<PendingCall>, limited: usize, error: Option<Error>) {
+    pub(super) fn finish(
+        self,
+        pending: Vec<PendingCall>,
+        calls_over_limit: usize,
+        error: Option<Error>,
+    ) {
         let Self { mut saved, nested_usage, callback } = self;
         // The usage by sub-agents that were dropped is also saved.
         saved.events.extend(nested_usage.into_iter().map(|nested| nested.into_event(false)));
-        callback(SavedCalls { pending, limited, error, ..saved });
+        callback(SavedCalls { pending, calls_over_limit, error, ..saved });
     }
 
     fn observe_nested(&mut self, call_id: &str, name: &str, event: &Event) {
@@ -115,7 +121,7 @@ impl NestedUsage {
         if !has_result {
             call_id.push_str("#usage");
         }
-        let event = TurnEvent::Retracted { why: "kept".to_owned(), usage };
+        let event = TurnEvent::Retracted { why: "usage of a sub-agent".to_owned(), usage };
         Event::Nested { call_id, name, event: Box::new(event.into()) }
     }
 }

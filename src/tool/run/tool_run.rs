@@ -363,9 +363,10 @@ impl ToolRun {
 
     /// Returns the number of calls that were answered because they exceeded the call limit.
     fn calls_over_limit(&self) -> usize {
-        self.replayed
-            .as_ref()
-            .map_or_else(|| self.admission.over_limit_count(), |played| played.saved_calls.limited)
+        self.replayed.as_ref().map_or_else(
+            || self.admission.over_limit_count(),
+            |played| played.saved_calls.calls_over_limit,
+        )
     }
 
     fn try_poll(&mut self, cx: &mut Context<'_>) -> Result<Poll<Option<ToolEvent>>, Error> {
