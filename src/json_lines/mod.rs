@@ -13,7 +13,5 @@
 mod read;
 mod write;
 
-pub(crate) use read::{
-    is_complete_object, is_truncated_object, parse_values, read_lines, split_lines,
-};
+pub(crate) use read::{is_truncated_object, parse_values, read_lines, split_lines};
 pub(crate) use write::LineWriter;

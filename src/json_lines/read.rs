@@ -113,7 +113,7 @@ pub(crate) fn is_truncated_object(tail: &[u8]) -> bool {
 }
 
 /// Returns whether `tail` is a complete line that lacks only its LF.
-pub(crate) fn is_complete_object(tail: &[u8]) -> bool {
+fn is_complete_object(tail: &[u8]) -> bool {
     tail.ends_with(b"}") && serde_json::from_slice::<IgnoredAny>(tail).is_ok()
 }
 

@@ -12,6 +12,7 @@ use std::time::Duration;
 use serde_json::json;
 use turnstream::event::EndReason;
 use turnstream::provider::Reply;
+use turnstream::session::{JsonLinesStore, Store};
 use turnstream::testing::ModelServer;
 use turnstream::turn::{StopReason, Text};
 use turnstream::{Error, ErrorKind, Event, Outcome};
@@ -1019,6 +1020,13 @@ async fn an_error_in_the_stream_is_reported_on_one_line() {
     assert_failure(reply, EndReason::ProviderError, ErrorKind::Overloaded, "Overloaded").await;
 }
 
+/// Stores entries, given as JSON, in the session `talk.jsonl`.
+fn write_session(temp: &TempProject, entries: &[&str]) {
+    let (store, id) = JsonLinesStore::open_file(temp.0.join("talk.jsonl")).unwrap();
+    let entries = entries.iter().map(|json| serde_json::from_str(json).unwrap()).collect();
+    futures::executor::block_on(store.append(&id, 0, entries)).unwrap();
+}
+
 /// The lines of a session's file as JSON: the header and the entries.
 fn session_lines(temp: &TempProject) -> Vec<serde_json::Value> {
     let text = fs::read_to_string(temp.0.join("talk.jsonl")).unwrap();
@@ -1081,14 +1089,10 @@ fn an_interrupted_session_is_settled_and_the_user_is_informed() {
     let temp = TempProject::new();
     let arguments = r#"{\"path\":\"notes.txt\",\"text\":\"some words\"}"#;
     let turn = r#"{"usage":{},"stop_reason":"tool_calls"}"#;
-    let lines = [
-        r#"{"type":"session","version":1,"id":"talk"}"#.to_owned(),
-        r#"{"type":"user","content":"Write it"}"#.to_owned(),
-        format!(
-            r#"{{"type":"tool_call","call_id":"c1","name":"write_file","arguments":"{arguments}","turn":{turn}}}"#
-        ),
-    ];
-    temp.write_file("talk.jsonl", &format!("{}\n", lines.join("\n")));
+    let call = format!(
+        r#"{{"type":"tool_call","call_id":"c1","name":"write_file","arguments":"{arguments}","turn":{turn}}}"#
+    );
+    write_session(&temp, &[r#"{"type":"user","content":"Write it"}"#, &call]);
     let args = ["--session", "talk.jsonl", "--yes", "--json", "What is 2 + 3?"];
     let mut agent = agent_command(&temp.0, &args);
     let output = agent.output().unwrap();
@@ -1120,8 +1124,7 @@ fn a_killed_run_continues_without_a_new_prompt() {
         ),
     ] {
         let temp = TempProject::new();
-        let header = r#"{"type":"session","version":1,"id":"talk"}"#;
-        temp.write_file("talk.jsonl", &format!("{header}\n{}\n", lines.join("\n")));
+        write_session(&temp, &lines);
         let mut goes_on = agent_command(&temp.0, &["--session", "talk.jsonl"]);
         let output = goes_on.output().unwrap();
         assert_exit_code(&output, 0);

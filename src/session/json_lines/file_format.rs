@@ -9,11 +9,6 @@
 //! The last field in the header, and in the first line of each append, is the checksum of
 //! everything in the file before that field. The field therefore protects the rest of its own line
 //! and the order of the appends.
-//!
-//! Files from earlier versions of this crate have no checksums. In a file without checksums, a
-//! single entry is written without a preceding line, and several entries are preceded by a line
-//! that contains only the number of entries. New appends to a file from an earlier version have
-//! checksums, and the first `file_crc32` in the file covers the older part.
 
 use std::ops::Range;
 
@@ -25,7 +20,7 @@ use super::super::checks::{corrupt_data_error, store_error};
 use super::super::entry_json;
 use super::crc32::Crc32;
 use crate::error::Error;
-use crate::json_lines::{self, is_complete_object, is_truncated_object};
+use crate::json_lines::{self, is_truncated_object};
 use crate::session::{Entry, ForkOrigin};
 
 /// The version of the file format.
@@ -64,13 +59,6 @@ pub(super) struct AppendHeader {
     pub(super) crc32: String,
 }
 
-/// The first line of an append in the format of earlier crate versions.
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "type", rename = "append")]
-pub(super) struct LegacyAppendHeader {
-    entries: usize,
-}
-
 /// The intact part of a parsed file.
 #[derive(Debug, Default)]
 pub(super) struct ParsedFile {
@@ -91,9 +79,6 @@ pub(super) struct ParsedFile {
 pub(super) struct ParsedHeader {
     pub(super) id: String,
     pub(super) fork_origin: Option<ForkOrigin>,
-    /// Whether the header has a checksum. If the header has a checksum, every append in the file
-    /// must also have one.
-    pub(super) has_checksum: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -203,7 +188,6 @@ fn parse_terminated_file(text: &[u8]) -> Result<ParsedFile, Error> {
         };
     };
     let head = parse_header(&text[first.byte_range.clone()])?;
-    let mut is_checked = head.has_checksum;
     let end = first.byte_range.end + 1;
     let crc = Crc32::compute(&text[..end]);
     let mut lines = ParsedFile {
@@ -215,12 +199,9 @@ fn parse_terminated_file(text: &[u8]) -> Result<ParsedFile, Error> {
     };
     let mut number = 2;
     while lines.valid_len < text.len() {
-        let Some(append) =
-            ParsedAppend::parse(text, lines.valid_len, number, lines.crc, is_checked)?
-        else {
+        let Some(append) = ParsedAppend::parse(text, lines.valid_len, number, lines.crc)? else {
             break;
         };
-        is_checked |= append.has_checksum;
         number = append.next;
         lines.crc = lines.crc.update(&text[lines.valid_len..append.end_offset]);
         lines.valid_len = append.end_offset;
@@ -251,12 +232,14 @@ pub(super) fn parse_header(line: &[u8]) -> Result<ParsedHeader, Error> {
             format!("the session has format {version}; this version reads up to {FORMAT_VERSION}");
         return Err(corrupt_data_error(message));
     }
-    let checked = split_file_crc(line);
-    if checked.is_some_and(|(before, crc)| !Crc32::compute(before).matches_hex(crc)) {
+    let Some((before, crc)) = split_file_crc(line) else {
+        return Err(damaged_line_error(1, "the checksum is missing"));
+    };
+    if !Crc32::compute(before).matches_hex(crc) {
         return Err(damaged_line_error(1, "the checksum is wrong"));
     }
     let Header { id, fork, .. } = serde_json::from_slice(line).map_err(wrong)?;
-    Ok(ParsedHeader { id, fork_origin: fork, has_checksum: checked.is_some() })
+    Ok(ParsedHeader { id, fork_origin: fork })
 }
 
 /// Describes a fork's original session, as read from the first line of the fork's file.
@@ -317,7 +300,6 @@ pub(super) fn damaged_line_error(number: usize, why: &str) -> Error {
 /// A parsed append.
 pub(super) struct ParsedAppend {
     entry_lines: Vec<Line>,
-    has_checksum: bool,
     /// The number of the line after the append.
     next: usize,
     /// The offset of the line after the append.
@@ -326,19 +308,17 @@ pub(super) struct ParsedAppend {
 
 impl ParsedAppend {
     /// Parses the append at an offset. Returns `None` if the append was cut off by a crash. `crc`
-    /// is the checksum of the file before the append, and `is_checked` determines whether the
-    /// append must have a checksum.
+    /// is the checksum of the file before the append.
     pub(super) fn parse(
         text: &[u8],
         from: usize,
         number: usize,
         crc: Crc32,
-        is_checked: bool,
     ) -> Result<Option<Self>, Error> {
         let Some(first) = next_line(text, from, number) else {
-            return match is_checked {
-                true => none_if_truncated(may_be_truncated_append(&text[from..]), number),
-                false => none_if_truncated(is_truncated_legacy_append(&text[from..]), number),
+            return match may_be_truncated_append(&text[from..]) {
+                true => Ok(None),
+                false => Err(damaged_line_error(number, "it does not end where it should")),
             };
         };
         let line = &text[first.byte_range.clone()];
@@ -348,14 +328,13 @@ impl ParsedAppend {
                     let why = "the checksum of the file up to that point is wrong";
                     return Err(damaged_line_error(number, why));
                 }
-                Self::parse_checked(text, &first)
+                Self::parse_entries(text, &first)
             }
-            None if !is_checked => Self::parse_legacy(text, first),
             Some(_) | None => Err(damaged_line_error(number, "no append begins there")),
         }
     }
 
-    fn parse_checked(text: &[u8], first: &Line) -> Result<Option<Self>, Error> {
+    fn parse_entries(text: &[u8], first: &Line) -> Result<Option<Self>, Error> {
         let AppendHeader { entries, bytes, crc32 } = first.parse_append_header(text)?;
         let from = first.byte_range.end + 1;
         let next = first.line_number + 1;
@@ -372,60 +351,13 @@ impl ParsedAppend {
         }
         let entries: Vec<Line> = split_complete_lines(text, from..from + bytes, next).collect();
         let (next, end) = (next + entries.len(), from + bytes);
-        Ok(Some(Self { entry_lines: entries, has_checksum: true, next, end_offset: end }))
-    }
-
-    /// Parses an append in the format of earlier crate versions.
-    fn parse_legacy(text: &[u8], first: Line) -> Result<Option<Self>, Error> {
-        let (mut next, mut end) = (first.line_number + 1, first.byte_range.end + 1);
-        if !starts_with_append(&text[first.byte_range.clone()]) {
-            ensure_is_entry(text, &first)?;
-            return Ok(Some(Self {
-                entry_lines: vec![first],
-                has_checksum: false,
-                next,
-                end_offset: end,
-            }));
-        }
-        let several = LegacyAppendHeader::parse(text, &first)
-            .ok_or_else(|| damaged_line_error(first.line_number, "no append begins there"))?;
-        let mut entries = Vec::new();
-        while entries.len() < several.entries {
-            let Some(line) = next_line(text, end, next) else {
-                return none_if_truncated(is_truncated_legacy_append(&text[end..]), next);
-            };
-            ensure_is_entry(text, &line)?;
-            (next, end) = (next + 1, line.byte_range.end + 1);
-            entries.push(line);
-        }
-        Ok(Some(Self { entry_lines: entries, has_checksum: false, next, end_offset: end }))
-    }
-}
-
-/// Returns the result of parsing a last line that has no LF: `None` if the line was cut off by a
-/// crash, and an error if the line is damaged.
-fn none_if_truncated<T>(is_cut: bool, number: usize) -> Result<Option<T>, Error> {
-    match is_cut {
-        true => Ok(None),
-        false => Err(damaged_line_error(number, "it does not end where it should")),
+        Ok(Some(Self { entry_lines: entries, next, end_offset: end }))
     }
 }
 
 /// Returns whether `tail` may be the truncated first line of an append.
 fn may_be_truncated_append(tail: &[u8]) -> bool {
     APPEND_PREFIX.starts_with(tail) || starts_with_append(tail) && is_truncated_object(tail)
-}
-
-/// Returns whether `tail` may be the truncated end of a file without checksums. A crash can leave
-/// NUL bytes at the end of the file if the file's new length reached the disk before all of its
-/// text did.
-fn is_truncated_legacy_append(tail: &[u8]) -> bool {
-    let text = match tail.iter().rposition(|byte| *byte != 0) {
-        Some(last) => &tail[..=last],
-        None => &[],
-    };
-    text.is_empty()
-        || is_truncated_object(text) && (text.len() == tail.len() || !is_complete_object(text))
 }
 
 /// Returns whether the text after the offset `from` may consist of an append's entries that were
@@ -439,7 +371,7 @@ fn are_entries_truncated(text: &[u8], from: usize, number: usize, entries: usize
         && (tail.is_empty() || is_truncated_object(tail) && !starts_with_append(tail))
 }
 
-/// Checks that a line of an append without checksums is a valid entry.
+/// Checks that a line is a valid entry.
 fn ensure_is_entry(text: &[u8], line: &Line) -> Result<(), Error> {
     let bytes = &text[line.byte_range.clone()];
     if starts_with_append(bytes) || split_file_crc(bytes).is_some() {
@@ -475,19 +407,6 @@ pub(super) fn split_complete_lines(
         from = bytes.end + 1;
         Line { line_number: number, byte_range: bytes }
     })
-}
-
-impl LegacyAppendHeader {
-    /// Parses the first line of an append in the format of earlier crate versions. A line that has
-    /// any other field is rejected, because it is a damaged line from a file with checksums. The
-    /// line may end with a CR, because other programs may add a CR, but it must not contain any
-    /// other additional bytes.
-    pub(super) fn parse(text: &[u8], line: &Line) -> Option<Self> {
-        let line = &text[line.byte_range.clone()];
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
-        let read: Self = serde_json::from_slice(line).ok()?;
-        serde_json::to_vec(&read).is_ok_and(|written| written == line).then_some(read)
-    }
 }
 
 impl ParsedFile {

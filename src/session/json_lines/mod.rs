@@ -58,13 +58,6 @@ use session_files::{Location, SessionFiles};
 /// bytes at the end of a file cause an error, and [`salvage`](Self::salvage) reads the rest of the
 /// file.
 ///
-/// Files from earlier versions of this crate have no checksums. Files without checksums can be
-/// read, even with CRLF line endings and with NUL bytes at the end. The next append to a file
-/// without checksums includes checksums, and from then on the whole file is checked. Until an
-/// append has added checksums, changes to the text of the file are not detected. An earlier version
-/// of this crate must not write to a file with checksums, because it would add appends without
-/// checksums, which later cause errors.
-///
 /// [`salvage`](Self::salvage) reads the intact part of a damaged session and reports which entries
 /// are lost. A session cannot be deleted while another file has a damaged header, if that file may
 /// contain a fork of the session. The error names the damaged file. Once the session in the damaged
@@ -176,10 +169,9 @@ impl JsonLinesStore {
     ///
     /// An append with a correct checksum is intact, regardless of damage to earlier appends. If an
     /// append is damaged, any of its entries may be wrong, so all entries in that append are
-    /// [suspect](crate::session::Damage::suspect_entries). Files from earlier versions of this
-    /// crate have no checksums, so each line that can be parsed counts as intact. An append that
-    /// was cut off by a crash is also reported, although it was never acknowledged. A fork's
-    /// inherited entries are read from the original session in the same way.
+    /// [suspect](crate::session::Damage::suspect_entries). An append that was cut off by a crash is
+    /// also reported, although it was never acknowledged. A fork's inherited entries are read from
+    /// the original session in the same way.
     ///
     /// # Errors
     ///

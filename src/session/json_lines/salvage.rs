@@ -3,11 +3,11 @@
 use std::ops::Range;
 use std::path::Path;
 
-use memchr::{memchr_iter, memmem};
+use memchr::memchr_iter;
 
 use super::super::salvage::SalvageReport;
 use super::crc32::Crc32;
-use super::file_format::{self, AppendHeader, LegacyAppendHeader, Line, ParsedAppend};
+use super::file_format::{self, AppendHeader, Line, ParsedAppend};
 use crate::session::ForkOrigin;
 
 /// The salvaged contents of a file: the session's own entries and, if the session is a fork, its
@@ -38,7 +38,6 @@ fn salvage_terminated_file(text: &[u8], path: &Path) -> SalvagedFile {
         offset: 0,
         line_number: 1,
         crc: Crc32::default(),
-        requires_checksum: false,
         is_prefix_intact: true,
         report: SalvageReport::default(),
     };
@@ -58,8 +57,6 @@ struct SalvageReader<'a> {
     line_number: usize,
     /// The checksum of the file up to `offset`.
     crc: Crc32,
-    /// Whether every append from `offset` onward must have a checksum.
-    requires_checksum: bool,
     /// Whether the part before `offset` is intact, or the damage in that part has already been
     /// recorded.
     is_prefix_intact: bool,
@@ -72,7 +69,6 @@ impl SalvageReader<'_> {
         let line = first.as_ref().map_or(self.text, |line| &self.text[line.byte_range.clone()]);
         match file_format::parse_header(line) {
             Ok(head) if first.is_some() => {
-                self.requires_checksum = head.has_checksum;
                 self.skip_to(line.len() + 1);
                 head.fork_origin
             }
@@ -81,12 +77,7 @@ impl SalvageReader<'_> {
                 None
             }
             Err(error) => {
-                self.requires_checksum = memmem::find(line, b"file_crc32").is_some();
-                let end = match self.requires_checksum {
-                    true => self.next_append_offset(),
-                    false => first.map_or(self.text.len(), |line| line.byte_range.end + 1),
-                };
-                self.record_damage(end, error.message(), None);
+                self.record_damage(self.next_append_offset(), error.message(), None);
                 None
             }
         }
@@ -97,30 +88,8 @@ impl SalvageReader<'_> {
         let checked = first.as_ref().and_then(|first| self.checked_entry_range(first));
         match (checked, first) {
             (Some(entries), Some(first)) => self.read_checked_append(&first, entries),
-            (None, Some(first)) if !self.requires_checksum && !self.is_append_header(&first) => {
-                let end = first.byte_range.end + 1;
-                match first.parse_entry(self.text) {
-                    Ok(entry) => {
-                        self.report.entries.push(entry);
-                        self.skip_to(end);
-                    }
-                    Err(error) => self.record_damage(end, error.message(), Some(1)),
-                }
-            }
-            (None, Some(first))
-                if !self.requires_checksum
-                    && LegacyAppendHeader::parse(self.text, &first).is_some() =>
-            {
-                self.skip_to(first.byte_range.end + 1);
-            }
             (None, _) | (Some(_), None) => {
-                let read = ParsedAppend::parse(
-                    self.text,
-                    self.offset,
-                    self.line_number,
-                    self.crc,
-                    self.requires_checksum,
-                );
+                let read = ParsedAppend::parse(self.text, self.offset, self.line_number, self.crc);
                 let reason = match read {
                     Ok(_) => "it was truncated, as by a crash before it was \
                     acknowledged"
@@ -179,7 +148,7 @@ impl SalvageReader<'_> {
                 self.offset = first.byte_range.start + before.len();
             }
         }
-        (self.requires_checksum, self.is_prefix_intact) = (true, true);
+        self.is_prefix_intact = true;
         for line in
             file_format::split_complete_lines(self.text, entries.clone(), first.line_number + 1)
         {

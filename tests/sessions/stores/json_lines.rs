@@ -9,7 +9,6 @@ use turnstream::env::FixedClock;
 use turnstream::session::{Conflict, Entry, JsonLinesStore, Store};
 use turnstream::{Error, ErrorKind};
 
-use super::damage::without_checksums;
 #[cfg(unix)]
 use super::sample_entries::{FileRemovingClock, file_mode, set_file_mode};
 use super::sample_entries::{TempFolder, entries_of_every_kind, numbered_entries, said};
@@ -27,12 +26,6 @@ fn append(store: &JsonLinesStore, id: &str, version: u64, entries: Vec<Entry>) -
 /// Truncates the last append at every byte: the file has the entries before it, or all of it.
 /// Without only its last LF, the append is complete.
 fn assert_truncated_append_discarded(first: &[Entry], last: &[Entry]) {
-    assert_truncation_after_rewrite(first, last, |text| text);
-    assert_truncation_after_rewrite(first, last, |text| without_checksums(&text));
-}
-
-/// The first append is rewritten by `written`.
-fn assert_truncation_after_rewrite(first: &[Entry], last: &[Entry], written: fn(String) -> String) {
     let folder = TempFolder::new();
     let path = folder.join("s.jsonl");
     let before = match first.is_empty() {
@@ -40,7 +33,6 @@ fn assert_truncation_after_rewrite(first: &[Entry], last: &[Entry], written: fn(
         false => {
             let store = JsonLinesStore::open(folder.path()).unwrap();
             append(&store, "s", 0, first.to_vec());
-            fs::write(&path, written(fs::read_to_string(&path).unwrap())).unwrap();
             fs::metadata(&path).unwrap().len()
         }
     };
@@ -118,23 +110,48 @@ fn assert_file_rejected(text: &[u8], reason: &str) {
     assert!(!folder.join("f.jsonl").exists());
 }
 
-const HEADER_LINE: &str = "{\"type\":\"session\",\"version\":1,\"id\":\"s\"}\n";
+const HEADER: &str = r#"{"type":"session","version":1,"id":"s"}"#;
 const USER_LINE: &str = "{\"type\":\"user\",\"content\":\"x\"}\n";
+
+/// A session file with a header and one append for each of the texts, which consist of entry lines.
+fn session_file(header: &str, appends: &[&str]) -> String {
+    // The last field of a line is the checksum of the file up to that field.
+    let push = |text: String, object: &str| {
+        let text = text + object.strip_suffix('}').unwrap();
+        let crc = crc32fast::hash(text.as_bytes());
+        format!("{text},\"file_crc32\":\"{crc:08x}\"}}\n")
+    };
+    appends.iter().fold(push(String::new(), header), |text, lines| {
+        let (entries, bytes) = (lines.lines().count(), lines.len());
+        let crc = crc32fast::hash(lines.as_bytes());
+        let append = format!(
+            r#"{{"type":"append","entries":{entries},"bytes":{bytes},"crc32":"{crc:08x}"}}"#
+        );
+        push(text, &append) + lines
+    })
+}
 
 #[test]
 fn a_corrupt_line_in_the_middle_is_reported_and_the_file_is_unchanged() {
-    let check = |middle: &str, number: u32| {
-        let text = [HEADER_LINE, USER_LINE, middle, USER_LINE].concat();
-        assert_file_rejected(text.as_bytes(), &format!("line {number} of the session is broken"));
-    };
-    check("{\"type\":\n", 3);
-    check("\n", 3);
-    check("garbage\n", 3);
-    let mark = "{\"type\":\"append\",\"entries\":2}\n";
-    check(&[mark, USER_LINE, "{]\n"].concat(), 5);
-    // A line of an append of several was removed by hand.
-    check(&[mark, USER_LINE, mark, USER_LINE].concat(), 5);
-    check("{\"type\":\"append\",\"entries\":-1}\n", 3);
+    let whole = session_file(HEADER, &[USER_LINE, USER_LINE]);
+    let lines: Vec<&str> = whole.split_inclusive('\n').collect();
+    for middle in [
+        "{\"type\":\n",
+        "\n",
+        "garbage\n",
+        USER_LINE,
+        "{\"type\":\"append\",\"entries\":2}\n",
+        "{\"type\":\"append\",\"entries\":-1}\n",
+    ] {
+        let text = lines[..3].concat() + middle + &lines[3..].concat();
+        assert_file_rejected(text.as_bytes(), "line 4 of the session is broken");
+    }
+}
+
+#[test]
+fn a_header_without_a_checksum_is_corruption() {
+    let text = format!("{HEADER}\n{USER_LINE}");
+    assert_file_rejected(text.as_bytes(), "line 1 of the session is broken");
 }
 
 #[test]
@@ -146,27 +163,27 @@ fn a_file_that_is_not_a_session_is_rejected_and_unchanged() {
     );
     assert_file_rejected(&[0; 64], "does not begin with a header");
     assert_file_rejected(b"\xff\xfe\n\n", "does not begin with a header");
-    assert_file_rejected(
-        b"{\"type\":\"session\",\"version\":1}\n",
-        "line 1 is not a session header",
-    );
+    let without_id = session_file(r#"{"type":"session","version":1}"#, &[]);
+    assert_file_rejected(without_id.as_bytes(), "line 1 is not a session header");
 }
 
 #[test]
 fn a_later_format_version_is_rejected() {
-    let later = HEADER_LINE.replace(":1,", ":2,");
-    assert_file_rejected(later.as_bytes(), "the session has format 2");
-    assert_file_rejected(format!("{later}{USER_LINE}").as_bytes(), "the session has format 2");
+    let later = HEADER.replace(":1,", ":2,");
+    for text in [format!("{later}\n"), session_file(&later, &[USER_LINE])] {
+        assert_file_rejected(text.as_bytes(), "the session has format 2");
+    }
 }
 
 #[test]
 fn an_entry_of_a_later_version_fails_load_and_is_never_truncated() {
     let folder = TempFolder::new();
-    let text = format!("{HEADER_LINE}{USER_LINE}{{\"type\":\"of tomorrow\"}}\n");
+    let lines = format!("{USER_LINE}{{\"type\":\"of tomorrow\"}}\n");
+    let text = session_file(HEADER, &[&lines]);
     fs::write(folder.join("s.jsonl"), &text).unwrap();
     let error = load(folder.path(), "s").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Store);
-    assert!(error.message().contains("line 3 of the session is no entry"), "{error}");
+    assert!(error.message().contains("line 4 of the session is no entry"), "{error}");
     let store = JsonLinesStore::open(folder.path()).unwrap();
     append(&store, "s", 2, numbered_entries(0..1));
     assert!(fs::read_to_string(folder.join("s.jsonl")).unwrap().starts_with(&text));
@@ -180,9 +197,9 @@ fn other_files_in_the_folder_are_ignored() {
     fs::write(folder.join("record.jsonl"), "{\"type\":\"recording\"}\n").unwrap();
     fs::write(folder.join("empty.jsonl"), "").unwrap();
     fs::write(folder.join("README.md"), "hello").unwrap();
-    fs::write(folder.join("S.jsonl"), HEADER_LINE).unwrap();
+    fs::write(folder.join("S.jsonl"), session_file(HEADER, &[])).unwrap();
     fs::create_dir(folder.join("folder.jsonl")).unwrap();
-    fs::write(folder.join("a~b.jsonl"), format!("{HEADER_LINE}{USER_LINE}")).unwrap();
+    fs::write(folder.join("a~b.jsonl"), session_file(HEADER, &[USER_LINE])).unwrap();
     fs::copy(folder.join("s.jsonl"), folder.join("copy.jsonl")).unwrap();
     let listed = block_on(store.list()).unwrap();
     let mut ids: Vec<_> = listed.iter().map(|listed| &*listed.id).collect();
@@ -250,7 +267,7 @@ fn loading_a_fork_without_its_origin_is_an_error() {
     // Only manual edits produce such a file.
     let beyond =
         r#"{"type":"session","version":1,"id":"f","fork":{"id":"s","at":18446744073709551615}}"#;
-    fs::write(folder.join("beyond.jsonl"), format!("{beyond}\n{USER_LINE}")).unwrap();
+    fs::write(folder.join("beyond.jsonl"), session_file(beyond, &[USER_LINE])).unwrap();
     assert_eq!(load(folder.path(), "beyond").unwrap_err().kind(), ErrorKind::Store);
     fs::write(&path, fs::read_to_string(folder.join("f.jsonl")).unwrap()).unwrap();
     assert!(load(folder.path(), "f").unwrap_err().message().contains("is a fork of itself"));

@@ -7,7 +7,7 @@ use turnstream::session::{
     Damage, Entry, JsonLinesStore, MemoryStore, SalvageReport, Session, Store,
 };
 
-use super::damage::{check_every_byte_change, without_checksums, write_sample_session};
+use super::damage::{check_every_byte_change, write_sample_session};
 use super::sample_entries::{TempFolder, numbered_entries, said};
 
 fn salvage(folder: &TempFolder, id: &str) -> SalvageReport {
@@ -41,7 +41,7 @@ fn assert_damage(
 #[test]
 fn an_undamaged_session_is_salvaged_completely() {
     let folder = TempFolder::new();
-    let all = write_sample_session(&folder, "s");
+    write_sample_session(&folder, "s");
     let store = JsonLinesStore::open(folder.path()).unwrap();
     block_on(store.fork("s", 11, "f")).unwrap();
     block_on(store.append("f", 11, numbered_entries(20..22))).unwrap();
@@ -51,10 +51,6 @@ fn an_undamaged_session_is_salvaged_completely() {
         assert_eq!(Some(salvaged.entries), block_on(store.load(id, 0)).unwrap());
         assert_eq!(salvaged.damage, []);
     }
-    let old = without_checksums(&fs::read_to_string(folder.join("s.jsonl")).unwrap());
-    fs::write(folder.join("s.jsonl"), old).unwrap();
-    assert_eq!(salvage(&folder, "s").entries, all);
-    assert_eq!(salvage(&folder, "s").damage, []);
     assert_eq!(block_on(store.salvage("never")).unwrap(), None);
 }
 
@@ -123,31 +119,6 @@ fn a_truncated_append_is_reported() {
     assert_eq!(entries, all[..15]);
     assert_eq!(damage.len(), 1);
     assert_damage(&damage[0], 15, ("lines 21 to 22", "it was truncated"), Some(1), &[]);
-}
-
-#[test]
-fn an_earlier_versions_file_loses_only_its_invalid_lines() {
-    let folder = TempFolder::new();
-    let all = write_sample_session(&folder, "s");
-    let path = folder.join("s.jsonl");
-    let old = without_checksums(&fs::read_to_string(&path).unwrap());
-    fs::write(&path, &old).unwrap();
-    replace_in_file(&folder, "s.jsonl", r#""content":"6""#, r#""content:"6""#);
-    let SalvageReport { entries, damage, .. } = salvage(&folder, "s");
-    assert_eq!(entries, [&all[..13], &all[14..]].concat());
-    assert_eq!(damage.len(), 1);
-    assert_damage(&damage[0], 13, ("line 18", "is no entry"), Some(1), &[]);
-
-    // Continued with checksums, which also cover the existing entries.
-    fs::write(&path, &old).unwrap();
-    let store = JsonLinesStore::open(folder.path()).unwrap();
-    block_on(store.append("s", 16, numbered_entries(9..10))).unwrap();
-    replace_in_file(&folder, "s.jsonl", r#""content":"6""#, r#""content":"9""#);
-    let SalvageReport { entries, damage, .. } = salvage(&folder, "s");
-    assert_eq!(entries.len(), 17);
-    assert_eq!(damage.len(), 1);
-    let reason = "something before it is missing or was changed";
-    assert_damage(&damage[0], 16, ("line 21", reason), None, &[]);
 }
 
 #[test]
