@@ -94,7 +94,7 @@ async fn data_of_other_programs_is_ignored() {
     let first = first_snapshot(&log).await;
     log.append(vec![first, entry(1, 1)], None).await.unwrap();
     // Entries after which the log cannot continue.
-    for fields in [["e", "{"], ["x", "y"], ["e", r#"{"v":9,"type":"event"}"#]] {
+    for fields in [["entry", "{"], ["x", "y"], ["entry", r#"{"v":9,"type":"event"}"#]] {
         server.command(&["XADD", "turnstream:{r}:log", "*", fields[0], fields[1]]);
     }
     assert_eq!(numbers(&log).await, [(1, 0), (1, 1)]);
@@ -108,7 +108,7 @@ async fn data_of_other_programs_is_ignored() {
     assert_eq!(numbers(&log).await, [(1, 0), (1, 1), (1, 2), (1, 3)]);
     // ---- Inboxes
     let mut commands = log.open("q").await.unwrap();
-    server.command(&["XADD", "turnstream:{q}:inbox", "*", "c", "garbage"]);
+    server.command(&["XADD", "turnstream:{q}:inbox", "*", "command", "garbage"]);
     server.command(&["XADD", "turnstream:{q}:inbox", "*", "x", "y"]);
     let send = log.send("q", "id".to_owned(), Command::Interrupt);
     let take = async {
@@ -519,7 +519,7 @@ async fn an_inbox_accepts_commands_after_the_server_clock_moved_backwards() {
     let agent = Agent::new(Scripted::new([endless]));
     let run = here.start("k", agent.run("Go")).await.unwrap().detach();
     let inbox = format!("turnstream:{{{run}}}:inbox");
-    server.command(&["XADD", &inbox, "9999999999999-0", "c", "not a command"]);
+    server.command(&["XADD", &inbox, "9999999999999-0", "command", "not a command"]);
     while server.command(&["XLEN", &inbox]).trim() != ":0" {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }

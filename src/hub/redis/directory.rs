@@ -150,7 +150,7 @@ async fn is_replaced(inner: &Inner, key: &str, run: &str) -> Result<bool, Error>
 
 fn has_end(run: &str, entries: &StreamRangeReply) -> bool {
     let Some(id) = entries.ids.first() else { return false };
-    let json: Vec<u8> = id.get("e").unwrap_or_default();
+    let json: Vec<u8> = id.get("entry").unwrap_or_default();
     match decode(EventNumber::new(run, 0, 0), &json) {
         Some(StreamEntry::Entry(LogEntry { content, .. })) => matches!(content, LogContent::End(_)),
         Some(StreamEntry::Dropped) => true,

@@ -85,10 +85,11 @@ fn feed_page(mirror: &Mirror, inner: &Inner, page: StreamRangeReply) -> bool {
     let (mut entries, mut trim_before, mut is_dropped) = (Vec::new(), None, false);
     for id in page.ids {
         let Some(position) = parse_id(&id.id) else { continue };
-        let json: Vec<u8> = id.get("e").unwrap_or_default();
+        let json: Vec<u8> = id.get("entry").unwrap_or_default();
         match decode(to_number(position), &json) {
             Some(StreamEntry::Entry(entry)) => {
-                let trim = id.get::<String>("t").as_deref().and_then(parse_id).map(to_number);
+                let trim =
+                    id.get::<String>("trim_before").as_deref().and_then(parse_id).map(to_number);
                 if trim.is_some() {
                     let before = std::mem::take(&mut entries);
                     inner.count_cut_readers(mirror.feed(before, trim_before.as_ref()));

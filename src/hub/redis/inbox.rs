@@ -107,7 +107,7 @@ impl OpenInbox {
     fn take(&mut self, page: StreamRangeReply) {
         for id in page.ids {
             self.last = format!("({}", id.id);
-            let json: Vec<u8> = id.get("c").unwrap_or_default();
+            let json: Vec<u8> = id.get("command").unwrap_or_default();
             let Some((command_id, command)) = decode(&json) else {
                 // Another program wrote this entry.
                 let (inner, inbox) = (Arc::clone(&self.inner), self.inner.keys.inbox(&self.run));

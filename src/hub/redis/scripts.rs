@@ -90,9 +90,10 @@ if ARGV[2] ~= '' and ARGV[2] ~= last_id then return {'lost', last_id} end
 for i = 6, #ARGV, 2 do
   local added
   if i == 6 and ARGV[5] ~= '' then
-    added = redis.pcall('XADD', KEYS[2], ARGV[i], 'e', ARGV[i + 1], 't', ARGV[5])
+    added = redis.pcall('XADD', KEYS[2], ARGV[i], 'entry', ARGV[i + 1], 'trim_before',
+      ARGV[5])
   else
-    added = redis.pcall('XADD', KEYS[2], ARGV[i], 'e', ARGV[i + 1])
+    added = redis.pcall('XADD', KEYS[2], ARGV[i], 'entry', ARGV[i + 1])
   end
   if type(added) == 'table' and added.err then
     if not string.find(added.err, 'equal or smaller') then return added end
@@ -119,7 +120,7 @@ redis.call('DEL', KEYS[3])
 if ARGV[2] == '1' then
   redis.call('DEL', KEYS[1], KEYS[2])
 else
-  redis.call('XADD', KEYS[2], ARGV[3], 'e', ARGV[4])
+  redis.call('XADD', KEYS[2], ARGV[3], 'entry', ARGV[4])
   redis.call('PEXPIRE', KEYS[2], ARGV[5])
   redis.call('PUBLISH', KEYS[2], ARGV[3])
 end
@@ -236,7 +237,7 @@ if waiting > 0 then
   local bytes = redis.call('MEMORY', 'USAGE', KEYS[2], 'SAMPLES', 0)
   if bytes + #ARGV[1] > tonumber(ARGV[4]) then return 'full' end
 end
-redis.call('XADD', KEYS[2], '*', 'c', ARGV[1])
+redis.call('XADD', KEYS[2], '*', 'command', ARGV[1])
 redis.call('PEXPIRE', KEYS[2], ARGV[3])
 redis.call('PUBLISH', KEYS[2], '')
 return 'ok'

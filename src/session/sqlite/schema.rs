@@ -21,8 +21,7 @@ const APPLICATION_ID: i64 = 0x7475_726e;
 /// The migrations from each schema version to the next. A database's version (`PRAGMA
 /// user_version`) is the number of migrations that have been applied to it. New migrations are
 /// appended to the list; existing migrations are never changed.
-const MIGRATIONS: &[&str] = &[
-    "
+const MIGRATIONS: &[&str] = &["
     CREATE TABLE session (
         key INTEGER PRIMARY KEY,
         id TEXT NOT NULL UNIQUE,
@@ -40,15 +39,12 @@ const MIGRATIONS: &[&str] = &[
         json TEXT NOT NULL,
         PRIMARY KEY (session, number)
     ) STRICT;
-",
-    "
     -- The epoch of the last lease of a session, which may not exist yet.
     CREATE TABLE lease (
         id TEXT PRIMARY KEY,
         epoch INTEGER NOT NULL
     ) STRICT, WITHOUT ROWID;
-",
-];
+"];
 
 pub(super) fn open_connection(path: &Path) -> Result<Connection, Error> {
     let what = || format!("cannot open the database `{}`", path.display());

@@ -360,7 +360,7 @@ fn a_later_schema_version_is_rejected() {
     let path = folder.join("db");
     drop(SqliteStore::open(&path).unwrap());
     execute_sql(&path, "PRAGMA user_version = 99");
-    assert_open_rejected(&path, "it has format 99; this version reads up to 2");
+    assert_open_rejected(&path, "it has format 99; this version reads up to 1");
 }
 
 #[test]
