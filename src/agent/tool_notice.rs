@@ -39,7 +39,7 @@ fn change_notice(name: &str, before: &SourceTools, now: &SourceTools) -> Option<
         (None, Some(error)) => {
             let why = truncate_middle(error.message().to_owned(), MAX_TEXT_BYTES);
             return Some(format!(
-                "The tools of `{name}` could not be listed, and stay as they were: {why}."
+                "The tools of `{name}` could not be listed, and are unchanged: {why}."
             ));
         }
         // The listing failed again, so the tools have not changed.
@@ -150,7 +150,7 @@ mod tests {
             failure: Some(Error::new(ErrorKind::Connect, message)),
             ..source(&["a"])
         };
-        let notice = "The tools of `files` could not be listed, and stay as they were: it is down.";
+        let notice = "The tools of `files` could not be listed, and are unchanged: it is down.";
         check(Some(&source(&["a"])), &failed("it is down"), Some(notice));
         check(Some(&failed("it is down")), &failed("it is still down"), None);
         check(Some(&failed("it is down")), &source(&["a"]), None);

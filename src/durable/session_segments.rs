@@ -100,7 +100,7 @@ impl SessionSegments {
             None => Head { v: 1, ..Head::default() },
         };
         if head.v != 1 {
-            return Err(unreadable(HEAD_KEY, &format!("it is of version {}", head.v)));
+            return Err(unreadable(HEAD_KEY, &format!("its format version is {}", head.v)));
         }
         Ok(Self { head, tail: String::new(), pieces: String::new() })
     }
@@ -142,7 +142,7 @@ impl SessionSegments {
             |line: &str| serde_json::from_str(line).map_err(|error| unreadable("an entry", &error));
         let entries = all.lines().map(entry).collect::<Result<Vec<Entry>, Error>>()?;
         if entries.len() as u64 != self.head.entry_count {
-            let what = format!("{} of {} entries are there", entries.len(), self.head.entry_count);
+            let what = format!("only {} of {} entries exist", entries.len(), self.head.entry_count);
             return Err(unreadable("a session", &what));
         }
         Ok(entries)

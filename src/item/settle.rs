@@ -19,8 +19,8 @@ pub(crate) fn interrupted_text(text: &str, reason: Option<&str>) -> String {
 }
 
 /// The result text for a call whose tool was running when the run's time limit was reached.
-pub const TIMED_OUT_MID_EXECUTION: &str = "Timed out: the time of this run is over. What it began may \
-     have been done in part: look before you call it again.";
+pub const TIMED_OUT_MID_EXECUTION: &str = "Timed out: the time of this run is over. The call may \
+     have taken effect in part: check before you repeat it.";
 /// The result text for a call whose tool had not started when the run's time limit was reached.
 pub const TIMED_OUT_BEFORE_START: &str = "Not run: the time of this run is over.";
 

@@ -171,8 +171,8 @@ pub(super) fn question_count(result: &Value) -> u32 {
 
 fn unanswered(server: &str, limit: Duration) -> ToolOutput {
     ToolOutput::error(format!(
-        "Error: the MCP server `{server}` has not answered for {limit:?}. The call was cancelled; what it began \
-         may have been done in part."
+        "Error: the MCP server `{server}` has not answered for {limit:?}. The call was cancelled; it may \
+         have taken effect in part."
     ))
 }
 
@@ -239,8 +239,8 @@ async fn next_update(pending: &mut PendingRequest, limit: Duration) -> Option<Ca
     .await
 }
 
-const MAY_BE_DONE_IN_PART: &str =
-    "What the call began may have been done in part: look before you call it again.";
+const MAY_HAVE_PARTIAL_EFFECT: &str =
+    "The call may have taken effect in part: check before you repeat it.";
 
 /// Converts an error into a result that tells the model how to proceed.
 fn failure(error: &Error) -> ToolOutput {
@@ -250,8 +250,8 @@ fn failure(error: &Error) -> ToolOutput {
 
     let is_server_failure = error.status().is_some_and(|status| status >= 500);
     let advice = match error.kind() {
-        Connect | Timeout => MAY_BE_DONE_IN_PART,
-        _ if is_server_failure => MAY_BE_DONE_IN_PART,
+        Connect | Timeout => MAY_HAVE_PARTIAL_EFFECT,
+        _ if is_server_failure => MAY_HAVE_PARTIAL_EFFECT,
         RateLimited => "Call it again later, or try another way.",
         InvalidRequest | Unsupported => "Call it with other arguments, or try another way.",
         Auth => "Only the user can change that.",

@@ -362,7 +362,7 @@ impl Client {
             ToolOutput::error("Error: the call ended without an output.")
         });
         Ok(ended.await.unwrap_or_else(|_| {
-            let text = "What it began may have been done in part: look before you call it again.";
+            let text = "The call may have taken effect in part: check before you repeat it.";
             ToolOutput::error(format!("Timed out after {limit:?}. {text}"))
         }))
     }
@@ -449,7 +449,7 @@ impl Client {
             let is_trusted = self.view.trusts(&tool.original_name);
             if is_trusted && !is_accepted {
                 untrusted.push(format!(
-                    "the definition of `{}` is not the one that was trusted: its calls ask for approval",
+                    "the definition of `{}` is not the one that was trusted: its calls need approval",
                     tool.spec.name
                 ));
             }

@@ -1171,7 +1171,9 @@ impl ErrorContext {
 
     fn cut_off_error(&self) -> Error {
         let (server, address) = (&self.server, self.address());
-        let message = format!("the MCP server `{server}`{address} broke off its answer");
+        let message = format!(
+            "the MCP server `{server}`{address} closed its connection in the middle of an answer"
+        );
         Error::new(ErrorKind::Connect, message).with_source(RequestFailed)
     }
 

@@ -88,7 +88,7 @@ async fn at_the_time_limit_running_tools_are_dropped_and_answered_and_others_nev
             kind("late", ResultKind::Budget),
         ]
     );
-    assert!(answers[1].2.contains("may have been done in part"), "{}", answers[1].2);
+    assert!(answers[1].2.contains("may have taken effect in part"), "{}", answers[1].2);
 }
 
 #[tokio::test(start_paused = true)]

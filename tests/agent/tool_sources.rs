@@ -295,7 +295,7 @@ async fn a_later_failure_keeps_the_last_list_and_is_reported_once() {
     names.extend([vec!["a", "b"], vec!["a", "b"]]);
     assert_eq!(all_offered(&model), names);
     assert_eq!(result_kinds(final_outcome(&events).new_items().iter()), [ResultKind::Ok; 6]);
-    let failed = "The tools of `s` could not be listed, and stay as they were: \
+    let failed = "The tools of `s` could not be listed, and are unchanged: \
                   the server is down.";
     let changed = "The tools of `s` have changed. New: `b`.";
     assert_eq!(notices(&events), [failed, failed, changed, failed]);

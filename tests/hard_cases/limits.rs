@@ -368,7 +368,7 @@ mod budgets {
             (finished.result_kinds(), model.requests().len()),
             (vec![ResultKind::Timeout], 1)
         );
-        assert!(finished.result_texts()[0].contains("may have been done in part"));
+        assert!(finished.result_texts()[0].contains("may have taken effect in part"));
     }
 
     #[tokio::test]

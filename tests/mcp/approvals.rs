@@ -81,7 +81,7 @@ async fn a_changed_definition_is_reported_and_requires_approval_again() {
 
     assert!(needs_approval(&client, "s__read").await);
     let note =
-        "the definition of `s__read` is not the one that was trusted: its calls ask for approval";
+        "the definition of `s__read` is not the one that was trusted: its calls need approval";
     assert_eq!(client.notes(), [note]);
     let listed = client.list_tools().await.unwrap();
     assert_eq!((listed.tools.len(), listed.notes.len()), (1, 0), "no tool was left out");

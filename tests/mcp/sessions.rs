@@ -65,7 +65,7 @@ async fn a_call_in_a_new_session_does_not_run_if_its_definition_has_changed() {
     let kit = client.toolkit().await.unwrap();
     assert!(kit.get("s__read").is_some_and(Tool::is_approval_required));
     let note =
-        "the definition of `s__read` is not the one that was trusted: its calls ask for approval";
+        "the definition of `s__read` is not the one that was trusted: its calls need approval";
     assert_eq!(client.notes(), [note]);
     client.close().await;
 }

@@ -191,8 +191,8 @@ impl RunningCall {
     fn end_timed_out(&mut self) -> CallUpdate {
         let limit = self.limit.map_or(Duration::ZERO, TimeLimit::duration);
         let text = format!(
-            "Timed out after {limit:?}. What it began may have been done in part: look before you \
-             call it again."
+            "Timed out after {limit:?}. The call may have taken effect in part: check before you \
+             repeat it."
         );
         self.end(ResultKind::Timeout, text.into())
     }
@@ -201,7 +201,7 @@ impl RunningCall {
     /// available.
     fn end_without_timer(&mut self) -> CallUpdate {
         let text = "Error: the tool has a time limit, which needs a tokio runtime with its time \
-             enabled. What it began may have been done in part.";
+             enabled. The call may have taken effect in part.";
         self.end(ResultKind::Error, text.into())
     }
 
