@@ -220,7 +220,7 @@ impl Control {
     ) -> Result<(), RefusedInput> {
         let mut inbox = lock_ignoring_poison(&self.inbox);
         let is_full = inbox.queued_inputs() >= MAX_QUEUED_INPUTS
-            || inbox.queued_bytes.saturating_add(queued_bytes(&input)) > MAX_QUEUED_BYTES;
+            || inbox.queued_bytes.saturating_add(queued_bytes(&input.items)) > MAX_QUEUED_BYTES;
         // If the queue is empty, input of any size is accepted: otherwise, it could never be sent.
         if is_full && inbox.queued_inputs() > 0 && !inbox.is_closed {
             return Err(RefusedInput::QueueIsFull(input));
@@ -247,7 +247,7 @@ impl Control {
     pub(super) fn dequeue_input(&self, when: DeliveryPoint, turn: u32) -> Option<UndeliveredInput> {
         let mut inbox = lock_ignoring_poison(&self.inbox);
         let input = inbox.queue_mut(when).pop_front()?;
-        inbox.queued_bytes -= queued_bytes(&input);
+        inbox.queued_bytes -= queued_bytes(&input.items);
         inbox.delivery_turns.insert(input.id.clone(), turn);
         Some(input)
     }
@@ -543,12 +543,12 @@ impl Control {
 }
 
 /// Returns the number of bytes that count towards [`MAX_QUEUED_BYTES`].
-fn queued_bytes(input: &UndeliveredInput) -> usize {
+pub(crate) fn queued_bytes(items: &[Item]) -> usize {
     let part_bytes = |item: &Item| match &item.kind {
         ItemKind::User { content: Content::Parts(parts) } => parts.len() * size_of::<Part>(),
         _ => 0,
     };
-    input.items.iter().map(|item| ITEM_BYTES + part_bytes(item) + item.byte_len()).sum()
+    items.iter().map(|item| ITEM_BYTES + part_bytes(item) + item.byte_len()).sum()
 }
 
 impl Inbox {
@@ -558,7 +558,7 @@ impl Inbox {
             return Err(RefusedInput::RunIsOver(input));
         }
         if !input.items.is_empty() {
-            self.queued_bytes += queued_bytes(&input);
+            self.queued_bytes += queued_bytes(&input.items);
             self.queue_mut(when).push_back(input);
         }
         Ok(())

@@ -84,7 +84,7 @@ pub use budget::{
     TargetProgress, TokenReservation,
 };
 pub use compaction_state::CompactionState;
-pub(crate) use control::RefusedInput;
+pub(crate) use control::{RefusedInput, queued_bytes};
 pub use decide::{Decision, Facts, NextAction, StopReview, after_tools, at_stop, decide, on_error};
 pub use forward_turns::{TurnForwarder, forward_turns};
 pub(crate) use handle::forward_handle_methods;
