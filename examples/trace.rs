@@ -1,16 +1,16 @@
-//! Reads a trace as JSON lines, and prints it for people.
+//! Reads a trace as JSON lines, and prints it for people, one line for each step.
 //!
 //! ```text
 //! cargo run --example minimal_loop -- --json > run.jsonl
 //! cargo run --example trace -- run.jsonl
-//! cargo run --example trace -- --all < run.jsonl    with arguments, ids and models
+//! cargo run --example trace -- --all < run.jsonl    all fields, as indented JSON
 //! ```
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal, Write};
 use std::process::ExitCode;
 
-use turnstream::trace::read_jsonl;
+use turnstream::trace::{TraceAction, TraceEvent, read_jsonl};
 
 fn main() -> ExitCode {
     match print_trace() {
@@ -39,13 +39,31 @@ fn print_trace() -> Result<(), Box<dyn std::error::Error>> {
         _ => return Err("usage: trace [--all] [FILE]".into()),
     };
     let mut out = io::stdout().lock();
-    for (at, step) in read_jsonl(from).enumerate() {
+    for step in read_jsonl(from) {
         let step = step?;
-        let gap = if at == 0 { "" } else { "\n" };
         match whole {
-            true => write!(out, "{gap}{}", step.as_yaml().with_all_fields())?,
-            false => write!(out, "{gap}{step}")?,
+            true => writeln!(out, "{}", serde_json::to_string_pretty(&step)?)?,
+            false => writeln!(out, "{}", summary(&step))?,
         }
     }
     Ok(())
+}
+
+/// Summarizes a step on one line: its number, what was done, how it ended, and what it changed.
+fn summary(step: &TraceEvent) -> String {
+    let (action, details) = match &step.action {
+        TraceAction::Tool { tool, .. } => (tool.as_str(), None),
+        TraceAction::Say { text, .. } => ("say", Some(text.clone())),
+        TraceAction::Stop { stop_reason, .. } => ("stop", Some(stop_reason.clone())),
+        _ => ("?", None),
+    };
+    let result = &step.result;
+    let changed = result.changed_files.iter().map(|file| format!("changed {file}"));
+    let error = result.normalized_error.iter().map(|error| error.summary.clone());
+    let missing = result.missing.iter().map(|missing| format!("missing: {missing}"));
+    let proof = result.verification_evidence.iter().map(|proof| format!("`{}`", proof.command));
+    let exit = result.tool_exit.iter().map(ToString::to_string);
+    let details: Vec<String> =
+        exit.chain(details).chain(changed).chain(error).chain(missing).chain(proof).collect();
+    format!("{:>3}  {action:<16}  {}", step.step, details.join("; "))
 }

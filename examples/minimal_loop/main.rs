@@ -55,7 +55,7 @@ One event for every step.
 /// How the run's events are printed.
 #[derive(Clone, Copy, PartialEq)]
 enum OutputFormat {
-    Yaml,
+    Pretty,
     Json,
 }
 
@@ -83,9 +83,9 @@ async fn main() -> ExitCode {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let (shown, hasty) = match args[..] {
         ["--check", file] => return check::check_file(Path::new(file)),
-        [] => (OutputFormat::Yaml, false),
+        [] => (OutputFormat::Pretty, false),
         ["--json"] => (OutputFormat::Json, false),
-        ["--hasty"] => (OutputFormat::Yaml, true),
+        ["--hasty"] => (OutputFormat::Pretty, true),
         ["--json", "--hasty"] | ["--hasty", "--json"] => (OutputFormat::Json, true),
         _ => {
             eprintln!("usage: minimal_loop [--json] [--hasty] | --check FILE");
@@ -129,15 +129,15 @@ async fn run_agent(shown: OutputFormat, hasty: bool) -> Result<bool, Box<dyn std
     while let Some(event) = run.next().await {
         event?;
         let all = trace.events();
-        for step in all.iter().skip(steps).filter(|_| shown == OutputFormat::Yaml) {
-            println!("{step}");
+        for step in all.iter().skip(steps).filter(|_| shown == OutputFormat::Pretty) {
+            println!("{}\n", serde_json::to_string_pretty(step)?);
         }
         steps = all.len();
     }
     let Some(last) = trace.last_event() else { return Ok(false) };
     let TraceAction::Stop { stop_reason, .. } = &last.action else { return Ok(false) };
     let proof = last.result.verification_evidence.as_ref();
-    if shown == OutputFormat::Yaml {
+    if shown == OutputFormat::Pretty {
         let proof = proof.map_or_else(|| "none".to_owned(), |it| format!("`{}`", it.command));
         println!("{stop_reason} after {steps} steps; evidence: {proof}");
         if let Some(missing) = &last.result.missing {

@@ -1,5 +1,4 @@
-//! Traces runs. A trace contains one event for each step, and can be written as JSON lines for
-//! machines or as YAML for people.
+//! Traces runs. A trace contains one event for each step, and is written as JSON lines.
 //!
 //! [`EventStreamExt::trace_to`](crate::EventStreamExt::trace_to) adds each step of a run to a
 //! [`Trace`]. A [`TraceEvent`] states what the step did, what resulted from it, and how much of the
@@ -14,7 +13,6 @@ mod trace;
 mod trace_fold;
 mod trace_to;
 mod trace_writers;
-mod yaml;
 
 pub use event::{TraceAction, TraceEvent, TraceResult};
 pub use read_jsonl::read_jsonl;
@@ -22,7 +20,6 @@ pub use remaining_budget::RemainingBudget;
 pub use tool_exit::{FailureKind, NormalizedError, ToolExit};
 pub use trace::Trace;
 pub use trace_to::TraceTo;
-pub use yaml::Yaml;
 
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,4 @@
-//! The formats of a step, for machines and for people.
+//! The JSON of a step.
 
 use serde_json::{Value, json};
 
@@ -41,11 +41,10 @@ fn evidence(command: &str, exit_code: i32, stderr: &str) -> RawJson {
     RawJson::new(&Evidence::from_command(command, exit_code).with_stderr(stderr)).unwrap()
 }
 
-/// Checks both formats of a step, and that its JSON is parsed to the same step.
+/// Checks the JSON of a step, and that it is parsed to the same step.
 #[track_caller]
-fn check(event: &TraceEvent, yaml: &str, json: &Value) {
-    assert_eq!(event.to_string(), yaml.trim_start());
-    assert_eq!(serde_json::to_value(event).unwrap(), *json);
+fn check(event: &TraceEvent, json: &Value) {
+    assert_eq!(event.to_string(), json.to_string());
     assert_eq!(serde_json::from_value::<TraceEvent>(json.clone()).unwrap(), *event);
 }
 
@@ -54,19 +53,6 @@ fn a_step_that_changes_files_lists_them() {
     let action = tool("apply_patch", "Glossary updated with Acceptance criteria and Budget");
     check(
         &step(2, action, patched(), Some(17)),
-        r#"
-step: 2
-action:
-  type: tool
-  tool: apply_patch
-  expected_outcome: "Glossary updated with Acceptance criteria and Budget"
-result:
-  changed_files:
-    - book/glossary.md
-  tool_exit: success
-budgets:
-  steps_remaining: 17
-"#,
         &json!({
             "step": 2,
             "action": {
@@ -95,24 +81,6 @@ fn a_failed_check_shows_its_error() {
     };
     check(
         &step(3, tool("markdown_check", "No markdown errors"), result, Some(16)),
-        r#"
-step: 3
-action:
-  type: tool
-  tool: markdown_check
-  expected_outcome: "No markdown errors"
-result:
-  tool_exit: failure
-  normalized_error:
-    kind: "validation"
-    summary: "Glossary terms not in alphabetical order"
-  evidence:
-    command: "markdownlint book/glossary.md"
-    exit_code: 1
-    stderr_snippet: "MD012/no-multiple-blanks: Multiple consecutive blank lines [Expected: 1; Actual: 2]"
-budgets:
-  steps_remaining: 16
-"#,
         &json!({
             "step": 3,
             "action": {
@@ -142,19 +110,6 @@ fn a_fix_is_shown_as_a_change() {
     let action = tool("apply_patch", "Fix ordering/blank lines; markdown check passes");
     check(
         &step(4, action, patched(), Some(15)),
-        r#"
-step: 4
-action:
-  type: tool
-  tool: apply_patch
-  expected_outcome: "Fix ordering/blank lines; markdown check passes"
-result:
-  changed_files:
-    - book/glossary.md
-  tool_exit: success
-budgets:
-  steps_remaining: 15
-"#,
         &json!({
             "step": 4,
             "action": {
@@ -177,16 +132,6 @@ fn a_successful_end_shows_the_passing_check() {
     };
     check(
         &step(5, action, result, None),
-        r#"
-step: 5
-action:
-  type: stop
-  stop_reason: "success"
-result:
-  verification_evidence:
-    command: "markdownlint book/glossary.md"
-    exit_code: 0
-"#,
         &json!({
             "step": 5,
             "action": { "type": "stop", "stop_reason": "success" },
@@ -202,165 +147,61 @@ result:
 
 #[test]
 fn failing_and_passing_test_runs_are_shown() {
-    let failed = TraceResult {
-        evidence: vec![evidence("pytest -q", 1, "E   AssertionError: expected 3, got 4")],
-        ..exit(ToolExit::Failure)
+    let check_run = |n, exit_code, stderr, exit_kind, shown: &Value| {
+        let evidence = vec![evidence("pytest -q", exit_code, stderr)];
+        let result = TraceResult { evidence, ..exit(exit_kind) };
+        let action = json!({
+            "type": "tool", "tool": "run_tests", "expected_outcome": "Test suite passes",
+        });
+        check(
+            &step(n, tool("run_tests", "Test suite passes"), result, Some(20 - u64::from(n))),
+            &json!({
+                "step": n, "action": action, "result": shown,
+                "budgets": { "steps_remaining": 20 - n },
+            }),
+        );
     };
-    let action = tool("run_tests", "Test suite passes");
-    let (first, fourth) = (
-        step(1, action.clone(), failed, Some(19)),
-        step(
-            4,
-            action,
-            TraceResult { evidence: vec![evidence("pytest -q", 0, "")], ..exit(ToolExit::Success) },
-            Some(16),
-        ),
+    let stderr = "E   AssertionError: expected 3, got 4";
+    let failed = json!({ "command": "pytest -q", "exit_code": 1, "stderr_snippet": stderr });
+    check_run(
+        1,
+        1,
+        stderr,
+        ToolExit::Failure,
+        &json!({ "tool_exit": "failure", "evidence": failed }),
     );
-    let yaml = r#"
-step: 1
-action:
-  type: tool
-  tool: run_tests
-  expected_outcome: "Test suite passes"
-result:
-  tool_exit: failure
-  evidence:
-    command: "pytest -q"
-    exit_code: 1
-    stderr_snippet: "E   AssertionError: expected 3, got 4"
-budgets:
-  steps_remaining: 19
-
-step: 4
-action:
-  type: tool
-  tool: run_tests
-  expected_outcome: "Test suite passes"
-result:
-  tool_exit: success
-  evidence:
-    command: "pytest -q"
-    exit_code: 0
-budgets:
-  steps_remaining: 16
-"#;
-    assert_eq!(format!("{first}\n{fourth}"), yaml.trim_start());
-}
-
-/// Checks how a string is written, quoted and, if possible, plain.
-#[track_caller]
-fn check_text(text: &str, bare: &str, quoted: &str) {
-    let action = TraceAction::Stop { stop_reason: text.to_owned(), text: String::new() };
-    let result = TraceResult { changed_files: vec![text.to_owned()], ..TraceResult::default() };
-    let yaml = step(1, action, result, None).to_string();
-    let mut lines = yaml.lines();
-    assert!(lines.any(|line| line == format!("  stop_reason: {quoted}")), "{yaml}");
-    assert!(lines.any(|line| line == format!("    - {bare}")), "{yaml}");
+    let passed = json!({ "command": "pytest -q", "exit_code": 0 });
+    check_run(4, 0, "", ToolExit::Success, &json!({ "tool_exit": "success", "evidence": passed }));
 }
 
 #[test]
-fn strings_are_quoted_if_yaml_would_read_another_type() {
-    for plain in ["a", "src/lib.rs", "/tmp/x-1.md", "_why", "nothing"] {
-        check_text(plain, plain, &format!("{plain:?}"));
-    }
-    for odd in [
-        "",
-        " a",
-        "a ",
-        "a b",
-        "true",
-        "No",
-        "NULL",
-        "1",
-        "1e3",
-        ".5",
-        "-",
-        "- a",
-        "a: b",
-        "a #b",
-        "#",
-        "&a",
-        "*a",
-        "!a",
-        "|",
-        ">",
-        "%",
-        "@",
-        "`",
-        "'a'",
-        "{}",
-        "[]",
-        "?",
-        "~",
-        "2026-01-01",
-        "é",
-        "0x1f",
-        ".inf",
-        "...",
-        "---",
-    ] {
-        let quoted = format!("\"{odd}\"");
-        check_text(odd, &quoted, &quoted);
-    }
-    for (odd, quoted) in [
-        ("a\"b", r#""a\"b""#),
-        ("a\\b", r#""a\\b""#),
-        ("a\nb\r\tc", r#""a\nb\r\tc""#),
-        ("\u{0}\u{1b}\u{7f}", r#""\u0000\u001b\u007f""#),
-        ("\u{85}\u{2028}\u{feff}", r#""\u0085\u2028\ufeff""#),
-        ("🦀", "\"🦀\""),
-    ] {
-        check_text(odd, quoted, quoted);
-    }
+fn recorded_json_is_written_unchanged() {
+    let diff = r#"{"z":[{"b":1.5,"a":null},[],{},[true,"x"]],"a b":{"c":{}}}"#;
+    let evidence = vec![RawJson::parse(diff).unwrap()];
+    let result = TraceResult { evidence, ..exit(ToolExit::Success) };
+    let line = step(1, tool("t", "x"), result, None).to_string();
+    assert!(line.contains(&format!(r#""evidence":{diff}"#)), "{line}");
 }
 
 #[test]
-fn recorded_json_is_shown_with_its_fields_in_order() {
-    let diff = RawJson::parse(r#"{"z":[{"b":1.5,"a":null},[],{},[true,"x"]],"a b":{"c":{}}}"#);
-    let result = TraceResult { evidence: vec![diff.unwrap()], ..exit(ToolExit::Success) };
-    let yaml = step(1, tool("t", "x"), result, None).to_string();
-    let shown = yaml.split_once("  evidence:\n").unwrap().1;
-    assert_eq!(
-        shown,
-        r#"    z:
-      - b: 1.5
-        a: null
-      - []
-      - {}
-      - - true
-        - "x"
-    "a b":
-      c: {}
-"#
-    );
-}
-
-#[test]
-fn a_very_long_key_uses_explicit_yaml_key_syntax() {
-    let name = "n".repeat(2_000);
-    let result = TraceResult {
-        evidence: vec![json!({ name.clone(): { "a": 1 }, "z": 2 }).into()],
-        ..exit(ToolExit::Success)
-    };
-    let yaml = step(1, tool("t", "x"), result, None).to_string();
-    let shown = yaml.split_once("  evidence:\n").unwrap().1;
-    assert_eq!(shown, format!("    ? {name}\n    :\n      a: 1\n    z: 2\n"));
-}
-
-#[test]
-fn the_full_format_shows_everything_needed_to_repeat_a_step() {
+fn a_step_contains_everything_needed_to_repeat_it() {
     let args = Some(RawJson::parse(r#"{"path":"a.md"}"#).unwrap());
     let (tool, call_id) = ("read".to_owned(), "c1".to_owned());
     let action = TraceAction::Tool { tool, call_id, args, why: Rationale::default() };
     let mut event = step(1, action, exit(ToolExit::Success), None);
     (event.turn, event.model) = (3, "m-1".to_owned());
-    event.inputs = vec![json!({ "files": ["a.md"], "why": "it is asked for" }).into()];
-    let shown = |yaml: &str| {
-        ["turn: 3", "model: m-1", "call_id: c1", "path: \"a.md\""].map(|it| yaml.contains(it))
-    };
-    assert_eq!(shown(&event.as_yaml().to_string()), [false; 4]);
-    assert_eq!(shown(&event.as_yaml().with_all_fields().to_string()), [true; 4]);
-    assert!(event.to_string().contains("inputs:\n  - files:\n      - \"a.md\"\n    why:"));
+    let input = json!({ "files": ["a.md"], "why": "it is asked for" });
+    event.inputs = vec![input.clone().into()];
+    check(
+        &event,
+        &json!({
+            "step": 1, "turn": 3, "model": "m-1", "inputs": [input],
+            "action": {
+                "type": "tool", "tool": "read", "call_id": "c1", "args": { "path": "a.md" },
+            },
+            "result": { "tool_exit": "success" },
+        }),
+    );
 }
 
 #[test]

@@ -1,6 +1,5 @@
 //! The trace of a run, which is shared by writers and readers.
 
-use std::fmt::Write as _;
 use std::io::Write;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -165,18 +164,6 @@ impl Trace {
     /// Returns the last recorded step, if any.
     pub fn last_event(&self) -> Option<TraceEvent> {
         self.lock_state().steps.last().cloned()
-    }
-
-    /// Formats all of the steps recorded so far as human-readable YAML, separated by empty lines;
-    /// see [`Yaml`](super::Yaml).
-    pub fn to_yaml(&self) -> String {
-        let mut text = String::new();
-        for step in &self.lock_state().steps {
-            let gap = if text.is_empty() { "" } else { "\n" };
-            // Writing to a string never fails.
-            let _ = write!(text, "{gap}{step}");
-        }
-        text
     }
 
     fn lock_state(&self) -> MutexGuard<'_, TraceState> {

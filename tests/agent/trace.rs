@@ -619,9 +619,7 @@ async fn deeply_nested_values_are_traced_and_read_back() {
         let steps = trace.events();
         assert_eq!(steps.len(), 2, "{depth}");
         for step in steps {
-            assert!(step.as_yaml().with_all_fields().to_string().contains("step: "), "{depth}");
-            assert!(step.to_string().contains("step: "), "{depth}");
-            let line = serde_json::to_string(&step).unwrap();
+            let line = step.to_string();
             let read = read_jsonl(line.as_bytes()).next().unwrap().unwrap();
             assert!(read == step, "{depth}");
         }
