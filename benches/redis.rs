@@ -28,7 +28,8 @@ async fn main() -> Result<(), Error> {
 /// Starts runs whose events contain the current time, and reads them in another hub.
 async fn measure(server: &server::Server, runs: u32, pause: Duration) -> Result<(), Error> {
     let connect = async || RedisEvents::connect(&server.url()).await;
-    let (here, there) = (Hub::with_redis(connect().await?), Hub::with_redis(connect().await?));
+    let hub = |events: RedisEvents| Hub::builder().with_backend(events.clone(), events).build();
+    let (here, there) = (hub(connect().await?), hub(connect().await?));
     let zero = Instant::now();
     let mut readers = Vec::new();
     for n in 0..runs {

@@ -58,8 +58,8 @@ impl Worker {
         self
     }
 
-    /// Shows the runs in a hub. A hub in Redis (`Hub::with_redis`) shows the runs in every process, and delivers
-    /// interrupts to the runs.
+    /// Shows the runs in a hub. A hub in Redis (`RedisEvents`) shows the runs in every process, and
+    /// delivers interrupts to the runs.
     pub fn with_hub(mut self, hub: &Hub) -> Self {
         self.0.hub = Some(hub.clone());
         self

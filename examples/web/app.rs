@@ -73,9 +73,10 @@ impl App {
         let (model, about) = agent::choose_model(flags).await?;
         let agent = agent::build(flags, model, &about)?;
         Ok(Arc::new(Self {
-            hub: cluster::open_hub(flags.events.as_deref())
+            hub: cluster::configure_hub(flags.events.as_deref())
                 .await?
-                .with_ended_kept_for(flags.keep_events),
+                .with_ended_kept_for(flags.keep_events)
+                .build(),
             agent,
             about,
             access: Access::new(flags, address)?,

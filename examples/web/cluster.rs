@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use tokio::sync::mpsc::UnboundedReceiver;
-use turnstream::hub::{AlreadyRunning, Hub, LogUnavailable};
+use turnstream::hub::{AlreadyRunning, Hub, HubBuilder, LogUnavailable};
 use turnstream::session::{AlreadyLeased, SessionState, Store};
 use turnstream::{Error, ErrorKind};
 
@@ -23,14 +23,14 @@ const RESUME_LIMIT: Duration = Duration::from_secs(25);
 /// The delay before a request is retried on a session that another process is running.
 pub(crate) const RETRY_DELAY: Duration = Duration::from_millis(200);
 
-/// Opens a hub of its own, or one that is shared with all processes that use the same address for
+/// Configures a hub of its own, or one that is shared with all processes that use the same address for
 /// events.
 #[cfg_attr(not(feature = "redis"), expect(clippy::unused_async, reason = "a server is far"))]
-pub(crate) async fn open_hub(events: Option<&str>) -> Result<Hub, Error> {
-    let Some(url) = events else { return Ok(Hub::new()) };
+pub(crate) async fn configure_hub(events: Option<&str>) -> Result<HubBuilder, Error> {
+    let Some(url) = events else { return Ok(Hub::builder()) };
     #[cfg(feature = "redis")]
     return match turnstream::hub::redis::RedisEvents::connect(url).await {
-        Ok(events) => Ok(Hub::with_redis(events)),
+        Ok(events) => Ok(Hub::builder().with_backend(events.clone(), events)),
         Err(error) => Err(unusable_error("--events", error)),
     };
     #[cfg(not(feature = "redis"))]

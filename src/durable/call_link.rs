@@ -174,7 +174,7 @@ mod tests {
     async fn progress_that_a_run_does_not_accept_is_limited_in_number_and_time() {
         let inbox = MemoryInbox::new();
         let _unread_commands = inbox.open("r").await.unwrap();
-        let hub = Hub::with_backend(MemoryLog::new(), inbox);
+        let hub = Hub::builder().with_backend(MemoryLog::new(), inbox).build();
         let call = ToolCall { call_id: "c".into(), name: "t".into(), arguments: "{}".into() };
         let request = ToolCallRequest { session: "s".to_owned(), run: Some("r".to_owned()), call };
         let mut link = CallLink::new(&request, Some(&hub));

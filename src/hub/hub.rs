@@ -12,24 +12,23 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use crate::agent::InputReceipt;
-use crate::env::{Deadline, Ids, SystemIds};
+use crate::env::Deadline;
 use crate::error::Error;
 #[cfg(doc)]
 use crate::error::ErrorKind;
 use crate::hub::EventNumber;
+use crate::hub::builder::{HubBuilder, HubSettings};
+use crate::hub::command_inbox::Command;
 use crate::hub::command_inbox::SentCommand;
-use crate::hub::command_inbox::{Command, CommandInbox};
 use crate::hub::compact_events::CompactEvents;
-use crate::hub::event_log::{EventLog, LogUnavailable, NotRunning};
+use crate::hub::event_log::{LogUnavailable, NotRunning};
 use crate::hub::logs::Logs;
-use crate::hub::memory_inbox::MemoryInbox;
-use crate::hub::memory_log::MemoryLog;
 use crate::hub::reader::Reader;
 use crate::hub::registry::{AlreadyRunning, Registry, RunPlace};
 use crate::hub::run_directory::{LostRun, RunDirectory};
 use crate::hub::runner::Runner;
 use crate::hub::session_reader::SessionReader;
-use crate::hub::settings::{LogOutage, Unattended};
+use crate::hub::settings::LogOutage;
 use crate::hub::source::RunSource;
 use crate::session::Session;
 use crate::task::OwnedTask;
@@ -53,17 +52,6 @@ struct HubInner {
     registry: Arc<Registry>,
 }
 
-#[derive(Clone)]
-struct HubSettings {
-    log: Arc<dyn EventLog>,
-    inbox: Arc<dyn CommandInbox>,
-    ids: Arc<dyn Ids>,
-    capacity: usize,
-    unattended: Unattended,
-    log_outage: LogOutage,
-    keep_ended: Duration,
-}
-
 impl Default for Hub {
     fn default() -> Self {
         Self::new()
@@ -71,85 +59,19 @@ impl Default for Hub {
 }
 
 impl Hub {
-    /// Creates a hub that keeps its logs and inboxes in this process's memory.
-    ///
-    /// By default, a log keeps at least the last 512 and at most the last 1,024 entries. Readers
-    /// that do not keep up are cut off, runs without readers continue, and a run's log is kept for
-    /// one minute after the run has ended.
+    /// Creates a hub with the default settings, which keeps its logs and inboxes in this process's
+    /// memory.
     pub fn new() -> Self {
-        Self::with_backend(MemoryLog::new(), MemoryInbox::new())
+        Self::builder().build()
     }
 
-    /// Creates a hub with the given logs and inboxes, for example a [`MemoryLog`] with custom
-    /// settings.
-    ///
-    /// If the log provides a [directory](EventLog::directory), as the Redis log does, all hubs that
-    /// share the log know about each other's runs; see [on many
-    /// machines](crate::hub#on-many-machines). Without a directory, the hub knows only about its
-    /// own runs, even if another hub writes to the same log.
-    pub fn with_backend(log: impl EventLog + 'static, inbox: impl CommandInbox + 'static) -> Self {
-        let settings = HubSettings {
-            log: Arc::new(log),
-            inbox: Arc::new(inbox),
-            ids: Arc::new(SystemIds),
-            capacity: 1_024,
-            unattended: Unattended::Continue,
-            log_outage: LogOutage::Continue,
-            keep_ended: Duration::from_mins(1),
-        };
-        Self::from_settings(settings)
+    /// Returns a builder for a hub with other settings, or with logs and inboxes that several hubs
+    /// share.
+    pub fn builder() -> HubBuilder {
+        HubBuilder::default()
     }
 
-    /// Creates a hub that keeps its logs and inboxes in Redis. Hubs in other processes that use the
-    /// same Redis server share these logs and inboxes; see [on many
-    /// machines](crate::hub#on-many-machines).
-    #[cfg(feature = "redis")]
-    pub fn with_redis(events: crate::hub::redis::RedisEvents) -> Self {
-        Self::with_backend(events.clone(), events)
-    }
-
-    /// Sets the maximum number of entries in a run's log. The default is 1,024, and the minimum is
-    /// 16. After every `entries / 2` entries, a snapshot is written, and all entries before the
-    /// previous snapshot are removed.
-    ///
-    /// Like all setters on this type, this method creates a separate hub that contains none of this
-    /// hub's runs.
-    pub fn with_capacity(self, entries: usize) -> Self {
-        self.with(|settings| settings.capacity = entries.max(16))
-    }
-
-    /// Sets whether a run without readers is interrupted. By default, a run without readers
-    /// continues. Readers in other hubs are not counted.
-    pub fn with_unattended(self, unattended: Unattended) -> Self {
-        self.with(|settings| settings.unattended = unattended)
-    }
-
-    /// Sets whether a run continues or pauses while its log is unavailable. By default, the run
-    /// continues.
-    pub fn with_log_outage(self, log_outage: LogOutage) -> Self {
-        self.with(|settings| settings.log_outage = log_outage)
-    }
-
-    /// Sets how long a run's log is kept after the run has ended, for readers that reconnect. The
-    /// default is one minute.
-    pub fn with_ended_kept_for(self, time: Duration) -> Self {
-        self.with(|settings| settings.keep_ended = time)
-    }
-
-    /// Sets the generator for the ids of runs and commands. By default, each id consists of 128
-    /// random bits.
-    pub fn with_ids(self, ids: impl Ids + 'static) -> Self {
-        self.with(|settings| settings.ids = Arc::new(ids))
-    }
-
-    /// Creates a separate hub with changed settings.
-    fn with(self, change: impl FnOnce(&mut HubSettings)) -> Self {
-        let mut settings = self.0.settings.clone();
-        change(&mut settings);
-        Self::from_settings(settings)
-    }
-
-    fn from_settings(settings: HubSettings) -> Self {
+    pub(super) fn from_settings(settings: HubSettings) -> Self {
         Self(Arc::new(HubInner { settings, registry: Arc::default() }))
     }
 
@@ -330,7 +252,8 @@ impl Hub {
     /// - [`InvalidRequest`](ErrorKind::InvalidRequest), with [`NotRunning`] as its source, if the
     ///   run has ended, no longer accepts input or does not exist;
     /// - the error that the run's [handle](crate::RunHandle) returns for the command;
-    /// - [`Overloaded`](ErrorKind::Overloaded) if too many commands, or too much input, wait for the run;
+    /// - [`Overloaded`](ErrorKind::Overloaded) if too many commands, or too much input, wait for
+    ///   the run;
     /// - [`Unsupported`](ErrorKind::Unsupported) if the stream accepts no commands;
     /// - an error with [`LogUnavailable`] as its source if the inbox cannot be reached. The run may
     ///   still receive the command.
@@ -346,8 +269,8 @@ impl Hub {
         self.0.settings.inbox.send(run_id, id, command).await
     }
 
-    /// Opens an inbox for a call that is executed separately from its run, and yields the commands that arrive. To send a
-    /// command to the call, pass the same `address` to [`send`](Self::send).
+    /// Opens an inbox for a call that is executed separately from its run, and yields the commands
+    /// that arrive. To send a command to the call, pass the same `address` to [`send`](Self::send).
     pub(crate) async fn open_call_inbox(
         &self,
         address: &str,

@@ -85,9 +85,10 @@
 //! | the finished part of the conversation | the session in its store |
 //! | the events of the active run | the log |
 //!
-//! Even if a log loses all its data, no session loses data. While the log is [unavailable](LogUnavailable), a run
-//! continues or pauses, depending on the [`Hub::with_log_outage`] setting. Meanwhile, commands fail immediately, and
-//! session readers yield the finished turns from the store until a snapshot of the run is available again.
+//! Even if a log loses all its data, no session loses data. While the log is
+//! [unavailable](LogUnavailable), a run continues or pauses, depending on the
+//! [`HubBuilder::with_log_outage`] setting. Meanwhile, commands fail immediately, and session
+//! readers yield the finished turns from the store until a snapshot of the run is available again.
 //!
 //! When a process dies, its runs are considered [lost](RunLost) within five seconds. Readers on other machines yield
 //! the session's state from the store, and then wait for the session's next run. [`Hub::lost_runs`] lists the lost
@@ -111,6 +112,7 @@
 //! hand, ends a run and keeps the part of the turn that has already arrived.
 
 mod all_hubs_reader;
+mod builder;
 mod command_inbox;
 pub(crate) mod command_json;
 mod compact_events;
@@ -134,6 +136,7 @@ mod settings;
 mod snapshot;
 mod source;
 
+pub use builder::HubBuilder;
 pub use command_inbox::{Command, CommandInbox, SentCommand};
 pub use event_log::{
     EventLog, LogContent, LogEntry, LogStats, LogUnavailable, NotRunning, RunLost, StaleEpoch,

@@ -343,7 +343,7 @@ async fn a_log_blocked_by_a_slow_reader_delays_the_run() {
     });
     let agent = Agent::new(model).with_tool(nap_tool("nap").idempotent());
     let log = MemoryLog::new().with_slow_readers(SlowReaders::Wait(Duration::MAX));
-    let hub = Hub::with_backend(log, MemoryInbox::new()).with_capacity(64);
+    let hub = Hub::builder().with_backend(log, MemoryInbox::new()).with_capacity(64).build();
     let mut engine = MemoryEngine::new();
     let read = async {
         let mut reader = loop {

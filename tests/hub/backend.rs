@@ -10,8 +10,8 @@ use tokio::time::Instant;
 use turnstream::Error;
 use turnstream::agent::InputReceipt;
 use turnstream::hub::{
-    Command, CommandInbox, EventLog, EventNumber, Hub, LogEntry, LogStats, MemoryInbox, MemoryLog,
-    SentCommand,
+    Command, CommandInbox, EventLog, EventNumber, Hub, HubBuilder, LogEntry, LogStats, MemoryInbox,
+    MemoryLog, SentCommand,
 };
 /// A log and its inboxes.
 #[derive(Clone, Default)]
@@ -21,8 +21,12 @@ pub(crate) async fn events() -> Events {
     Events::default()
 }
 
+pub(crate) async fn builder() -> HubBuilder {
+    Hub::builder()
+}
+
 pub(crate) async fn hub() -> Hub {
-    Hub::new()
+    builder().await.build()
 }
 
 /// Returns the future's output if it is ready immediately.

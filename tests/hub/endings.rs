@@ -128,9 +128,9 @@ async fn a_key_has_at_most_one_active_run() {
 }
 
 async fn a_run_without_readers_is_interrupted_after_the_configured_time() {
-    let hub = backend::hub().await;
-    let hub =
-        hub.with_unattended(Unattended::InterruptAfter(backend::time(Duration::from_mins(1))));
+    let hub = backend::builder().await;
+    let limit = backend::time(Duration::from_mins(1));
+    let hub = hub.with_unattended(Unattended::InterruptAfter(limit)).build();
     let session = Session::open(MemoryStore::new(), "s").await.unwrap();
     let run = session.run(&endless_agent(), "Go").await.unwrap();
     hub.start("s", run).await.unwrap().detach();
@@ -149,9 +149,9 @@ async fn a_run_without_readers_is_interrupted_after_the_configured_time() {
 
 async fn a_stream_without_commands_or_readers_is_dropped() {
     let alive = Arc::new(AtomicUsize::new(0));
-    let hub = backend::hub().await;
-    let hub =
-        hub.with_unattended(Unattended::InterruptAfter(backend::time(Duration::from_mins(1))));
+    let hub = backend::builder().await;
+    let limit = backend::time(Duration::from_mins(1));
+    let hub = hub.with_unattended(Unattended::InterruptAfter(limit)).build();
     hub.start("key", endless_source(&alive)).await.unwrap().detach();
     tokio::time::sleep(backend::time(Duration::from_secs(30))).await;
     assert_eq!(alive.load(Ordering::SeqCst), 1);
@@ -196,7 +196,8 @@ fn endless_agent_that_ends() -> Agent {
 }
 
 async fn the_log_of_an_ended_run_can_be_read_from_a_number_until_it_is_removed() {
-    let hub = backend::hub().await.with_ended_kept_for(backend::time(Duration::from_mins(1)));
+    let hub =
+        backend::builder().await.with_ended_kept_for(backend::time(Duration::from_mins(1))).build();
     let owner = hub.start("s", endless_agent_that_ends().run("Go")).await.unwrap();
     let all: Vec<HubEvent> = owner.read().map(Result::unwrap).collect().await;
     owner.detach();
@@ -212,8 +213,8 @@ async fn the_log_of_an_ended_run_can_be_read_from_a_number_until_it_is_removed()
 
 async fn a_hub_that_loses_its_run_drops_it_and_readers_follow_the_next_attempt() {
     let (log, alive) = (backend::events().await, Arc::new(AtomicUsize::new(0)));
-    let here = Hub::with_backend(log.clone(), log.clone());
-    let there = Hub::with_backend(log.clone(), log.clone());
+    let here = Hub::builder().with_backend(log.clone(), log.clone()).build();
+    let there = Hub::builder().with_backend(log.clone(), log.clone()).build();
     let (sender, events) = futures::channel::mpsc::unbounded();
     let first = endless_source(&alive);
     drop(first);

@@ -71,7 +71,8 @@ async fn run_through_hub(
     events: &Events,
     capacity: usize,
 ) -> (Hub, Vec<HubEvent>) {
-    let hub = backend::hub().await.with_capacity(capacity).with_ended_kept_for(Duration::MAX);
+    let hub =
+        backend::builder().await.with_capacity(capacity).with_ended_kept_for(Duration::MAX).build();
     let events = stream::iter(events.clone()).then(|event| async {
         tokio::time::sleep(backend::step()).await;
         event
@@ -144,7 +145,7 @@ async fn a_snapshot_equals_the_fold_of_all_earlier_events() {
         for count in (0..=known.len()).step_by(backend::stride()) {
             // The log of a run that has progressed this far, and then waits for ever.
             let so_far = stream::iter(known[..count].to_vec()).map(Ok).chain(stream::pending());
-            let hub = backend::hub().await.with_capacity(16);
+            let hub = backend::builder().await.with_capacity(16).build();
             let _owner = hub.start("key", RunSource::new(start.clone(), so_far)).await.unwrap();
             for _ in 0..count {
                 tokio::task::yield_now().await;
@@ -181,7 +182,7 @@ async fn a_snapshot_contains_no_more_events_than_necessary() {
         .map(|n| Event::Turn(TurnEvent::TextDelta { index: 0, text: Text::from(n.to_string()) }));
     let started = Event::TurnStarted { turn: 1, model: "m".to_owned(), transition: None };
     let events = stream::iter([started]).chain(stream::iter(text)).map(Ok).chain(stream::pending());
-    let hub = backend::hub().await.with_capacity(64).with_ended_kept_for(Duration::MAX);
+    let hub = backend::builder().await.with_capacity(64).with_ended_kept_for(Duration::MAX).build();
     let _owner = hub.start("key", RunSource::new(History::empty("h"), events)).await.unwrap();
     backend::let_tasks_run().await;
     assert!(hub.stats().fullest_log <= 64, "{:?}", hub.stats());
@@ -199,7 +200,7 @@ async fn a_snapshot_contains_no_deltas_of_complete_turns() {
     let spec = ToolSpec::new("read", "Reads", json!({ "type": "object" }));
     let read = Tool::raw(spec, |_, _| async { "read" }).unwrap();
     let agent = Agent::new(Scripted::new([first, words(Reply::new())])).with_tools([read]);
-    let hub = backend::hub().await.with_capacity(16);
+    let hub = backend::builder().await.with_capacity(16).build();
     let run = hub.start("key", agent.run("Go")).await.unwrap();
     while hub.run_id("key").is_some() {
         tokio::task::yield_now().await;

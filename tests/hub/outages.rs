@@ -91,7 +91,7 @@ impl EventLog for LateAnswer {
 
 #[tokio::test(start_paused = true)]
 async fn a_command_is_refused_once_the_end_of_its_run_can_be_read() {
-    let hub = Hub::with_backend(LateAnswer::default(), MemoryInbox::default());
+    let hub = Hub::builder().with_backend(LateAnswer::default(), MemoryInbox::default()).build();
     let run = Agent::new(Scripted::new(["Done."])).run("Go.");
     let run = hub.start("key", run).await.unwrap().detach();
     let mut reader = hub.read_run(&run, None).unwrap();
@@ -146,7 +146,7 @@ const ALL: &str = "0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 ";
 #[tokio::test(start_paused = true)]
 async fn a_run_continues_while_its_log_is_unavailable_and_a_snapshot_follows() {
     let (log, pulled) = (Failing::default(), Arc::new(AtomicUsize::new(0)));
-    let hub = Hub::with_backend(log.clone(), MemoryInbox::new());
+    let hub = Hub::builder().with_backend(log.clone(), MemoryInbox::new()).build();
     hub.start("key", words(20, &pulled)).await.unwrap().detach();
     let read = tokio::spawn(read_all(hub.read("key", None).unwrap()));
     tokio::time::sleep(Duration::from_millis(3_500)).await;
@@ -160,7 +160,7 @@ async fn a_run_continues_while_its_log_is_unavailable_and_a_snapshot_follows() {
 #[tokio::test(start_paused = true)]
 async fn the_end_is_written_once_the_log_is_available_again() {
     let (log, pulled) = (Failing::default(), Arc::new(AtomicUsize::new(0)));
-    let hub = Hub::with_backend(log.clone(), MemoryInbox::new());
+    let hub = Hub::builder().with_backend(log.clone(), MemoryInbox::new()).build();
     hub.start("key", words(20, &pulled)).await.unwrap().detach();
     let read = tokio::spawn(read_all(hub.read("key", None).unwrap()));
     log.is_down.store(true, Ordering::SeqCst);
@@ -174,7 +174,10 @@ async fn the_end_is_written_once_the_log_is_available_again() {
 #[tokio::test(start_paused = true)]
 async fn a_pausing_run_is_not_polled_until_its_log_is_available() {
     let (log, pulled) = (Failing::default(), Arc::new(AtomicUsize::new(0)));
-    let hub = Hub::with_backend(log.clone(), MemoryInbox::new()).with_log_outage(LogOutage::Pause);
+    let hub = Hub::builder()
+        .with_backend(log.clone(), MemoryInbox::new())
+        .with_log_outage(LogOutage::Pause)
+        .build();
     hub.start("key", words(20, &pulled)).await.unwrap().detach();
     let read = tokio::spawn(read_all(hub.read("key", None).unwrap()));
     tokio::time::sleep(Duration::from_millis(3_500)).await;
@@ -189,7 +192,7 @@ async fn a_pausing_run_is_not_polled_until_its_log_is_available() {
 async fn a_run_started_during_a_log_outage_can_be_read_afterwards() {
     let (log, pulled) = (Failing::default(), Arc::new(AtomicUsize::new(0)));
     log.is_down.store(true, Ordering::SeqCst);
-    let hub = Hub::with_backend(log.clone(), MemoryInbox::new());
+    let hub = Hub::builder().with_backend(log.clone(), MemoryInbox::new()).build();
     let run = hub.start("key", words(20, &pulled)).await.unwrap().detach();
     tokio::time::sleep(Duration::from_millis(5_500)).await;
     assert_eq!(pulled.load(Ordering::SeqCst), 5, "it continues");
@@ -212,7 +215,10 @@ async fn a_run_started_during_a_log_outage_can_be_read_afterwards() {
 async fn a_run_that_pauses_for_its_log_is_not_started_without_it() {
     let log = Failing::default();
     log.is_down.store(true, Ordering::SeqCst);
-    let hub = Hub::with_backend(log, MemoryInbox::new()).with_log_outage(LogOutage::Pause);
+    let hub = Hub::builder()
+        .with_backend(log, MemoryInbox::new())
+        .with_log_outage(LogOutage::Pause)
+        .build();
     let refused = hub.start("key", words(1, &Arc::default())).await.unwrap_err();
     assert!(refused.find_source::<LogUnavailable>().is_some());
     assert!(hub.reserve("key").is_ok());

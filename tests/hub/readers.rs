@@ -39,7 +39,7 @@ fn text_of(journal: &Journal) -> String {
 async fn readers_that_detach_and_attach_at_random_lose_and_duplicate_nothing() {
     let words = backend::count(4_000);
     let random = Dice::new(20_261_123);
-    let hub = backend::hub().await.with_capacity(64).with_ended_kept_for(Duration::MAX);
+    let hub = backend::builder().await.with_capacity(64).with_ended_kept_for(Duration::MAX).build();
     let run = hub.start("key", source(words)).await.unwrap().detach();
     let mut readers: Vec<(Journal, Option<turnstream::hub::EventNumber>, bool)> =
         (0..50).map(|_| (Journal::new(History::empty("h")), None, false)).collect();
@@ -84,7 +84,7 @@ async fn readers_that_detach_and_attach_at_random_lose_and_duplicate_nothing() {
 
 async fn a_disconnected_slow_reader_can_reattach_without_loss_and_the_log_stays_small() {
     let words = backend::count(5_000);
-    let hub = backend::hub().await.with_capacity(64).with_ended_kept_for(Duration::MAX);
+    let hub = backend::builder().await.with_capacity(64).with_ended_kept_for(Duration::MAX).build();
     hub.start("key", source(words)).await.unwrap().detach();
     let mut slow = hub.read("key", None).unwrap();
     let first = slow.next().await.unwrap().unwrap();

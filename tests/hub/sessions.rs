@@ -183,7 +183,8 @@ async fn a_reader_polled_after_a_failure_receives_the_error() {
 }
 
 async fn a_reader_not_polled_during_a_run_receives_a_snapshot_of_the_session() {
-    let (hub, runs) = (backend::hub().await.with_ended_kept_for(Duration::ZERO), Runs::new());
+    let (hub, runs) =
+        (backend::builder().await.with_ended_kept_for(Duration::ZERO).build(), Runs::new());
     let session = Session::open(MemoryStore::new(), "s").await.unwrap();
     let mut reader = hub.read_session(&session, None);
     reader.next().await.unwrap().unwrap();
@@ -291,7 +292,7 @@ async fn a_reader_polled_or_reattached_at_any_time_ends_with_the_whole_session()
     for seed in 0..backend::seeds() {
         let dice = Dice::new(seed);
         let kept = if dice.one_in(2) { Duration::ZERO } else { Duration::from_mins(1) };
-        let (hub, runs) = (backend::hub().await.with_ended_kept_for(kept), Runs::new());
+        let (hub, runs) = (backend::builder().await.with_ended_kept_for(kept).build(), Runs::new());
         let session = Session::open(MemoryStore::new(), "s").await.unwrap();
         let mut view = View::new(&hub, &session);
         for _ in 0..60 {

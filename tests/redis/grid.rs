@@ -11,20 +11,24 @@ use std::sync::Arc;
 use tokio::time::Instant;
 use turnstream::Error;
 use turnstream::agent::InputReceipt;
-use turnstream::hub::redis::RedisEvents;
+use turnstream::hub::redis::{RedisEvents, RedisOptions};
 use turnstream::hub::{
     Command, CommandInbox, EventLog, EventNumber, LogEntry, LogStats, RunDirectory, SentCommand,
 };
 
 use crate::server::Server;
 
-/// The server that all of these tests share.
+/// A connection to the server that all of these tests share, with a prefix of its own.
 pub(crate) async fn connect() -> RedisEvents {
+    options().connect().await.unwrap()
+}
+
+fn options() -> RedisOptions {
     static SERVER: OnceLock<Server> = OnceLock::new();
     static COUNT: AtomicUsize = AtomicUsize::new(0);
     let url = SERVER.get_or_init(Server::start).url();
     let prefix = format!("test-{}", COUNT.fetch_add(1, Ordering::Relaxed));
-    RedisEvents::connect(&url).await.unwrap().with_prefix(prefix)
+    RedisOptions::new(url).with_prefix(prefix)
 }
 
 /// A log that one machine writes and another one reads.
@@ -36,10 +40,10 @@ pub(crate) struct TwoConnections {
 
 impl TwoConnections {
     pub(crate) async fn connect() -> Self {
-        let writes = connect().await;
+        let options = options();
         // Another connection with the same prefix acts as another process for Redis.
-        let reads = writes.clone().with_expiry(Duration::from_mins(10));
-        Self { writes, reads }
+        let (writes, reads) = (options.clone().connect().await, options.connect().await);
+        Self { writes: writes.unwrap(), reads: reads.unwrap() }
     }
 }
 

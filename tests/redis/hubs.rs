@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use serde_json::json;
-use turnstream::hub::redis::RedisEvents;
+use turnstream::hub::redis::{RedisEvents, RedisOptions};
 use turnstream::hub::{
-    AlreadyRunning, Command, Hub, HubEvent, LogOutage, LogUnavailable, NotRunning, RunLost,
-    SessionReader,
+    AlreadyRunning, Command, Hub, HubBuilder, HubEvent, LogOutage, LogUnavailable, NotRunning,
+    RunLost, SessionReader,
 };
 use turnstream::item::PendingCall;
 use turnstream::provider::{Reply, Scripted};
@@ -64,9 +64,14 @@ impl Drop for World {
     }
 }
 
+async fn builder(url: &str) -> HubBuilder {
+    let options = RedisOptions::new(url).with_lease(Duration::from_millis(900));
+    let events = options.connect().await.unwrap();
+    Hub::builder().with_backend(events.clone(), events)
+}
+
 async fn hub(url: &str) -> Hub {
-    let events = RedisEvents::connect(url).await.unwrap();
-    Hub::with_redis(events.with_lease(Duration::from_millis(900)))
+    builder(url).await.build()
 }
 
 /// A model that makes a call, and streams text for a long time after its result.
@@ -269,7 +274,7 @@ async fn a_silent_run_is_not_considered_lost() {
 
 async fn connecting_without_a_server_is_an_error() {
     let mut server = Server::start();
-    let here = hub(&server.url()).await.with_log_outage(LogOutage::Pause);
+    let here = builder(&server.url()).await.with_log_outage(LogOutage::Pause).build();
     let there = hub(&server.url()).await;
     let run = here.start("k", agent().run("Go")).await.unwrap().detach();
     server.kill();

@@ -8,7 +8,7 @@ use futures::{StreamExt, stream};
 use serde_json::json;
 use tokio::sync::{Notify, Semaphore};
 use turnstream::event::Transition;
-use turnstream::hub::redis::RedisEvents;
+use turnstream::hub::redis::{RedisEvents, RedisOptions};
 use turnstream::hub::{
     Command, CommandInbox, EventLog, EventNumber, Hub, HubEvent, LogContent, LogEntry,
     LogUnavailable, NotRunning, RunDirectory, SessionReader, Snapshot, StaleEpoch,
@@ -23,8 +23,20 @@ use crate::server::Server;
 
 const LEASE: Duration = Duration::from_millis(900);
 
+fn options(server: &Server) -> RedisOptions {
+    RedisOptions::new(server.url()).with_lease(LEASE)
+}
+
 async fn connect(server: &Server) -> RedisEvents {
-    RedisEvents::connect(&server.url()).await.unwrap().with_lease(LEASE)
+    options(server).connect().await.unwrap()
+}
+
+async fn hub(server: &Server) -> Hub {
+    hub_of(connect(server).await)
+}
+
+fn hub_of(events: RedisEvents) -> Hub {
+    Hub::builder().with_backend(events.clone(), events).build()
 }
 
 fn entry(epoch: u64, number: u64) -> LogEntry {
@@ -40,8 +52,8 @@ async fn first_snapshot(log: &RedisEvents) -> LogEntry {
 }
 
 /// The numbers that a reader in another process receives within a moment.
-async fn numbers(log: &RedisEvents) -> Vec<(u64, u64)> {
-    let mut read = log.clone().with_expiry(Duration::from_mins(10)).read("r", None);
+async fn numbers(server: &Server) -> Vec<(u64, u64)> {
+    let mut read = connect(server).await.read("r", None);
     let mut numbers = Vec::new();
     while let Ok(Some(Ok(entry))) =
         tokio::time::timeout(Duration::from_millis(500), read.next()).await
@@ -59,17 +71,17 @@ async fn lost_log_entries_are_written_again() {
     // The data is lost before the next entries are written.
     server.command(&["FLUSHALL"]);
     log.append(vec![entry(1, 3)], None).await.unwrap();
-    assert_eq!(numbers(&log).await, [(1, 0), (1, 1), (1, 2), (1, 3)]);
+    assert_eq!(numbers(&server).await, [(1, 0), (1, 1), (1, 2), (1, 3)]);
     // A part of the data is lost.
     server.command(&["DEL", "turnstream:{r}:log"]);
     tokio::time::sleep(LEASE).await;
-    assert_eq!(numbers(&log).await, [(1, 0), (1, 1), (1, 2), (1, 3)]);
+    assert_eq!(numbers(&server).await, [(1, 0), (1, 1), (1, 2), (1, 3)]);
     server.command(&["XTRIM", "turnstream:{r}:log", "MAXLEN", "0"]);
     log.append(vec![entry(1, 4)], None).await.unwrap();
-    assert_eq!(numbers(&log).await.len(), 5);
+    assert_eq!(numbers(&server).await.len(), 5);
     // The next attempt has a higher epoch, whatever is left of this one.
     server.command(&["DEL", "turnstream:{r}:owner"]);
-    let there = log.clone().with_expiry(Duration::from_mins(10));
+    let there = connect(&server).await;
     assert_eq!(there.begin("r").await.unwrap(), 2);
     let refused = log.append(vec![entry(1, 5)], None).await.unwrap_err();
     assert_eq!(refused.find_source::<StaleEpoch>().unwrap().found, 2);
@@ -97,15 +109,15 @@ async fn data_of_other_programs_is_ignored() {
     for fields in [["entry", "{"], ["x", "y"], ["entry", r#"{"v":9,"type":"event"}"#]] {
         server.command(&["XADD", "turnstream:{r}:log", "*", fields[0], fields[1]]);
     }
-    assert_eq!(numbers(&log).await, [(1, 0), (1, 1)]);
+    assert_eq!(numbers(&server).await, [(1, 0), (1, 1)]);
     log.append(vec![entry(1, 2)], None).await.unwrap();
-    assert_eq!(numbers(&log).await, [(1, 0), (1, 1), (1, 2)]);
+    assert_eq!(numbers(&server).await, [(1, 0), (1, 1), (1, 2)]);
     // A value of the wrong type.
     server.command(&["SET", "turnstream:{r}:log", "text"]);
-    let read = log.clone().with_expiry(Duration::from_mins(10)).read("r", None).next().await;
+    let read = connect(&server).await.read("r", None).next().await;
     assert!(read.unwrap().is_err());
     log.append(vec![entry(1, 3)], None).await.unwrap();
-    assert_eq!(numbers(&log).await, [(1, 0), (1, 1), (1, 2), (1, 3)]);
+    assert_eq!(numbers(&server).await, [(1, 0), (1, 1), (1, 2), (1, 3)]);
     // ---- Inboxes
     let mut commands = log.open("q").await.unwrap();
     server.command(&["XADD", "turnstream:{q}:inbox", "*", "command", "garbage"]);
@@ -158,8 +170,8 @@ async fn a_call_that_is_no_longer_polled_does_not_block_others() {
 
 async fn the_command_queue_is_bounded() {
     let server = Server::start();
-    let log = connect(&server).await.with_max_waiting_commands(3);
-    let log = log.with_answer_limit(Duration::from_millis(100));
+    let options = options(&server).with_max_waiting_commands(3);
+    let log = options.with_answer_limit(Duration::from_millis(100)).connect().await.unwrap();
     let _commands = log.open("r").await.unwrap();
     let send = |n: u32, command| log.send("r", n.to_string(), command);
     for n in 0..3 {
@@ -174,7 +186,8 @@ async fn the_command_queue_is_bounded() {
 
 async fn the_size_of_the_queued_commands_is_bounded() {
     let server = Server::start();
-    let log = connect(&server).await.with_answer_limit(Duration::from_millis(100));
+    let options = options(&server).with_answer_limit(Duration::from_millis(100));
+    let log = options.connect().await.unwrap();
     let _commands = log.open("r").await.unwrap();
     let send = async |n: u32, megabytes: usize| {
         let command = Command::Steer(vec![Item::user("x".repeat(megabytes << 20))]);
@@ -190,7 +203,7 @@ async fn the_size_of_the_queued_commands_is_bounded() {
 
 async fn a_run_continues_after_another_program_has_changed_the_types_of_its_keys() {
     let server = Server::start();
-    let hub = Hub::with_redis(connect(&server).await);
+    let hub = hub(&server).await;
     let (started, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let gates = (Arc::clone(&started), Arc::clone(&go_on));
     let spec = ToolSpec::new("wait", "Waits", json!({ "type": "object" }));
@@ -300,8 +313,7 @@ async fn readers_of_a_hundred_runs_lose_nothing_when_the_server_is_killed_repeat
     const RUNS: usize = 100;
     const WORDS: usize = 120;
     let mut server = Server::start();
-    let (here, there) =
-        (Hub::with_redis(connect(&server).await), Hub::with_redis(connect(&server).await));
+    let (here, there) = (hub(&server).await, hub(&server).await);
     let stores: Vec<MemoryStore> = (0..RUNS).map(|_| MemoryStore::new()).collect();
     let agent = Agent::new(Scripted::from_fn(|_, _| {
         (0..WORDS).fold(Reply::new(), |reply, n| {
@@ -351,8 +363,7 @@ async fn readers_of_a_hundred_runs_lose_nothing_when_the_server_is_killed_repeat
 
 async fn readers_receive_the_stored_session_while_the_server_is_down() {
     let mut server = Server::start();
-    let (here, there) =
-        (Hub::with_redis(connect(&server).await), Hub::with_redis(connect(&server).await));
+    let (here, there) = (hub(&server).await, hub(&server).await);
     let agent = Agent::new(Scripted::from_fn(|_, n| match n {
         0 => Reply::text("One. "),
         _ => Reply::new().delay(Duration::from_secs(2)).say("Two."),
@@ -382,8 +393,7 @@ async fn readers_receive_the_stored_session_while_the_server_is_down() {
 
 async fn a_run_started_while_the_server_is_down_can_be_read_later_and_stopped_locally() {
     let mut server = Server::start();
-    let (here, there) =
-        (Hub::with_redis(connect(&server).await), Hub::with_redis(connect(&server).await));
+    let (here, there) = (hub(&server).await, hub(&server).await);
     tokio::task::block_in_place(|| server.kill());
     let endless = Reply::new().say("One. ").delay(Duration::from_hours(1)).say("never");
     let agent = Agent::new(Scripted::new([endless]));
@@ -422,8 +432,7 @@ async fn a_run_started_while_the_server_is_down_can_be_read_later_and_stopped_lo
 /// The previous run has ended while the server was down, so that its end is announced later.
 async fn a_run_that_ended_during_an_outage_does_not_hide_the_next_run_of_its_session() {
     let mut server = Server::start();
-    let (here, there) =
-        (Hub::with_redis(connect(&server).await), Hub::with_redis(connect(&server).await));
+    let (here, there) = (hub(&server).await, hub(&server).await);
     tokio::task::block_in_place(|| server.kill());
     let store = MemoryStore::new();
     let session = Session::open(store.clone(), "s").await.unwrap();
@@ -475,10 +484,8 @@ async fn a_run_that_ended_during_an_outage_does_not_hide_the_next_run_of_its_ses
 /// Heartbeats and appends interleave all the time.
 async fn heartbeats_do_not_rewrite_complete_logs() {
     let server = Server::start();
-    let connect = async || {
-        let events = RedisEvents::connect(&server.url()).await.unwrap();
-        events.with_lease(Duration::from_millis(300))
-    };
+    let connect =
+        async || options(&server).with_lease(Duration::from_millis(300)).connect().await.unwrap();
     let (here, there) = (connect().await, connect().await);
     let runs = (0..40).map(|n| {
         let (here, there, run) = (here.clone(), there.clone(), format!("r{n}"));
@@ -513,8 +520,7 @@ async fn heartbeats_do_not_rewrite_complete_logs() {
 /// Simulates a failover to a server with a slower clock.
 async fn an_inbox_accepts_commands_after_the_server_clock_moved_backwards() {
     let server = Server::start();
-    let (here, there) =
-        (Hub::with_redis(connect(&server).await), Hub::with_redis(connect(&server).await));
+    let (here, there) = (hub(&server).await, hub(&server).await);
     let endless = Reply::new().say("One. ").delay(Duration::from_hours(1)).say("never");
     let agent = Agent::new(Scripted::new([endless]));
     let run = here.start("k", agent.run("Go")).await.unwrap().detach();
@@ -537,7 +543,7 @@ async fn an_inbox_accepts_commands_after_the_server_clock_moved_backwards() {
 async fn a_run_that_ended_while_the_server_was_down_is_not_reported_as_lost() {
     let mut server = Server::start_with(true);
     let (here, there) = (connect(&server).await, connect(&server).await);
-    let hub = Hub::with_redis(here);
+    let hub = hub_of(here);
     let endless = Reply::new().say("One. ").delay(Duration::from_hours(1)).say("never");
     let agent = Agent::new(Scripted::new([endless]));
     let owner = hub.start("k", agent.run("Go")).await.unwrap();

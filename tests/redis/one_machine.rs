@@ -2,8 +2,8 @@
 
 /// A Redis that one process uses.
 pub(crate) mod backend {
-    use turnstream::hub::Hub;
     use turnstream::hub::redis::RedisEvents;
+    use turnstream::hub::{Hub, HubBuilder};
 
     pub(crate) use crate::grid::*;
 
@@ -11,8 +11,13 @@ pub(crate) mod backend {
         connect().await
     }
 
+    pub(crate) async fn builder() -> HubBuilder {
+        let events = connect().await;
+        Hub::builder().with_backend(events.clone(), events)
+    }
+
     pub(crate) async fn hub() -> Hub {
-        Hub::with_redis(connect().await)
+        builder().await.build()
     }
 }
 

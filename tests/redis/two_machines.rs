@@ -3,7 +3,7 @@
 
 /// A Redis that two processes use.
 pub(crate) mod backend {
-    use turnstream::hub::Hub;
+    use turnstream::hub::{Hub, HubBuilder};
 
     pub(crate) use crate::grid::*;
 
@@ -11,9 +11,13 @@ pub(crate) mod backend {
         TwoConnections::connect().await
     }
 
-    pub(crate) async fn hub() -> Hub {
+    pub(crate) async fn builder() -> HubBuilder {
         let events = TwoConnections::connect().await;
-        Hub::with_backend(events.clone(), events)
+        Hub::builder().with_backend(events.clone(), events)
+    }
+
+    pub(crate) async fn hub() -> Hub {
+        builder().await.build()
     }
 }
 

@@ -20,7 +20,9 @@ pub(crate) async fn open_hub() -> Result<Option<Hub>, Error> {
     let start = Instant::now();
     loop {
         match RedisEvents::connect(&url).await {
-            Ok(events) => return Ok(Some(Hub::with_redis(events))),
+            Ok(events) => {
+                return Ok(Some(Hub::builder().with_backend(events.clone(), events).build()));
+            }
             Err(error)
                 if error.find_source::<LogUnavailable>().is_some()
                     && start.elapsed() < CONNECT_LIMIT =>

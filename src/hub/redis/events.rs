@@ -16,8 +16,8 @@ use crate::hub::redis::follower::follow;
 use crate::hub::redis::heartbeat::beat_for_ever;
 use crate::hub::redis::inner::Inner;
 use crate::hub::redis::mirror::Mirror;
+use crate::hub::redis::options::RedisOptions;
 use crate::hub::redis::outbox::Outbox;
-use crate::hub::redis::settings::Settings;
 use crate::hub::redis::{directory, inbox, log};
 use crate::hub::run_log::LogReader;
 use crate::hub::{
@@ -35,7 +35,7 @@ use crate::task::OwnedTask;
 ///
 /// # async fn example() -> Result<(), turnstream::Error> {
 /// let events = RedisEvents::connect("redis://127.0.0.1/").await?;
-/// let hub = Hub::with_redis(events);
+/// let hub = Hub::builder().with_backend(events.clone(), events).build();
 /// # Ok(())
 /// # }
 /// ```
@@ -66,93 +66,17 @@ struct Shared {
 }
 
 impl RedisEvents {
-    /// Connects to a server at `redis://[user:password@]host[:port][/database]`, or with TLS at
-    /// `rediss://…`. For Valkey, `valkey://` and `valkeys://` are equivalent. In the password, `/`,
-    /// `@`, `#`, `%` and `:` must be written as `%2F`, `%40`, `%23`, `%25` and `%3A`.
+    /// Connects to the server at `url` with the default [options](RedisOptions).
     ///
     /// # Errors
     ///
-    /// - [`InvalidRequest`](ErrorKind::InvalidRequest) if the address cannot be parsed or requires
-    ///   a crate feature that is not enabled;
-    /// - [`Store`](ErrorKind::Store) if the server rejects the connection;
-    /// - [`Store`](ErrorKind::Store) with [`LogUnavailable`](crate::hub::LogUnavailable) as its
-    ///   source if the server cannot be reached.
+    /// Returns the same errors as [`RedisOptions::connect`].
     ///
     /// # Panics
     ///
     /// Panics if called outside of a tokio runtime.
-    pub async fn connect(url: &str) -> Result<Self, Error> {
-        let client = Client::open(url).map_err(|error| {
-            Error::new(ErrorKind::InvalidRequest, "the address of redis cannot be used")
-                .with_source(error)
-        })?;
-        let events = Self::start(client, Settings::default());
-        let ping: Result<redis::Value, Error> =
-            events.0.inner.connection.query(&redis::cmd("PING")).await;
-        ping?;
-        Ok(events)
-    }
-
-    /// Sets the prefix for the names of all keys and channels. The default is `turnstream`.
-    /// Processes with the same prefix share their runs.
-    ///
-    /// Like all setters on this type, this method creates a separate connection. Call the setters
-    /// before using the `RedisEvents` value.
-    #[must_use]
-    pub fn with_prefix(self, prefix: impl Into<String>) -> Self {
-        self.with(|settings| settings.prefix = prefix.into())
-    }
-
-    /// Sets the time after which a run without a heartbeat is considered lost. The default is five
-    /// seconds, and the minimum is 30 milliseconds. Each process sends three heartbeats within the
-    /// given time. All processes must use the same value. This setting is unrelated to a session's
-    /// [lease](crate::session::Lease), which decides which process may run the session.
-    #[must_use]
-    pub fn with_lease(self, lease: Duration) -> Self {
-        self.with(|settings| settings.lease = lease.max(Duration::from_millis(30)))
-    }
-
-    /// Sets how long a run's log is kept after its last entry. The default is ten minutes, and the
-    /// minimum is four times the [lease](Self::with_lease). The run's hub may remove the log
-    /// earlier; see [`with_ended_kept_for`](crate::hub::Hub::with_ended_kept_for). If a run's
-    /// process is killed, the run's log is removed after the given time.
-    #[must_use]
-    pub fn with_expiry(self, expiry: Duration) -> Self {
-        self.with(|settings| settings.expiry = expiry)
-    }
-
-    /// Sets the maximum number of commands that can be queued for a single run. The default is
-    /// 1,000. Further commands are rejected.
-    #[must_use]
-    pub fn with_max_waiting_commands(self, commands: usize) -> Self {
-        self.with(|settings| settings.max_waiting = commands)
-    }
-
-    /// Sets how long [`send`](CommandInbox::send) waits for the run to accept a command. The
-    /// default is ten seconds. If the run does not accept the command in time, `send` fails with a
-    /// [`Timeout`](ErrorKind::Timeout) error; the run may still accept the command later.
-    #[must_use]
-    pub fn with_answer_limit(self, limit: Duration) -> Self {
-        self.with(|settings| settings.answer_limit = limit)
-    }
-
-    fn with(self, change: impl FnOnce(&mut Settings)) -> Self {
-        let mut settings = self.0.inner.settings.clone();
-        change(&mut settings);
-        let _in_runtime = self.0.runtime.enter();
-        Self::start(self.0.inner.client.clone(), settings)
-    }
-
-    fn start(client: Client, settings: Settings) -> Self {
-        let runtime = Handle::current();
-        let inner = Arc::new(Inner::new(client, settings));
-        let wakeups = Arc::clone(&inner.wakeups).drive(inner.client.clone());
-        let tasks = [OwnedTask::new(wakeups), OwnedTask::new(beat_for_ever(Arc::clone(&inner)))];
-        for task in &tasks {
-            task.spawn_on(&runtime);
-        }
-        let outbox = Outbox::spawn_on(&runtime);
-        Self(Arc::new(Shared { inner, outbox, runtime, _tasks: tasks }))
+    pub async fn connect(url: impl Into<String>) -> Result<Self, Error> {
+        RedisOptions::new(url).connect().await
     }
 
     /// Attaches another reader to a run's log.
@@ -167,6 +91,41 @@ impl RedisEvents {
             task
         });
         AttachedReader { events: self.clone(), mirror: Arc::clone(mirror) }
+    }
+}
+
+impl RedisOptions {
+    /// Connects to the server.
+    ///
+    /// # Errors
+    ///
+    /// - [`InvalidRequest`](ErrorKind::InvalidRequest) if the address cannot be parsed or requires
+    ///   a crate feature that is not enabled;
+    /// - [`Store`](ErrorKind::Store) if the server rejects the connection;
+    /// - [`Store`](ErrorKind::Store) with [`LogUnavailable`](crate::hub::LogUnavailable) as its
+    ///   source if the server cannot be reached.
+    ///
+    /// # Panics
+    ///
+    /// Panics if called outside of a tokio runtime.
+    pub async fn connect(self) -> Result<RedisEvents, Error> {
+        let client = Client::open(&*self.url).map_err(|error| {
+            Error::new(ErrorKind::InvalidRequest, "the address of redis cannot be used")
+                .with_source(error)
+        })?;
+        let runtime = Handle::current();
+        let inner = Arc::new(Inner::new(client, self));
+        let wakeups = Arc::clone(&inner.wakeups).drive(inner.client.clone());
+        let tasks = [OwnedTask::new(wakeups), OwnedTask::new(beat_for_ever(Arc::clone(&inner)))];
+        for task in &tasks {
+            task.spawn_on(&runtime);
+        }
+        let outbox = Outbox::spawn_on(&runtime);
+        let events = RedisEvents(Arc::new(Shared { inner, outbox, runtime, _tasks: tasks }));
+        let ping: Result<redis::Value, Error> =
+            events.0.inner.connection.query(&redis::cmd("PING")).await;
+        ping?;
+        Ok(events)
     }
 }
 
@@ -323,7 +282,7 @@ impl RunDirectory for RedisEvents {
 
 impl fmt::Debug for RedisEvents {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let settings = &self.0.inner.settings;
-        f.debug_struct("RedisEvents").field("settings", settings).finish_non_exhaustive()
+        let options = &self.0.inner.settings;
+        f.debug_struct("RedisEvents").field("options", options).finish_non_exhaustive()
     }
 }

@@ -10,14 +10,14 @@ use crate::env::{Ids, SystemIds};
 use crate::hub::redis::connection::Connection;
 use crate::hub::redis::keys::Keys;
 use crate::hub::redis::mirror::Mirror;
+use crate::hub::redis::options::RedisOptions;
 use crate::hub::redis::scripts::Scripts;
-use crate::hub::redis::settings::Settings;
 use crate::hub::redis::wakeups::Wakeups;
 use crate::lock::lock_ignoring_poison;
 
 /// The state shared by all objects that use the same connection to the server.
 pub(super) struct Inner {
-    pub(super) settings: Settings,
+    pub(super) settings: RedisOptions,
     pub(super) keys: Keys,
     pub(super) client: Client,
     pub(super) connection: Connection,
@@ -51,7 +51,7 @@ pub(super) struct AnnouncedHere {
 }
 
 impl Inner {
-    pub(super) fn new(client: Client, settings: Settings) -> Self {
+    pub(super) fn new(client: Client, settings: RedisOptions) -> Self {
         Self {
             keys: Keys::new(&settings.prefix),
             settings,

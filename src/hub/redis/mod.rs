@@ -39,9 +39,10 @@ mod inner;
 mod keys;
 mod log;
 mod mirror;
+mod options;
 mod outbox;
 mod scripts;
-mod settings;
 mod wakeups;
 
 pub use events::RedisEvents;
+pub use options::RedisOptions;

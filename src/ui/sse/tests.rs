@@ -285,7 +285,7 @@ mod readers {
 
     #[tokio::test]
     async fn a_snapshot_hides_the_texts_of_errors_too() {
-        let hub = Hub::new().with_capacity(16);
+        let hub = Hub::builder().with_capacity(16).build();
         let run = hub.start("s", agent_with_failing_tool().run("Hi")).await.unwrap();
         run.read().collect::<Vec<_>>().await;
         let (body, data) = body_of_reader(run.read()).await;

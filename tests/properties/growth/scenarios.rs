@@ -37,11 +37,11 @@ pub(crate) const SCENARIOS: [(&str, Scenario); 8] = [
     ("suspended sub-agents called in one turn", |n| suspend_and_resume(n).boxed()),
     ("sub-agents in a hub", |n| {
         let run = caller("sub", n).with_tools([sub_agent()]).run("go");
-        read_from_hub(Hub::new().with_capacity(256), run.into()).boxed()
+        read_from_hub(Hub::builder().with_capacity(256).build(), run.into()).boxed()
     }),
     ("events of concurrent sub-agents in a hub", |n| {
         let source = RunSource::new(History::empty("h"), stream::iter(nested_events(n)).map(Ok));
-        read_from_hub(Hub::new().with_capacity(16), source).boxed()
+        read_from_hub(Hub::builder().with_capacity(16).build(), source).boxed()
     }),
     ("tools offered in every request", |n| complete(agent_with_tools(n)).boxed()),
     ("tools restricted by a hook", |n| {

@@ -1,0 +1,128 @@
+//! Configures a hub before the hub is created.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::env::{Ids, SystemIds};
+use crate::hub::command_inbox::CommandInbox;
+use crate::hub::event_log::EventLog;
+use crate::hub::hub::Hub;
+use crate::hub::memory_inbox::MemoryInbox;
+use crate::hub::memory_log::MemoryLog;
+use crate::hub::settings::{LogOutage, Unattended};
+
+/// Configures a [`Hub`] before it is created. Returned by [`Hub::builder`].
+///
+/// By default, the hub keeps its logs and inboxes in this process's memory, a log keeps at least
+/// the last 512 and at most the last 1,024 entries, readers that do not keep up are cut off, runs
+/// without readers continue, and a run's log is kept for one minute after the run has ended.
+///
+/// ```
+/// use std::time::Duration;
+/// use turnstream::hub::{Hub, Unattended};
+///
+/// let hub = Hub::builder()
+///     .with_unattended(Unattended::InterruptAfter(Duration::from_mins(5)))
+///     .with_ended_kept_for(Duration::from_mins(10))
+///     .build();
+/// # let _: Hub = hub;
+/// ```
+#[derive(Clone)]
+#[must_use = "no hub is created before `build`"]
+pub struct HubBuilder(HubSettings);
+
+#[derive(Clone)]
+pub(super) struct HubSettings {
+    pub(super) log: Arc<dyn EventLog>,
+    pub(super) inbox: Arc<dyn CommandInbox>,
+    pub(super) ids: Arc<dyn Ids>,
+    pub(super) capacity: usize,
+    pub(super) unattended: Unattended,
+    pub(super) log_outage: LogOutage,
+    pub(super) keep_ended: Duration,
+}
+
+impl Default for HubBuilder {
+    fn default() -> Self {
+        Self(HubSettings {
+            log: Arc::new(MemoryLog::new()),
+            inbox: Arc::new(MemoryInbox::new()),
+            ids: Arc::new(SystemIds),
+            capacity: 1_024,
+            unattended: Unattended::Continue,
+            log_outage: LogOutage::Continue,
+            keep_ended: Duration::from_mins(1),
+        })
+    }
+}
+
+impl HubBuilder {
+    /// Sets where the hub keeps its logs and inboxes, for example in a [`MemoryLog`] with custom
+    /// settings. A Redis connection is both: `with_backend(events.clone(), events)`.
+    ///
+    /// If the log provides a [directory](EventLog::directory), as the Redis log does, all hubs that
+    /// share the log know about each other's runs; see [on many
+    /// machines](crate::hub#on-many-machines). Without a directory, the hub knows only about its
+    /// own runs, even if another hub writes to the same log.
+    pub fn with_backend(
+        mut self,
+        log: impl EventLog + 'static,
+        inbox: impl CommandInbox + 'static,
+    ) -> Self {
+        (self.0.log, self.0.inbox) = (Arc::new(log), Arc::new(inbox));
+        self
+    }
+
+    /// Sets the maximum number of entries in a run's log. The default is 1,024, and the minimum is
+    /// 16. After every `entries / 2` entries, a snapshot is written, and all entries before the
+    /// previous snapshot are removed.
+    pub fn with_capacity(mut self, entries: usize) -> Self {
+        self.0.capacity = entries.max(16);
+        self
+    }
+
+    /// Sets whether a run without readers is interrupted. By default, a run without readers
+    /// continues. Readers in other hubs are not counted.
+    pub fn with_unattended(mut self, unattended: Unattended) -> Self {
+        self.0.unattended = unattended;
+        self
+    }
+
+    /// Sets whether a run continues or pauses while its log is unavailable. By default, the run
+    /// continues.
+    pub fn with_log_outage(mut self, log_outage: LogOutage) -> Self {
+        self.0.log_outage = log_outage;
+        self
+    }
+
+    /// Sets how long a run's log is kept after the run has ended, for readers that reconnect. The
+    /// default is one minute.
+    pub fn with_ended_kept_for(mut self, time: Duration) -> Self {
+        self.0.keep_ended = time;
+        self
+    }
+
+    /// Sets the generator for the ids of runs and commands. By default, each id consists of 128
+    /// random bits.
+    pub fn with_ids(mut self, ids: impl Ids + 'static) -> Self {
+        self.0.ids = Arc::new(ids);
+        self
+    }
+
+    /// Creates the hub. Each call creates a separate hub.
+    pub fn build(self) -> Hub {
+        Hub::from_settings(self.0)
+    }
+}
+
+impl fmt::Debug for HubBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HubBuilder")
+            .field("capacity", &self.0.capacity)
+            .field("unattended", &self.0.unattended)
+            .field("log_outage", &self.0.log_outage)
+            .field("keep_ended", &self.0.keep_ended)
+            .finish_non_exhaustive()
+    }
+}
