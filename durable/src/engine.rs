@@ -6,10 +6,10 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use restate_sdk::prelude::*;
 use turnstream::Error;
-use turnstream::durable::{
-    CommandWaiter, Engine, SegmentWrite, SessionSegments, SessionStatus, StepFuture, StepRunner,
-    StoredCommand, ToolCallRequest, WaitAnswer,
+use turnstream::durable::storage::{
+    CommandWaiter, SegmentWrite, SessionSegments, SessionStatus, WaitAnswer,
 };
+use turnstream::durable::{Engine, StepFuture, StepRunner, StoredCommand, ToolCallRequest};
 use turnstream::item::{PendingCall, RawJson, ToolResult};
 use turnstream::session::Entry;
 

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use restate_sdk::prelude::*;
 use serde::{Deserialize, Serialize};
-use turnstream::durable::{CommandQueue, CommandWaiter, StoredCommand, WaitAnswer};
+use turnstream::durable::StoredCommand;
+use turnstream::durable::storage::{CommandQueue, CommandWaiter, WaitAnswer};
 
 use crate::errors::to_terminal;
 

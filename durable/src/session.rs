@@ -5,10 +5,10 @@ use std::ops::RangeInclusive;
 use restate_sdk::prelude::*;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use turnstream::durable::{
-    AddedVerdict, Attempt, GivenVerdicts, SessionSegments, SessionStatus, copy_session,
-    is_attempt_lost,
+use turnstream::durable::storage::{
+    AddedVerdict, GivenVerdicts, SessionSegments, SessionStatus, copy_session,
 };
+use turnstream::durable::{Attempt, is_attempt_lost};
 use turnstream::session::Entry;
 use turnstream::{Error, ErrorKind, Item, Outcome};
 

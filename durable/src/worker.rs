@@ -75,10 +75,11 @@ impl Worker {
     /// Keeps a one-way copy of each session in a store, so that sessions can be listed and searched. Restate itself
     /// cannot list sessions.
     ///
-    /// A session is copied after each of its runs and after an import. Removing the session also removes the copy. Runs
-    /// neither wait for the copy nor read it. If the store fails, Restate retries the copy operation. Nothing else may
-    /// write to the copies in the store; see [`copy_session`](turnstream::durable::copy_session). If a run is killed
-    /// through the admin API, its entries are copied after the next run.
+    /// A session is copied after each of its runs and after an import. Removing the session also
+    /// removes the copy. Runs neither wait for the copy nor read it. If the store fails, Restate
+    /// retries the copy operation. Nothing else may write to the copies in the store; see
+    /// [`copy_session`](turnstream::durable::storage::copy_session). If a run is killed through the
+    /// admin API, its entries are copied after the next run.
     ///
     /// All workers in a deployment must use the same store. If Restate asks a worker without a store to copy a session,
     /// no copy is made.

@@ -10,11 +10,11 @@ use futures::future::{BoxFuture, FutureExt, poll_fn};
 
 use crate::agent::{Agent, Input};
 use crate::durable::bridge::Bridge;
-use crate::durable::command_queue::json_bytes;
 use crate::durable::engine::{Engine, StoredCommand, ToolCallRequest, is_attempt_lost};
 use crate::durable::journaled_world::JournaledWorld;
 use crate::durable::publisher::{EventObserver, Publisher, RunBegin};
 use crate::durable::step_record::{AwaitedVerdicts, BegunCall, BegunCalls, StepResult};
+use crate::durable::storage::json_bytes;
 use crate::env::{Ids, SystemIds};
 use crate::error::{Error, ErrorKind, panic_to_error};
 use crate::event::{Event, Outcome, ToolEvent};

@@ -50,9 +50,10 @@ pub trait StepRunner: Send {
 pub trait Engine: StepRunner {
     /// Takes all commands from the session's queue, in order of arrival. Each command is returned only once.
     ///
-    /// `undelivered_bytes` is the size of the commands that the run has taken earlier and not delivered to the model.
-    /// Pass it to [`CommandQueue::take`](crate::durable::CommandQueue::take), so that the queue refuses input for which
-    /// the run's next step has no place.
+    /// `undelivered_bytes` is the size of the commands that the run has taken earlier and not
+    /// delivered to the model. Pass it to
+    /// [`CommandQueue::take`](crate::durable::storage::CommandQueue::take), so that the queue
+    /// refuses input for which the run's next step has no place.
     fn take_commands(
         &mut self,
         undelivered_bytes: usize,
@@ -61,9 +62,10 @@ pub trait Engine: StepRunner {
     /// Waits until `is_enough` returns `true` for the list of all commands that have arrived, or until `limit` has
     /// elapsed. Returns the commands that have arrived by the end of the wait.
     ///
-    /// The run waits for verdicts on the calls in `awaited`. While it waits, in this attempt or between two attempts,
-    /// the engine must report these calls as [`awaited_calls`](crate::durable::SessionStatus::awaited_calls) in the
-    /// session's status, because a verdict must name a call's [request](PendingCall::approval_id).
+    /// The run waits for verdicts on the calls in `awaited`. While it waits, in this attempt or
+    /// between two attempts, the engine must report these calls as
+    /// [`awaited_calls`](crate::durable::storage::SessionStatus::awaited_calls) in the session's
+    /// status, because a verdict must name a call's [request](PendingCall::approval_id).
     fn wait_for_commands<'a>(
         &'a mut self,
         awaited: &'a [PendingCall],

@@ -11,9 +11,8 @@ use futures::future::{BoxFuture, poll_fn, try_join_all};
 use serde::Serialize;
 
 use crate::agent::Agent;
-use crate::durable::command_queue::CommandQueue;
 use crate::durable::engine::{Engine, StepFuture, StepRunner, StoredCommand, ToolCallRequest};
-use crate::durable::session_status::SessionStatus;
+use crate::durable::storage::{CommandQueue, SessionStatus};
 use crate::env::{Deadline, SystemIds};
 use crate::error::{Error, ErrorKind};
 use crate::hub::{Command, Hub};

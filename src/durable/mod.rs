@@ -76,16 +76,18 @@
 //!
 //! # Commands, approvals, the end
 //!
-//! Commands wait in a [`CommandQueue`], which the engine stores. A run takes the waiting commands before its first
-//! step, after each turn and after the turn's calls. A receipt confirms that a command is stored. The
-//! [`Appended`](crate::Event::Appended) event with the receipt's id reports that the input was delivered. Input that
-//! arrives too late for a run is returned to the queue, and the next run delivers it.
+//! Commands wait in a [`CommandQueue`](storage::CommandQueue), which the engine stores. A run takes
+//! the waiting commands before its first step, after each turn and after the turn's calls. A
+//! receipt confirms that a command is stored. The [`Appended`](crate::Event::Appended) event with
+//! the receipt's id reports that the input was delivered. Input that arrives too late for a run is
+//! returned to the queue, and the next run delivers it.
 //!
-//! A run that needs approval ends with its calls pending, and uses no resources until [`Attempt::resume`] continues it.
-//! A run of an [interactive](crate::Agent::interactive) agent, on the other hand, stays active and waits until verdicts
-//! arrive through the engine or until its time limit expires. The session's [status](SessionStatus::pending_calls)
-//! lists the calls that need a verdict. A verdict answers a single request: a verdict that answers no open request is a
-//! [`Conflict`](crate::ErrorKind::Conflict), and a waiting run discards it.
+//! A run that needs approval ends with its calls pending, and uses no resources until
+//! [`Attempt::resume`] continues it. A run of an [interactive](crate::Agent::interactive) agent, on
+//! the other hand, stays active and waits until verdicts arrive through the engine or until its
+//! time limit expires. The session's [status](storage::SessionStatus::pending_calls) lists the
+//! calls that need a verdict. A verdict answers a single request: a verdict that answers no open
+//! request is a [`Conflict`](crate::ErrorKind::Conflict), and a waiting run discards it.
 //!
 //! The queue accepts at most 8 MiB of commands that wait for a run or that the active run has not delivered. A step has
 //! place for this input beside the largest turn, so input never ends a run, or the next run, with an error.
@@ -107,17 +109,9 @@
 //! `durable::suite`, which requires the `testing` feature. A later attempt calls the same operations with the same
 //! arguments, byte for byte, so an engine may compare the arguments.
 //!
-//! In addition to the steps of its runs, an engine stores the following data for each session:
-//!
-//! | type | content |
-//! |---|---|
-//! | [`SessionSegments`] | the entries, in small values of a key-value store |
-//! | [`SessionStatus`] | the number of entries, the state after the last run, the active run and the calls it awaits |
-//! | [`CommandQueue`] | the commands that wait for a run, and the waiters for commands |
-//! | [`GivenVerdicts`] | the verdicts given so far on pending calls |
-//!
-//! [`copy_session`] copies a session to a [`Store`](crate::session::Store), so that sessions can be
-//! listed and searched.
+//! In addition to the steps of its runs, an engine stores the entries of each session, its status,
+//! the commands that wait and the verdicts given so far. The types for this data are in
+//! [`storage`].
 //!
 //! [idempotent]: crate::Tool::idempotent
 //! [key]: crate::tool::ToolContext::idempotency_key
@@ -125,31 +119,22 @@
 mod attempt;
 mod bridge;
 mod call_link;
-mod command_queue;
-mod copy_session;
 mod engine;
 #[cfg(feature = "testing")]
 mod faulty_engine;
-mod given_verdicts;
 mod journaled_world;
 mod memory_engine;
 mod publisher;
-mod session_segments;
-mod session_status;
 mod step_record;
+pub mod storage;
 #[cfg(feature = "testing")]
 pub mod suite;
 mod tool_call;
 
 pub use attempt::Attempt;
-pub use command_queue::{CommandQueue, CommandWaiter, WaitAnswer};
-pub use copy_session::copy_session;
 pub use engine::{
     AttemptLost, Engine, StepFuture, StepRunner, StoredCommand, ToolCallRequest, is_attempt_lost,
 };
 #[cfg(feature = "testing")]
 pub use faulty_engine::{FaultyEngine, Loss, LossMoment, LossPlan};
-pub use given_verdicts::{AddedVerdict, GivenVerdicts};
 pub use memory_engine::MemoryEngine;
-pub use session_segments::{SegmentWrite, SessionSegments};
-pub use session_status::SessionStatus;

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use turnstream::Error;
-use turnstream::durable::copy_session;
+use turnstream::durable::storage::copy_session;
 use turnstream::session::Store;
 use turnstream_restate::Client;
 

@@ -8,9 +8,8 @@ use futures::future::{BoxFuture, ready};
 use tokio::sync::Notify;
 
 use crate::agent::{Agent, Input};
-use crate::durable::{
-    Attempt, LossPlan, MemoryEngine, SessionStatus, StoredCommand, is_attempt_lost,
-};
+use crate::durable::storage::SessionStatus;
+use crate::durable::{Attempt, LossPlan, MemoryEngine, StoredCommand, is_attempt_lost};
 use crate::error::Error;
 use crate::event::{Event, Outcome};
 use crate::item::PendingCall;

@@ -9,8 +9,9 @@ use serde_json::json;
 use tokio::sync::Notify;
 
 use crate::agent::{Agent, Input};
+use crate::durable::storage::SessionStatus;
 use crate::durable::suite::host::{EngineHost, RunEvents, SuiteRun, SuiteStart};
-use crate::durable::{Loss, LossMoment, LossPlan, SessionStatus, StoredCommand};
+use crate::durable::{Loss, LossMoment, LossPlan, StoredCommand};
 use crate::env::{Ids, SystemIds};
 use crate::error::Error;
 use crate::event::{Event, Outcome};

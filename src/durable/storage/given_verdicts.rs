@@ -10,11 +10,11 @@ use crate::tool::Verdict;
 
 /// Collects verdicts on the calls that a run has left pending. An engine stores these verdicts.
 ///
-/// The verdicts arrive one at a time, possibly over several days. When the last verdict arrives, the engine starts a
-/// run that resumes the calls.
+/// The verdicts arrive one at a time, possibly over several days. When the last verdict arrives,
+/// the engine starts a run that resumes the calls.
 ///
 /// ```
-/// use turnstream::durable::{AddedVerdict, GivenVerdicts};
+/// use turnstream::durable::storage::{AddedVerdict, GivenVerdicts};
 /// use turnstream::item::ToolCall;
 /// use turnstream::tool::Verdict;
 ///
@@ -44,26 +44,29 @@ pub struct GivenVerdicts {
 pub enum AddedVerdict {
     /// The verdict was added. Other pending calls still need verdicts.
     SomeMissing,
-    /// The verdict was added, and every pending call now has a verdict. The engine should start a run that resumes the
-    /// calls.
+    /// The verdict was added, and every pending call now has a verdict. The engine should start a
+    /// run that resumes the calls.
     AllGiven,
-    /// The same verdict had already been given, for example because a client lost the response and sent the verdict
-    /// again.
+    /// The same verdict had already been given, for example because a client lost the response and
+    /// sent the verdict again.
     Repeated,
 }
 
 impl GivenVerdicts {
     /// Adds a verdict on one of the session's `pending` calls.
     ///
-    /// `call` must equal the pending call, including its approval id, its arguments and the definition of its tool. A
-    /// verdict other than an approval may leave the [approval id](PendingCall::approval_id) empty.
+    /// `call` must equal the pending call, including its approval id, its arguments and the
+    /// definition of its tool. A verdict other than an approval may leave the [approval
+    /// id](PendingCall::approval_id) empty.
     ///
-    /// Returns [`Repeated`](AddedVerdict::Repeated) for a repeated verdict, even if the call has already been answered.
+    /// Returns [`Repeated`](AddedVerdict::Repeated) for a repeated verdict, even if the call has
+    /// already been answered.
     ///
     /// # Errors
     ///
-    /// Returns a [`Conflict`](ErrorKind::Conflict) error if the verdict does not answer the request of a pending call,
-    /// or if the call already has a different verdict. If an error is returned, no verdict is added.
+    /// Returns a [`Conflict`](ErrorKind::Conflict) error if the verdict does not answer the request
+    /// of a pending call, or if the call already has a different verdict. If an error is returned,
+    /// no verdict is added.
     #[expect(
         clippy::needless_pass_by_value,
         reason = "a verdict and its call are passed on together"

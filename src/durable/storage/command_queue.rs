@@ -9,10 +9,12 @@ use crate::durable::engine::StoredCommand;
 use crate::error::{Error, ErrorKind};
 use crate::hub::{Command, NotRunning};
 
-/// The maximum size of the input that waits for a run or that the run has taken but not delivered, in bytes of JSON. The
-/// verdicts that wait have the same limit of their own, so that input never keeps a verdict from a run that needs it.
+/// The maximum size of the input that waits for a run or that the run has taken but not delivered,
+/// in bytes of JSON. The verdicts that wait have the same limit of their own, so that input never
+/// keeps a verdict from a run that needs it.
 ///
-/// NOTE: a step records the input that it delivers, in addition to its result. [`StepRecord`] has place for this size.
+/// NOTE: a step records the input that it delivers, in addition to its result. [`StepRecord`] has
+/// place for this size.
 ///
 /// [`StepRecord`]: crate::durable::step_record::StepRecord
 const MAX_WAITING_BYTES: usize = 8 << 20;
@@ -23,13 +25,14 @@ const MAX_WAITING_COMMANDS: usize = 1_000;
 /// The maximum length of a command's id, in bytes.
 const MAX_COMMAND_ID_BYTES: usize = 1 << 10;
 
-/// Queues the commands for a session, and tracks the waiters that must be woken when a command arrives. The engine
-/// stores the queue.
+/// Queues the commands for a session, and tracks the waiters that must be woken when a command
+/// arrives. The engine stores the queue.
 ///
-/// If no run is active, input waits for the next run. A command that ends a run applies only to the active run.
+/// If no run is active, input waits for the next run. A command that ends a run applies only to the
+/// active run.
 ///
-/// Each waiter has an id, which the engine uses to wake the waiter. Methods that return the ids of waiters to wake also
-/// remove these waiters from the queue.
+/// Each waiter has an id, which the engine uses to wake the waiter. Methods that return the ids of
+/// waiters to wake also remove these waiters from the queue.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CommandQueue {
@@ -38,7 +41,8 @@ pub struct CommandQueue {
     run: Option<String>,
     #[serde(skip_serializing_if = "VecDeque::is_empty")]
     commands: VecDeque<StoredCommand>,
-    /// The size of the input that the active run has taken and, as far as it has reported, not delivered.
+    /// The size of the input that the active run has taken and, as far as it has reported, not
+    /// delivered.
     #[serde(skip_serializing_if = "is_zero")]
     undelivered_bytes: usize,
     /// The active run's waiter. `Some` while the run waits for a command.
@@ -57,9 +61,9 @@ pub struct CommandQueue {
 pub struct CommandWaiter {
     /// The id that the engine uses to wake the run.
     pub id: String,
-    /// The id of the timer that ends the wait, if the wait has a time limit. Each wait must use a different timer id.
-    /// The timer may [expire](CommandQueue::expire) at any time, even before the wait starts or after the wait has
-    /// ended.
+    /// The id of the timer that ends the wait, if the wait has a time limit. Each wait must use a
+    /// different timer id. The timer may [expire](CommandQueue::expire) at any time, even before
+    /// the wait starts or after the wait has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timer: Option<String>,
 }
@@ -68,7 +72,8 @@ pub struct CommandWaiter {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WaitAnswer {
-    /// The awaited command or stop has not arrived yet. The waiter must wait, and will be woken later.
+    /// The awaited command or stop has not arrived yet. The waiter must wait, and will be woken
+    /// later.
     Waiting,
     /// The awaited command or stop has already arrived. The waiter will not be woken.
     Ready,
@@ -77,17 +82,18 @@ pub enum WaitAnswer {
 }
 
 impl CommandQueue {
-    /// Adds a command, unless a command with the same id is already in the queue. Returns the ids of the waiters to
-    /// wake.
+    /// Adds a command, unless a command with the same id is already in the queue. Returns the ids
+    /// of the waiters to wake.
     ///
     /// # Errors
     ///
-    /// Returns an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error, with [`NotRunning`] as its source, if no
-    /// run is active and the command is not input. Only input can wait for the next run. Returns a
-    /// [`TooLarge`](crate::ErrorKind::TooLarge) error if the JSON of all input in the queue, and of the input that the
-    /// active run has taken but not delivered, would exceed 8 MiB, if the JSON of all verdicts in the queue would exceed
-    /// 8 MiB, or if the command's id is longer than 1 KiB. Returns an [`Overloaded`](crate::ErrorKind::Overloaded) error
-    /// if 1,000 commands already wait. If an error is returned, the queue is unchanged.
+    /// Returns an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error, with [`NotRunning`]
+    /// as its source, if no run is active and the command is not input. Only input can wait for the
+    /// next run. Returns a [`TooLarge`](crate::ErrorKind::TooLarge) error if the JSON of all input
+    /// in the queue, and of the input that the active run has taken but not delivered, would exceed
+    /// 8 MiB, if the JSON of all verdicts in the queue would exceed 8 MiB, or if the command's id
+    /// is longer than 1 KiB. Returns an [`Overloaded`](crate::ErrorKind::Overloaded) error if 1,000
+    /// commands already wait. If an error is returned, the queue is unchanged.
     pub fn push(&mut self, session: &str, command: StoredCommand) -> Result<Vec<String>, Error> {
         if self.run.is_none() && !is_input(&command) {
             return Err(NotRunning { run: session.to_owned() }.into());
@@ -115,7 +121,8 @@ impl CommandQueue {
         Ok(woken)
     }
 
-    /// Adds a command at the end of the queue, unless the queue is full. A command that ends the run is always added.
+    /// Adds a command at the end of the queue, unless the queue is full. A command that ends the
+    /// run is always added.
     fn add(&mut self, command: StoredCommand) -> Result<(), Error> {
         if ends_run(&command) {
             self.commands.push_back(command);
@@ -140,9 +147,10 @@ impl CommandQueue {
         Err(Error::new(ErrorKind::TooLarge, message))
     }
 
-    /// Takes all commands from the queue for `run`, and makes `run` the active run. `undelivered_bytes` is the size that
-    /// the run passed to [`Engine::take_commands`](crate::durable::Engine::take_commands), or `None` while the run waits
-    /// and delivers nothing.
+    /// Takes all commands from the queue for `run`, and makes `run` the active run.
+    /// `undelivered_bytes` is the size that the run passed to
+    /// [`Engine::take_commands`](crate::durable::Engine::take_commands), or `None` while the run
+    /// waits and delivers nothing.
     pub fn take(&mut self, run: &str, undelivered_bytes: Option<usize>) -> Vec<StoredCommand> {
         if self.run.as_deref() != Some(run) {
             self.end_run();
@@ -156,7 +164,8 @@ impl CommandQueue {
         taken
     }
 
-    /// Makes the active run wait for the next command. The new waiter replaces the run's previous waiter, if any.
+    /// Makes the active run wait for the next command. The new waiter replaces the run's previous
+    /// waiter, if any.
     pub fn wait(&mut self, waiter: CommandWaiter) -> WaitAnswer {
         if !self.commands.is_empty() {
             return WaitAnswer::Ready;
@@ -170,8 +179,8 @@ impl CommandQueue {
         WaitAnswer::Waiting
     }
 
-    /// Marks a timer as expired, even if its wait has not started yet or has already ended. Returns the id of the
-    /// waiter to wake, if any.
+    /// Marks a timer as expired, even if its wait has not started yet or has already ended. Returns
+    /// the id of the waiter to wake, if any.
     pub fn expire(&mut self, timer: &str) -> Option<String> {
         if self.run.is_some() && self.expired_timers.iter().all(|expired| expired != timer) {
             self.expired_timers.push(timer.to_owned());
@@ -180,8 +189,8 @@ impl CommandQueue {
         Some(waiter.id)
     }
 
-    /// Adds a waiter that waits for an interrupt or for the end of the active run. Returns [`Ready`](WaitAnswer::Ready)
-    /// if an interrupt is already queued or no run is active.
+    /// Adds a waiter that waits for an interrupt or for the end of the active run. Returns
+    /// [`Ready`](WaitAnswer::Ready) if an interrupt is already queued or no run is active.
     pub fn wait_for_stop(&mut self, id: String) -> WaitAnswer {
         if self.run.is_none() || self.commands.iter().any(is_interrupt) {
             return WaitAnswer::Ready;
@@ -190,8 +199,8 @@ impl CommandQueue {
         WaitAnswer::Waiting
     }
 
-    /// Ends `run`, and puts its undelivered input (`put_back`) back at the front of the queue for the next run. Returns
-    /// the ids of the waiters to wake.
+    /// Ends `run`, and puts its undelivered input (`put_back`) back at the front of the queue for
+    /// the next run. Returns the ids of the waiters to wake.
     pub fn finish(&mut self, run: &str, put_back: Vec<StoredCommand>) -> Vec<String> {
         let mut woken = Vec::new();
         if self.run.as_deref() == Some(run) {
@@ -204,7 +213,8 @@ impl CommandQueue {
         woken
     }
 
-    /// Removes all commands (including input), the active run and all waiters. Returns the ids of the waiters to wake.
+    /// Removes all commands (including input), the active run and all waiters. Returns the ids of
+    /// the waiters to wake.
     pub fn clear(&mut self) -> Vec<String> {
         let Self { waiter, stop_waiters, .. } = mem::take(self);
         waiter.map(|waiter| waiter.id).into_iter().chain(stop_waiters).collect()
@@ -226,8 +236,8 @@ impl CommandQueue {
         self.commands.iter()
     }
 
-    /// Ends the active run. The caller must still wake the waiters that wait for an interrupt or for the end of the
-    /// run.
+    /// Ends the active run. The caller must still wake the waiters that wait for an interrupt or
+    /// for the end of the run.
     fn end_run(&mut self) {
         self.run = None;
         self.commands.retain(is_input);
@@ -238,7 +248,7 @@ impl CommandQueue {
 }
 
 /// Returns the size of commands in JSON.
-pub(super) fn json_bytes<T: Serialize + ?Sized>(commands: &T) -> usize {
+pub(in crate::durable) fn json_bytes<T: Serialize + ?Sized>(commands: &T) -> usize {
     serde_json::to_vec(commands).map_or(0, |json| json.len())
 }
 

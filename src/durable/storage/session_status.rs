@@ -7,8 +7,8 @@ use crate::session::{Entry, SessionState};
 
 /// The status of a session on a durable engine.
 ///
-/// An engine writes the status when a run starts, when a run starts or stops waiting for verdicts, and when a run ends,
-/// so that programs can read it without loading the session's entries.
+/// An engine writes the status when a run starts, when a run starts or stops waiting for verdicts,
+/// and when a run ends, so that programs can read it without loading the session's entries.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -20,9 +20,9 @@ pub struct SessionStatus {
     /// The id of the active run, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
-    /// The calls for whose verdicts the active run is waiting, including those that have already received a verdict.
-    /// Only a run of an [interactive](crate::Agent::interactive) agent waits for verdicts. The list is empty once the
-    /// wait has ended.
+    /// The calls for whose verdicts the active run is waiting, including those that have already
+    /// received a verdict. Only a run of an [interactive](crate::Agent::interactive) agent waits
+    /// for verdicts. The list is empty once the wait has ended.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub awaited_calls: Vec<PendingCall>,
 }
@@ -36,9 +36,10 @@ impl SessionStatus {
 
     /// Returns the calls that need a verdict, including those that have already received one.
     ///
-    /// While a run is active, these are the calls that the run [awaits](Self::awaited_calls), and a verdict is sent to
-    /// the run as a [`Command::Verdict`](crate::hub::Command::Verdict). If no run is active, these are the calls that
-    /// the last run left pending, and a run that [resumes](crate::durable::Attempt::resume) them needs the verdicts.
+    /// While a run is active, these are the calls that the run [awaits](Self::awaited_calls), and a
+    /// verdict is sent to the run as a [`Command::Verdict`](crate::hub::Command::Verdict). If no
+    /// run is active, these are the calls that the last run left pending, and a run that
+    /// [resumes](crate::durable::Attempt::resume) them needs the verdicts.
     pub fn pending_calls(&self) -> &[PendingCall] {
         match (&self.run, &self.state) {
             (Some(_), _) => &self.awaited_calls,

@@ -8,21 +8,23 @@ const MAX_ATTEMPTS: usize = 8;
 
 /// Copies a session from an engine to a store, and returns the number of entries in the copy.
 ///
-/// A store can list and search sessions, but an engine cannot. The copy is one-way: only this function may write to the
-/// copy, and no run reads it.
+/// A store can list and search sessions, but an engine cannot. The copy is one-way: only this
+/// function may write to the copy, and no run reads it.
 ///
-/// `entries` must contain all of the session's entries. This function appends the entries that are missing from the
-/// copy. If the copy contains different entries, the session was removed and created again, so the function deletes the
-/// copy and writes a new one. If `entries` is empty, the function only deletes the copy. If the copy already contains
-/// all of `entries` and more, it reflects a later state of the session and is left unchanged.
+/// `entries` must contain all of the session's entries. This function appends the entries that are
+/// missing from the copy. If the copy contains different entries, the session was removed and
+/// created again, so the function deletes the copy and writes a new one. If `entries` is empty, the
+/// function only deletes the copy. If the copy already contains all of `entries` and more, it
+/// reflects a later state of the session and is left unchanged.
 ///
-/// Concurrent calls for the same session are safe, and so is dropping the returned future. However, if a session may be
-/// removed, the session's engine must make the copies one at a time, each from the session's entries at the time of the
-/// copy.
+/// Concurrent calls for the same session are safe, and so is dropping the returned future. However,
+/// if a session may be removed, the session's engine must make the copies one at a time, each from
+/// the session's entries at the time of the copy.
 ///
 /// ```
 /// use turnstream::Agent;
-/// use turnstream::durable::{Attempt, MemoryEngine, copy_session};
+/// use turnstream::durable::storage::copy_session;
+/// use turnstream::durable::{Attempt, MemoryEngine};
 /// use turnstream::provider::Scripted;
 /// use turnstream::session::{MemoryStore, Store};
 ///
@@ -41,11 +43,13 @@ const MAX_ATTEMPTS: usize = 8;
 ///
 /// # Errors
 ///
-/// Returns a [`Store`](crate::ErrorKind::Store) error if the store fails, and a [`Panic`](crate::ErrorKind::Panic)
-/// error if the store panics. Returns a [`Conflict`](crate::ErrorKind::Conflict) error if concurrent writers change the
-/// copy during all eight attempts. Returns an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error if the id is
-/// empty, or if a copy that must be deleted has forks. Returns an [`Unsupported`](crate::ErrorKind::Unsupported) error
-/// if the store cannot delete sessions. After an error, the next call continues from the copy's current state.
+/// Returns a [`Store`](crate::ErrorKind::Store) error if the store fails, and a
+/// [`Panic`](crate::ErrorKind::Panic) error if the store panics. Returns a
+/// [`Conflict`](crate::ErrorKind::Conflict) error if concurrent writers change the copy during all
+/// eight attempts. Returns an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error if the id
+/// is empty, or if a copy that must be deleted has forks. Returns an
+/// [`Unsupported`](crate::ErrorKind::Unsupported) error if the store cannot delete sessions. After
+/// an error, the next call continues from the copy's current state.
 pub async fn copy_session(store: &dyn Store, id: &str, entries: &[Entry]) -> Result<u64, Error> {
     panic_to_error_async("the store", async {
         for _ in 1..MAX_ATTEMPTS {
@@ -92,8 +96,8 @@ mod tests {
         texts.split_whitespace().map(|text| Item::user(text).into()).collect()
     }
 
-    /// Copies a session with the entries `session` over a copy with the entries `copied`, and checks that the copy then
-    /// has the entries `expected`.
+    /// Copies a session with the entries `session` over a copy with the entries `copied`, and
+    /// checks that the copy then has the entries `expected`.
     #[track_caller]
     fn check(copied: &str, session: &str, expected: &str) {
         let store = MemoryStore::new();
@@ -129,8 +133,8 @@ mod tests {
         check("a b c", "a", "a b c");
     }
 
-    /// A store in which, before each append by the test, another writer appends the next entries from `others`, if any
-    /// are left.
+    /// A store in which, before each append by the test, another writer appends the next entries
+    /// from `others`, if any are left.
     struct SharedStore {
         store: MemoryStore,
         others: Mutex<Vec<Vec<Entry>>>,

@@ -16,38 +16,16 @@ const HEAD_KEY: &str = "head";
 
 /// Stores a session's entries in a key-value store, in values of at most 64 KiB.
 ///
-/// The entries are stored as lines of JSON. While a run is active, entries are appended as small values, called pieces,
-/// so that each write is small. At the end of the run, the pieces are merged into larger values, called segments. All
-/// segments except the last are full, so the number of values to read stays small.
+/// The entries are stored as lines of JSON. While a run is active, entries are appended as small
+/// values, called pieces, so that each write is small. At the end of the run, the pieces are merged
+/// into larger values, called segments. All segments except the last are full, so the number of
+/// values to read stays small.
 ///
-/// Except for the head, which lists the other values, each value is written only once. As long as the caller applies
-/// the writes in order, the entries can be read at any time, even between two writes from the same list.
+/// Except for the head, which lists the other values, each value is written only once. As long as
+/// the caller applies the writes in order, the entries can be read at any time, even between two
+/// writes from the same list.
 ///
-/// ```
-/// use std::collections::BTreeMap;
-/// use turnstream::Item;
-/// use turnstream::durable::SessionSegments;
-/// use turnstream::session::Entry;
-///
-/// # fn main() -> Result<(), turnstream::Error> {
-/// let mut state = BTreeMap::new();
-/// let mut segments = SessionSegments::open(None)?;
-/// let entry = Entry::from(Item::user("Hi"));
-/// let mut writes = segments.append(std::slice::from_ref(&entry))?;
-/// writes.extend(segments.merge()?);
-/// for write in writes {
-///     match write.value {
-///         Some(value) => drop(state.insert(write.key, value)),
-///         None => drop(state.remove(&write.key)),
-///     }
-/// }
-///
-/// let mut segments = SessionSegments::open(state.get(SessionSegments::head_key()).map(String::as_str))?;
-/// let values = segments.keys().into_iter().map(|key| state[&key].clone());
-/// assert_eq!(segments.read(values)?, [entry]);
-/// # Ok(())
-/// # }
-/// ```
+/// The [module](crate::durable::storage) has an example.
 #[derive(Clone, Debug, Default)]
 pub struct SessionSegments {
     head: Head,
@@ -86,12 +64,13 @@ impl SessionSegments {
         HEAD_KEY
     }
 
-    /// Opens a session from the head, the value that lists all other values. If `head` is `None`, the session is empty.
+    /// Opens a session from the head, the value that lists all other values. If `head` is `None`,
+    /// the session is empty.
     ///
     /// # Errors
     ///
-    /// Returns a [`Store`](ErrorKind::Store) error if the head cannot be parsed or was written in a later version of
-    /// the format.
+    /// Returns a [`Store`](ErrorKind::Store) error if the head cannot be parsed or was written in a
+    /// later version of the format.
     pub fn open(head: Option<&str>) -> Result<Self, Error> {
         let head = match head {
             Some(head) => {
@@ -110,7 +89,8 @@ impl SessionSegments {
         self.head.entry_count
     }
 
-    /// Returns the keys whose values must be passed to [`read`](Self::read), in the order in which they must be passed.
+    /// Returns the keys whose values must be passed to [`read`](Self::read), in the order in which
+    /// they must be passed.
     pub fn keys(&self) -> Vec<String> {
         self.head
             .segments
@@ -120,13 +100,13 @@ impl SessionSegments {
             .collect()
     }
 
-    /// Parses the session's entries. `values` must contain the values of all [keys](Self::keys), in the same order as
-    /// the keys.
+    /// Parses the session's entries. `values` must contain the values of all [keys](Self::keys), in
+    /// the same order as the keys.
     ///
     /// # Errors
     ///
-    /// Returns a [`Store`](ErrorKind::Store) error if the values do not contain entries, or if the number of entries
-    /// differs from the [version](Self::version).
+    /// Returns a [`Store`](ErrorKind::Store) error if the values do not contain entries, or if the
+    /// number of entries differs from the [version](Self::version).
     pub fn read(&mut self, values: impl IntoIterator<Item = String>) -> Result<Vec<Entry>, Error> {
         let (mut all, mut count) = (String::new(), 0);
         for value in values {
@@ -148,8 +128,8 @@ impl SessionSegments {
         Ok(entries)
     }
 
-    /// Appends entries as new small values, called pieces. Returns the resulting writes, which the caller must apply in
-    /// order.
+    /// Appends entries as new small values, called pieces. Returns the resulting writes, which the
+    /// caller must apply in order.
     ///
     /// # Errors
     ///
@@ -173,8 +153,9 @@ impl SessionSegments {
         Ok(writes)
     }
 
-    /// Merges all pieces (the small values that [`append`](Self::append) added) and the last segment into larger
-    /// values. Returns the resulting writes, which the caller must apply in order.
+    /// Merges all pieces (the small values that [`append`](Self::append) added) and the last
+    /// segment into larger values. Returns the resulting writes, which the caller must apply in
+    /// order.
     ///
     /// # Errors
     ///
