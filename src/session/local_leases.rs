@@ -39,12 +39,6 @@ impl LocalLeases {
         Ok(Lease::new(epoch, LocalHold { leases: self.clone(), id: id.to_owned() }))
     }
 
-    /// Returns whether `lease` is a local lease on the given session.
-    #[cfg(feature = "sqlite")]
-    pub(super) fn is_of(lease: &Lease, id: &str) -> bool {
-        lease.hold::<LocalHold>().is_some_and(|hold| hold.id == id)
-    }
-
     /// Checks that `lease` is the latest lease on the session.
     pub(super) fn check(&self, id: &str, lease: &Lease) -> Result<(), Error> {
         let epoch = lease.epoch();

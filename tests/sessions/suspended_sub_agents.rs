@@ -357,7 +357,7 @@ async fn rewriting_items_before_a_suspended_call_lets_it_continue_in_every_store
     #[cfg(feature = "sqlite")]
     {
         let folder = TempFolder::new();
-        let store = turnstream::session::SqliteStore::in_memory().unwrap();
+        let store = turnstream::session::SqliteStore::open(folder.path().join("db")).unwrap();
         assert_rewrites_keep_pending(store, folder.path()).await;
     }
 }

@@ -18,8 +18,8 @@ use crate::lock::lock_ignoring_poison;
 /// Opens a database, and reopens it if the file at its path has been replaced or if other
 /// connections have written to the file.
 pub(super) struct Database {
-    /// The absolute path of the database file. `None` if the database is in memory.
-    path: Option<PathBuf>,
+    /// The absolute path of the database file.
+    path: PathBuf,
     /// The open database, or `None` if its file is missing or could not be opened.
     open_database: Option<OpenDatabase>,
 }
@@ -88,19 +88,10 @@ impl Database {
             store_error(format!("cannot open the database `{}`", path.display()), error)
         })?;
         let open = OpenDatabase::open_at(&path)?;
-        let mut database = Self { path: Some(path), open_database: Some(open) };
+        let mut database = Self { path, open_database: Some(open) };
         // Checkpoint any log that was left by a crash.
         database.checkpoint_wal();
         Ok(database)
-    }
-
-    pub(super) fn in_memory() -> Result<Self, Error> {
-        let open = OpenDatabase {
-            connection: schema::open_in_memory()?,
-            files: DatabaseFileIds::default(),
-            last_write_stamp: None,
-        };
-        Ok(Self { path: None, open_database: Some(open) })
     }
 
     /// Returns the connection to the database that is currently at the path, or `None` if the
@@ -109,17 +100,15 @@ impl Database {
         &mut self,
         missing: IfMissing,
     ) -> Result<Option<&mut Connection>, Error> {
-        if !self.is_unchanged()
-            && let Some(path) = &self.path
-        {
+        if !self.is_unchanged() {
             // Closing the old database does not change the files that are now at the path.
             self.open_database = None;
-            let is_missing =
-                path.metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound);
+            let there = self.path.metadata();
+            let is_missing = there.is_err_and(|error| error.kind() == ErrorKind::NotFound);
             if is_missing && missing == IfMissing::ReturnNone {
                 return Ok(None);
             }
-            self.open_database = Some(OpenDatabase::open_at(path)?);
+            self.open_database = Some(OpenDatabase::open_at(&self.path)?);
             self.record_write_stamp();
         }
         Ok(self.open_database.as_mut().map(|open| &mut open.connection))
@@ -148,7 +137,6 @@ impl Database {
         let cannot_write =
             |failed: DatabaseError| failed.into_store_error("cannot write the session");
         loop {
-            let path = self.path.clone();
             // The database may have become writable since it was opened.
             self.open_database.take_if(|open| open.is_read_only());
             self.ensure_connection(missing)?;
@@ -160,9 +148,9 @@ impl Database {
             let transaction = transaction.map_err(|error| cannot_write(error.into()))?;
             // While this call waited for a lock, the file at the path may have been replaced or
             // removed.
-            let files = path.map(|path| DatabaseFileIds::from_path(&path)).transpose();
+            let files = DatabaseFileIds::from_path(&self.path);
             let files = files.map_err(|error| store_error("cannot write the session", error))?;
-            if files.is_none_or(|files| files == open.files) {
+            if files == open.files {
                 let worked = match work(Some(transaction)) {
                     Ok(worked) => worked,
                     Err(DatabaseError::Commit(error)) => return Err(self.undo_commit(error)),
@@ -174,17 +162,16 @@ impl Database {
         }
     }
 
-    /// Returns the path to the file, with links resolved, or `None` if the database is in memory.
-    pub(super) fn target_path(&self) -> Option<PathBuf> {
-        self.path.as_deref().map(resolve_links)
+    /// Returns the path to the file, with links resolved.
+    pub(super) fn target_path(&self) -> PathBuf {
+        resolve_links(&self.path)
     }
 
     /// Returns whether the open database is still the database at its path.
     pub(super) fn is_at_path(&self) -> io::Result<bool> {
-        match (&self.path, &self.open_database) {
-            (Some(path), Some(open)) => Ok(DatabaseFileIds::from_path(path)? == open.files),
-            (Some(_), None) => Ok(false),
-            (None, _) => Ok(true),
+        match &self.open_database {
+            Some(open) => Ok(DatabaseFileIds::from_path(&self.path)? == open.files),
+            None => Ok(false),
         }
     }
 
@@ -192,13 +179,12 @@ impl Database {
     /// to by other connections.
     fn is_unchanged(&self) -> bool {
         let left = self.open_database.as_ref().and_then(|open| open.last_write_stamp);
-        self.is_at_path().unwrap_or(false)
-            && self.path.as_deref().and_then(WriteStamp::from_path) == left
+        self.is_at_path().unwrap_or(false) && WriteStamp::from_path(&self.path) == left
     }
 
     fn record_write_stamp(&mut self) {
-        if let (Some(path), Some(open)) = (&self.path, &mut self.open_database) {
-            open.last_write_stamp = WriteStamp::from_path(path);
+        if let Some(open) = &mut self.open_database {
+            open.last_write_stamp = WriteStamp::from_path(&self.path);
         }
     }
 
@@ -232,7 +218,7 @@ impl Database {
 
     /// Removes everything from the log that does not belong to a committed transaction.
     fn truncate_wal(&self) -> io::Result<()> {
-        let (Some(path), Some(open)) = (&self.path, &self.open_database) else { return Ok(()) };
+        let Some(open) = &self.open_database else { return Ok(()) };
         let truncate = "PRAGMA wal_checkpoint(TRUNCATE)";
         let is_busy: bool = open
             .connection
@@ -241,7 +227,7 @@ impl Database {
         if is_busy {
             return Err(io::Error::other("another connection is reading the log"));
         }
-        match File::open(wal_path(path)?) {
+        match File::open(wal_path(&self.path)?) {
             Ok(log) => log.sync_all(),
             Err(error) if is_missing(&error) => Ok(()),
             Err(error) => Err(error),

@@ -9,7 +9,7 @@ use super::super::private_files::FileId;
 /// The identities of an open database's files: the database file, its log, and the log's index. If
 /// one of these files has been replaced or removed, later writes by SQLite are lost when the
 /// database is closed.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct DatabaseFileIds([Option<FileId>; 3]);
 
 impl DatabaseFileIds {

@@ -14,7 +14,6 @@ use futures::future::{BoxFuture, FutureExt};
 use crate::env::{Clock, SystemClock};
 use crate::error::Error;
 use crate::session::blocking_store::{BlockingStore as _, impl_store_from_blocking};
-use crate::session::local_leases::LocalLeases;
 use crate::session::worker::Worker;
 use crate::session::{Entry, Lease, SalvageReport, SessionInfo};
 use database::Database;
@@ -108,26 +107,9 @@ impl SqliteStore {
     /// [`Store`](crate::ErrorKind::Store) if the file cannot be used or contains other data. In
     /// both cases, the file is left unchanged.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
-        Database::open(path.as_ref()).map(Self::from_database)
-    }
-
-    /// Creates a store with an in-memory database. The database is dropped along with the last
-    /// clone of the store.
-    ///
-    /// # Errors
-    ///
-    /// [`Store`](crate::ErrorKind::Store) if the memory cannot be allocated.
-    pub fn in_memory() -> Result<Self, Error> {
-        Database::in_memory().map(Self::from_database)
-    }
-
-    fn from_database(database: Database) -> Self {
-        let sessions = SessionTables {
-            database,
-            leases: LocalLeases::default(),
-            clock: Arc::new(SystemClock),
-        };
-        Self { sessions: Worker::new("turnstream-sqlite", sessions) }
+        let database = Database::open(path.as_ref())?;
+        let sessions = SessionTables { database, clock: Arc::new(SystemClock) };
+        Ok(Self { sessions: Worker::new("turnstream-sqlite", sessions) })
     }
 
     /// Reads all readable entries in a session, and reports which entries are lost. Returns `None`

@@ -103,14 +103,6 @@ fn immutable_uri(path: &Path) -> PathBuf {
     format!("file:{path}?immutable=1").into()
 }
 
-pub(super) fn open_in_memory() -> Result<Connection, Error> {
-    let what = || "cannot create a database in memory".to_owned();
-    configure_and_migrate(
-        Connection::open_in_memory().map_err(|error| store_error(what(), error))?,
-        what,
-    )
-}
-
 /// Runs an operation that must not wait for other connections.
 pub(super) fn without_busy_timeout<R>(
     database: &Connection,

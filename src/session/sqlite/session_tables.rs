@@ -14,7 +14,6 @@ use super::super::checks::{
 };
 use super::super::entry_json;
 use super::super::file_name;
-use super::super::local_leases::LocalLeases;
 use super::super::lock_file::{LockFile, LockRemoval, first_epoch};
 use super::super::prune::prunable_ids;
 use super::database::{Database, DatabaseError, IfMissing};
@@ -26,9 +25,6 @@ use crate::session::{Conflict, Entry, ForkOrigin, Lease, LeaseLost, SalvageRepor
 /// Manages a store's database tables.
 pub(super) struct SessionTables {
     pub(super) database: Database,
-    /// The leases on the sessions in an in-memory database. For other databases, lock files are
-    /// used instead.
-    pub(super) leases: LocalLeases,
     pub(super) clock: Arc<dyn Clock>,
 }
 
@@ -54,13 +50,13 @@ impl blocking_store::BlockingStore for SessionTables {
         let lines =
             entries.iter().map(entry_json::to_json_line).collect::<Result<Vec<String>, Error>>()?;
         let clock = &self.clock;
-        let lock = self.database.target_path().map(|path| lock_path(&path, id));
+        let lock = lock_path(&self.database.target_path(), id);
         let missing = match expected == 0 && !lines.is_empty() {
             true => IfMissing::Create,
             false => IfMissing::ReturnNone,
         };
         let version = self.database.write(missing, |transaction| {
-            lease.map_or(Ok(()), |lease| ensure_lock_held(lease, lock.as_deref(), id))?;
+            lease.map_or(Ok(()), |lease| ensure_lock_held(lease, &lock, id))?;
             let Some(transaction) = transaction else {
                 return Ok(ensure_expected_version(id, expected, 0).map(|()| 0)?);
             };
@@ -107,13 +103,8 @@ impl blocking_store::BlockingStore for SessionTables {
 
     fn lease(&mut self, id: &str) -> Result<Lease, Error> {
         ensure_id_not_empty(id)?;
-        let held = match self.database.target_path() {
-            None => HeldLease::InMemory(self.leases.take(id)?),
-            Some(path) => {
-                let (lock, removal) = (lock_path(&path, id), LockRemoval::Always);
-                HeldLease::Locked(LockFile::lock(lock, id, &path, removal)?)
-            }
-        };
+        let path = self.database.target_path();
+        let held = LockFile::lock(lock_path(&path, id), id, &path, LockRemoval::Always)?;
         let first = first_epoch(self.clock.now());
         self.database.write(IfMissing::ReturnNone, |transaction| {
             // The database does not exist until the first entry is written.
@@ -307,12 +298,6 @@ fn text_lossy(row: &Row<'_>, column: usize) -> Result<String, Sqlite> {
     Ok(String::from_utf8_lossy(bytes).into_owned())
 }
 
-/// The value that a [`Lease`] holds until the lease is dropped.
-enum HeldLease {
-    InMemory(Lease),
-    Locked(LockFile),
-}
-
 /// Returns the path to a session's lock file.
 fn lock_path(database: &Path, id: &str) -> PathBuf {
     let mut folder = database.as_os_str().to_owned();
@@ -322,13 +307,11 @@ fn lock_path(database: &Path, id: &str) -> PathBuf {
 
 /// Checks that the lease belongs to the session `id`, and that the lease's lock file has not been
 /// removed.
-fn ensure_lock_held(lease: &Lease, lock: Option<&Path>, id: &str) -> Result<(), Error> {
-    let is_held = match (lease.hold::<HeldLease>(), lock) {
-        (Some(HeldLease::Locked(held)), Some(path)) => held.is_at(path),
-        (Some(HeldLease::InMemory(held)), None) => LocalLeases::is_of(held, id),
-        _ => false,
-    };
-    if is_held { Ok(()) } else { Err(lease_lost_error(lease, id)) }
+fn ensure_lock_held(lease: &Lease, path: &Path, id: &str) -> Result<(), Error> {
+    match lease.hold::<LockFile>().is_some_and(|held| held.is_at(path)) {
+        true => Ok(()),
+        false => Err(lease_lost_error(lease, id)),
+    }
 }
 
 /// Checks that the lease is the session's latest lease. The check also succeeds if the session was

@@ -96,7 +96,10 @@ async fn a_session_that_was_compacted_reactively_can_be_compacted_again_and_keep
     let folder = TempFolder::new();
     assert_repeated_compaction(JsonLinesStore::open(folder.path()).unwrap()).await;
     #[cfg(feature = "sqlite")]
-    assert_repeated_compaction(turnstream::session::SqliteStore::in_memory().unwrap()).await;
+    {
+        let store = turnstream::session::SqliteStore::open(folder.path().join("db")).unwrap();
+        assert_repeated_compaction(store).await;
+    }
 }
 
 #[tokio::test]

@@ -63,7 +63,10 @@ async fn items_of_an_idle_session_are_tombstoned_permanently_in_every_store() {
     let folder = TempFolder::new();
     assert_tombstones_between_runs(JsonLinesStore::open(folder.path()).unwrap()).await;
     #[cfg(feature = "sqlite")]
-    assert_tombstones_between_runs(turnstream::session::SqliteStore::in_memory().unwrap()).await;
+    {
+        let store = turnstream::session::SqliteStore::open(folder.path().join("db")).unwrap();
+        assert_tombstones_between_runs(store).await;
+    }
 }
 
 #[tokio::test]

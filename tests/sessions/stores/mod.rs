@@ -26,5 +26,3 @@ turnstream::session_suite!(in_json_lines, || super::TempFolderStore::new(|folder
 turnstream::session_suite!(in_sqlite, || super::TempFolderStore::new(|folder| {
     super::SqliteStore::open(folder.join("db"))
 }));
-#[cfg(feature = "sqlite")]
-turnstream::session_suite!(in_sqlite_in_memory, || super::SqliteStore::in_memory().unwrap());

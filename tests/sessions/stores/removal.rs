@@ -94,7 +94,7 @@ fn every_builtin_store_removes_sessions_even_when_shared() {
     assert_removes_sessions(&(Arc::new(MemoryStore::new()) as Arc<dyn Store>));
     assert_removes_sessions(&JsonLinesStore::open(folder.path()).unwrap());
     #[cfg(feature = "sqlite")]
-    assert_removes_sessions(&turnstream::session::SqliteStore::in_memory().unwrap());
+    assert_removes_sessions(&turnstream::session::SqliteStore::open(folder.join("db")).unwrap());
 }
 
 #[test]
