@@ -26,20 +26,6 @@ impl FileId {
     }
 }
 
-/// Returns the time of the last change to a file or its metadata. Programs cannot set this time.
-/// Returns a constant on systems that do not provide this time.
-#[cfg(unix)]
-pub(super) fn change_time(file: &Metadata) -> (i64, i64) {
-    use std::os::unix::fs::MetadataExt;
-
-    (file.ctime(), file.ctime_nsec())
-}
-
-#[cfg(not(unix))]
-pub(super) fn change_time(_file: &Metadata) -> (i64, i64) {
-    (0, 0)
-}
-
 /// Resolves the symbolic links in a path, even if the target file does not exist yet.
 pub(super) fn resolve_links(path: &Path) -> PathBuf {
     let mut path = path.to_owned();

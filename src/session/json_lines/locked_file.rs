@@ -1,6 +1,6 @@
 //! A locked session file.
 
-use std::fs::{self, File, Metadata, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::thread;
@@ -38,12 +38,6 @@ pub(super) struct FileStamp {
     id: FileId,
     len: u64,
     pub(super) modified: SystemTime,
-}
-
-impl FileStamp {
-    pub(super) fn from_metadata(file: &Metadata) -> io::Result<Self> {
-        Ok(Self { id: FileId::from_metadata(file), len: file.len(), modified: file.modified()? })
-    }
 }
 
 impl<'a> LockedFile<'a> {
@@ -124,7 +118,10 @@ impl<'a> LockedFile<'a> {
     }
 
     pub(super) fn stamp(&self) -> Result<FileStamp, Error> {
-        let stamp = self.file.metadata().and_then(|there| FileStamp::from_metadata(&there));
+        let stamp = self.file.metadata().and_then(|file| {
+            let (id, len) = (FileId::from_metadata(&file), file.len());
+            Ok(FileStamp { id, len, modified: file.modified()? })
+        });
         stamp.map_err(|error| self.io_error("read", error))
     }
 

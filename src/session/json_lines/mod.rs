@@ -2,8 +2,8 @@
 
 mod crc32;
 mod file_format;
+mod forks;
 mod locked_file;
-mod origin_cache;
 mod salvage;
 mod session_files;
 mod session_folder;

@@ -15,8 +15,8 @@ use super::super::private_files::{resolve_links, sync_parent_dir};
 use super::super::prune::prunable_ids;
 use super::crc32::Crc32;
 use super::file_format::{self, ParsedFile};
+use super::forks::Forks;
 use super::locked_file::{FileStamp, LockedFile, OpenMode};
-use super::origin_cache::OriginCache;
 use super::salvage::{self, SalvagedFile};
 use super::session_folder::{parent_folder, session_files_in};
 use crate::env::Clock;
@@ -200,9 +200,8 @@ impl blocking_store::BlockingStore for SessionFiles {
         let Some(path) = self.location.session_path(id) else { return Ok(false) };
         // The lock prevents concurrent writes and forks.
         let Some(file) = LockedFile::open(&path, OpenMode::Write)? else { return Ok(false) };
-        let mut origins = OriginCache::default();
-        origins.refresh(parent_folder(&path))?;
-        self.remove(file, &path, id, (&origins, &HashSet::new()), |_| true)
+        let forks = Forks::read(parent_folder(&path))?;
+        self.remove(file, &path, id, (&forks, &HashSet::new()), |_| true)
     }
 
     fn prune(&mut self, before: SystemTime) -> Result<Vec<String>, Error> {
@@ -210,7 +209,6 @@ impl blocking_store::BlockingStore for SessionFiles {
         let with_path = |id| Some((id, self.location.session_path(id)?));
         let files: Vec<_> =
             prunable_ids(&listed, before).into_iter().filter_map(with_path).collect();
-        let mut origins = OriginCache::default();
         let mut removed = Vec::new();
         let mut left = &files[..];
         while let Some((_, first)) = left.first() {
@@ -223,13 +221,13 @@ impl blocking_store::BlockingStore for SessionFiles {
                 locked.push(file);
             }
             // From now on, attempts to fork these sessions fail.
-            origins.refresh(parent_folder(first))?;
+            let forks = Forks::read(parent_folder(first))?;
             let (these, rest) = left.split_at(locked.len());
             let mut gone = HashSet::new();
             for ((id, path), file) in these.iter().zip(locked) {
                 let Some(file) = file else { continue };
                 let may_go = |modified| modified < before;
-                match self.remove(file, path, id, (&origins, &gone), may_go) {
+                match self.remove(file, path, id, (&forks, &gone), may_go) {
                     Ok(true) => {
                         removed.push((*id).to_owned());
                         gone.insert(path.clone());
@@ -336,15 +334,15 @@ impl SessionFiles {
     }
 
     /// Removes a file if it contains a session, if `may_go` accepts the file's modification time,
-    /// and if no other session was forked from the file's session. `origins` must have been read
-    /// while the file was locked. `gone` contains the files that were removed after `origins` was
+    /// and if no other session was forked from the file's session. `forks` must have been read
+    /// while the file was locked. `gone` contains the files that were removed after `forks` was
     /// read; these files do not count as forks.
     fn remove(
         &mut self,
         mut file: LockedFile<'_>,
         path: &Path,
         id: &str,
-        (origins, gone): (&OriginCache, &HashSet<PathBuf>),
+        (forks, gone): (&Forks, &HashSet<PathBuf>),
         may_go: impl FnOnce(SystemTime) -> bool,
     ) -> Result<bool, Error> {
         let text = file.read()?;
@@ -362,7 +360,7 @@ impl SessionFiles {
         // Forks look for their original session only at this path.
         if self.location.origin_path(id) == path {
             let is_there = |id: &str| self.location.origin_path(id).is_file();
-            origins.ensure_has_no_forks(id, path, is_there, gone)?;
+            forks.ensure_has_no_forks(id, path, is_there, gone)?;
         }
         let lock = lock_path(&resolve_links(path));
         file.remove()?;
