@@ -49,7 +49,7 @@ fn scripted_server() -> Client {
         tokio::spawn(server.clone().serve(reader, writer));
         async { Ok(tokio::io::split(here)) }
     };
-    Client::streams(open).with_name("tea")
+    Client::streams(open).with_name("tea").build()
 }
 
 /// The server that the command line names.
@@ -57,9 +57,9 @@ fn server_from_args(mut args: impl Iterator<Item = String>) -> Result<Client> {
     match (args.next(), args.next()) {
         (None, _) => Ok(scripted_server()),
         (Some(dashes), Some(program)) if dashes == "--" => {
-            Ok(Client::stdio(ServerCommand::new(program).args(args)))
+            Ok(Client::stdio(ServerCommand::new(program).args(args)).build())
         }
-        (Some(url), None) if url.starts_with("http") => Ok(Client::http(&url)?),
+        (Some(url), None) if url.starts_with("http") => Ok(Client::http(&url)?.build()),
         _ => Err("usage: mcp [--yes] [URL | -- COMMAND ...]".into()),
     }
 }

@@ -22,7 +22,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let context: Value = serde_json::from_str(&context)?;
     // Fields that an answer leaves out get the defaults of the elicitation form.
     let answer = |_| async { ElicitationAnswer::Accept(json!({})) };
-    let client = Client::http(&url)?.with_name("mcp").trusted().with_elicitation(answer);
+    let client = Client::http(&url)?.with_name("mcp").with_elicitation(answer).build().trusted();
     let kit = client.toolkit().await?;
     for note in client.notes() {
         eprintln!("left out: {note}");

@@ -4,7 +4,7 @@
 use std::fs;
 
 use futures::future::join_all;
-use turnstream::mcp::{Client, ServerCommand};
+use turnstream::mcp::{Client, ClientBuilder, ServerCommand};
 use turnstream::tool::ToolSource;
 use turnstream::{Agent, Error, ErrorKind};
 
@@ -29,7 +29,7 @@ struct Server {
 impl Servers {
     /// Parses the configuration; nothing is started yet. An error is one line for the user.
     pub(crate) fn new(args: &[ServerArg]) -> Result<Self, String> {
-        let mut clients: Vec<(Client, Option<String>)> = Vec::new();
+        let mut clients: Vec<(ClientBuilder, Option<String>)> = Vec::new();
         for arg in args {
             match arg {
                 ServerArg::Url(url) => {
@@ -54,7 +54,7 @@ impl Servers {
         let mut servers: Vec<Server> = Vec::with_capacity(clients.len());
         for (client, url) in clients {
             let name = unique_name(client.name(), &servers);
-            servers.push(Server { client: client.with_name(name), url });
+            servers.push(Server { client: client.with_name(name).build(), url });
         }
         Ok(Self { servers })
     }
@@ -150,7 +150,7 @@ mod tests {
         let mut named: Vec<Server> = Vec::new();
         for name in wanted {
             let name = unique_name(name, &named);
-            let client = Client::stdio(ServerCommand::new("x")).with_name(name);
+            let client = Client::stdio(ServerCommand::new("x")).with_name(name).build();
             named.push(Server { client, url: None });
         }
         named.iter().map(|server| server.client.name().to_owned()).collect()

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::future::{Future, ready};
 use std::io;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use futures::future::BoxFuture;
@@ -12,60 +11,64 @@ use futures::{FutureExt, StreamExt};
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::agent::Agent;
 use crate::error::{Error, ErrorKind};
-use crate::http::{Credential, HttpClient};
 use crate::lock::lock_ignoring_poison;
 use crate::mcp::call::call_tool;
-use crate::mcp::content::{MediaParts, MediaRules};
+use crate::mcp::client_builder::ClientBuilder;
+use crate::mcp::content::MediaRules;
 use crate::mcp::endpoint::{Endpoint, HttpEndpoint, Streams};
+#[cfg(doc)]
 use crate::mcp::limits::Limits;
 use crate::mcp::listing::{ListedTool, Listing};
-use crate::mcp::questions::{Answerers, Elicitation, ElicitationAnswer};
-use crate::mcp::shared_client::{AcceptedDefinitions, Settings, SharedClient};
+use crate::mcp::shared_client::{Settings, SharedClient};
 use crate::mcp::{ServerCommand, ServerInfo};
 use crate::tool::{Tool, ToolList, ToolOutput, ToolSource, ToolUpdate, Toolkit};
 
-/// A client for one MCP server, which gives access to the server's tools, resources and prompts. Cloning a client is
-/// cheap, and all clones share one connection.
+/// A client for one MCP server, which gives access to the server's tools, resources and prompts.
+/// Cloning a client is cheap, and all clones share one connection.
 ///
-/// To give the tools to an agent, pass the client to [`Agent::with_tool_source`](crate::Agent::with_tool_source). The
-/// agent then lists the tools before each request, so it detects changes. [`toolkit`](Self::toolkit) returns a snapshot
-/// of the current tools.
+/// To give the tools to an agent, pass the client to
+/// [`Agent::with_tool_source`](crate::Agent::with_tool_source). The agent then lists the tools
+/// before each request, so it detects changes. [`toolkit`](Self::toolkit) returns a snapshot of the
+/// current tools.
 ///
 /// # The connection
 ///
-/// The client connects on first use: it starts the server's process, or sends a first request to the server's address,
-/// and detects which version of the protocol the server uses. If the connection breaks or the server ends the session,
-/// the next use of the client reconnects, lists the tools again, and compares their definitions. The connection requires a tokio runtime, on which it spawns its tasks. If the
-/// runtime shuts down, the server's process is also terminated.
+/// The client connects on first use: it starts the server's process, or sends a first request to
+/// the server's address, and detects which version of the protocol the server uses. If the
+/// connection breaks or the server ends the session, the next use of the client reconnects, lists
+/// the tools again, and compares their definitions. The connection requires a tokio runtime, on
+/// which it spawns its tasks. If the runtime shuts down, the server's process is also terminated.
 ///
-/// The connection is closed when the last clone of the client and the last of its tools are dropped. Closing the
-/// connection closes the standard input of the server's process, which must then exit within [`Limits::close`]. If the
-/// process does not exit in time, the process and its entire process group are killed. Processes that have left the
-/// group keep running. On Windows, only the process itself is killed. [`close`](Self::close) waits until the killed
-/// processes are gone.
+/// The connection is closed when the last clone of the client and the last of its tools are
+/// dropped. Closing the connection closes the standard input of the server's process, which must
+/// then exit within [`Limits::close`]. If the process does not exit in time, the process and its
+/// entire process group are killed. Processes that have left the group keep running. On Windows,
+/// only the process itself is killed. [`close`](Self::close) waits until the killed processes are
+/// gone.
 ///
-/// Dropping the future of a method cancels the method's request on the server. An attempt to connect, including the
-/// process that it started, ends once no method is waiting for it. If the future of `close` is dropped after its first
-/// poll, the connection is still closed.
+/// Dropping the future of a method cancels the method's request on the server. An attempt to
+/// connect, including the process that it started, ends once no method is waiting for it. If the
+/// future of `close` is dropped after its first poll, the connection is still closed.
 ///
-/// Each `with_` method returns a client with a new connection of its own. [`allow`](Self::allow),
-/// [`trusted`](Self::trusted), [`only`](Self::only) and [`without`](Self::without) return a client that shares the
-/// existing connection, so two agents can use different tools from the same server.
+/// [`allow`](Self::allow), [`trusted`](Self::trusted), [`only`](Self::only) and
+/// [`without`](Self::without) return a client that shares the existing connection, so two agents
+/// can use different tools from the same server.
 ///
 /// # Trust
 ///
-/// Each call requires [approval](crate::Tool::requires_approval), unless the called tool is [allowed](Self::allow) or
-/// the server is [trusted](Self::trusted). A server's hints about its tools never change whether a call requires
-/// approval. If a tool's description, schema or hints change after the tool was first listed, calls to the tool require
-/// approval again, until a call to the changed tool is approved. A call that the model made before it received the
-/// changed definition does not run. [`with_fingerprints`](Self::with_fingerprints) extends this check across restarts
+/// Each call requires [approval](crate::Tool::requires_approval), unless the called tool is
+/// [allowed](Self::allow) or the server is [trusted](Self::trusted). A server's hints about its
+/// tools never change whether a call requires approval. If a tool's description, schema or hints
+/// change after the tool was first listed, calls to the tool require approval again, until a call
+/// to the changed tool is approved. A call that the model made before it received the changed
+/// definition does not run. [`ClientBuilder::with_fingerprints`] extends this check across restarts
 /// of your program.
 ///
-/// A call that requires approval ends the run with the reason [`Pending`](crate::event::EndReason::Pending). To
-/// continue the run, call [`Agent::resume`](crate::Agent::resume). An [interactive](crate::Agent::interactive) run
-/// waits for the approval instead.
+/// A call that requires approval ends the run with the reason
+/// [`Pending`](crate::event::EndReason::Pending). To continue the run, call
+/// [`Agent::resume`](crate::Agent::resume). An [interactive](crate::Agent::interactive) run waits
+/// for the approval instead.
 ///
 /// ```no_run
 /// use turnstream::mcp::{Client, ServerCommand};
@@ -74,7 +77,7 @@ use crate::tool::{Tool, ToolList, ToolOutput, ToolSource, ToolUpdate, Toolkit};
 ///
 /// # async fn run() -> Result<(), turnstream::Error> {
 /// let command = ServerCommand::new("npx").args(["-y", "@modelcontextprotocol/server-filesystem", "."]);
-/// let files = Client::stdio(command).allow(["read_text_file", "list_directory"]);
+/// let files = Client::stdio(command).build().allow(["read_text_file", "list_directory"]);
 /// let agent = Agent::new(Anthropic::new("claude-sonnet-4-5")).with_tool_source(files.clone());
 /// let outcome = agent.run("What is in this folder?").outcome().await;
 /// println!("{}", outcome.text);
@@ -106,33 +109,37 @@ struct BuiltTools {
     tools: Arc<[Tool]>,
     /// Why tools were left out. The model receives these notes.
     left_out: Arc<[String]>,
-    /// Which allowed tools require approval because their definitions have changed or were never accepted.
+    /// Which allowed tools require approval because their definitions have changed or were never
+    /// accepted.
     untrusted: Arc<[String]>,
 }
 
 impl Client {
-    /// Creates a client for a server that runs as a process on this machine.
-    pub fn stdio(command: ServerCommand) -> Self {
-        Self::new(Endpoint::Stdio(command))
+    /// Configures a client for a server that runs as a process on this machine.
+    pub fn stdio(command: ServerCommand) -> ClientBuilder {
+        ClientBuilder::new(Endpoint::Stdio(command))
     }
 
-    /// Creates a client that connects over streamable HTTP to the server at `url`, for example
-    /// `https://mcp.example.com/mcp`. Neither the older transport with two addresses (`sse`) nor interactive login is
-    /// supported. For a server that requires OAuth, pass a token to [`with_credential`](Self::with_credential).
+    /// Configures a client that connects over streamable HTTP to the server at `url`, for example
+    /// `https://mcp.example.com/mcp`. Neither the older transport with two addresses (`sse`) nor
+    /// interactive login is supported. For a server that requires OAuth, pass a token to
+    /// [`with_credential`](ClientBuilder::with_credential).
     ///
-    /// A redirect with status 307 or 308 is followed within the origin of `url`. Any other redirect results in an
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) error that contains the address.
+    /// A redirect with status 307 or 308 is followed within the origin of `url`. Any other redirect
+    /// results in an [`InvalidRequest`](ErrorKind::InvalidRequest) error that contains the address.
     ///
     /// # Errors
     ///
-    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if `url` is not an `http` or `https` address.
-    pub fn http(url: &str) -> Result<Self, Error> {
-        Ok(Self::new(Endpoint::Http(Arc::new(HttpEndpoint::new(url)?))))
+    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if `url` is not an `http` or
+    /// `https` address.
+    pub fn http(url: &str) -> Result<ClientBuilder, Error> {
+        Ok(ClientBuilder::new(Endpoint::Http(Arc::new(HttpEndpoint::new(url)?))))
     }
 
-    /// Creates a client for a server that reads and writes lines on a pair of streams, such as a socket or an SSH
-    /// channel. The client calls `open` for each connection attempt. If a server does not respond to the newer version
-    /// of the protocol, the client calls `open` again to try the older version.
+    /// Configures a client for a server that reads and writes lines on a pair of streams, such as a
+    /// socket or an SSH channel. The client calls `open` for each connection attempt. If a server
+    /// does not respond to the newer version of the protocol, the client calls `open` again to try
+    /// the older version.
     ///
     /// ```
     /// use turnstream::mcp::Client;
@@ -150,11 +157,12 @@ impl Client {
     ///         Ok(tokio::io::split(here))
     ///     }
     /// });
+    /// let client = client.build();
     /// assert_eq!(client.server_info().await?.protocol_version, "2026-07-28");
     /// # Ok(())
     /// # }
     /// ```
-    pub fn streams<F, Fut, R, W>(open: F) -> Self
+    pub fn streams<F, Fut, R, W>(open: F) -> ClientBuilder
     where
         F: Fn() -> Fut + Send + Sync + 'static,
         Fut: Future<Output = io::Result<(R, W)>> + Send + 'static,
@@ -169,97 +177,11 @@ impl Client {
             }
             .boxed()
         };
-        Self::new(Endpoint::Streams(Arc::new(open)))
+        ClientBuilder::new(Endpoint::Streams(Arc::new(open)))
     }
 
-    fn new(endpoint: Endpoint) -> Self {
-        let settings = Settings {
-            name: endpoint.default_name(),
-            endpoint,
-            limits: Limits::default(),
-            answerers: Answerers::default(),
-            media: MediaParts::default(),
-        };
-        let shared = SharedClient::new(settings, AcceptedDefinitions::default());
+    pub(super) fn from_shared(shared: SharedClient) -> Self {
         Self { shared: Arc::new(shared), view: Arc::default() }
-    }
-
-    /// Sets the server's name, which becomes the prefix of its tool names: `{name}__{tool}`. By default, the name is
-    /// derived from the command or the address. For example, `npx @modelcontextprotocol/server-filesystem` results in
-    /// the name `filesystem`. If neither contains a suitable word, the default name is `server`. The servers that an
-    /// agent uses must have different names.
-    ///
-    /// All providers accept tool names of up to 64 letters, digits, `_` and `-` that begin with a letter. Tool names
-    /// with other characters, and server names longer than 24 characters, are changed or shortened. A server name that
-    /// does not begin with a letter is prefixed with `s_`. A changed or shortened name ends with a hash of the original
-    /// name, so it is the same in each listing.
-    pub fn with_name(self, name: impl Into<String>) -> Self {
-        self.update_settings(|settings| settings.name = name.into())
-    }
-
-    /// Sets how much data the server may send and how long it may take to respond.
-    pub fn with_limits(self, limits: Limits) -> Self {
-        self.update_settings(|settings| settings.limits = limits)
-    }
-
-    /// Adds a header to each request. The header is used only for HTTP connections.
-    pub fn with_header(self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        let header = (name.into().into(), value.into());
-        self.update_endpoint(|endpoint| endpoint.headers.push(header))
-    }
-
-    /// Sets how requests are authorized. A key or a token is sent as `authorization: Bearer …`. If the server responds
-    /// with status 401, the client fetches a new token and retries once. A second response with status 401 results in
-    /// an [`Auth`](ErrorKind::Auth) error. A [signer](Credential::signer) receives an empty body, because the transport
-    /// does not give access to the request body. The credential is used only for HTTP connections.
-    pub fn with_credential(self, credential: Credential) -> Self {
-        self.update_endpoint(|endpoint| endpoint.credential = Some(credential))
-    }
-
-    /// Sets the HTTP client, for example to configure certificates or a proxy. The HTTP client is used only for HTTP
-    /// connections.
-    pub fn with_http_client(self, client: HttpClient) -> Self {
-        self.update_endpoint(|endpoint| endpoint.http_client = client)
-    }
-
-    /// Lets the server ask the user questions during a call. If this method is not called, the server's questions are
-    /// declined.
-    ///
-    /// If the future that `ask` returns takes longer than [`Limits::input`], the future is dropped and the server
-    /// receives the answer [`Cancel`](ElicitationAnswer::Cancel). The future is also dropped when the call is dropped.
-    /// If the future panics, the question is declined.
-    pub fn with_elicitation<F, R>(self, ask: F) -> Self
-    where
-        F: Fn(Elicitation) -> R + Send + Sync + 'static,
-        R: Future<Output = ElicitationAnswer> + Send + 'static,
-    {
-        let ask = Arc::new(move |question| ask(question).boxed());
-        self.update_settings(|settings| settings.answerers.elicitation = Some(ask))
-    }
-
-    /// Lets the server send requests to a model during a call (`sampling`). If this method is not called, the server
-    /// receives an error in response to requests to a model.
-    ///
-    /// The agent runs as a sub-agent of the call, and its events are nested in the run's events. The tokens that the
-    /// agent uses count toward the run's usage and [budget](crate::Agent::with_budget). The server's messages are
-    /// combined into one text prompt. The server can lower the agent's own limit on output tokens, but cannot raise it.
-    /// The server's model preference is ignored. If the agent calls a tool that requires approval, the call is denied.
-    pub fn with_sampling(self, agent: Agent) -> Self {
-        self.update_settings(|settings| settings.answerers.sampling = Some(agent))
-    }
-
-    /// Sets the folders that the server should restrict itself to (`roots`). The restriction is not enforced: the
-    /// server's process can still read other folders. If this method is not called, the server receives an error when
-    /// it requests the folders.
-    pub fn with_roots<P: Into<PathBuf>>(self, folders: impl IntoIterator<Item = P>) -> Self {
-        let folders = folders.into_iter().map(Into::into).collect();
-        self.update_settings(|settings| settings.answerers.roots = Some(folders))
-    }
-
-    /// Sets whether audio and other files in results are sent to the model. By default, the model receives only each
-    /// file's type and size.
-    pub fn with_media(self, media: MediaParts) -> Self {
-        self.update_settings(|settings| settings.media = media)
     }
 
     /// Lets all calls to the server's tools run without approval.
@@ -267,8 +189,9 @@ impl Client {
         self.update_view(|view| view.trusts_all = true)
     }
 
-    /// Lets calls to these tools run without approval. As in [`only`](Self::only) and [`without`](Self::without), use
-    /// the server's own tool names. Names that the server does not list are ignored.
+    /// Lets calls to these tools run without approval. As in [`only`](Self::only) and
+    /// [`without`](Self::without), use the server's own tool names. Names that the server does not
+    /// list are ignored.
     pub fn allow<T: Into<String>>(self, tools: impl IntoIterator<Item = T>) -> Self {
         self.update_view(|view| view.allowed.extend(tools.into_iter().map(Into::into)))
     }
@@ -283,18 +206,6 @@ impl Client {
         self.update_view(|view| view.without.extend(tools.into_iter().map(Into::into)))
     }
 
-    /// Sets the accepted tool definitions. `known` is a value that [`fingerprints`](Self::fingerprints) returned, for
-    /// example in an earlier process. If a tool is missing from `known` or its definition has a different fingerprint,
-    /// calls to the tool require approval, even if the tool is allowed.
-    pub fn with_fingerprints(self, known: &BTreeMap<String, String>) -> Self {
-        let parsed = known.iter().filter_map(|(name, fingerprint)| {
-            Some((name.clone(), u128::from_str_radix(fingerprint, 16).ok()?))
-        });
-        let accepted = AcceptedDefinitions::complete(parsed.collect());
-        let shared = SharedClient::new(self.shared.settings.clone(), accepted);
-        Self { shared: Arc::new(shared), view: Arc::new(self.view.with_nothing_built()) }
-    }
-
     /// Returns the server's name, used as the prefix for its tool names.
     pub fn name(&self) -> &str {
         &self.shared.settings.name
@@ -302,28 +213,33 @@ impl Client {
 
     /// Lists the server's tools and returns them as a toolkit.
     ///
-    /// An agent that uses the returned toolkit keeps the definitions from this listing. If a tool's definition changes
-    /// later, calls to the tool do not run. For tools that may change, use
+    /// An agent that uses the returned toolkit keeps the definitions from this listing. If a tool's
+    /// definition changes later, calls to the tool do not run. For tools that may change, use
     /// [`Agent::with_tool_source`](crate::Agent::with_tool_source).
     ///
     /// # Errors
     ///
-    /// If a server's process fails, the error message includes the last lines of its standard error output.
+    /// If a server's process fails, the error message includes the last lines of its standard error
+    /// output.
     ///
-    /// - [`Connect`](ErrorKind::Connect) if the process or the address cannot be reached or the connection breaks, and
-    ///   [`Timeout`](ErrorKind::Timeout) if the connection is not ready in time.
-    /// - [`Auth`](ErrorKind::Auth) if the server requires authorization or rejects the authorization that was sent.
-    /// - [`Unsupported`](ErrorKind::Unsupported) if the server uses a version of the protocol that this client does not
-    ///   support, and [`Protocol`](ErrorKind::Protocol) if the server violates the protocol.
+    /// - [`Connect`](ErrorKind::Connect) if the process or the address cannot be reached or the
+    ///   connection breaks, and [`Timeout`](ErrorKind::Timeout) if the connection is not ready in
+    ///   time.
+    /// - [`Auth`](ErrorKind::Auth) if the server requires authorization or rejects the
+    ///   authorization that was sent.
+    /// - [`Unsupported`](ErrorKind::Unsupported) if the server uses a version of the protocol that
+    ///   this client does not support, and [`Protocol`](ErrorKind::Protocol) if the server violates
+    ///   the protocol.
     /// - [`TooLarge`](ErrorKind::TooLarge) if the server's list exceeds the [limits](Limits).
     /// - [`InvalidRequest`](ErrorKind::InvalidRequest) if a key would be sent over plain HTTP.
     pub async fn toolkit(&self) -> Result<Toolkit, Error> {
         Ok(Toolkit::new(self.list().await?.tools.iter().cloned()))
     }
 
-    /// Calls a tool directly from your program, without a model. `tool` is the server's own name for the tool. The
-    /// arguments are sent unchanged, no approval is required, and the call's progress is not reported. The server may
-    /// ask the user questions, but may not send requests to a model.
+    /// Calls a tool directly from your program, without a model. `tool` is the server's own name
+    /// for the tool. The arguments are sent unchanged, no approval is required, and the call's
+    /// progress is not reported. The server may ask the user questions, but may not send requests
+    /// to a model.
     ///
     /// Dropping the future cancels the call on the server.
     ///
@@ -339,9 +255,9 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if the server does not have the tool, or any
-    /// error that [`toolkit`](Self::toolkit) returns. A failure after the call has started is not returned as an error,
-    /// but is described in the output.
+    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if the server does not have
+    /// the tool, or any error that [`toolkit`](Self::toolkit) returns. A failure after the call has
+    /// started is not returned as an error, but is described in the output.
     pub async fn call_tool(&self, tool: &str, arguments: Value) -> Result<ToolOutput, Error> {
         let listing = self.shared.listing().await?;
         let known = listing.tools.iter().find(|known| known.original_name == tool);
@@ -367,10 +283,10 @@ impl Client {
         }))
     }
 
-    /// Returns notes about the most recent listings: which tools were left out and why, which allowed tools require
-    /// approval because their definitions have changed or were never accepted, and which lists of tools, resources or
-    /// prompts may be incomplete, because the server did not mark their end. The list of notes is empty if nothing has
-    /// been listed yet.
+    /// Returns notes about the most recent listings: which tools were left out and why, which
+    /// allowed tools require approval because their definitions have changed or were never
+    /// accepted, and which lists of tools, resources or prompts may be incomplete, because the
+    /// server did not mark their end. The list of notes is empty if nothing has been listed yet.
     pub fn notes(&self) -> Vec<String> {
         let built = lock_ignoring_poison(&self.view.built);
         let of_tools = built.iter().flat_map(|built| {
@@ -388,10 +304,10 @@ impl Client {
         Ok(self.shared.connection().await?.info.clone())
     }
 
-    /// Returns the fingerprints of the accepted tool definitions, keyed by the server's own tool names. Store the
-    /// fingerprints to pass them to [`with_fingerprints`](Self::with_fingerprints) later. A tool's accepted definition
-    /// is the first definition that the server listed, or the definition used by the last approved call to the tool. If
-    /// necessary, this method lists the tools first.
+    /// Returns the fingerprints of the accepted tool definitions, keyed by the server's own tool
+    /// names. Store the fingerprints to pass them to [`ClientBuilder::with_fingerprints`] later. A
+    /// tool's accepted definition is the first definition that the server listed, or the definition
+    /// used by the last approved call to the tool. If necessary, this method lists the tools first.
     ///
     /// # Errors
     ///
@@ -403,14 +319,14 @@ impl Client {
         Ok(accepted.by_name.into_iter().map(as_text).collect())
     }
 
-    /// Returns the last [`Limits::stderr_bytes`] bytes of the server process's standard error output. Returns `None` if
-    /// the client did not start the server as a process.
+    /// Returns the last [`Limits::stderr_bytes`] bytes of the server process's standard error
+    /// output. Returns `None` if the client did not start the server as a process.
     pub fn stderr(&self) -> Option<String> {
         self.shared.last_connection()?.stderr()
     }
 
-    /// Closes the connection and waits until the server's process and its process group are gone. Calls in progress
-    /// fail. The next use of the client reconnects.
+    /// Closes the connection and waits until the server's process and its process group are gone.
+    /// Calls in progress fail. The next use of the client reconnects.
     pub async fn close(&self) {
         self.shared.close().await;
     }
@@ -424,7 +340,8 @@ impl Client {
         MediaRules { parts: *media, max_bytes: limits.media_bytes }
     }
 
-    /// Returns those of the server's tools that this client selects. The tools are built only once for each listing.
+    /// Returns those of the server's tools that this client selects. The tools are built only once
+    /// for each listing.
     async fn list(&self) -> Result<BuiltTools, Error> {
         let listing = self.shared.listing().await?;
         let accepted_revision = self.shared.accepted_revision();
@@ -498,21 +415,6 @@ impl Client {
         Ok(tool)
     }
 
-    /// Returns a client with the updated settings and a separate connection.
-    fn update_settings(self, update: impl FnOnce(&mut Settings)) -> Self {
-        let mut settings = self.shared.settings.clone();
-        update(&mut settings);
-        let shared = SharedClient::new(settings, self.shared.accepted());
-        Self { shared: Arc::new(shared), view: Arc::new(self.view.with_nothing_built()) }
-    }
-
-    fn update_endpoint(self, update: impl FnOnce(&mut HttpEndpoint)) -> Self {
-        self.update_settings(|settings| match &mut settings.endpoint {
-            Endpoint::Http(http) => update(Arc::make_mut(http)),
-            Endpoint::Stdio(_) | Endpoint::Streams(_) => {}
-        })
-    }
-
     fn update_view(self, update: impl FnOnce(&mut View)) -> Self {
         let mut view = self.view.with_nothing_built();
         update(&mut view);
@@ -520,9 +422,9 @@ impl Client {
     }
 }
 
-/// Lists the tools before each request in a run. The full list is fetched again only after the server has reported a
-/// change or the client has reconnected. If fetching the list fails, the run keeps the previous list and adds a note
-/// about the failure.
+/// Lists the tools before each request in a run. The full list is fetched again only after the
+/// server has reported a change or the client has reconnected. If fetching the list fails, the run
+/// keeps the previous list and adds a note about the failure.
 impl ToolSource for Client {
     fn name(&self) -> &str {
         self.name()

@@ -22,13 +22,13 @@
 //! | text, images, resources | the result's parts; a `blob` that is a text file is text |
 //! | `structuredContent` | JSON text without media that the content repeats, if the result has no other text |
 //! | `isError`, an error, a broken connection | a result that reports the failure to the model |
-//! | a question to the user | answered by [`with_elicitation`](Client::with_elicitation), otherwise declined |
+//! | a question to the user | answered by [`with_elicitation`](ClientBuilder::with_elicitation), otherwise declined |
 //! | a request to a model, or for folders | answered by [`with_sampling`] and [`with_roots`], otherwise by an error |
 //!
 //! [`ToolSpec::parameters`]: crate::tool::ToolSpec::parameters
 //! [`ToolEvent::Progress`]: crate::event::ToolEvent::Progress
-//! [`with_sampling`]: Client::with_sampling
-//! [`with_roots`]: Client::with_roots
+//! [`with_sampling`]: ClientBuilder::with_sampling
+//! [`with_roots`]: ClientBuilder::with_roots
 //!
 //! A call is cancelled on the server if the call is dropped, reaches its time limit, or belongs to a run that is
 //! interrupted. To cancel a call, the client sends `notifications/cancelled` or, if the server uses the newer
@@ -51,8 +51,8 @@
 //! use turnstream::provider::Scripted;
 //! use turnstream::{Agent, Toolkit};
 //!
-//! let files = Client::stdio(ServerCommand::new("files-server"));
-//! let tickets = Client::stdio(ServerCommand::new("tickets-server"));
+//! let files = Client::stdio(ServerCommand::new("files-server")).build();
+//! let tickets = Client::stdio(ServerCommand::new("tickets-server")).build();
 //! let agent = Agent::new(Scripted::new(["Hello"]))
 //!     .with_toolkit(Toolkit::default().searchable())
 //!     .with_tool_source(files)
@@ -67,6 +67,7 @@ mod limits;
 mod server_info;
 
 mod client;
+mod client_builder;
 mod resources;
 mod server_list;
 
@@ -90,6 +91,7 @@ mod sdk;
 mod server_requests;
 
 pub use client::Client;
+pub use client_builder::ClientBuilder;
 pub use command::ServerCommand;
 pub use content::MediaParts;
 pub use limits::Limits;

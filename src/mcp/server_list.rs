@@ -3,11 +3,11 @@
 use serde_json::{Map, Value};
 
 use crate::error::{Error, ErrorKind};
-use crate::mcp::{Client, ServerCommand};
+use crate::mcp::{Client, ClientBuilder, ServerCommand};
 
 impl Client {
-    /// Creates a client for each server in the `mcpServers` configuration that other clients use. The clients are
-    /// returned in the order in which the servers are listed:
+    /// Configures a client for each server in the `mcpServers` configuration that other clients
+    /// use. The builders are returned in the order in which the servers are listed:
     ///
     /// ```
     /// use turnstream::mcp::Client;
@@ -21,27 +21,30 @@ impl Client {
     /// }"#)?;
     /// assert_eq!(servers.len(), 2);
     /// assert_eq!(servers[1].name(), "tracker");
+    /// let clients: Vec<Client> = servers.into_iter().map(|server| server.build()).collect();
+    /// # drop(clients);
     /// # Ok::<(), turnstream::Error>(())
     /// ```
     ///
-    /// A server's entry contains either a `command`, with optional `args`, `env` and `cwd`, or a `url`, with optional
-    /// `headers`. The `servers` key is accepted in place of `mcpServers`. In strings, `${NAME}` and `${NAME:-default}`
-    /// are replaced with the value of this process's environment variable `NAME`. Servers that are `disabled` are left
-    /// out, and unknown fields are ignored.
+    /// A server's entry contains either a `command`, with optional `args`, `env` and `cwd`, or a
+    /// `url`, with optional `headers`. The `servers` key is accepted in place of `mcpServers`. In
+    /// strings, `${NAME}` and `${NAME:-default}` are replaced with the value of this process's
+    /// environment variable `NAME`. Servers that are `disabled` are left out, and unknown fields
+    /// are ignored.
     ///
     /// # Errors
     ///
     /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the JSON does not match this format or a variable is not set;
-    /// the error includes the position. [`Unsupported`](ErrorKind::Unsupported) if a server uses `sse`, a transport
-    /// that was deprecated in 2025.
-    pub fn from_json(json: &str) -> Result<Vec<Self>, Error> {
+    /// the error includes the position. [`Unsupported`](ErrorKind::Unsupported) if a server uses
+    /// `sse`, a transport that was deprecated in 2025.
+    pub fn from_json(json: &str) -> Result<Vec<ClientBuilder>, Error> {
         read_servers(json, &|name| std::env::var(name).ok())
     }
 }
 
 type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-fn read_servers(json: &str, variables: Variables<'_>) -> Result<Vec<Client>, Error> {
+fn read_servers(json: &str, variables: Variables<'_>) -> Result<Vec<ClientBuilder>, Error> {
     let json: Value = serde_json::from_str(json)
         .map_err(|error| invalid("the list of servers", &format!("is not JSON: {error}")))?;
     let servers = json.get("mcpServers").or_else(|| json.get("servers"));
@@ -69,7 +72,7 @@ struct ServerFields<'a> {
 }
 
 impl ServerFields<'_> {
-    fn client(&self) -> Result<Client, Error> {
+    fn client(&self) -> Result<ClientBuilder, Error> {
         match (self.text("command")?, self.text("url")?) {
             (Some(command), None) => {
                 let mut command = ServerCommand::new(command).args(self.texts("args")?);
@@ -165,7 +168,7 @@ fn invalid(server: &str, why: &str) -> Error {
 mod tests {
     use super::*;
 
-    fn read(json: &str) -> Result<Vec<Client>, Error> {
+    fn read(json: &str) -> Result<Vec<ClientBuilder>, Error> {
         let variables = |name: &str| (name == "TOKEN").then(|| "secret-token".to_owned());
         read_servers(json, &variables)
     }
@@ -184,7 +187,7 @@ mod tests {
             }}"#,
         );
         let clients = clients.unwrap();
-        let names: Vec<_> = clients.iter().map(Client::name).collect();
+        let names: Vec<_> = clients.iter().map(ClientBuilder::name).collect();
         assert_eq!(names, ["z", "a"]);
         let shown = format!("{clients:?}");
         assert!(!shown.contains("secret-token"), "{shown}");

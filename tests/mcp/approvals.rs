@@ -10,7 +10,7 @@ use turnstream::testing::mcp::{McpServer, McpTool};
 use turnstream::tool::{ToolSource, Verdict};
 use turnstream::{Agent, Tool, Toolkit};
 
-use crate::support::{call, client_of, echo_tool, no_arguments, run_call};
+use crate::support::{builder_of, call, client_of, echo_tool, no_arguments, run_call};
 
 fn read_tool(description: &str) -> McpTool {
     McpTool::new("read", description, no_arguments(), |_, _| async { "read" })
@@ -100,11 +100,11 @@ async fn stored_definitions_are_compared_in_another_process() {
     let server = McpServer::new().with_tool(read_tool("Reads")).with_tool(echo_tool());
     let mut known: BTreeMap<_, _> = client_of(&server).fingerprints().await.unwrap();
     assert_eq!(known.keys().collect::<Vec<_>>(), ["echo", "read"]);
-    let later = client_of(&server).trusted().with_fingerprints(&known);
+    let later = builder_of(&server).with_fingerprints(&known).build().trusted();
     assert!(!needs_approval(&later, "s__read").await);
     known.remove("echo");
     let changed = McpServer::new().with_tool(read_tool("Writes")).with_tool(echo_tool());
-    let later = client_of(&changed).trusted().with_fingerprints(&known);
+    let later = builder_of(&changed).with_fingerprints(&known).build().trusted();
     assert!(needs_approval(&later, "s__read").await, "its description has changed");
     assert!(needs_approval(&later, "s__echo").await, "it was not known");
     assert_eq!(later.fingerprints().await.unwrap(), known, "keeping them again accepts no change");

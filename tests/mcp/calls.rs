@@ -11,7 +11,7 @@ use turnstream::testing::mcp::{McpAnswer, McpEra, McpFault, McpServer, McpTool};
 use turnstream::testing::{Wire, lint};
 use turnstream::{History, Item, Request};
 
-use crate::support::{call, call_text, client_of, echo_tool, no_arguments};
+use crate::support::{builder_of, call, call_text, client_of, echo_tool, no_arguments};
 
 #[tokio::test(start_paused = true)]
 async fn tools_are_listed_over_several_pages_and_sorted_by_name() {
@@ -105,12 +105,13 @@ async fn images_are_parts_and_other_media_are_named_by_default() {
             .with_image("image/png", [0, 0, 0])
             .with_audio("audio/wav", [0, 0, 0])
     });
-    let client = client_of(&McpServer::new().with_tool(tool)).trusted();
+    let builder = builder_of(&McpServer::new().with_tool(tool));
+    let client = builder.clone().build().trusted();
     let (named, _) = call(client.toolkit().await.unwrap(), "s__media", json!({})).await;
     let (text, image) = ("look".into(), Part::image("image/png", b"\0\0\0"));
     let audio = "[audio: audio/wav, 3 bytes, which cannot be shown]".into();
     assert_eq!(named.content, Content::Parts(vec![text, image, audio]));
-    let sending = client.with_media(MediaParts::Sent);
+    let sending = builder.with_media(MediaParts::Sent).build().trusted();
     let (sent, _) = call(sending.toolkit().await.unwrap(), "s__media", json!({})).await;
     assert!(sent.content.into_parts().contains(&Part::file("audio/wav", b"\0\0\0")));
 }
@@ -161,8 +162,8 @@ async fn an_unanswered_call_times_out_and_progress_extends_the_time() {
             "done"
         }));
     let handle = server.handle();
-    let client = client_of(&server).trusted();
-    let kit = client.toolkit().await.unwrap();
+    let client = builder_of(&server);
+    let kit = client.clone().build().trusted().toolkit().await.unwrap();
     let text = call_text(kit.clone(), "s__hangs", json!({})).await;
     assert!(
         text.starts_with(
@@ -174,7 +175,7 @@ async fn an_unanswered_call_times_out_and_progress_extends_the_time() {
     assert_eq!(call_text(kit, "s__slow", json!({})).await, "done");
 
     let limits = Limits { call_total: Duration::from_mins(2), ..Limits::default() };
-    let kit = client.with_limits(limits).toolkit().await.unwrap();
+    let kit = client.with_limits(limits).build().trusted().toolkit().await.unwrap();
     let (result, _) = call(kit, "s__slow", json!({})).await;
     assert_eq!(result.kind, ResultKind::Timeout);
 }
@@ -201,7 +202,7 @@ async fn each_call_has_a_progress_token_of_its_own() {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_whose_name_begins_with_a_digit_has_tools_that_gemini_accepts() {
-    let client = client_of(&McpServer::new().with_tool(echo_tool())).with_name("1mcp");
+    let client = builder_of(&McpServer::new().with_tool(echo_tool())).with_name("1mcp").build();
     let kit = client.toolkit().await.unwrap();
     let request =
         Request::new(History::from_items("h", [Item::user("go")])).with_tools(kit.specs().to_vec());

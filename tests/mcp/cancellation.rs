@@ -8,7 +8,7 @@ use turnstream::Event;
 use turnstream::event::ToolEvent;
 use turnstream::testing::mcp::{McpEra, McpReceived, McpRequestStatus, McpServer, McpTool};
 
-use crate::support::{client_of, no_arguments, run_call};
+use crate::support::{builder_of, client_of, no_arguments, run_call};
 
 fn hanging_server(era: McpEra) -> McpServer {
     let tool = McpTool::new("hangs", "Hangs", no_arguments(), |_, call| async move {
@@ -76,10 +76,13 @@ async fn no_message_of_a_dropped_call_reaches_the_next_one() {
     let asked = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let count = asked.clone();
     let server = McpServer::new().with_era(McpEra::Legacy).with_tool(tool);
-    let client = client_of(&server).trusted().with_elicitation(move |_| {
-        count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        async { turnstream::mcp::ElicitationAnswer::Decline }
-    });
+    let client = builder_of(&server)
+        .with_elicitation(move |_| {
+            count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            async { turnstream::mcp::ElicitationAnswer::Decline }
+        })
+        .build()
+        .trusted();
     let kit = client.toolkit().await.unwrap();
     let mut run = run_call(kit.clone(), "s__asks", json!({}));
     loop {
@@ -115,7 +118,8 @@ async fn dropping_the_last_clone_and_tool_closes_the_connection() {
             });
             Ok(tokio::io::split(here))
         }
-    });
+    })
+    .build();
     let kit = client.toolkit().await.unwrap();
     drop(client);
     tokio::time::sleep(Duration::from_mins(1)).await;

@@ -107,7 +107,7 @@ fn line_to(server: McpServer) -> Line {
             Ok(tokio::io::split(here))
         }
     });
-    Line { client: client.with_name("s").trusted(), is_up, breaks }
+    Line { client: client.with_name("s").build().trusted(), is_up, breaks }
 }
 
 fn breaking_server(

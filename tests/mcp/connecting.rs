@@ -8,7 +8,7 @@ use turnstream::ErrorKind;
 use turnstream::mcp::{Client, Era, Limits};
 use turnstream::testing::mcp::{McpEra, McpFault, McpServer};
 
-use crate::support::{call_text, client_of, echo_tool};
+use crate::support::{builder_of, call_text, client_of, echo_tool};
 
 async fn era_of(era: McpEra) -> (Era, Vec<String>) {
     let server = McpServer::new().with_era(era).with_tool(echo_tool());
@@ -63,9 +63,9 @@ async fn a_server_that_never_answers_is_a_timeout() {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_hangs_after_discovery_is_a_timeout() {
-    let client = client_of(&McpServer::new().with_fault(McpFault::SilentAfterDiscover));
+    let client = builder_of(&McpServer::new().with_fault(McpFault::SilentAfterDiscover));
     let limits = Limits { request: Duration::from_secs(7), ..Limits::default() };
-    let error = client.with_limits(limits).toolkit().await.unwrap_err();
+    let error = client.with_limits(limits).build().toolkit().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout);
     assert_eq!(error.message(), "the MCP server `s` did not answer `tools/list` within 7s");
 }
@@ -107,7 +107,7 @@ async fn a_program_that_is_not_an_mcp_server_is_detected_by_its_output() {
         });
         Ok(tokio::io::split(here))
     });
-    let error = client.with_name("s").toolkit().await.unwrap_err();
+    let error = client.with_name("s").build().toolkit().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Connect);
     let expected = "the MCP server `s` closed its connection; it wrote to its standard output: Listening on port 80";
     assert_eq!(error.message(), expected);
@@ -124,7 +124,7 @@ where
         tokio::spawn(program(there));
         async { Ok(tokio::io::split(here)) }
     });
-    client.with_name("s")
+    client.with_name("s").build()
 }
 
 #[tokio::test(start_paused = true)]

@@ -10,14 +10,18 @@ use serde_json::{Value, json};
 use turnstream::Event;
 use turnstream::event::ToolEvent;
 use turnstream::item::Part;
-use turnstream::mcp::{Client, ElicitationAnswer, Era, ServerCommand};
+use turnstream::mcp::{Client, ClientBuilder, ElicitationAnswer, Era, ServerCommand};
 use turnstream::{Run, Toolkit};
 
 use crate::support::{call, call_text, run_call};
 
 /// A client of the server whose command is in the variable, with more arguments.
 fn client(variable: &str, args: &[&str]) -> Client {
-    Client::stdio(command(variable).args(args)).with_name("s").trusted()
+    builder(variable, args).build().trusted()
+}
+
+fn builder(variable: &str, args: &[&str]) -> ClientBuilder {
+    Client::stdio(command(variable).args(args)).with_name("s")
 }
 
 fn command(variable: &str) -> ServerCommand {
@@ -96,8 +100,10 @@ async fn server_everything_lists_calls_reports_progress_and_shows_images() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs MCP servers: tests/mcp/run.sh"]
 async fn server_everything_asks_the_user_and_lists_resources_and_prompts() {
-    let client = client("TURNSTREAM_MCP_EVERYTHING", &["stdio"])
-        .with_elicitation(|_| async { ElicitationAnswer::Accept(json!({ "name": "Ada" })) });
+    let client = builder("TURNSTREAM_MCP_EVERYTHING", &["stdio"])
+        .with_elicitation(|_| async { ElicitationAnswer::Accept(json!({ "name": "Ada" })) })
+        .build()
+        .trusted();
     // The tool that asks exists only for clients that support questions; it is added a moment
     // later.
     let mut kit = client.toolkit().await.unwrap();
@@ -144,7 +150,7 @@ async fn server_memory_returns_stored_entities() {
     let folder = Folder::new("memory");
     let command = command("TURNSTREAM_MCP_MEMORY")
         .env("MEMORY_FILE_PATH", format!("{}/memory.jsonl", folder.path()));
-    let client = Client::stdio(command).with_name("s").trusted();
+    let client = Client::stdio(command).with_name("s").build().trusted();
     let kit = client.toolkit().await.unwrap();
     let entity =
         json!({ "name": "Ada", "entityType": "person", "observations": ["writes programs"] });
@@ -186,8 +192,10 @@ async fn mcp_server_git_shows_a_repository() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs MCP servers: tests/mcp/run.sh"]
 async fn a_modern_server_can_be_called_ask_and_change_its_tools() {
-    let client = client("TURNSTREAM_MCP_MODERN", &["stdio"])
-        .with_elicitation(|_| async { ElicitationAnswer::Accept(json!({ "approve": true })) });
+    let client = builder("TURNSTREAM_MCP_MODERN", &["stdio"])
+        .with_elicitation(|_| async { ElicitationAnswer::Accept(json!({ "approve": true })) })
+        .build()
+        .trusted();
     assert_eq!(client.server_info().await.unwrap().era, Era::Modern);
     let kit = client.toolkit().await.unwrap();
     assert_eq!(call_text(kit.clone(), "s__add", json!({ "a": 1, "b": 2 })).await, "3");
@@ -227,7 +235,7 @@ async fn a_modern_server_notices_a_dropped_call_over_both_transports() {
                 Client::http(&url).unwrap()
             }
         };
-        let client = client.with_name("s").trusted();
+        let client = client.with_name("s").build().trusted();
         let kit = client.toolkit().await.unwrap();
         let mut delays = Vec::new();
         for _ in 0..20 {
@@ -282,8 +290,10 @@ async fn a_server_killed_during_a_call_is_restarted_for_the_next() {
     // The shell prints its process id, which becomes the server's.
     let server = std::env::var("TURNSTREAM_MCP_MODERN").expect("tests/mcp/run.sh sets it");
     let script = format!("echo $$ > {}; exec {server} stdio", pid_file.display());
-    let client =
-        Client::stdio(ServerCommand::new("sh").args(["-c", &script])).with_name("s").trusted();
+    let client = Client::stdio(ServerCommand::new("sh").args(["-c", &script]))
+        .with_name("s")
+        .build()
+        .trusted();
     let kit = client.toolkit().await.unwrap();
     let slow = json!({ "steps": 1_000, "ms": 20 });
     let mut run = run_until_progress(kit.clone(), "s__slow", slow).await;

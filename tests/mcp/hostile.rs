@@ -15,7 +15,7 @@ use turnstream::testing::mcp::{McpEra, McpFault, McpServer};
 use crate::raw_server::{
     answer, discovered, http_answers, http_json, http_message, listed, listed_tool, raw_client,
 };
-use crate::support::{call, call_text, client_of, echo_tool};
+use crate::support::{builder_of, call, call_text, client_of, echo_tool};
 
 const HI: &str = r#"{"text":"hi"}"#;
 
@@ -102,7 +102,7 @@ async fn a_server_that_sends_requests_without_end_and_reads_no_answer_is_not_rea
             Ok(tokio::io::split(here))
         }
     });
-    let client = client.with_name("s").trusted();
+    let client = client.with_name("s").build().trusted();
     let text = call_text(client.toolkit().await.unwrap(), "s__t", json!({})).await;
     assert!(text.starts_with("Error:"), "{text}");
     client.close().await;
@@ -154,7 +154,7 @@ async fn a_result_with_too_many_values_fails_its_call_over_http() {
         http_json("200 OK", "", &answer(&message, &result))
     })
     .await;
-    let client = Client::http(&url).unwrap().with_name("s").trusted();
+    let client = Client::http(&url).unwrap().with_name("s").build().trusted();
     let text = call_text(client.toolkit().await.unwrap(), "s__t", json!({})).await;
     let expected = "Error: the MCP server `s` sent a message with more than 200000 JSON values";
     assert_eq!(text.get(..expected.len()), Some(expected));
@@ -164,7 +164,7 @@ async fn a_result_with_too_many_values_fails_its_call_over_http() {
 async fn endless_progress_ends_at_the_total_call_timeout() {
     let server = McpServer::new().with_tool(echo_tool()).with_fault(McpFault::EndlessProgress);
     let limits = Limits { call_total: Duration::from_secs(5), ..Limits::default() };
-    let kit = client_of(&server).trusted().with_limits(limits).toolkit().await.unwrap();
+    let kit = builder_of(&server).with_limits(limits).build().trusted().toolkit().await.unwrap();
     let before = Instant::now();
     let (result, _) = call(kit, "s__echo", hi()).await;
     assert_eq!(result.kind, turnstream::item::ResultKind::Timeout);
@@ -242,8 +242,8 @@ async fn outcome_over_http(name: &str, era: McpEra) -> String {
     let fault = name.parse().unwrap();
     let server = McpServer::new().with_era(era).with_tool(echo_tool()).with_fault(fault);
     let server = server.start_http().await.unwrap();
-    let client = Client::http(&server.url()).unwrap().with_name("s").trusted();
-    match client.with_limits(limits).only(["echo"]).toolkit().await {
+    let client = Client::http(&server.url()).unwrap().with_name("s");
+    match client.with_limits(limits).build().trusted().only(["echo"]).toolkit().await {
         Ok(kit) => call(kit, "s__echo", json!({ "text": "hi" })).await.0.content.text(),
         Err(error) => format!("Error: {error}"),
     }

@@ -8,7 +8,7 @@ use futures::StreamExt;
 use serde_json::json;
 use turnstream::event::ToolEvent;
 use turnstream::http::{Credential, Token};
-use turnstream::mcp::{Client, Era};
+use turnstream::mcp::{Client, ClientBuilder, Era};
 use turnstream::testing::mcp::{McpEra, McpRequestStatus, McpServer, McpTool};
 use turnstream::{ErrorKind, Event};
 
@@ -17,8 +17,12 @@ use crate::support::{call_text, echo_tool, no_arguments, run_call};
 
 const ERAS: [McpEra; 2] = [McpEra::Modern, McpEra::Legacy];
 
+fn builder_at(url: &str) -> ClientBuilder {
+    Client::http(url).unwrap().with_name("s")
+}
+
 fn client_at(url: &str) -> Client {
-    Client::http(url).unwrap().with_name("s").trusted()
+    builder_at(url).build().trusted()
 }
 
 #[tokio::test]
@@ -70,14 +74,29 @@ async fn headers_and_tokens_reach_the_server_and_a_missing_one_is_an_auth_error(
             .start_http()
             .await
             .unwrap();
-        let client = client_at(&server.url());
-        let error = client.toolkit().await.unwrap_err();
+        let client = builder_at(&server.url());
+        let error = client.clone().build().toolkit().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Auth, "{error}");
         assert!(
-            client.clone().with_header("authorization", "Bearer right").toolkit().await.is_ok()
+            client
+                .clone()
+                .with_header("authorization", "Bearer right")
+                .build()
+                .toolkit()
+                .await
+                .is_ok()
         );
-        assert!(client.clone().with_credential(Credential::key("right")).toolkit().await.is_ok());
-        let wrong = client.with_header("authorization", "Bearer wrong-secret").toolkit().await;
+        assert!(
+            client
+                .clone()
+                .with_credential(Credential::key("right"))
+                .build()
+                .toolkit()
+                .await
+                .is_ok()
+        );
+        let wrong =
+            client.with_header("authorization", "Bearer wrong-secret").build().toolkit().await;
         assert!(!format!("{:?}", wrong.unwrap_err()).contains("wrong-secret"));
     }
 }
@@ -96,7 +115,7 @@ async fn a_stale_token_is_refreshed_once() {
         let number = count.fetch_add(1, Ordering::Relaxed);
         async move { Ok(Token::new(format!("token-{number}"))) }
     });
-    let client = client_at(&server.url()).with_credential(credential);
+    let client = builder_at(&server.url()).with_credential(credential).build();
     // A token that is refused when it is new is an error.
     assert_eq!(client.toolkit().await.unwrap_err().kind(), ErrorKind::Auth);
     // It is cached until a request finds it stale.

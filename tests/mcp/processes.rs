@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use serde_json::json;
-use turnstream::mcp::{Client, Limits, ServerCommand};
+use turnstream::mcp::{Client, ClientBuilder, Limits, ServerCommand};
 use turnstream::provider::Scripted;
 use turnstream::{Agent, ErrorKind};
 
@@ -14,8 +14,12 @@ use crate::support::{call_text, run_call};
 
 /// A client of the example server.
 fn example_client(args: &[&str]) -> Client {
+    example_builder(args).build().trusted()
+}
+
+fn example_builder(args: &[&str]) -> ClientBuilder {
     let command = ServerCommand::new(example_program("mcp_server")).args(args);
-    Client::stdio(command).with_name("s").trusted()
+    Client::stdio(command).with_name("s")
 }
 
 /// Whether a process is running.
@@ -50,9 +54,11 @@ async fn closing_leaves_no_process_in_the_servers_group() {
 
 #[test]
 fn closing_kills_the_process_group_even_if_the_connections_runtime_is_idle() {
-    let client = example_client(&[]);
-    let client =
-        client.with_limits(Limits { close: Duration::from_millis(50), ..Limits::default() });
+    let client = example_builder(&[]);
+    let client = client
+        .with_limits(Limits { close: Duration::from_millis(50), ..Limits::default() })
+        .build()
+        .trusted();
     let new_runtime =
         || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let (first, second) = (new_runtime(), new_runtime());
@@ -97,7 +103,8 @@ async fn a_server_that_does_not_exit_is_killed_after_the_limit() {
         close: Duration::from_millis(100),
         ..Limits::default()
     };
-    let client = Client::stdio(ServerCommand::new("sh").args(["-c", script])).with_limits(limits);
+    let client =
+        Client::stdio(ServerCommand::new("sh").args(["-c", script])).with_limits(limits).build();
     let error = client.toolkit().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout);
 }
@@ -109,7 +116,7 @@ async fn the_keys_of_this_process_never_reach_a_server() {
     // environment.
     assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some(), "Cargo sets it for tests");
     let command = ServerCommand::new(program).env("GRANTED", "1");
-    let client = Client::stdio(command).with_name("s").trusted();
+    let client = Client::stdio(command).with_name("s").build().trusted();
     let names = call_text(client.toolkit().await.unwrap(), "s__secret_env", json!({})).await;
     assert!(names.contains("GRANTED") && names.contains("PATH"), "{names}");
     assert!(!names.contains("CARGO_MANIFEST_DIR"), "{names}");
@@ -118,7 +125,7 @@ async fn the_keys_of_this_process_never_reach_a_server() {
 
 #[tokio::test]
 async fn a_program_that_does_not_exist_is_an_error_at_once() {
-    let client = Client::stdio(ServerCommand::new("no-such-program-here"));
+    let client = Client::stdio(ServerCommand::new("no-such-program-here")).build();
     let error = client.toolkit().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Connect);
     assert!(
@@ -131,7 +138,8 @@ async fn a_program_that_does_not_exist_is_an_error_at_once() {
 #[tokio::test]
 async fn an_exit_error_has_the_last_400_bytes_of_stderr() {
     let script = "printf 'y%.0s' $(seq 5000) >&2; printf 'z%.0s' $(seq 390) >&2; exit 3";
-    let client = Client::stdio(ServerCommand::new("sh").args(["-c", script])).with_name("s");
+    let client =
+        Client::stdio(ServerCommand::new("sh").args(["-c", script])).with_name("s").build();
     let error = client.toolkit().await.unwrap_err();
     let kept_bytes = |letter: char| error.message().matches(letter).count();
     assert_eq!(kept_bytes('z'), 390, "{error}");
@@ -141,7 +149,8 @@ async fn an_exit_error_has_the_last_400_bytes_of_stderr() {
 #[tokio::test]
 async fn an_exit_error_has_the_status_and_the_last_lines_of_stderr() {
     let script = "echo 'Usage: server FOLDER' >&2; exit 3";
-    let client = Client::stdio(ServerCommand::new("sh").args(["-c", script])).with_name("s");
+    let client =
+        Client::stdio(ServerCommand::new("sh").args(["-c", script])).with_name("s").build();
     let error = client.toolkit().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Connect);
     let message = error.message();
@@ -155,7 +164,8 @@ async fn an_exit_error_has_the_status_and_the_last_lines_of_stderr() {
 async fn the_stderr_of_a_server_that_dies_reaches_the_outcome_of_a_run() {
     for script in ["exit 1", "read -r line; exit 3"] {
         let script = format!("echo 'ModuleNotFoundError: foo' >&2; {script}");
-        let client = Client::stdio(ServerCommand::new("sh").args(["-c", &script])).with_name("s");
+        let client =
+            Client::stdio(ServerCommand::new("sh").args(["-c", &script])).with_name("s").build();
         let agent = Agent::new(Scripted::new(["done"])).with_tool_source(client);
         let error = agent.run("go").outcome().await.error.unwrap();
         assert!(error.message().contains("ModuleNotFoundError: foo"), "{error}");
@@ -164,7 +174,7 @@ async fn the_stderr_of_a_server_that_dies_reaches_the_outcome_of_a_run() {
 
 #[tokio::test]
 async fn a_program_that_repeats_its_input_is_not_a_server() {
-    let client = Client::stdio(ServerCommand::new("cat")).with_name("s");
+    let client = Client::stdio(ServerCommand::new("cat")).with_name("s").build();
     let error = client.toolkit().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Protocol, "{error}");
 }

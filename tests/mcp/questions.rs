@@ -11,7 +11,7 @@ use turnstream::provider::{Reply, Scripted};
 use turnstream::testing::mcp::{McpAnswer, McpCall, McpEra, McpServer, McpTool};
 use turnstream::{Agent, Event, Usage};
 
-use crate::support::{call_text, client_of, no_arguments, run_call};
+use crate::support::{builder_of, call_text, client_of, no_arguments, run_call};
 
 const ERAS: [McpEra; 2] = [McpEra::Modern, McpEra::Legacy];
 
@@ -46,12 +46,14 @@ async fn the_user_answers_a_question_in_both_eras() {
         let server = McpServer::new()
             .with_era(era)
             .with_tool(asking("elicitation/create", &name_question()));
-        let client = client_of(&server).with_elicitation(|asked| async move {
-            assert_eq!((&*asked.server, &*asked.message), ("s", "Who are you?"));
-            assert!(matches!(asked.form, ElicitationForm::Fields(_)));
-            tokio::time::sleep(Duration::from_secs(100)).await;
-            ElicitationAnswer::Accept(json!({ "name": "Ada" }))
-        });
+        let client = builder_of(&server)
+            .with_elicitation(|asked| async move {
+                assert_eq!((&*asked.server, &*asked.message), ("s", "Who are you?"));
+                assert!(matches!(asked.form, ElicitationForm::Fields(_)));
+                tokio::time::sleep(Duration::from_secs(100)).await;
+                ElicitationAnswer::Accept(json!({ "name": "Ada" }))
+            })
+            .build();
         let answer: Value = serde_json::from_str(&answer_of(client).await).unwrap();
         assert_eq!(answer, json!({ "action": "accept", "content": { "name": "Ada", "age": 7 } }));
         assert!(server.handle().violations().is_empty());
@@ -65,8 +67,10 @@ async fn an_answer_that_takes_too_long_is_sent_as_cancel() {
             .with_era(era)
             .with_tool(asking("elicitation/create", &name_question()));
         let limits = Limits { input: Duration::from_secs(30), ..Limits::default() };
-        let client =
-            client_of(&server).with_limits(limits).with_elicitation(|_| std::future::pending());
+        let client = builder_of(&server)
+            .with_limits(limits)
+            .with_elicitation(|_| std::future::pending())
+            .build();
         assert_eq!(answer_of(client).await, r#"{"action":"cancel"}"#);
     }
 }
@@ -111,7 +115,8 @@ async fn a_server_that_asks_endlessly_fails_the_call() {
         async move { call.ask(&key, "elicitation/create", name_question()).await.unwrap_err() }
     });
     let server = McpServer::new().with_era(McpEra::Modern).with_tool(tool);
-    let client = client_of(&server).with_elicitation(|_| async { ElicitationAnswer::Decline });
+    let client =
+        builder_of(&server).with_elicitation(|_| async { ElicitationAnswer::Decline }).build();
     let text = answer_of(client).await;
     assert_eq!(rounds.load(Ordering::Relaxed), 11);
     assert!(text.contains("has asked for input more than 10 times"), "{text}");
@@ -128,7 +133,7 @@ async fn sampling_tokens_count_toward_the_run() {
             McpServer::new().with_era(era).with_tool(asking("sampling/createMessage", &params));
         let usage = Usage { input_tokens: 3, output_tokens: 2, ..Usage::default() };
         let model = Scripted::new([Reply::text("Hello").usage(usage)]);
-        let client = client_of(&server).trusted().with_sampling(Agent::new(model));
+        let client = builder_of(&server).with_sampling(Agent::new(model)).build().trusted();
         let mut run = run_call(client.toolkit().await.unwrap(), "s__asks", json!({}));
         let (mut nested, mut text, mut used) = (0, String::new(), Usage::default());
         while let Some(event) = run.next().await {
@@ -154,9 +159,9 @@ async fn sampling_tokens_count_toward_the_run() {
 async fn roots_are_sent_only_if_configured() {
     for era in ERAS {
         let server = McpServer::new().with_era(era).with_tool(asking("roots/list", &json!({})));
-        let client = client_of(&server);
-        assert!(answer_of(client.clone()).await.contains("no capability `roots`"));
-        let answer = answer_of(client.with_roots(["/srv/data"])).await;
+        let client = builder_of(&server);
+        assert!(answer_of(client.clone().build()).await.contains("no capability `roots`"));
+        let answer = answer_of(client.with_roots(["/srv/data"]).build()).await;
         assert_eq!(answer, r#"{"roots":[{"uri":"file:///srv/data/","name":"data"}]}"#);
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::sync::mpsc;
-use turnstream::mcp::Client;
+use turnstream::mcp::{Client, ClientBuilder};
 
 /// The output of a raw server, one message per line. Dropping all clones breaks the connection.
 #[derive(Clone)]
@@ -30,6 +30,15 @@ impl Out {
 
 /// A client of a server that is a function of the connection's number and a message.
 pub(crate) fn raw_client<F>(react: F) -> Client
+where
+    F: Fn(usize, Value, &Out) + Send + Sync + 'static,
+{
+    raw_builder(react).build()
+}
+
+/// The settings of a client of a server that is a function of the connection's number and a
+/// message.
+pub(crate) fn raw_builder<F>(react: F) -> ClientBuilder
 where
     F: Fn(usize, Value, &Out) + Send + Sync + 'static,
 {
@@ -88,7 +97,12 @@ pub(crate) fn listed(tools: &Value) -> Value {
 
 /// A client of a server with one tool, whose calls have this result.
 pub(crate) fn client_of_one_tool(tool: Value, result: Value) -> Client {
-    raw_client(move |_, message, out| match message["method"].as_str() {
+    builder_of_one_tool(tool, result).build()
+}
+
+/// The settings of such a client.
+pub(crate) fn builder_of_one_tool(tool: Value, result: Value) -> ClientBuilder {
+    raw_builder(move |_, message, out| match message["method"].as_str() {
         Some("server/discover") => out.result(&message, discovered()),
         Some("tools/list") => out.result(&message, listed(&json!([tool]))),
         Some("tools/call") => out.result(&message, result.clone()),

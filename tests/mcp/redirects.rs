@@ -43,7 +43,7 @@ async fn server(
 }
 
 fn client_at(url: &str) -> Client {
-    Client::http(url).unwrap().with_name("s").with_header("x-api-key", "sk-very-secret")
+    Client::http(url).unwrap().with_name("s").with_header("x-api-key", "sk-very-secret").build()
 }
 
 #[tokio::test]

@@ -20,7 +20,7 @@ fn tool(name: &str, description: &str) -> McpTool {
 }
 
 fn client_at(url: &str) -> Client {
-    Client::http(url).unwrap().with_name("s").trusted()
+    Client::http(url).unwrap().with_name("s").build().trusted()
 }
 
 #[tokio::test]

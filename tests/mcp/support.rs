@@ -4,13 +4,18 @@ use futures::StreamExt;
 use serde_json::{Value, json};
 use turnstream::event::ToolEvent;
 use turnstream::item::ToolResult;
-use turnstream::mcp::Client;
+use turnstream::mcp::{Client, ClientBuilder};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::testing::mcp::{McpServer, McpTool};
 use turnstream::{Agent, Event, Run, Toolkit};
 
 /// A client of the scripted server, over streams in memory.
 pub(crate) fn client_of(server: &McpServer) -> Client {
+    builder_of(server).build()
+}
+
+/// The settings of a client of the scripted server, over streams in memory.
+pub(crate) fn builder_of(server: &McpServer) -> ClientBuilder {
     let server = server.clone();
     let client = Client::streams(move || {
         let server = server.clone();
