@@ -2,8 +2,6 @@
 //! length, and lines are sent in the order in which they were queued.
 
 use std::collections::VecDeque;
-use std::error::Error as StdError;
-use std::fmt;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -54,27 +52,18 @@ pub(super) struct OutputReport {
 }
 
 /// The reason why a program's output cannot be the output of an MCP server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Mismatch {
     /// The program sends back what it receives, like `cat` or a terminal.
+    #[error("it sends back what it receives")]
     RepeatsInput,
     /// The output is that of another protocol, such as HTTP or the Language Server Protocol.
+    #[error("it uses another protocol")]
     OtherProtocol,
     /// The output is longer than a log, and contains no message.
+    #[error("its output contains no messages")]
     NoMessages,
 }
-
-impl fmt::Display for Mismatch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::RepeatsInput => "it sends back what it receives",
-            Self::OtherProtocol => "it uses another protocol",
-            Self::NoMessages => "its output contains no messages",
-        })
-    }
-}
-
-impl StdError for Mismatch {}
 
 /// Whether the server has sent a message.
 #[derive(Clone, Copy, Debug)]

@@ -506,32 +506,18 @@ impl Drop for PendingRequest {
 }
 
 /// An error that the server sent in response to a request.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("the server answered with the error {code}")]
 pub(super) struct Refusal {
     /// The error's JSON-RPC code.
     pub(super) code: i32,
 }
 
-impl std::fmt::Display for Refusal {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "the server answered with the error {}", self.code)
-    }
-}
-
-impl StdError for Refusal {}
-
 /// Marks an error as caused by a session that the server does not know any more. The server has not
 /// processed the request.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("the session has ended")]
 pub(super) struct SessionEnd;
-
-impl std::fmt::Display for SessionEnd {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the session has ended")
-    }
-}
-
-impl StdError for SessionEnd {}
 
 /// A line that is not a message from a server.
 enum OtherLine {
@@ -1249,28 +1235,14 @@ fn status_in_text(text: &str) -> Option<u16> {
 }
 
 /// Marks an error as caused by a redirect that was not followed.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("the server redirects to another address")]
 struct Redirected;
 
-impl std::fmt::Display for Redirected {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the server redirects to another address")
-    }
-}
-
-impl StdError for Redirected {}
-
 /// Marks an error as coming from the HTTP transport.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("the request failed")]
 struct RequestFailed;
-
-impl std::fmt::Display for RequestFailed {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the request failed")
-    }
-}
-
-impl StdError for RequestFailed {}
 
 /// Returns text from a server, shortened for use in an error message.
 fn shortened(text: &str) -> String {
