@@ -14,9 +14,6 @@ use crate::ui::response::EncodeEvents;
 /// Encodes this crate's events as JSON, unchanged.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SseEncoder {
-    pub(super) id_prefix: String,
-    /// The number of events that the client already has.
-    pub(super) skipped_events: u64,
     pub(super) retry: Option<Duration>,
     pub(super) error_texts: ErrorTexts,
     /// The number of the most recent event, starting at 1.
@@ -42,11 +39,8 @@ impl EncodeEvents for SseEncoder {
 
     fn encode(&mut self, event: &Event, out: &mut Vec<u8>) {
         self.number += 1;
-        if self.number <= self.skipped_events {
-            return;
-        }
         let shown = self.error_texts.event(event).map_or(Cow::Borrowed(event), Cow::Owned);
-        write_text(out, format_args!("id: {}{}\n", self.id_prefix, self.number));
+        write_text(out, format_args!("id: {}\n", self.number));
         write_data(out, &*shown);
     }
 

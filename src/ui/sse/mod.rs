@@ -25,7 +25,6 @@
 
 mod encode;
 mod reader;
-mod request;
 mod settings;
 
 pub use settings::Sse;

@@ -6,7 +6,6 @@ use futures::Stream;
 
 use super::encode::SseEncoder;
 use super::reader::ReaderEncoder;
-use super::request::parse_last_event_id;
 use crate::error::Error;
 use crate::event::Event;
 use crate::hub::HubEvent;
@@ -58,28 +57,6 @@ impl Sse {
         Self { encoder, keep_alive: Some(DEFAULT_KEEP_ALIVE) }
     }
 
-    /// Sets a prefix for the number in each id. With the prefix `run-7`, the third event has the id
-    /// `run-7-3`. Any line breaks in the prefix are removed.
-    pub fn with_id_prefix(mut self, prefix: &str) -> Self {
-        let is_allowed = |c: &char| !matches!(c, '\n' | '\r' | '\0');
-        self.encoder.id_prefix = prefix.chars().filter(is_allowed).collect();
-        self.encoder.id_prefix.push('-');
-        self
-    }
-
-    /// Skips the events that a client already has. Use this method for a stream that starts again
-    /// from the first event, such as a recorded run. `last_event_id` is the value of the
-    /// `last-event-id` header. The value is ignored if it has a different prefix or is not a valid
-    /// id.
-    ///
-    /// This method cannot continue a run that was dropped. To continue reading a run in a hub, use
-    /// `respond_to_reader`.
-    pub fn resume_after(mut self, last_event_id: Option<&str>) -> Self {
-        let last = last_event_id.and_then(|id| parse_last_event_id(id, &self.encoder.id_prefix));
-        self.encoder.skipped_events = last.unwrap_or(0);
-        self
-    }
-
     /// Sets how long the stream may be idle before a keep-alive comment is sent. The default is 15
     /// seconds, and `None` disables the comments. The comments require a tokio runtime with timers.
     pub fn with_keep_alive(mut self, every: impl Into<Option<Duration>>) -> Self {
@@ -112,10 +89,10 @@ impl Sse {
     /// Creates a response that streams the items from a [hub](crate::hub)'s reader, which is either
     /// a [`Reader`](crate::hub::Reader) or a [`SessionReader`](crate::hub::SessionReader).
     ///
-    /// The ids are the hub's [event numbers](crate::hub::EventNumber), so a prefix and
-    /// [`resume_after`](Self::resume_after) have no effect. Parse the `last-event-id` header and
-    /// pass the event number to the hub, or pass `None` if the header cannot be parsed. In addition
-    /// to events, the response contains two other kinds of data, which differ in their `type`:
+    /// The ids are the hub's [event numbers](crate::hub::EventNumber). Parse the `last-event-id`
+    /// header and pass the event number to the hub, or pass `None` if the header cannot be parsed.
+    /// In addition to events, the response contains two other kinds of data, which differ in their
+    /// `type`:
     ///
     /// ```text
     /// {"type":"snapshot","run":"5f0c…","starts_at":4,"events":[…],"pending":[…]}

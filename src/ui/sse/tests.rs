@@ -182,23 +182,6 @@ async fn an_interrupted_run_ends_like_any_other() {
     assert_eq!(end_of(&body), json!({ "finished": true }));
 }
 
-#[tokio::test]
-async fn events_already_received_by_a_client_are_omitted() {
-    let run = || Agent::new(Scripted::new(["Hello!"])).run("Hi");
-    let all = body_of(Sse::new().with_id_prefix("run-7\n"), run()).await;
-    let ids: Vec<_> = all.lines().filter_map(|line| line.strip_prefix("id: ")).collect();
-    assert_eq!(ids[..2], ["run-7-1", "run-7-2"]);
-    let resumed = |last| Sse::new().with_id_prefix("run-7").resume_after(Some(last));
-    let rest = body_of(resumed("run-7-2"), run()).await;
-    let left: Vec<_> = rest.lines().filter_map(|line| line.strip_prefix("id: ")).collect();
-    assert_eq!(left, ids[2..]);
-    assert_eq!(end_of(&rest), json!({ "finished": true }));
-    for other in ["run-6-2", "2", "run-7-", "run-7-x", "run-7--1", ""] {
-        let body = body_of(resumed(other), run()).await;
-        assert_eq!(frames_of(&body).len(), frames_of(&all).len(), "{other}");
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_silent_connection_gets_a_comment() {
     let mut body = Sse::new().respond(stream::pending::<Result<Event, Error>>()).body;
