@@ -250,3 +250,105 @@ impl EndedEarly {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::event::{BudgetExceeded, BudgetKind};
+
+    /// A step with each kind of result.
+    fn records() -> Vec<StepRecord> {
+        let call = ToolCall {
+            call_id: "c1".to_owned(),
+            name: "delete".to_owned(),
+            arguments: r#"{"file":"notes"}"#.to_owned(),
+        };
+        let begun = BegunCall {
+            call: call.clone(),
+            is_idempotent: true,
+            is_exclusive: true,
+            can_run_remotely: true,
+        };
+        let turn = json!({
+            "events": [{ "type": "text_delta", "index": 0, "text": "Hi" }],
+            "is_vetoed": true,
+            "error": { "kind": "connect", "message": "the connection was lost" },
+        });
+        let calls = json!({
+            "events": [{ "type": "tool_started", "call_id": "c1", "name": "delete", "arguments": "{}" }],
+            "pending": [],
+            "calls_over_limit": 1,
+            "error": { "kind": "other", "message": "the policy failed" },
+        });
+        let time_limit = BudgetExceeded {
+            kind: BudgetKind::Time,
+            used: 9,
+            limit: 8,
+            diminishing_returns: false,
+        };
+        let end = LoopEnd {
+            polled_since_last_event: true,
+            error: Some(Error::new(ErrorKind::Other, "the body failed")),
+            time_limit_reached: Some(TimeLimitReached::WrapUp(time_limit)),
+            interrupt_reason: Some("the user left".to_owned()),
+        };
+        let event = json!({ "type": "text_delta", "index": 0, "text": "Hi" });
+        let event = serde_json::from_value(event).unwrap();
+        let error = || Error::new(ErrorKind::Overloaded, "overloaded");
+        let limit = Some(Duration::from_secs(60));
+        let results = [
+            (EffectKind::StopReview, StepResult::Value(json!({ "kind": "block" }).into())),
+            (EffectKind::Step, StepResult::Failed(error())),
+            (EffectKind::Turn, StepResult::Turn(serde_json::from_value(turn).unwrap())),
+            (
+                EffectKind::ToolCalls,
+                StepResult::CallsBegin(BegunCalls {
+                    attempt: "a-1".to_owned(),
+                    calls: vec![begun],
+                }),
+            ),
+            (EffectKind::ToolCalls, StepResult::Calls(serde_json::from_value(calls).unwrap())),
+            (
+                EffectKind::Suspension,
+                StepResult::Suspended(AwaitedVerdicts { calls: vec![call.into()], limit }),
+            ),
+            (EffectKind::Turn, StepResult::Ended(EndedEarly::new(1, 2, vec![event], &end))),
+            (EffectKind::Turn, StepResult::TooLarge(error())),
+            (EffectKind::Step, StepResult::Finished),
+        ];
+        let record = |(nth, (kind, result))| {
+            let name = if kind == EffectKind::Step { "look up" } else { "" };
+            let key = EffectKey { run: "h#1".into(), iteration: 1, kind, name: name.into(), nth };
+            let value = json!({ "has_steering": true }).into();
+            let drawn_values = vec![DrawnValue { kind: EffectKind::Facts, value }];
+            StepRecord::new(drawn_values, Some(key), result)
+        };
+        (1..).zip(results).map(record).collect()
+    }
+
+    /// The stored form of [`records`].
+    const STORED: &str = include_str!("../../tests/stored_formats/durable_steps.jsonl");
+
+    #[test]
+    fn steps_are_written_in_their_stored_format() {
+        let mut written = String::new();
+        for record in records() {
+            written.push_str(record.to_json().unwrap().as_str());
+            written.push('\n');
+        }
+        for (written, stored) in written.lines().zip(STORED.lines()) {
+            assert_eq!(written, stored);
+        }
+        assert_eq!(written, STORED);
+    }
+
+    #[test]
+    fn stored_steps_are_read() {
+        for line in STORED.lines() {
+            let record = StepRecord::parse(&RawJson::parse(line).unwrap()).unwrap();
+            assert_eq!(record.to_json().unwrap().as_str(), line);
+        }
+    }
+}

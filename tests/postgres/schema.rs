@@ -96,6 +96,8 @@ const GRANTS: [&str; 4] = [
 async fn a_role_with_the_documented_grants_can_do_everything_except_create_tables() {
     let schema = unique_name();
     let script = PostgresStore::migrations_sql(&schema).unwrap();
+    let stored = include_str!("../stored_formats/postgres.sql");
+    assert_eq!(script, stored.replace("\"turnstream\"", &quoted(&schema)));
     admin(shared_server()).await.batch_execute(&script).await.unwrap();
     let store = connect(&restricted_role(shared_server(), &schema, &GRANTS).await).await;
     store.append("s", 0, numbered_entries(0..2)).await.unwrap();

@@ -143,3 +143,51 @@ pub(super) fn decode(number: EventNumber, json: &[u8]) -> Option<StreamEntry> {
     };
     Some(StreamEntry::Entry(LogEntry { number, content }))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::item::{Item, ToolCall};
+
+    /// An entry of each kind.
+    fn entries() -> Vec<String> {
+        let event = |json| Arc::new(serde_json::from_value::<Event>(json).unwrap());
+        let events = vec![
+            event(json!({ "type": "text_delta", "index": 0, "text": "Hi" })),
+            Arc::new(Event::Unknown),
+        ];
+        let (call_id, name, arguments) = ("c1".into(), "look".into(), "{}".into());
+        let pending = vec![ToolCall { call_id, name, arguments }.into()];
+        let start = History::from_items("h", [Item::user("Hi")]);
+        let snapshot =
+            Snapshot::from_parts(Some("r".into()), start, Some(3), events.clone(), pending);
+        let failed = Error::new(ErrorKind::Store, "the store failed");
+        let contents = events.into_iter().map(LogContent::Event).chain([
+            LogContent::Snapshot(Arc::new(snapshot)),
+            LogContent::End(None),
+            LogContent::End(Some(failed)),
+        ]);
+        let entries = contents.map(|content| encode(&content).unwrap());
+        entries.chain([encode_dropped().unwrap()]).collect()
+    }
+
+    /// The stored form of [`entries`].
+    const STORED: &str = include_str!("../../../tests/stored_formats/hub_log.jsonl");
+
+    #[test]
+    fn log_entries_are_written_in_their_stored_format() {
+        assert_eq!(entries(), STORED.lines().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn stored_log_entries_are_read() {
+        for line in STORED.lines() {
+            let read = decode(EventNumber::new("r", 1, 1), line.as_bytes()).unwrap();
+            let again = match read {
+                StreamEntry::Entry(entry) => encode(&entry.content),
+                StreamEntry::Dropped => encode_dropped(),
+            };
+            assert_eq!(again.unwrap(), line);
+        }
+    }
+}
