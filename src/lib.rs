@@ -161,6 +161,9 @@
 )]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+#[macro_use]
+mod debug;
+
 pub mod agent;
 pub mod context;
 pub mod durable;

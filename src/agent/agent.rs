@@ -1,6 +1,5 @@
 //! Defines the agent, its settings, and the methods that start its runs.
 
-use std::fmt;
 use std::sync::Arc;
 
 use futures::Stream;
@@ -973,12 +972,9 @@ impl Agent {
     }
 }
 
-impl fmt::Debug for Agent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Agent")
-            .field("model", &self.0.providers.provider.model())
-            .field("toolkit", self.toolkit())
-            .field("limits", &self.0.limits.limits)
-            .finish_non_exhaustive()
-    }
-}
+impl_debug!(
+    Agent(it),
+    model = it.0.providers.provider.model(),
+    toolkit = it.toolkit(),
+    limits = it.0.limits.limits
+);

@@ -249,9 +249,9 @@ async fn call_compactor(
     let limits = &run.settings.limits.limits;
     let limit = TimeLimit::explicit_or(limits.compactor_timeout, DEFAULT_COMPACTOR_TIMEOUT);
     // A compaction counts as an open request, so it is dropped when the run's time limit expires.
-    run.control().begin_request();
+    run.control().request_in_flight.set(true);
     let made = call_with_timeout(COMPACTOR_NAME, limit, compact).await;
-    run.control().end_request();
+    run.control().request_in_flight.set(false);
     let made = made?;
     let Some(compaction) = made? else {
         return Ok(None);

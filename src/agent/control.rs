@@ -27,15 +27,16 @@ use crate::usage::{Price, Usage};
 /// held across an `.await`, and no events pass through this type.
 #[derive(Default)]
 pub(super) struct Control {
-    interrupted: AtomicBool,
+    pub(super) interrupted: Flag,
     /// The reason that the first interrupt with a reason gave.
     interrupt_reason: OnceLock<Arc<str>>,
-    stop_requested: AtomicBool,
+    pub(super) stop_requested: Flag,
     waker: AtomicWaker,
     /// The time of the run's first poll; set only if it is needed.
     started_at: OnceLock<Instant>,
     inbox: Mutex<Inbox>,
-    tombstone_queue: TombstoneQueue,
+    /// The items that will become tombstones.
+    pub(super) tombstone_queue: TombstoneQueue,
     /// The calls that are waiting for a verdict, by call id.
     awaited_verdicts: Mutex<HashMap<String, AwaitedVerdict>>,
     /// The contexts of the calls that have started in this turn, in the order in which they
@@ -50,26 +51,46 @@ pub(super) struct Control {
     /// The number of handles that exist outside the run.
     handle_count: AtomicUsize,
     /// Whether only handles, not the owner, can control the run between two polls.
-    requires_external_handle: AtomicBool,
+    pub(super) requires_external_handle: Flag,
     /// The verdicts on the calls of suspended sub-agents; kept until the sub-agents continue.
     sub_agent_verdicts: Mutex<ResumeVerdicts>,
-    observers: Observers,
+    /// The observing hooks that are currently running.
+    pub(super) observers: Observers,
     /// The most recent request error that was reported to hooks.
     last_failure: Mutex<Option<Error>>,
     /// Whether a provider is processing a request whose usage has not been charged yet.
-    request_in_flight: AtomicBool,
-    has_incomplete_turn: AtomicBool,
-    /// Whether the running work may use the time that was reserved for a wrap-up turn.
-    wrap_up_time_released: AtomicBool,
-    pool_claim: PoolClaim,
+    pub(super) request_in_flight: Flag,
+    /// Whether the last failed turn was [incomplete](crate::agent::Facts::has_incomplete_turn).
+    pub(super) has_incomplete_turn: Flag,
+    /// Whether the running work may use the time that was reserved for a wrap-up turn, since no
+    /// wrap-up turn can follow it or the wrap-up turn has started.
+    pub(super) wrap_up_time_released: Flag,
+    /// The tokens and the slot that the run has claimed from its pool.
+    pub(super) pool_claim: PoolClaim,
     run_data: Mutex<RunData>,
-    listed_tools: ListedTools,
+    /// The tools that the agent's sources returned when they were last listed.
+    pub(super) listed_tools: ListedTools,
     /// Whether this run, or its parent's run, waits for verdicts in
-    /// [`World::suspend`](crate::world::World::suspend).
-    suspends: AtomicBool,
+    /// [`World::suspend`](crate::world::World::suspend), rather than through its handle while its
+    /// other calls run.
+    pub(super) suspends: Flag,
     /// The number of changes to the history that the body has received but the run has not observed
     /// yet.
     unobserved_changes: AtomicUsize,
+}
+
+/// A flag that a run shares with its handles.
+#[derive(Default)]
+pub(super) struct Flag(AtomicBool);
+
+impl Flag {
+    pub(super) fn set(&self, value: bool) {
+        self.0.store(value, Ordering::Release);
+    }
+
+    pub(super) fn get(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
 }
 
 /// The maximum number of inputs that wait for a run.
@@ -167,12 +188,8 @@ impl Control {
         if let Some(reason) = reason {
             self.set_interrupt_reason(reason);
         }
-        self.interrupted.store(true, Ordering::Release);
+        self.interrupted.set(true);
         self.waker.wake();
-    }
-
-    pub(super) fn is_interrupted(&self) -> bool {
-        self.interrupted.load(Ordering::Acquire)
     }
 
     /// Sets the reason for the interrupt, unless an earlier interrupt has given a reason.
@@ -182,25 +199,6 @@ impl Control {
 
     pub(super) fn interrupt_reason(&self) -> Option<Arc<str>> {
         self.interrupt_reason.get().cloned()
-    }
-
-    pub(super) fn set_suspends(&self) {
-        self.suspends.store(true, Ordering::Release);
-    }
-
-    /// Returns whether the run waits for verdicts in
-    /// [`World::suspend`](crate::world::World::suspend), rather than through its handle while its
-    /// other calls run.
-    pub(super) fn suspends(&self) -> bool {
-        self.suspends.load(Ordering::Acquire)
-    }
-
-    pub(super) fn stop_after_turn(&self) {
-        self.stop_requested.store(true, Ordering::Release);
-    }
-
-    pub(super) fn is_stop_requested(&self) -> bool {
-        self.stop_requested.load(Ordering::Acquire)
     }
 
     /// Registers the waker through which an interrupt or a verdict wakes the run. Call this method
@@ -353,11 +351,6 @@ impl Control {
         BudgetUsage { usage, cost, elapsed, tool_calls }
     }
 
-    /// Returns the queue of items that will become tombstones.
-    pub(super) fn tombstone_queue(&self) -> &TombstoneQueue {
-        &self.tombstone_queue
-    }
-
     pub(super) fn set_label(&self, label: Arc<str>) {
         let _ = self.label.set(label);
     }
@@ -365,11 +358,6 @@ impl Control {
     /// Returns the agent's label, or an empty string if the agent has no label.
     pub(super) fn label(&self) -> &str {
         self.label.get().map_or("", |label| label)
-    }
-
-    /// Returns the observing hooks that are currently running.
-    pub(super) fn observers(&self) -> &Observers {
-        &self.observers
     }
 
     /// Stores a request error that is being reported to hooks.
@@ -391,42 +379,6 @@ impl Control {
 
     pub(super) fn run_data(&self) -> RunData {
         lock_ignoring_poison(&self.run_data).clone()
-    }
-
-    /// Records that a request is being passed to a provider.
-    pub(super) fn begin_request(&self) {
-        self.request_in_flight.store(true, Ordering::Release);
-    }
-
-    /// Records that the request has been answered, has failed, or has been dropped.
-    pub(super) fn end_request(&self) {
-        self.request_in_flight.store(false, Ordering::Release);
-    }
-
-    /// Returns whether a provider is still processing one of the run's requests.
-    pub(super) fn has_request_in_flight(&self) -> bool {
-        self.request_in_flight.load(Ordering::Acquire)
-    }
-
-    /// Returns whether the last failed turn was
-    /// [incomplete](crate::agent::Facts::has_incomplete_turn).
-    pub(super) fn has_incomplete_turn(&self) -> bool {
-        self.has_incomplete_turn.load(Ordering::Acquire)
-    }
-
-    pub(super) fn set_incomplete_turn(&self, broke_off: bool) {
-        self.has_incomplete_turn.store(broke_off, Ordering::Release);
-    }
-
-    /// Returns whether the running work may use the time that was reserved for a wrap-up turn.
-    pub(super) fn is_wrap_up_time_released(&self) -> bool {
-        self.wrap_up_time_released.load(Ordering::Acquire)
-    }
-
-    /// Records that no wrap-up turn can follow the running work, or that the wrap-up turn has
-    /// started.
-    pub(super) fn release_wrap_up_time(&self) {
-        self.wrap_up_time_released.store(true, Ordering::Release);
     }
 
     /// Records that the body is receiving an event. If the event changes the history, the run must
@@ -456,20 +408,10 @@ impl Control {
         self.unobserved_changes.load(Ordering::Acquire) > 0
     }
 
-    /// Returns the tools that the agent's sources returned when they were last listed.
-    pub(super) fn listed_tools(&self) -> &ListedTools {
-        &self.listed_tools
-    }
-
-    /// Returns the tokens and the slot that the run has claimed from its pool.
-    pub(super) fn pool_claim(&self) -> &PoolClaim {
-        &self.pool_claim
-    }
-
     /// Registers a sub-agent's run, so that the sub-agent can receive a verdict whenever this run
     /// can.
     pub(super) fn attach_sub_agent(self: &Arc<Self>, call_id: &str, child: SubAgentRun) {
-        child.control.require_external_handle();
+        child.control.requires_external_handle.set(true);
         let _ = child.control.parent.set(Arc::downgrade(self));
         let before = lock_ignoring_poison(&self.sub_agents).insert(call_id.to_owned(), child);
         drop(before);
@@ -506,14 +448,10 @@ impl Control {
         }
     }
 
-    pub(super) fn require_external_handle(&self) {
-        self.requires_external_handle.store(true, Ordering::Release);
-    }
-
     /// Returns whether a verdict can arrive from the owner of the polled stream, from a handle, or
     /// through the parent's run.
     pub(super) fn can_receive_verdict(&self) -> bool {
-        !self.requires_external_handle.load(Ordering::Acquire)
+        !self.requires_external_handle.get()
             || self.handle_count.load(Ordering::Acquire) > 0
             || self.parent.get().and_then(Weak::upgrade).is_some_and(|it| it.can_receive_verdict())
     }

@@ -21,14 +21,14 @@ pub(super) fn deliver_next_input(run: &RunShared, state: State) -> (State, Optio
         return (state.update(|it| (it.history, it.compaction) = (history, room)), Some(event));
     }
     if !run.settings.tools.sources.is_empty()
-        && let Some(notice) = run.control().listed_tools().take_notice()
+        && let Some(notice) = run.control().listed_tools.take_notice()
     {
         let (id, items) = (run.new_id(), vec![Item::user(notice)]);
         let notice = Event::Appended { why: AppendReason::Hook, id, items };
         return (state.update(|it| it.history = history), Some(notice));
     }
     let notes =
-        run.effects.draw(EffectKind::HookMessages, || run.control().observers().take_notes());
+        run.effects.draw(EffectKind::HookMessages, || run.control().observers.take_notes());
     if notes.is_empty()
         && let Some(voided) = next_tombstone_event(run, |queue| queue.next(&history))
     {
@@ -101,7 +101,7 @@ fn next_tombstone_event(
     next: impl FnOnce(&TombstoneQueue) -> Option<TombstoneEdit>,
 ) -> Option<Event> {
     run.effects.draw(EffectKind::Tombstones, || {
-        let TombstoneEdit { from, to, items } = next(run.control().tombstone_queue())?;
+        let TombstoneEdit { from, to, items } = next(&run.control().tombstone_queue)?;
         let (why, usage) = (RewriteReason::Tombstoned, Usage::default());
         Some(Event::Rewritten { why, from, to, items, usage })
     })

@@ -1,7 +1,6 @@
 //! Defines the handle through which other code controls a run.
 
 use std::any::Any;
-use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -100,7 +99,7 @@ impl RunHandle {
 
     /// Records that, from now on, verdicts can come only from handles.
     pub(crate) fn require_external_handle(&self) {
-        self.control.require_external_handle();
+        self.control.requires_external_handle.set(true);
     }
 
     /// Interrupts the run. When the run is next polled, it drops the open request and the running
@@ -135,7 +134,7 @@ impl RunHandle {
     /// is woken.
     pub(crate) fn poll_interrupted(&self, cx: &Context<'_>) -> Poll<()> {
         self.control.register_waker(cx.waker());
-        if self.control.is_interrupted() { Poll::Ready(()) } else { Poll::Pending }
+        if self.control.interrupted.get() { Poll::Ready(()) } else { Poll::Pending }
     }
 
     /// Interrupts the run, like [`interrupt`](Self::interrupt), and states the reason. The user and
@@ -179,7 +178,7 @@ impl RunHandle {
     /// turn itself ends the run, for example with the reason `completed`. If no turn is in progress
     /// when this method is called, the run ends immediately.
     pub fn stop_after_turn(&self) {
-        self.control.stop_after_turn();
+        self.control.stop_requested.set(true);
     }
 
     /// Adds input to the next request, after all tool results. Steering does not skip any calls. If
@@ -271,7 +270,7 @@ impl RunHandle {
     /// include a call that has no result yet.
     pub fn tombstone(&self, positions: impl IntoIterator<Item = usize>) -> Result<(), Error> {
         let positions: Vec<usize> = positions.into_iter().collect();
-        self.control.tombstone_queue().add(&self.journal, &positions)
+        self.control.tombstone_queue.add(&self.journal, &positions)
     }
 
     /// Approves a call that is waiting for a verdict, so that the call runs.
@@ -502,11 +501,8 @@ macro_rules! forward_handle_methods {
 
 pub(crate) use forward_handle_methods;
 
-impl fmt::Debug for RunHandle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RunHandle")
-            .field("interrupted", &self.control.is_interrupted())
-            .field("stopping", &self.control.is_stop_requested())
-            .finish_non_exhaustive()
-    }
-}
+impl_debug!(
+    RunHandle(it),
+    interrupted = it.control.interrupted.get(),
+    stopping = it.control.stop_requested.get()
+);

@@ -1,7 +1,6 @@
 //! Defines a single run of an agent.
 
 use std::any::Any;
-use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -171,7 +170,7 @@ impl Run {
         let label = Arc::clone(&settings.label);
         handle.control.set_label(Arc::clone(&label));
         if effects.world().can_suspend() {
-            handle.control.set_suspends();
+            handle.control.suspends.set(true);
         }
         if let Some(verdicts) = &resuming {
             handle.control.set_sub_agent_verdicts(verdicts.clone());
@@ -336,7 +335,7 @@ impl Run {
         let events = self.loop_stream.take();
         // `Finished` must be yielded even if a `Drop` implementation panics.
         let _ = catch_panic(|| drop(events));
-        self.shared.control().observers().cancel_all(self.shared.hooks());
+        self.shared.control().observers.cancel_all(self.shared.hooks());
         self.shared.finish_request();
         self.record_dropped_call_reports();
     }
@@ -484,7 +483,7 @@ impl Run {
             // No wrap-up turn can follow, so the running work may use the reserved time as well.
             (DeadlineEvent::WrapUp, _) if !self.shared.can_wrap_up(&self.state.get()) => {
                 self.deadline.begin_wrap_up();
-                self.shared.control().release_wrap_up_time();
+                self.shared.control().wrap_up_time_released.set(true);
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
@@ -555,14 +554,14 @@ impl Run {
     fn is_between_turns(&self) -> bool {
         let handle = &self.shared.handle;
         let (journal, control) = (&handle.journal, &handle.control);
-        journal.all_calls_answered() && !journal.has_open_turn() && !control.has_request_in_flight()
+        journal.all_calls_answered() && !journal.has_open_turn() && !control.request_in_flight.get()
     }
 
     fn poll_loop(&mut self, cx: &mut Context<'_>) -> Poll<Option<Event>> {
         let control = Arc::clone(&self.shared.handle.control);
         control.register_waker(cx.waker());
         let can_end = !self.shared.effects.world().has_untaken_value();
-        if can_end && control.is_interrupted() {
+        if can_end && control.interrupted.get() {
             self.end_loop(EndReason::Interrupted(self.handle().journal.phase()), None, None);
             return Poll::Ready(None);
         }
@@ -607,7 +606,7 @@ impl Run {
         match error {
             // If a hook or a tool interrupted the run during this poll, the run ends with the
             // reason `interrupted`.
-            _ if control.is_interrupted() => {
+            _ if control.interrupted.get() => {
                 self.end_loop(EndReason::Interrupted(self.handle().journal.phase()), None, None);
             }
             Some(error) => self.end_loop(EndReason::from_error(&error), Some(error), None),
@@ -644,7 +643,7 @@ impl Stream for Run {
             this.deadline.start(&this.shared.settings.limits.budget, started);
         }
         if this.loop_stream.is_some() {
-            this.shared.control().observers().poll(this.shared.hooks(), cx);
+            this.shared.control().observers.poll(this.shared.hooks(), cx);
         }
         while this.loop_stream.is_some() {
             if let Some(exceeded) = this.pending_wrap_up {
@@ -659,7 +658,7 @@ impl Stream for Run {
                 this.begin_wrap_up(exceeded);
             }
             if let Some(event) = ready!(this.poll_loop(cx)) {
-                this.shared.control().tombstone_queue().observe(this.journal(), &event);
+                this.shared.control().tombstone_queue.observe(this.journal(), &event);
                 this.shared.control().mark_change_observed(&event);
                 this.notify_world(&event);
                 if let Some(turn) = event.turn_complete() {
@@ -683,7 +682,7 @@ impl Drop for Run {
         let events = self.loop_stream.take();
         // The statements below must be executed even if a user's `Drop` implementation panics.
         let _ = catch_panic(|| drop(events));
-        self.shared.control().observers().drop_all();
+        self.shared.control().observers.drop_all();
         // If the run is dropped before it has ended, its usage is charged, and no more input is
         // accepted.
         self.shared.charge_final_usage();
@@ -698,11 +697,4 @@ impl FusedStream for Run {
     }
 }
 
-impl fmt::Debug for Run {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Run")
-            .field("finished", &self.outcome.is_some())
-            .field("usage", &self.usage())
-            .finish_non_exhaustive()
-    }
-}
+impl_debug!(Run(it), finished = it.outcome.is_some(), usage = it.usage());

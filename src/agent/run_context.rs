@@ -1,6 +1,5 @@
 //! Defines the context that a loop body uses to act on its run.
 
-use std::fmt;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -267,7 +266,7 @@ impl RunContext {
     pub fn notify_turn(&self, state: &State, turn: &Arc<Turn>) {
         let hooks = self.0.hooks();
         if !hooks.is_empty() {
-            let (state, observers) = (Arc::new(state.clone()), self.0.control().observers());
+            let (state, observers) = (Arc::new(state.clone()), &self.0.control().observers);
             observers.start(hooks, hooks.assistant_message(&state, turn));
             observers.start(hooks, hooks.after_sampling(&state, turn));
         }
@@ -279,7 +278,7 @@ impl RunContext {
         let control = self.0.control();
         control.set_last_failure(error);
         self.0.finish_request();
-        control.set_incomplete_turn(is_incomplete_turn(error));
+        control.has_incomplete_turn.set(is_incomplete_turn(error));
         self.0.hooks().on_failure(state, error);
         let usage =
             error.find_source::<PartialTurn>().map_or_else(Usage::default, PartialTurn::usage);
@@ -385,8 +384,4 @@ impl RunContext {
     }
 }
 
-impl fmt::Debug for RunContext {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RunContext").field("handle", &self.0.handle).finish_non_exhaustive()
-    }
-}
+impl_debug!(RunContext(it), handle = it.0.handle);

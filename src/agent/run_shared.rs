@@ -41,7 +41,7 @@ impl RunShared {
         let tools = &self.settings.tools;
         let listed = match tools.sources.is_empty() {
             true => None,
-            false => self.control().listed_tools().toolkit(),
+            false => self.control().listed_tools.toolkit(),
         };
         listed.map_or(Cow::Borrowed(&tools.toolkit), Cow::Owned)
     }
@@ -98,9 +98,9 @@ impl RunShared {
     /// Charges the usage of a request that was answered or has failed, and returns the unused part
     /// of its reservation to the pool.
     pub(super) fn finish_request(&self) {
-        self.control().end_request();
+        self.control().request_in_flight.set(false);
         self.charge_usage();
-        self.control().pool_claim().release();
+        self.control().pool_claim.release();
     }
 
     /// Charges a complete turn's usage at the price of the model that answered.
@@ -122,7 +122,7 @@ impl RunShared {
         let (budget, elapsed) =
             (&self.settings.limits.budget, self.control().started_at().elapsed());
         let is_cut = || budget.time_before_wrap_up().is_some_and(|before| elapsed >= before);
-        let may_be_cut = !self.control().is_wrap_up_time_released() && self.can_wrap_up(state);
+        let may_be_cut = !self.control().wrap_up_time_released.get() && self.can_wrap_up(state);
         budget.is_time_up(elapsed) || may_be_cut && is_cut()
     }
 
@@ -133,7 +133,7 @@ impl RunShared {
             || state.approvals.resume_verdicts.is_some()
             || ends_with_tool_result(state);
         state.end.wrap_up_reason.is_none()
-            && !self.control().is_stop_requested()
+            && !self.control().stop_requested.get()
             && was_asked
             && requests < self.settings.limits.limits.max_turns_or_default()
     }

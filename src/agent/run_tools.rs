@@ -99,7 +99,7 @@ pub(super) async fn resume_pending_calls(
 fn ensure_listed(run: &RunShared, state: &State) -> Result<(), Error> {
     let own = &run.settings.tools.toolkit;
     let is_unlisted = !run.settings.tools.sources.is_empty()
-        && run.control().listed_tools().last_iteration().is_none()
+        && run.control().listed_tools.last_iteration().is_none()
         && state.history.unanswered_calls().iter().any(|call| own.get(&call.name).is_none());
     match is_unlisted {
         false => Ok(()),

@@ -34,7 +34,7 @@ pub(super) async fn next_request(
         Box::pin(refresh_tools(run, &state)).await?;
     }
     let counted = state.clone().update(|it| it.counts.model_calls += 1);
-    run.control().set_incomplete_turn(false);
+    run.control().has_incomplete_turn.set(false);
     // The results of the calls that have started are already in the history.
     drop(run.control().take_started_calls());
     let request = prepare_request(run, &counted).await?;
@@ -102,7 +102,7 @@ pub(super) fn send_request(run: &RunShared, state: &State, request: Request) -> 
     let hooks = run.hooks();
     if !hooks.is_empty() {
         let state = Arc::new(state.clone());
-        run.control().observers().start(hooks, hooks.turn_started(&state));
+        run.control().observers.start(hooks, hooks.turn_started(&state));
     }
     turn
 }
@@ -123,7 +123,7 @@ fn stream_turn(run: &RunShared, state: &State, mut request: Request) -> TurnStre
             should_fall_back(kind) && kind != ErrorKind::GenerationFailed && left()
         });
     }
-    run.control().begin_request();
+    run.control().request_in_flight.set(true);
     let max_output_tokens = request.options.max_output_tokens;
     let turn = run.provider(state).stream_turn(request);
     turn.with_limits(run.settings.limits.limits.max_turn_bytes, max_output_tokens)
@@ -140,7 +140,7 @@ fn fallback_predicate(run: &RunShared, state: &State) -> impl Fn() -> bool + Sen
         let control = &handle.control;
         let spent = control.projected_usage(handle.usage(), tool_calls);
         !wraps_up
-            && !control.is_stop_requested()
+            && !control.stop_requested.get()
             && calls < limits.turns_before_wrap_up(budget.has_wrap_up())
             && budget.exceeded_limit(&spent).is_none()
     }

@@ -91,7 +91,7 @@ impl SubAgent {
         }
         let harmless = Arc::clone(&settings.tools.read_only_tools);
         let parent = cx.policy_extension::<RunHandle>();
-        let suspends = parent.as_ref().is_some_and(|parent| parent.control.suspends());
+        let suspends = parent.as_ref().is_some_and(|parent| parent.control.suspends.get());
         if suspends {
             // If `suspends` is true, the parent's run waits for the verdicts on the sub-agent's
             // calls.
@@ -127,7 +127,7 @@ impl SubAgent {
         );
         let mut run = run.with_parent_run_data(cx.run_data().clone());
         if suspends {
-            run.internal_handle().control.set_suspends();
+            run.internal_handle().control.suspends.set(true);
         }
         if let Some(parent) = &parent {
             parent.attach_sub_agent(cx.call_id(), &run.internal_handle());

@@ -1,6 +1,5 @@
 //! A compactor that calls a model to replace old turns with a summary.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -234,15 +233,12 @@ impl Compactor for Summarizer {
     }
 }
 
-impl fmt::Debug for Summarizer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Summarizer")
-            .field("model", &self.provider.model())
-            .field("keep_turns", &self.keep_turns)
-            .field("keep_tokens", &self.keep_tokens)
-            .finish_non_exhaustive()
-    }
-}
+impl_debug!(
+    Summarizer(it),
+    model = it.provider.model(),
+    keep_turns = it.keep_turns,
+    keep_tokens = it.keep_tokens
+);
 
 fn exceeds_max_retry_after(error: &Error) -> bool {
     error.retry_after().is_some_and(|wait| wait > MAX_RETRY_AFTER)

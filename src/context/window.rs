@@ -1,6 +1,5 @@
 //! The size of a model's context window, and the threshold at which a request nearly fills it.
 
-use std::fmt;
 use std::sync::Arc;
 
 use crate::context::estimate::estimate_from_usage;
@@ -89,11 +88,4 @@ impl Window {
     }
 }
 
-impl fmt::Debug for Window {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Window")
-            .field("tokens", &self.tokens)
-            .field("threshold_percent", &self.threshold_percent)
-            .finish_non_exhaustive()
-    }
-}
+impl_debug!(Window(it), tokens = it.tokens, threshold_percent = it.threshold_percent);

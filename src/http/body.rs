@@ -1,7 +1,6 @@
 //! The body of a response.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -81,11 +80,7 @@ impl Stream for Body {
     }
 }
 
-impl fmt::Debug for Body {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Body").field("ended", &self.bytes.is_none()).finish_non_exhaustive()
-    }
-}
+impl_debug!(Body(it), ended = it.bytes.is_none());
 
 #[cfg(test)]
 mod tests {

@@ -452,11 +452,7 @@ fn root_cause(error: &reqwest::Error) -> String {
     source_chain(error).last().unwrap_or(error).to_string()
 }
 
-impl fmt::Debug for HttpClient {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HttpClient").finish_non_exhaustive()
-    }
-}
+impl_debug!(HttpClient);
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,5 @@
 //! A provider that stops sending requests while its inner provider is down.
 
-use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
@@ -242,16 +241,13 @@ impl Provider for CircuitBreaker {
     }
 }
 
-impl fmt::Debug for CircuitBreaker {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CircuitBreaker")
-            .field("model", &self.model())
-            .field("max_failures", &self.max_failures)
-            .field("cooldown", &self.cooldown)
-            .field("circuit", &self.with_state(|circuit| circuit.clone()))
-            .finish_non_exhaustive()
-    }
-}
+impl_debug!(
+    CircuitBreaker(it),
+    model = it.model(),
+    max_failures = it.max_failures,
+    cooldown = it.cooldown,
+    circuit = it.with_state(|circuit| circuit.clone())
+);
 
 /// Wraps a turn and records in the circuit breaker how the turn ended.
 struct GuardedTurn {

@@ -1,7 +1,5 @@
 //! A finished turn.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 
 use crate::item::{Item, ItemKind, ToolCall};
@@ -119,13 +117,10 @@ impl PartialEq for Turn {
     }
 }
 
-impl fmt::Debug for Turn {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Turn")
-            .field("items", &self.items)
-            .field("stop_reason", &self.stop_reason)
-            .field("usage", &self.usage)
-            .field("model", &self.model)
-            .finish_non_exhaustive()
-    }
-}
+impl_debug!(
+    Turn(it),
+    items = it.items,
+    stop_reason = it.stop_reason,
+    usage = it.usage,
+    model = it.model
+);

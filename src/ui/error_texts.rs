@@ -1,6 +1,5 @@
 //! Controls whether clients receive error messages.
 
-use std::fmt;
 use std::sync::Arc;
 
 use crate::env::{Ids, SystemIds};
@@ -194,8 +193,4 @@ impl Default for ErrorTexts {
     }
 }
 
-impl fmt::Debug for ErrorTexts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ErrorTexts").field("shown", &self.is_shown).finish_non_exhaustive()
-    }
-}
+impl_debug!(ErrorTexts(it), shown = it.is_shown);

@@ -4,7 +4,6 @@ mod attempts;
 mod backoff;
 mod policy;
 
-use std::fmt;
 use std::sync::Arc;
 
 pub(super) use attempts::{Attempts, RetryingTurn};
@@ -171,12 +170,9 @@ fn was_connection_closed(error: &Error) -> bool {
     was_closed
 }
 
-impl fmt::Debug for Retry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Retry")
-            .field("model", &self.model())
-            .field("backoff", &self.policy.backoff)
-            .field("retracts", &self.policy.retracts)
-            .finish_non_exhaustive()
-    }
-}
+impl_debug!(
+    Retry(it),
+    model = it.model(),
+    backoff = it.policy.backoff,
+    retracts = it.policy.retracts
+);

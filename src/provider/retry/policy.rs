@@ -1,6 +1,5 @@
 //! Decides whether, and after what delay, a turn is retried after an error.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,11 +44,4 @@ impl RetryPolicy {
     }
 }
 
-impl fmt::Debug for RetryPolicy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RetryPolicy")
-            .field("backoff", &self.backoff)
-            .field("retracts", &self.retracts)
-            .finish_non_exhaustive()
-    }
-}
+impl_debug!(RetryPolicy(it), backoff = it.backoff, retracts = it.retracts);

@@ -2,7 +2,6 @@
 
 mod reply;
 
-use std::fmt;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -139,15 +138,12 @@ impl Provider for Scripted {
     }
 }
 
-impl fmt::Debug for Scripted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Scripted")
-            .field("model", &self.model)
-            .field("requests", &self.requests().len())
-            .field("in_flight", &self.in_flight())
-            .finish_non_exhaustive()
-    }
-}
+impl_debug!(
+    Scripted(it),
+    model = it.model,
+    requests = it.requests().len(),
+    in_flight = it.in_flight()
+);
 
 /// Streams a scripted turn.
 struct ScriptedTurn {
