@@ -242,9 +242,8 @@ impl AgUiEncoder {
                     message_id: &format!("progress-{id}"),
                     activity_type: "tool_progress",
                     content: json!({ "toolCallId": id, "toolCallName": name, "progress": data }),
-                    subagent_run_id: lane.tag.as_deref(),
                 };
-                write_data(out, &event);
+                lane.write(event, out);
             }
             ToolEvent::Output(result) => {
                 self.end_nested(
@@ -298,9 +297,8 @@ impl AgUiEncoder {
             content,
             role: "tool",
             metadata: metadata.as_ref(),
-            subagent_run_id: lane.tag.as_deref(),
         };
-        write_data(out, &event);
+        lane.write(event, out);
         let mut message = json!({
             "id": message_id, "role": "tool", "toolCallId": tool_call_id, "content": content,
         });
@@ -439,16 +437,13 @@ impl AgUiEncoder {
             let Some(content) = item.as_user() else { continue };
             // The entries of the items are followed by one that states their source.
             let id = self.next_message_id(count - at as u64 + 1);
-            let (message_id, delta, subagent_run_id) = (id.as_str(), content.text(), None);
-            let role = "user";
-            write_data(out, &AgUiEvent::TextMessageStart { message_id, role, subagent_run_id });
-            let delta = delta.as_str();
+            let (message_id, delta) = (id.as_str(), &*content.text());
+            write_data(out, &AgUiEvent::TextMessageStart { message_id, role: "user" });
             // A message may consist only of files.
             if !delta.is_empty() {
-                let content = AgUiEvent::TextMessageContent { message_id, delta, subagent_run_id };
-                write_data(out, &content);
+                write_data(out, &AgUiEvent::TextMessageContent { message_id, delta });
             }
-            write_data(out, &AgUiEvent::TextMessageEnd { message_id, subagent_run_id });
+            write_data(out, &AgUiEvent::TextMessageEnd { message_id });
             self.messages.push(json!({ "id": message_id, "role": "user", "content": delta }));
         }
     }

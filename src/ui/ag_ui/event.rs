@@ -40,64 +40,42 @@ pub(super) enum AgUiEvent<'a> {
     TextMessageStart {
         message_id: &'a str,
         role: &'static str,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        subagent_run_id: Option<&'a str>,
     },
     TextMessageContent {
         message_id: &'a str,
         delta: &'a str,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        subagent_run_id: Option<&'a str>,
     },
     TextMessageEnd {
         message_id: &'a str,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        subagent_run_id: Option<&'a str>,
     },
     ReasoningStart {
         message_id: &'a str,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        subagent_run_id: Option<&'a str>,
     },
     ReasoningMessageStart {
         message_id: &'a str,
         role: &'static str,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        subagent_run_id: Option<&'a str>,
     },
     ReasoningMessageContent {
         message_id: &'a str,
         delta: &'a str,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        subagent_run_id: Option<&'a str>,
     },
     ReasoningMessageEnd {
         message_id: &'a str,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        subagent_run_id: Option<&'a str>,
     },
     ReasoningEnd {
         message_id: &'a str,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        subagent_run_id: Option<&'a str>,
     },
     ToolCallStart {
         tool_call_id: &'a str,
         tool_call_name: &'a str,
         parent_message_id: &'a str,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        subagent_run_id: Option<&'a str>,
     },
     ToolCallArgs {
         tool_call_id: &'a str,
         delta: &'a str,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        subagent_run_id: Option<&'a str>,
     },
     ToolCallEnd {
         tool_call_id: &'a str,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        subagent_run_id: Option<&'a str>,
     },
     ToolCallResult {
         message_id: &'a str,
@@ -106,8 +84,6 @@ pub(super) enum AgUiEvent<'a> {
         role: &'static str,
         #[serde(skip_serializing_if = "Option::is_none")]
         metadata: Option<&'a Value>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        subagent_run_id: Option<&'a str>,
     },
     MessagesSnapshot {
         messages: Vec<Value>,
@@ -116,8 +92,6 @@ pub(super) enum AgUiEvent<'a> {
         message_id: &'a str,
         activity_type: &'static str,
         content: Value,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        subagent_run_id: Option<&'a str>,
     },
     SubagentStarted {
         subagent_run_id: &'a str,
@@ -138,6 +112,16 @@ pub(super) enum AgUiEvent<'a> {
         name: &'static str,
         value: Value,
     },
+}
+
+/// An event, with the id of the sub-agent's run to which it belongs, if any.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct TaggedEvent<'a> {
+    #[serde(flatten)]
+    pub(super) event: AgUiEvent<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) subagent_run_id: Option<&'a str>,
 }
 
 /// The outcome of a run that did not fail.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::event::AgUiEvent;
+use super::event::{AgUiEvent, TaggedEvent};
 use crate::item::{escape_call_id, join_call_id};
 use crate::ui::frame::write_data;
 
@@ -67,30 +67,28 @@ impl Lane {
     }
 
     pub(super) fn text(&mut self, delta: &str, out: &mut Vec<u8>) {
-        let (message_id, subagent_run_id) = (self.message_id.as_str(), self.tag.as_deref());
+        let (message_id, tag) = (self.message_id.as_str(), self.tag.as_deref());
         if !std::mem::replace(&mut self.is_text_open, true) {
-            let role = "assistant";
-            write_data(out, &AgUiEvent::TextMessageStart { message_id, role, subagent_run_id });
+            write_tagged(tag, AgUiEvent::TextMessageStart { message_id, role: "assistant" }, out);
         }
         self.text.push_str(delta);
-        write_data(out, &AgUiEvent::TextMessageContent { message_id, delta, subagent_run_id });
+        write_tagged(tag, AgUiEvent::TextMessageContent { message_id, delta }, out);
     }
 
     pub(super) fn reasoning(&mut self, index: u32, delta: &str, out: &mut Vec<u8>) {
-        let subagent_run_id = self.tag.as_deref();
+        let tag = self.tag.as_deref();
         let at = self.reasoning.iter().position(|it| it.index == index).unwrap_or_else(|| {
             let id = format!("{}-r{index}", self.message_id);
             let (message_id, role) = (id.as_str(), "reasoning");
-            write_data(out, &AgUiEvent::ReasoningStart { message_id, subagent_run_id });
-            let start = AgUiEvent::ReasoningMessageStart { message_id, role, subagent_run_id };
-            write_data(out, &start);
+            write_tagged(tag, AgUiEvent::ReasoningStart { message_id }, out);
+            write_tagged(tag, AgUiEvent::ReasoningMessageStart { message_id, role }, out);
             self.reasoning.push(Reasoning { index, id, text: String::new(), is_open: true });
             self.reasoning.len() - 1
         });
         let reasoning = &mut self.reasoning[at];
         reasoning.text.push_str(delta);
         let message_id = reasoning.id.as_str();
-        write_data(out, &AgUiEvent::ReasoningMessageContent { message_id, delta, subagent_run_id });
+        write_tagged(tag, AgUiEvent::ReasoningMessageContent { message_id, delta }, out);
     }
 
     pub(super) fn call_start(&mut self, call_id: &str, name: &str, out: &mut Vec<u8>) {
@@ -99,29 +97,25 @@ impl Lane {
             tool_call_id: &id,
             tool_call_name: name,
             parent_message_id: &self.message_id,
-            subagent_run_id: self.tag.as_deref(),
         };
-        write_data(out, &event);
+        self.write(event, out);
         let (name, arguments) = (name.to_owned(), String::new());
         self.calls.push(Call { id, name, arguments, is_open: true });
     }
 
     pub(super) fn call_args(&mut self, call_id: &str, delta: &str, out: &mut Vec<u8>) {
         let id = self.call_id(call_id);
-        let subagent_run_id = self.tag.as_deref();
         if let Some(call) = self.calls.iter_mut().find(|call| call.id == id && call.is_open) {
             call.arguments.push_str(delta);
-            let tool_call_id = id.as_str();
-            write_data(out, &AgUiEvent::ToolCallArgs { tool_call_id, delta, subagent_run_id });
+            self.write(AgUiEvent::ToolCallArgs { tool_call_id: &id, delta }, out);
         }
     }
 
     pub(super) fn call_end(&mut self, call_id: &str, out: &mut Vec<u8>) {
         let id = self.call_id(call_id);
-        let subagent_run_id = self.tag.as_deref();
         if let Some(call) = self.calls.iter_mut().find(|call| call.id == id && call.is_open) {
             call.is_open = false;
-            write_data(out, &AgUiEvent::ToolCallEnd { tool_call_id: &id, subagent_run_id });
+            self.write(AgUiEvent::ToolCallEnd { tool_call_id: &id }, out);
         }
     }
 
@@ -132,21 +126,19 @@ impl Lane {
 
     /// Ends all reasoning, text and calls that are still open.
     pub(super) fn close(&mut self, out: &mut Vec<u8>) {
-        let subagent_run_id = self.tag.as_deref();
+        let tag = self.tag.as_deref();
         for reasoning in self.reasoning.iter_mut().filter(|it| it.is_open) {
             reasoning.is_open = false;
             let message_id = reasoning.id.as_str();
-            write_data(out, &AgUiEvent::ReasoningMessageEnd { message_id, subagent_run_id });
-            write_data(out, &AgUiEvent::ReasoningEnd { message_id, subagent_run_id });
+            write_tagged(tag, AgUiEvent::ReasoningMessageEnd { message_id }, out);
+            write_tagged(tag, AgUiEvent::ReasoningEnd { message_id }, out);
         }
         if std::mem::take(&mut self.is_text_open) {
-            let message_id = self.message_id.as_str();
-            write_data(out, &AgUiEvent::TextMessageEnd { message_id, subagent_run_id });
+            write_tagged(tag, AgUiEvent::TextMessageEnd { message_id: &self.message_id }, out);
         }
         for call in self.calls.iter_mut().filter(|call| call.is_open) {
             call.is_open = false;
-            let tool_call_id = call.id.as_str();
-            write_data(out, &AgUiEvent::ToolCallEnd { tool_call_id, subagent_run_id });
+            write_tagged(tag, AgUiEvent::ToolCallEnd { tool_call_id: &call.id }, out);
         }
     }
 
@@ -187,6 +179,11 @@ impl Lane {
         self.reasoning.iter().map(move |it| self.tagged(empty(it)))
     }
 
+    /// Writes an event, with the sub-agent's id.
+    pub(super) fn write(&self, event: AgUiEvent<'_>, out: &mut Vec<u8>) {
+        write_tagged(self.tag.as_deref(), event, out);
+    }
+
     /// Adds the sub-agent's id to a message.
     pub(super) fn tagged(&self, mut message: Value) -> Value {
         if let Some(tag) = &self.tag {
@@ -194,4 +191,8 @@ impl Lane {
         }
         message
     }
+}
+
+fn write_tagged(subagent_run_id: Option<&str>, event: AgUiEvent<'_>, out: &mut Vec<u8>) {
+    write_data(out, &TaggedEvent { event, subagent_run_id });
 }
