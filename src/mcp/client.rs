@@ -395,7 +395,7 @@ impl Client {
         let (recording, recorded) = (Arc::clone(&shared), Arc::clone(&listed));
         let tool = Tool::raw(listed.spec.clone(), move |arguments, cx| {
             let (shared, listed) = (Arc::clone(&shared), Arc::clone(&listed));
-            ready(call_tool(shared, listed, arguments, media, Some(cx)).boxed())
+            ready(call_tool(shared, listed, arguments, media, Some(cx)))
         })?;
         let tool = tool.with_prepare_observer(move |arguments| {
             recording.remember_prepared(&recorded, arguments);
