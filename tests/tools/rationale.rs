@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use futures::StreamExt;
+use futures::{StreamExt, stream};
 use serde_json::{Value, json};
 use turnstream::agent::hook::{self, CallDecision};
 use turnstream::event::EndReason;
@@ -12,7 +12,9 @@ use turnstream::provider::{Provider, Reply, Scripted};
 use turnstream::request::{Output, OutputSchema};
 use turnstream::stream::TurnStreamExt;
 use turnstream::testing::{Wire, lint};
-use turnstream::tool::{Rationale, Risk, Tool, ToolSpec, ToolSpecs, Verdict};
+use turnstream::tool::{
+    PreparedCall, Rationale, Risk, Tool, ToolHandler, ToolSpec, ToolSpecs, ToolUpdate, Verdict,
+};
 use turnstream::{Agent, Event, History, Item, Outcome, Request, Toolkit};
 
 use crate::support::wires::encode;
@@ -58,6 +60,21 @@ fn typed_tool(given: &ReceivedArgs) -> Tool {
         given.lock().unwrap().push(serde_json::to_value(args).unwrap());
         async { "done" }
     })
+}
+
+/// A tool that accepts any arguments, whatever its schema says.
+struct UncheckedTool(ToolSpec, ReceivedArgs);
+
+impl ToolHandler for UncheckedTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.0
+    }
+
+    fn prepare(&self, arguments: &str) -> Result<PreparedCall, String> {
+        let args = serde_json::from_str(arguments).map_err(|error| error.to_string())?;
+        self.1.lock().unwrap().push(args);
+        Ok(PreparedCall::new(|_cx| stream::iter([ToolUpdate::output("done")]).boxed()))
+    }
 }
 
 /// A call of `put` with these fields besides its text.
@@ -209,12 +226,7 @@ async fn a_tool_whose_schema_has_or_cannot_take_a_rationale_is_unchanged() {
     for parameters in [own, odd, required] {
         let spec = ToolSpec { parameters: parameters.clone().into(), ..strict_spec() };
         let given = ReceivedArgs::default();
-        let seen = Arc::clone(&given);
-        let tool = Tool::raw(spec, move |args, _cx| {
-            seen.lock().unwrap().push(args);
-            async { "done" }
-        });
-        let tool = tool.unwrap().with_rationale();
+        let tool = Tool::from_handler(UncheckedTool(spec, Arc::clone(&given))).with_rationale();
         assert_eq!(tool.spec().parameters.to_value(), parameters);
         let reply = Reply::new().call_raw("c1", "put", r#"{"_why":"mine"}"#);
         assert_eq!(result_kinds(&run_with_rationale(tool, reply).await), [ResultKind::Ok]);
