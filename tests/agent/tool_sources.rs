@@ -369,7 +369,7 @@ async fn a_listing_that_hangs_or_panics_is_a_failure() {
     });
     let events = run_events(&source_agent(&model, &later)).await;
     assert_eq!(all_offered(&model), [["a"], ["a"]]);
-    assert!(notices(&events)[0].ends_with("as they were: the listing took longer than 30s."));
+    assert!(notices(&events)[0].ends_with("are unchanged: the listing took longer than 30s."));
 }
 
 #[tokio::test(start_paused = true)]
