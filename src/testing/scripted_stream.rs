@@ -9,10 +9,6 @@ use crate::testing::response_stream::{BodyStep, count_frames};
 use crate::testing::signatures::{Signatures, sign_text};
 use crate::usage::Usage;
 
-/// The creation time of every answer, in seconds since 1970. A constant time ensures that the same
-/// script always produces the same bytes.
-const CREATED_AT: u64 = 1_700_000_000;
-
 /// Returns the steps of the stream that answers a request, and adds the stream's signatures to
 /// `signatures`. If the wire format cannot express the script, returns an error message for the
 /// script's author that names the content in question.
@@ -33,7 +29,6 @@ pub(super) fn script_to_body_steps(
     });
     let writer = (asked.wire.server_wire().new_turn_writer)(&TurnStart {
         id: &format!("{:04}", asked.index),
-        created: CREATED_AT,
         model: &asked.model,
         request: &asked.body,
         usage: usage.unwrap_or_default(),

@@ -10,7 +10,7 @@ use smol_str::SmolStr;
 ///
 /// Text of up to 23 bytes, which is enough for most tokens, is stored inline without an allocation.
 /// The representation is private and may change. The text can be accessed as a `&str`.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Text(SmolStr);
 
 impl Text {
@@ -57,14 +57,6 @@ impl fmt::Display for Text {
         f.write_str(self)
     }
 }
-
-impl PartialEq for Text {
-    fn eq(&self, other: &Self) -> bool {
-        self.as_str() == other.as_str()
-    }
-}
-
-impl Eq for Text {}
 
 impl PartialEq<str> for Text {
     fn eq(&self, other: &str) -> bool {

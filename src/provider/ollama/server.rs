@@ -7,8 +7,8 @@ use crate::error::ErrorKind;
 use crate::item::StopReason;
 use crate::provider::content_delta::ContentDelta;
 use crate::provider::server::{
-    BufferedCall, FrameFormat, FrameRole, ServerFrame, ServerWire, TurnStart, TurnWriter,
-    UnsupportedContent, WriterOutput, default_status, message_with_phrase,
+    BufferedCall, CREATED_AT_DATE, FrameFormat, FrameRole, ServerFrame, ServerWire, TurnStart,
+    TurnWriter, UnsupportedContent, WriterOutput, default_status, message_with_phrase,
 };
 use crate::usage::Usage;
 
@@ -32,7 +32,6 @@ pub(crate) const SERVER_WIRE: ServerWire = ServerWire {
 struct LineWriter {
     out: WriterOutput,
     model: String,
-    created_at: String,
     open_call: BufferedCall,
 }
 
@@ -41,7 +40,6 @@ impl LineWriter {
         Box::new(Self {
             out: WriterOutput::default(),
             model: opening.model.to_owned(),
-            created_at: format_rfc3339(opening.created),
             open_call: BufferedCall::default(),
         })
     }
@@ -56,7 +54,7 @@ impl LineWriter {
     fn line_json(&self, done: bool) -> Value {
         json!({
             "model": self.model,
-            "created_at": self.created_at,
+            "created_at": CREATED_AT_DATE,
             "message": { "role": "assistant", "content": "" },
             "done": done,
         })
@@ -133,40 +131,5 @@ fn error_phrase(kind: ErrorKind) -> &'static str {
         ErrorKind::RateLimited => "too many requests",
         ErrorKind::Timeout => "request timed out",
         _ => "",
-    }
-}
-
-/// Formats a time in seconds since 1970 as an RFC 3339 date.
-fn format_rfc3339(seconds: u64) -> String {
-    // If years start in March, a leap day is the last day of its year. The algorithm is by Howard
-    // Hinnant, <https://howardhinnant.github.io/date_algorithms.html#civil_from_days>.
-    let days = seconds / 86_400 + 719_468;
-    let (era, of_era) = (days / 146_097, days % 146_097);
-    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let from_march = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * from_march + 2) / 5 + 1;
-    let month = (from_march + 2) % 12 + 1;
-    let year = 400 * era + year + u64::from(month <= 2);
-    let (hour, minute, second) = (seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::format_rfc3339;
-
-    #[test]
-    fn unix_seconds_are_formatted_as_rfc_3339() {
-        for (seconds, expected) in [
-            (0, "1970-01-01T00:00:00Z"),
-            (951_782_400, "2000-02-29T00:00:00Z"),
-            (1_700_000_000, "2023-11-14T22:13:20Z"),
-            (1_709_251_199, "2024-02-29T23:59:59Z"),
-            (1_735_689_599, "2024-12-31T23:59:59Z"),
-            (4_107_542_400, "2100-03-01T00:00:00Z"),
-        ] {
-            assert_eq!(format_rfc3339(seconds), expected);
-        }
     }
 }

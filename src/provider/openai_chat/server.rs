@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use crate::item::StopReason;
 use crate::provider::content_delta::{ContentDelta, SignatureTarget};
 use crate::provider::server::{
-    FrameRole, ServerFrame, ServerWire, TurnStart, TurnWriter, UnsupportedContent, WriterOutput,
-    call_id_or_generated, openai_errors,
+    CREATED_AT, FrameRole, ServerFrame, ServerWire, TurnStart, TurnWriter, UnsupportedContent,
+    WriterOutput, call_id_or_generated, openai_errors,
 };
 use crate::turn::ReasoningKind;
 use crate::usage::Usage;
@@ -32,7 +32,6 @@ pub(crate) const SERVER_WIRE: ServerWire = ServerWire {
 struct ChunkWriter {
     out: WriterOutput,
     id: String,
-    created: u64,
     model: String,
     include_usage: bool,
     /// The indices of all reasoning blocks that are written as reasoning details.
@@ -62,7 +61,6 @@ impl ChunkWriter {
         }
         let mut writer = Self {
             id: opening.id.to_owned(),
-            created: opening.created,
             model: opening.model.to_owned(),
             include_usage: opening.request["stream_options"]["include_usage"] == json!(true),
             detail_block_indices: detailed,
@@ -113,7 +111,7 @@ impl ChunkWriter {
         let mut chunk = json!({
             "id": format!("chatcmpl-{}", self.id),
             "object": "chat.completion.chunk",
-            "created": self.created,
+            "created": CREATED_AT,
             "model": self.model,
             "service_tier": "default",
             "system_fingerprint": "fp_scripted",

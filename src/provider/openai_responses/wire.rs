@@ -52,7 +52,7 @@ impl Wire for Responses {
 
     fn decoder(&self, request: &Request, to: Destination<'_>) -> Decoder {
         let rule = ServerKind::from(to).tool_name_rule();
-        Decoder::new(to.model).with_tool_specs(request.tools.clone(), rule)
+        Decoder::new(to.model).with_renamed_tools(request.tools.clone(), rule)
     }
 
     fn has_tool_search(&self) -> bool {

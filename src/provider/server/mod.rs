@@ -17,5 +17,5 @@ mod tests;
 pub(super) use error_body::{default_status, error_message, message_with_phrase};
 pub(crate) use frame::{FrameFormat, FrameRole, ServerFrame};
 pub(crate) use server_wire::ServerWire;
-pub(super) use turn_writer::{BufferedCall, call_id_or_generated};
+pub(super) use turn_writer::{BufferedCall, CREATED_AT, CREATED_AT_DATE, call_id_or_generated};
 pub(crate) use turn_writer::{IssuedItem, TurnStart, TurnWriter, UnsupportedContent, WriterOutput};

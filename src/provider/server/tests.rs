@@ -26,7 +26,6 @@ fn begin(
 ) -> Box<dyn TurnWriter> {
     (wire.new_turn_writer)(&TurnStart {
         id: "own-id",
-        created: 1_234_567,
         model: "own-model",
         request,
         usage: Usage::default(),

@@ -7,12 +7,17 @@ use crate::provider::content_delta::{ContentDelta, SignatureTarget};
 use crate::provider::server::frame::ServerFrame;
 use crate::usage::Usage;
 
+/// The creation time of every response, in seconds since 1970. A constant time ensures that the same
+/// script always produces the same bytes.
+pub(in crate::provider) const CREATED_AT: u64 = 1_700_000_000;
+
+/// [`CREATED_AT`] as an RFC 3339 date.
+pub(in crate::provider) const CREATED_AT_DATE: &str = "2023-11-14T22:13:20Z";
+
 /// The information about a turn that is available before the turn is written.
 pub(crate) struct TurnStart<'a> {
     /// A unique id for the response. All ids that the writer generates contain this id.
     pub(crate) id: &'a str,
-    /// The time at which the response was created, in seconds since 1970.
-    pub(crate) created: u64,
     /// The name of the model, as stated in the response.
     pub(crate) model: &'a str,
     /// The body of the request. The response may depend on the body, and may repeat parts of it.

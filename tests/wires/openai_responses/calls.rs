@@ -3,6 +3,7 @@
 use super::*;
 use turnstream::ErrorKind;
 use turnstream::item::ToolCall;
+use turnstream::request::ToolSpec;
 use turnstream::turn::StopReason;
 
 const WHOLE_ARGUMENTS: &str = r#"{"path":"/x"}"#;
@@ -376,7 +377,8 @@ fn check_wrapper(declared: &[&str], name: &str, uses: &Value, expected: &[&str])
         output_item_done(0, item),
         response_completed(json!([])),
     ];
-    let decoder = Decoder::new(MODEL).with_tools(declared.iter().copied());
+    let specs = declared.iter().map(|name| ToolSpec::new(*name, "", json!({})));
+    let decoder = Decoder::new(MODEL).with_tools(specs.collect::<Vec<_>>());
     let turn = fold_turn(decode_events_with(decoder, sse_body(&list))).unwrap();
     let short = |call: &ToolCall| format!("{} {} {}", call.call_id, call.name, call.arguments);
     let calls: Vec<String> = turn.tool_calls().map(short).collect();
@@ -417,7 +419,7 @@ fn a_truncated_parallel_call_wrapper_is_not_expanded() {
         json!({ "type": "response.incomplete", "response": { "status": "incomplete",
             "incomplete_details": { "reason": "max_output_tokens" } } }),
     ];
-    let decoder = Decoder::new(MODEL).with_tools(["f"]);
+    let decoder = Decoder::new(MODEL).with_tools([ToolSpec::new("f", "", json!({}))]);
     let turn = fold_turn(decode_events_with(decoder, sse_body(&list))).unwrap();
     assert_eq!(turn.tool_calls().next().unwrap().name, "parallel");
     assert!(turn.calls().veto().is_some());

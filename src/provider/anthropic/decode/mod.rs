@@ -24,7 +24,7 @@ use crate::provider::failure::{self, protocol_error};
 use crate::provider::frame_template::FrameTemplate;
 use crate::provider::lenient::{LenientStr, read_frame, read_lenient};
 use crate::provider::ordered_fields::OrderedFields;
-use crate::provider::turn_ending::TurnEnding;
+use crate::provider::turn_ending::common_stop_reason;
 use crate::request::ToolNames;
 use crate::sse::Frame;
 use crate::turn::TurnBuilder;
@@ -366,7 +366,7 @@ fn set_stop_reason(reason: &LenientStr<'_>, turn: &mut TurnBuilder) -> Result<()
         // After either of these stop reasons, the model continues once the history is sent again.
         "pause_turn" | "compaction" => StopReason::Pause,
         "refusal" => StopReason::Refusal,
-        word => TurnEnding::from_word(word).into_stop_reason(word)?,
+        word => common_stop_reason(word)?,
     };
     turn.stop(reason, raw);
     Ok(())

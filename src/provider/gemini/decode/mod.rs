@@ -17,7 +17,7 @@ use crate::provider::frame_template::{FrameTemplate, borrowed_range};
 use crate::provider::gemini::passthrough::{Continuation, PROVIDER_NAME, PassthroughFields};
 use crate::provider::lenient;
 use crate::provider::ordered_fields::OrderedFields;
-use crate::provider::turn_ending::TurnEnding;
+use crate::provider::turn_ending::common_stop_reason;
 use crate::request::ToolNames;
 use crate::sse::Frame;
 use crate::turn::{ReasoningKind, TurnBuilder};
@@ -395,7 +395,7 @@ fn stop_reason(raw: &str, calls: bool) -> Result<StopReason, Error> {
         // `continuation_token`."
         "CONTINUATION" => StopReason::Pause,
         // Gateways send the words of other wires in upper case.
-        word => match TurnEnding::from_word(&word.to_ascii_lowercase()).into_stop_reason(word)? {
+        word => match common_stop_reason(&word.to_ascii_lowercase())? {
             StopReason::Other(_) => StopReason::Other(word.to_owned()),
             reason => reason,
         },

@@ -10,7 +10,7 @@ use crate::item::{ProviderData, StopReason};
 use crate::provider::decode::{Decode, FrameOutcome};
 use crate::provider::failure::{self, protocol_error};
 use crate::provider::frame_template::FrameTemplate;
-use crate::provider::turn_ending::TurnEnding;
+use crate::provider::turn_ending::common_stop_reason;
 use crate::request::ToolNames;
 use crate::sse::Frame;
 use crate::turn::{ReasoningKind, TurnBuilder};
@@ -97,7 +97,7 @@ impl Decoder {
         let reason = match raw {
             // Old servers do not send any stop reason.
             "" => StopReason::Stop,
-            word => TurnEnding::from_word(word).into_stop_reason(word)?,
+            word => common_stop_reason(word)?,
         };
         Ok(match reason {
             // The API has no separate stop reason for tool calls.

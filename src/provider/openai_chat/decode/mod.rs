@@ -22,7 +22,7 @@ use crate::provider::lenient::{self, FromAny, LenientNumber, MaybeObject, array_
 use crate::provider::openai::arguments_text;
 use crate::provider::openai_chat::dialect::{Dialect, TurnEnd};
 use crate::provider::ordered_fields::OrderedFields;
-use crate::provider::turn_ending::TurnEnding;
+use crate::provider::turn_ending::common_stop_reason;
 use crate::request::ToolNames;
 use crate::sse::Frame;
 use crate::turn::{ReasoningKind, TurnBuilder};
@@ -283,7 +283,7 @@ impl Decoder {
     }
 
     fn stop_reason(&self, raw: &str) -> Result<StopReason, Error> {
-        Ok(match TurnEnding::from_word(raw).into_stop_reason(raw)? {
+        Ok(match common_stop_reason(raw)? {
             // OpenAI sends `stop` after a refusal.
             StopReason::Stop if self.has_refusal => StopReason::Refusal,
             reason => reason,

@@ -191,7 +191,7 @@ impl OutputItems {
                 "" => String::new(),
                 id => format!("{id}_{nth}"),
             };
-            turn.start_tool_call(key, &id, self.declared_tools.own_name(one.name()));
+            turn.start_tool_call(key, &id, self.declared_tools.names.own_name(one.name()));
             turn.push_tool_call_args(key, one.parameters.get());
             turn.end_tool_call(key);
         }

@@ -18,42 +18,11 @@ use crate::turn::TurnBuilder;
 /// The names of the undeclared wrapper tools that models call.
 const WRAPPER_TOOLS: &[&str] = &["parallel", "multi_tool_use.parallel", "multi_tool_use_parallel"];
 
-/// The names of the tools that a request declares.
-#[derive(Debug)]
-pub(super) enum DeclaredTools {
-    Names(Vec<String>),
-    /// The tools, and the names under which the server sees them.
-    Specs(ToolSpecs, ToolNames),
-}
-
-impl Default for DeclaredTools {
-    fn default() -> Self {
-        Self::Names(Vec::new())
-    }
-}
-
-impl DeclaredTools {
-    fn is_empty(&self) -> bool {
-        match self {
-            Self::Names(names) => names.is_empty(),
-            Self::Specs(specs, _) => specs.is_empty(),
-        }
-    }
-
-    fn contains(&self, name: &str) -> bool {
-        match self {
-            Self::Names(names) => names.iter().any(|declared| declared == name),
-            Self::Specs(specs, _) => specs.contains_name(name),
-        }
-    }
-
-    /// Returns the own name of the tool that the server calls `name`.
-    pub(super) fn own_name<'a>(&'a self, name: &'a str) -> &'a str {
-        match self {
-            Self::Names(_) => name,
-            Self::Specs(_, names) => names.own_name(name),
-        }
-    }
+/// The tools that a request declares, and the names under which the server sees them.
+#[derive(Debug, Default)]
+pub(super) struct DeclaredTools {
+    pub(super) specs: ToolSpecs,
+    pub(super) names: ToolNames,
 }
 
 /// The state of a function call that is being streamed.
@@ -97,11 +66,12 @@ impl Call {
 
     pub(super) fn set_name(&mut self, name: &str, declared: &DeclaredTools) {
         if self.name.is_empty() {
-            let name = declared.own_name(name);
+            let name = declared.names.own_name(name);
             name.clone_into(&mut self.name);
             // A declared tool with this name is not a wrapper.
-            self.may_be_wrapper =
-                WRAPPER_TOOLS.contains(&name) && !declared.is_empty() && !declared.contains(name);
+            self.may_be_wrapper = WRAPPER_TOOLS.contains(&name)
+                && !declared.specs.is_empty()
+                && !declared.specs.contains_name(name);
         }
     }
 
@@ -252,7 +222,8 @@ pub(super) fn expand_wrapper<'a>(
 ) -> Option<Vec<WrappedToolUse<'a>>> {
     let WrapperCall { tool_uses } = serde_json::from_str(arguments).ok()?;
     let fits = |one: &WrappedToolUse<'_>| {
-        one.parameters.get().starts_with('{') && declared.contains(declared.own_name(one.name()))
+        one.parameters.get().starts_with('{')
+            && declared.specs.contains_name(declared.names.own_name(one.name()))
     };
     (!tool_uses.is_empty() && tool_uses.iter().all(fits)).then_some(tool_uses)
 }

@@ -21,7 +21,7 @@ use crate::provider::frame_template::FrameTemplate;
 use crate::provider::lenient::{self, LenientStr, array_elements, deserialize_string};
 use crate::provider::openai::arguments_text;
 use crate::provider::openai_responses::passthrough::{MessagePart, PROVIDER_NAME};
-use crate::provider::turn_ending::TurnEnding;
+use crate::provider::turn_ending::common_stop_reason;
 use crate::request::{ToolNameRule, ToolSpecs};
 use crate::sse::Frame;
 use crate::turn::TurnBuilder;
@@ -68,23 +68,19 @@ impl Decoder {
         Self { items: OutputItems::for_model(model), ..Self::default() }
     }
 
-    /// Sets the names of the declared tools.
+    /// Sets the declared tools.
     ///
     /// Models sometimes combine several calls into a single call to an undeclared tool such as
     /// `parallel`. If the declared tools are known and every inner call is a call to a declared
     /// tool, the decoder emits the inner calls instead of the combined call. Otherwise, the decoder
     /// emits the combined call unchanged, as a call to an unknown tool.
-    pub fn with_tools<T: Into<String>>(mut self, names: impl IntoIterator<Item = T>) -> Self {
-        let names = names.into_iter().map(Into::into).collect();
-        self.items.declared_tools = DeclaredTools::Names(names);
-        self
+    pub fn with_tools(self, tools: impl Into<ToolSpecs>) -> Self {
+        self.with_renamed_tools(tools.into(), ToolNameRule::Any)
     }
 
-    /// Sets the declared tools, like [`with_tools`](Self::with_tools), but shares the list.
-    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only the provider uses it"))]
-    pub(super) fn with_tool_specs(mut self, specs: ToolSpecs, rule: ToolNameRule) -> Self {
-        let names = specs.names_for(rule);
-        self.items.declared_tools = DeclaredTools::Specs(specs, names);
+    /// Sets the declared tools, whose names the server sees as `rule` allows.
+    pub(super) fn with_renamed_tools(mut self, specs: ToolSpecs, rule: ToolNameRule) -> Self {
+        self.items.declared_tools = DeclaredTools { names: specs.names_for(rule), specs };
         self
     }
 
@@ -215,7 +211,7 @@ impl Decoder {
             ("", "completed") if self.items.has_refusal() => StopReason::Refusal,
             ("", "completed") => StopReason::Stop,
             ("", status) => StopReason::Other(status.to_owned()),
-            (reason, _) => TurnEnding::from_word(reason).into_stop_reason(reason)?,
+            (reason, _) => common_stop_reason(reason)?,
         })
     }
 }

@@ -11,8 +11,8 @@ use self::item::{ItemStatus, OpenItem, OutputItemKind};
 use crate::item::StopReason;
 use crate::provider::content_delta::{ContentDelta, SignatureTarget};
 use crate::provider::server::{
-    FrameRole, IssuedItem, ServerFrame, ServerWire, TurnStart, TurnWriter, UnsupportedContent,
-    WriterOutput, call_id_or_generated, openai_errors,
+    CREATED_AT, FrameRole, IssuedItem, ServerFrame, ServerWire, TurnStart, TurnWriter,
+    UnsupportedContent, WriterOutput, call_id_or_generated, openai_errors,
 };
 use crate::turn::ReasoningKind;
 use crate::usage::Usage;
@@ -82,7 +82,7 @@ impl ResponseWriter {
         let response = json!({
             "id": format!("resp_{}", opening.id),
             "object": "response",
-            "created_at": opening.created,
+            "created_at": CREATED_AT,
             "status": "in_progress",
             "background": false,
             "error": null,
