@@ -77,8 +77,7 @@ async fn main() -> Result<(), Error> {
         lines.collect::<Vec<_>>().join("\n")
     });
     // Truncation by rule comes first; a model is asked only if that does not free enough tokens.
-    let compactor = Truncator::new()
-        .with_max_result_bytes(512)
+    let compactor = Truncator { max_result_bytes: Some(512), ..Truncator::new() }
         .or_else(Summarizer::new(summarizer_model()).with_keep_turns(2));
     let agent = Agent::new(reader_model())
         .with_tools([read])

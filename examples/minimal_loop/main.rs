@@ -107,13 +107,13 @@ async fn run_agent(shown: OutputFormat, hasty: bool) -> Result<bool, Box<dyn std
     let folder = TempFolder::new()?;
     let root = Root::new(folder.0.clone());
     let tools = [read_file(&root), apply_patch(&root), markdown_check(&root)];
+    let mut policy = RequireEvidence::new();
+    policy.read_only_tools = ["read_file", "markdown_check"].map(str::to_owned).to_vec();
     let agent = Agent::new(if hasty { model::hasty_model() } else { model::thorough_model() })
         .with_system("You keep the glossary of a book. One action at a time.")
         .with_toolkit(Toolkit::new(tools).first_call_only().with_rationale())
         .with_limits(Limits { max_turns: Some(19), ..Limits::default() })
-        .with_evidence(
-            RequireEvidence::new().with_read_only_tools(["read_file", "markdown_check"]),
-        );
+        .with_evidence(policy);
 
     let trace = agent.new_trace();
     trace.add_input(

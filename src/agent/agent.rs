@@ -790,8 +790,8 @@ impl Agent {
     /// ```
     pub fn with_evidence(self, policy: RequireEvidence) -> Self {
         self.update_settings(|it| {
-            it.prompt.set_appended_instructions(policy.instructions().into());
-            it.tools.read_only_tools = policy.read_only_tools();
+            it.prompt.set_appended_instructions(policy.instructions.as_str().into());
+            it.tools.read_only_tools = policy.read_only_tools.as_slice().into();
             it.hooks.set_evidence_policy(Arc::new(policy));
         })
     }

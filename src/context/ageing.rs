@@ -71,7 +71,7 @@ impl Ageing {
     }
 
     /// Sets the truncator that shortens old turns; [`Truncator::new`] by default. The truncator's
-    /// [`with_keep_turns`](Truncator::with_keep_turns) setting is ignored.
+    /// [`keep_turns`](Truncator::keep_turns) setting is ignored.
     pub fn with_truncator(mut self, shorten: Truncator) -> Self {
         self.truncator = shorten;
         self
@@ -84,7 +84,7 @@ impl Ageing {
         if old == 0 {
             return None;
         }
-        self.truncator.with_keep_turns(turns - old).plan_compaction(history)
+        Truncator { keep_turns: turns - old, ..self.truncator }.plan_compaction(history)
     }
 }
 

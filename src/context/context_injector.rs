@@ -1,13 +1,12 @@
 //! Adds selected context to a single request, up to a maximum number of tokens, and records the
 //! selection.
 
-use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use crate::context::transcript::call_summary;
-use crate::context::turn_starts::{self, KeptItems};
+use crate::context::turn_starts::{KeptItems, start_of_newest_turns};
 use crate::context::{BytesDiv4, CountTokens};
 use crate::item::{History, Item};
 
@@ -80,143 +79,92 @@ pub struct InjectedContext {
 /// the request is sent. The same history and candidates always produce the same bytes.
 ///
 /// ```
+/// use std::sync::Arc;
+///
 /// use turnstream::context::{ContextCandidate, ContextInjector};
 /// use turnstream::{Agent, provider::Scripted};
 ///
-/// let injector = ContextInjector::new(1_000, |_history| vec![
+/// let mut injector = ContextInjector::new(1_000, |_history| vec![
 ///     ContextCandidate {
 ///         source: "src/lib.rs:1-2".into(),
 ///         text: "pub mod agent;\npub mod context;".into(),
 ///         why: "the task names this file".into(),
 ///     },
 ///     ContextCandidate { source: "notes.md".into(), text: "Buy milk.".into(), why: String::new() },
-/// ])
-/// .with_constraints("Change no public names.")
-/// .on_selection(|selection| {
+/// ]);
+/// injector.constraints = "Change no public names.".to_owned();
+/// injector.on_selection = Some(Arc::new(|selection| {
 ///     assert_eq!(selection.chosen[0].source, "src/lib.rs:1-2");
 ///     assert_eq!(selection.left_out[0].why, "no reason was given");
 ///     assert!(selection.tokens <= selection.cap);
-/// });
+/// }));
 /// let agent = Agent::new(Scripted::new(["Two modules."])).with_hook(injector);
 /// # drop(agent);
 /// ```
 #[derive(Clone)]
 pub struct ContextInjector {
-    max_tokens: u64,
-    candidates_fn: Arc<HistoryFn<Vec<ContextCandidate>>>,
-    constraints: String,
-    /// The function that summarizes the omitted turns, or `None` for a summary that contains one
-    /// line for each call.
-    step_summary_fn: Option<Arc<HistoryFn<String>>>,
-    max_turns: Option<usize>,
-    counter: Arc<dyn CountTokens>,
-    on_selection: Option<Arc<SelectionCallback>>,
+    /// The maximum number of tokens of text that are added.
+    pub max_tokens: u64,
+    /// The function that returns the candidates for a history, with the most important first.
+    pub candidates: Arc<dyn Fn(&History) -> Vec<ContextCandidate> + Send + Sync>,
+    /// The constraints, which are added as text before the summary and the candidates; empty by
+    /// default.
+    pub constraints: String,
+    /// The number of newest turns to send. All system items and the user's latest message are also
+    /// sent. The omitted turns are replaced by a summary of their steps. `None` is the default and
+    /// sends all turns; 0 counts as 1.
+    pub max_turns: Option<usize>,
+    /// The function that creates the summary from the items in the omitted turns. By default, the
+    /// summary contains one line for each call, with the tool's name, the arguments, and the kind
+    /// of result.
+    pub step_summary: fn(&History) -> String,
+    /// The token counter; [`BytesDiv4`] by default.
+    pub counter: Arc<dyn CountTokens>,
+    /// A function that is called with each selection before the request is sent; it must return
+    /// quickly.
+    pub on_selection: Option<Arc<dyn Fn(&ContextSelection) + Send + Sync>>,
 }
 
-/// A function that computes a value from a history.
-type HistoryFn<T> = dyn Fn(&History) -> T + Send + Sync;
-type SelectionCallback = dyn Fn(&ContextSelection) + Send + Sync;
-
 impl ContextInjector {
-    /// Creates an injector that adds at most `cap` tokens of text. The text is selected from the
-    /// candidates that the function `candidates` returns for the history.
+    /// Creates an injector that adds at most `max_tokens` tokens of text. The text is selected from
+    /// the candidates that the function `candidates` returns for the history.
     pub fn new(
-        cap: u64,
+        max_tokens: u64,
         candidates: impl Fn(&History) -> Vec<ContextCandidate> + Send + Sync + 'static,
     ) -> Self {
         Self {
-            max_tokens: cap,
-            candidates_fn: Arc::new(candidates),
+            max_tokens,
+            candidates: Arc::new(candidates),
             constraints: String::new(),
-            step_summary_fn: None,
             max_turns: None,
+            step_summary: |old| call_summary(&old.iter().collect::<Vec<_>>()),
             counter: Arc::new(BytesDiv4),
             on_selection: None,
         }
     }
 
-    /// Sets the constraints, which are added as text before the summary and the candidates.
-    pub fn with_constraints(mut self, text: impl Into<String>) -> Self {
-        self.constraints = text.into();
-        self
-    }
-
-    /// Sets the number of newest turns to send; at least 1. All system items and the user's latest
-    /// message are also sent. The omitted turns are replaced by a summary of their steps. By
-    /// default, all turns are sent.
-    pub fn with_max_turns(mut self, turns: usize) -> Self {
-        self.max_turns = Some(turns.max(1));
-        self
-    }
-
-    /// Sets the function that creates the summary from the items in the omitted turns. By default,
-    /// the summary contains one line for each call, with the tool's name, the arguments, and the
-    /// kind of result.
-    pub fn with_step_summary(
-        mut self,
-        f: impl Fn(&History) -> String + Send + Sync + 'static,
-    ) -> Self {
-        self.step_summary_fn = Some(Arc::new(f));
-        self
-    }
-
-    /// Sets the token counter; [`BytesDiv4`] by default.
-    pub fn with_counter(mut self, counter: impl CountTokens + 'static) -> Self {
-        self.counter = Arc::new(counter);
-        self
-    }
-
-    /// Sets a function that is called with each selection before the request is sent. The function
-    /// must return quickly.
-    pub fn on_selection(mut self, f: impl Fn(&ContextSelection) + Send + Sync + 'static) -> Self {
-        self.on_selection = Some(Arc::new(f));
-        self
-    }
-
     /// Returns the context to send for a history, along with a record of the selection. This method
-    /// does not call the function set with [`on_selection`](Self::on_selection).
+    /// does not call the function [`on_selection`](Self::on_selection).
     pub fn inject(&self, history: &History) -> InjectedContext {
         let mut context = history.clone();
         let mut earlier = String::new();
         if let Some(turns) = self.max_turns {
             let items: Vec<&Item> = history.iter().collect();
-            let cut = turn_starts::start_of_newest_turns(&items, turns);
+            let cut = start_of_newest_turns(&items, turns);
             let kept = KeptItems::new(&items, cut);
-            earlier = match &self.step_summary_fn {
-                Some(f) => f(&history.truncated(cut)),
-                None => call_summary(items.get(..cut).unwrap_or_default()),
-            };
+            earlier = (self.step_summary)(&history.truncated(cut));
             context.rewrite(0..cut, kept.instructions.into_iter().chain(kept.prompt));
         }
         let mut choice = SelectionBuilder::new(self.max_tokens, &*self.counter);
         choice.add_section("constraints", "Constraints:", &self.constraints);
         choice.add_section("steps", "Done so far:", &earlier);
-        for candidate in (self.candidates_fn)(history) {
+        for candidate in (self.candidates)(history) {
             choice.add_candidate(candidate);
         }
         if !choice.text.is_empty() {
             context.push(Item::user(choice.text));
         }
         InjectedContext { context, selection: choice.selection }
-    }
-
-    /// Returns the context to send for a history, and passes the selection to the function set with
-    /// [`on_selection`](Self::on_selection).
-    pub(crate) fn inject_and_report(&self, history: &History) -> History {
-        let InjectedContext { context, selection } = self.inject(history);
-        if let Some(callback) = &self.on_selection {
-            callback(&selection);
-        }
-        context
-    }
-}
-
-impl fmt::Debug for ContextInjector {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ContextInjector")
-            .field("max_tokens", &self.max_tokens)
-            .field("max_turns", &self.max_turns)
-            .finish_non_exhaustive()
     }
 }
 

@@ -32,7 +32,7 @@ const MIN_PREFIX_BYTES: usize = 16;
 /// - long call arguments keep all of their fields, but long values are truncated to a prefix.
 ///
 /// By default, results are not truncated. With
-/// [`with_max_result_bytes`](Self::with_max_result_bytes), results are truncated to their head and
+/// [`max_result_bytes`](Self::max_result_bytes), results are truncated to their head and
 /// tail, and images and files in results are removed. In the newest turns, the limit is eight times
 /// as high. If a turn contains provider-specific items, such as a call that the provider itself
 /// ran, these items and the turn's reasoning and arguments are all kept. The provider may reject
@@ -63,7 +63,7 @@ const MIN_PREFIX_BYTES: usize = 16;
 ///     Item::text("Done.").with_turn_info(done()),
 /// ]);
 ///
-/// let shorten = Truncator::new().with_keep_turns(1);
+/// let shorten = Truncator { keep_turns: 1, ..Truncator::new() };
 /// let compaction = shorten.plan_compaction(&history).unwrap();
 /// compaction.apply(&mut history);
 /// assert!(history.is_settled());
@@ -74,11 +74,29 @@ const MIN_PREFIX_BYTES: usize = 16;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Truncator {
-    keep_turns: usize,
-    /// The maximum number of bytes in a result. `None` keeps results whole.
-    max_result_bytes: Option<usize>,
-    max_arguments_bytes: usize,
-    max_reasoning_bytes: usize,
+    /// The number of completed turns that count as new; 4 by default. At least one turn always
+    /// counts as new, so that the newest turn keeps its reasoning together with its calls.
+    pub keep_turns: usize,
+    /// The maximum number of bytes of each result in old turns; a result in the newest turns may
+    /// have eight times as many bytes. By default, results are not truncated.
+    ///
+    /// The limit in the newest turns is higher because the model has only just requested the
+    /// results of these turns. Results in the newest turns are still limited, because a single huge
+    /// result is the most common reason why a context window fills up.
+    /// [`Toolkit::with_max_result_bytes`] limits results before they enter the history.
+    ///
+    /// [`Toolkit::with_max_result_bytes`]: crate::Toolkit::with_max_result_bytes
+    pub max_result_bytes: Option<usize>,
+    /// The maximum number of bytes in each call's arguments in old turns; 1,024 by default. Longer
+    /// arguments are replaced by an object with the same fields, in which long values are truncated
+    /// to a prefix. If that object is still too long, the arguments are replaced by an object that
+    /// contains only their length and a prefix.
+    pub max_arguments_bytes: usize,
+    /// The maximum number of bytes in an old turn's reasoning; 200 by default. Longer reasoning is
+    /// truncated to a prefix; if the maximum is 0, all reasoning in old turns is removed. Signed
+    /// reasoning is always removed from old turns, because providers reject such reasoning if it
+    /// has been changed.
+    pub max_reasoning_bytes: usize,
 }
 
 impl Default for Truncator {
@@ -97,45 +115,6 @@ impl Truncator {
     /// reasoning is limited to 200 bytes and each call's arguments to 1,024 bytes.
     pub fn new() -> Self {
         Self::default()
-    }
-
-    /// Sets the number of completed turns that count as new; 4 by default. At least one turn always
-    /// counts as new, so that the newest turn keeps its reasoning together with its calls.
-    pub fn with_keep_turns(mut self, turns: usize) -> Self {
-        self.keep_turns = turns;
-        self
-    }
-
-    /// Truncates each result in old turns to `bytes` bytes, and each result in the newest turns to
-    /// eight times as many bytes. By default, results are not truncated.
-    ///
-    /// The limit in the newest turns is higher because the model has only just requested the
-    /// results of these turns. Results in the newest turns are still limited, because a single huge
-    /// result is the most common reason why a context window fills up.
-    /// [`Toolkit::with_max_result_bytes`] limits results before they enter the history.
-    ///
-    /// [`Toolkit::with_max_result_bytes`]: crate::Toolkit::with_max_result_bytes
-    pub fn with_max_result_bytes(mut self, bytes: usize) -> Self {
-        self.max_result_bytes = Some(bytes);
-        self
-    }
-
-    /// Sets the maximum number of bytes in each call's arguments in old turns; 1,024 by default.
-    /// Longer arguments are replaced by an object with the same fields, in which long values are
-    /// truncated to a prefix. If that object is still too long, the arguments are replaced by an
-    /// object that contains only their length and a prefix.
-    pub fn with_max_arguments_bytes(mut self, bytes: usize) -> Self {
-        self.max_arguments_bytes = bytes;
-        self
-    }
-
-    /// Sets the maximum number of bytes in an old turn's reasoning; 200 by default. Longer
-    /// reasoning is truncated to a prefix; if the maximum is 0, all reasoning in old turns is
-    /// removed. Signed reasoning is always removed from old turns, because providers reject such
-    /// reasoning if it has been changed.
-    pub fn with_max_reasoning_bytes(mut self, bytes: usize) -> Self {
-        self.max_reasoning_bytes = bytes;
-        self
     }
 
     /// Plans which items to replace. Returns `None` if no item would become shorter.

@@ -233,14 +233,15 @@ fn returns_diminish_after_three_nudges_and_two_small_steps() {
 #[test]
 fn the_thresholds_of_a_token_target_are_configurable() {
     let target =
-        Target { threshold: 0.5, min_delta_tokens: 10, min_nudges: 1, ..Target::new(1_000) };
+        Target { tokens: 1_000, threshold_fraction: 0.5, min_delta_tokens: 10, min_nudges: 1 };
+    let with_threshold = |threshold_fraction| Target { threshold_fraction, ..target };
     assert_stops(target, (0, 0, 0), 500, false);
     assert_nudged(target, (1, 9, 100), 110, (2, 10, 110));
     assert_stops(target, (1, 9, 100), 109, true);
-    assert_nudged(Target { threshold: 7.0, ..target }, (0, 0, 0), 999, (1, 999, 999));
-    assert_stops(Target { threshold: 7.0, ..target }, (0, 0, 0), 1_000, false);
-    assert_stops(Target { threshold: f64::NAN, ..target }, (0, 0, 0), 0, false);
-    assert_stops(Target { threshold: -1.0, ..target }, (0, 0, 0), 0, false);
+    assert_nudged(with_threshold(7.0), (0, 0, 0), 999, (1, 999, 999));
+    assert_stops(with_threshold(7.0), (0, 0, 0), 1_000, false);
+    assert_stops(with_threshold(f64::NAN), (0, 0, 0), 0, false);
+    assert_stops(with_threshold(-1.0), (0, 0, 0), 0, false);
     assert_stops(Target { min_delta_tokens: 0, ..target }, (1, 0, 100), 100, true);
 }
 

@@ -197,9 +197,7 @@ fn the_compaction_note_survives_storing_settling_forking_and_later_turns() {
     history = history.settled();
     assert!(was_reactively_compacted(&history));
     // A plain compaction leaves the note unchanged, and one that would lose it is refused.
-    let shortened = Truncator::new()
-        .with_max_reasoning_bytes(0)
-        .with_keep_turns(1)
+    let shortened = Truncator { max_reasoning_bytes: 0, keep_turns: 1, ..Truncator::new() }
         .plan_compaction(&history)
         .unwrap();
     assert!(was_reactively_compacted(&apply_compaction(&shortened, &history)));
@@ -295,7 +293,7 @@ fn old_turns_keep_a_prefix_of_reasoning_and_arguments_and_all_other_items() {
     items.insert(items.len() - 1, as_stop_turn_end(look_call("c9", "{}")));
     let before = history_of(items.clone());
     let after = apply_compaction(
-        &Truncator::new().with_keep_turns(5).plan_compaction(&before).unwrap(),
+        &Truncator { keep_turns: 5, ..Truncator::new() }.plan_compaction(&before).unwrap(),
         &before,
     );
     let after = self::items_of(&after);
@@ -327,7 +325,7 @@ fn results_are_truncated_only_if_configured() {
     items.extend((0..4).flat_map(look_turn));
     let before = history_of(items);
     assert_eq!(Truncator::new().plan_compaction(&before), None);
-    let clips = Truncator::new().with_max_result_bytes(1_024);
+    let clips = Truncator { max_result_bytes: Some(1_024), ..Truncator::new() };
     let after = apply_compaction(&clips.plan_compaction(&before).unwrap(), &before);
     let after = self::items_of(&after);
     assert!(after[2].compacted);
@@ -341,7 +339,7 @@ fn shorten_arguments(arguments: &str, max: usize) -> Option<String> {
     let mut items = vec![as_stop_turn_end(look_call("c", arguments)), look_result("c", "r")];
     items.extend(look_turn(1));
     let before = history_of(items);
-    let shorten = Truncator::new().with_keep_turns(1).with_max_arguments_bytes(max);
+    let shorten = Truncator { keep_turns: 1, max_arguments_bytes: max, ..Truncator::new() };
     let after = apply_compaction(&shorten.plan_compaction(&before)?, &before);
     Some(after.iter().find_map(Item::as_tool_call).unwrap().arguments.clone())
 }
@@ -383,7 +381,7 @@ fn reasoning_is_removed_entirely_if_configured() {
         vec![Item::user("u"), Item::reasoning("hm"), as_stop_turn_end(Item::text("so"))];
     items.extend(look_turn(1));
     let before = history_of(items);
-    let none = Truncator::new().with_keep_turns(1).with_max_reasoning_bytes(0);
+    let none = Truncator { keep_turns: 1, max_reasoning_bytes: 0, ..Truncator::new() };
     let after = apply_compaction(&none.plan_compaction(&before).unwrap(), &before);
     // An empty item is left, which shows that something was removed.
     assert_eq!(self::items_of(&after)[1], Item::reasoning("").with_flag(ItemFlag::Compacted));
@@ -403,8 +401,9 @@ fn the_results_of_an_old_turn_are_old_too() {
         vec![as_stop_turn_end(look_call("c", "{}")), look_result("c", "x".repeat(2_000))];
     items.extend(look_turn(1));
     let before = history_of(items);
-    let clips = Truncator::new().with_max_result_bytes(1_024).with_max_reasoning_bytes(0);
-    let shortens = |keep| clips.with_keep_turns(keep).plan_compaction(&before);
+    let clips =
+        Truncator { max_result_bytes: Some(1_024), max_reasoning_bytes: 0, ..Truncator::new() };
+    let shortens = |keep| Truncator { keep_turns: keep, ..clips }.plan_compaction(&before);
     assert_eq!(shortens(1).map(|made| (made.from, made.to)), Some((1, 2)));
     assert_eq!(shortens(2), None);
     // The newest turn always keeps its reasoning.
@@ -421,7 +420,7 @@ fn compacted_and_tombstoned_items_are_not_shortened_again() {
     items.extend(look_turn(9));
     let before = history_of(items);
     assert!(before.is_settled());
-    let clips = Truncator::new().with_keep_turns(1).with_max_result_bytes(1_024);
+    let clips = Truncator { keep_turns: 1, max_result_bytes: Some(1_024), ..Truncator::new() };
     let made = clips.plan_compaction(&before).unwrap();
     assert_eq!((made.from, made.to), (5, 6));
 }
@@ -433,11 +432,14 @@ fn a_huge_result_of_the_newest_turn_is_truncated_to_eight_times_the_limit() {
         as_stop_turn_end(look_call("c", "{}")),
         look_result("c", "ü".repeat(500_000)),
     ]);
-    let shorten = Truncator::new().with_max_result_bytes(100);
+    let shorten = Truncator { max_result_bytes: Some(100), ..Truncator::new() };
     let after = apply_compaction(&shorten.plan_compaction(&before).unwrap(), &before);
     let text = after.last().unwrap().as_tool_result().unwrap().content.text();
     assert!((780..=800).contains(&text.len()), "{}", text.len());
-    assert_eq!(shorten.with_max_result_bytes(usize::MAX).plan_compaction(&before), None);
+    assert_eq!(
+        Truncator { max_result_bytes: Some(usize::MAX), ..shorten }.plan_compaction(&before),
+        None
+    );
 }
 
 #[test]
@@ -453,7 +455,7 @@ fn a_turn_that_ends_in_reasoning_stays_a_turn_after_shortening() {
     items.extend(look_turn(1));
     let before = history_of(items);
     let after = apply_compaction(
-        &Truncator::new().with_keep_turns(1).plan_compaction(&before).unwrap(),
+        &Truncator { keep_turns: 1, ..Truncator::new() }.plan_compaction(&before).unwrap(),
         &before,
     );
     assert_eq!(after.completed_turns(), before.completed_turns());
@@ -475,10 +477,12 @@ fn turns_with_a_provider_item_keep_their_reasoning_and_arguments() {
     items.extend([Item::reasoning("goes"), as_stop_turn_end(Item::text("t"))]);
     items.extend(look_turn(1));
     let before = history_of(items.clone());
-    let clips = Truncator::new()
-        .with_keep_turns(1)
-        .with_max_result_bytes(1_024)
-        .with_max_reasoning_bytes(0);
+    let clips = Truncator {
+        keep_turns: 1,
+        max_result_bytes: Some(1_024),
+        max_reasoning_bytes: 0,
+        ..Truncator::new()
+    };
     let made = clips.plan_compaction(&before).unwrap();
     assert_eq!((made.from, made.to, made.items.len()), (4, 6, 1));
 }
@@ -490,7 +494,7 @@ fn a_history_with_nothing_to_shorten_yields_no_compaction() {
         Truncator::new().plan_compaction(&history_of([Item::user("x".repeat(9_000_000))])),
         None
     );
-    let bare = Truncator::new().with_max_reasoning_bytes(0);
+    let bare = Truncator { max_reasoning_bytes: 0, ..Truncator::new() };
     assert_eq!(bare.plan_compaction(&history_of(session_items(4))), None);
     assert!(bare.plan_compaction(&history_of(session_items(5))).is_some());
     assert_eq!(Truncator::new().plan_compaction(&history_of(session_items(9))), None);

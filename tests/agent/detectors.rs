@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 use turnstream::agent::detect::{
-    AmbiguousFailure, ContextBloat, Detectors, FailureMode, MissingTermination, NonIdempotentRetry,
-    PlanningWithoutExecution, Signal, SilentSideEffect,
+    AmbiguousFailure, ContextBloat, Detectors, FailureMode, MissingTermination,
+    PlanningWithoutExecution, Signal,
 };
 use turnstream::agent::evidence::RequireEvidence;
 use turnstream::agent::hook::{self, StopDecision};
@@ -71,14 +71,14 @@ async fn run_with_detectors(
     mut replies: Vec<Reply>,
 ) -> (Vec<Signal>, Outcome) {
     replies.push("There was a problem.".into());
-    let signals = detectors.signal_log();
+    let signals = detectors.signal_log.clone();
     let outcome = detector_agent(replies).with_hook(detectors).run("go").outcome().await;
     (signals.drain(), outcome)
 }
 
 /// The signals of all six detectors in a run that ends with text.
 async fn all_signals(replies: Vec<Reply>) -> Vec<(FailureMode, u32)> {
-    let signals = run_with_detectors(Detectors::all(), replies).await.0;
+    let signals = run_with_detectors(Detectors::default(), replies).await.0;
     signals.into_iter().map(|signal| (signal.mode, signal.turn)).collect()
 }
 
@@ -171,8 +171,8 @@ async fn failed_evidence_in_a_successful_result_is_an_ambiguous_failure() {
 #[tokio::test]
 async fn an_answer_that_ignores_a_failure_is_an_ambiguous_failure() {
     let ends = |replies: Vec<Reply>, words: &'static str| async move {
-        let detectors = Detectors::all();
-        let signals = detectors.signal_log();
+        let detectors = Detectors::default();
+        let signals = detectors.signal_log.clone();
         let replies = replies.into_iter().chain([Reply::text(words)]).collect();
         detector_agent(replies).with_hook(detectors).run("go").outcome().await;
         signals.drain()
@@ -194,10 +194,10 @@ async fn an_answer_that_ignores_a_failure_is_an_ambiguous_failure() {
 
 #[tokio::test]
 async fn whether_an_answer_acknowledges_a_failure_is_configurable() {
-    let strict = AmbiguousFailure::with_acknowledgement_check(|turn, result| {
-        turn.text().contains(&result.name)
-    });
-    let detectors = Detectors::none().with_ambiguous_failure(strict);
+    let ambiguous_failure = AmbiguousFailure {
+        acknowledgement_check: |turn, result| turn.text().contains(&result.name),
+    };
+    let detectors = Detectors { ambiguous_failure, ..Detectors::default() };
     let signals =
         run_with_detectors(detectors, vec![call_with_effects("make", json!({ "fails": true }))])
             .await
@@ -208,9 +208,9 @@ async fn whether_an_answer_acknowledges_a_failure_is_configurable() {
 #[tokio::test]
 async fn a_mutating_tool_without_a_report_is_a_silent_side_effect() {
     let detectors = || {
-        Detectors::all().with_silent_side_effect(
-            SilentSideEffect::default().with_mutating_tools(["make", "other"]),
-        )
+        let mut detectors = Detectors::default();
+        detectors.silent_side_effect.mutating_tools = vec!["make".into(), "other".into()];
+        detectors
     };
     let silent = vec![
         call_with_effects("make", json!({})),
@@ -247,12 +247,9 @@ async fn an_unreported_change_of_the_fingerprint_is_a_silent_side_effect() {
             }
         })
     };
-    let snapshot = {
-        let world = Arc::clone(&world);
-        SilentSideEffect::default().with_snapshot(move || world.load(Ordering::Relaxed))
-    };
-    let detectors = Detectors::all().with_silent_side_effect(snapshot);
-    let signals = detectors.signal_log();
+    let mut detectors = Detectors::default();
+    detectors.silent_side_effect.snapshot = Some(Arc::new(move || world.load(Ordering::Relaxed)));
+    let signals = detectors.signal_log.clone();
     let silent = |n: usize| call_with_effects("other", json!({ "silent": n }));
     let replies = vec![
         read_call(1),
@@ -276,7 +273,7 @@ async fn an_unreported_change_of_the_fingerprint_is_a_silent_side_effect() {
 async fn a_repeated_call_with_a_different_effect_is_not_a_retry() {
     let ticket = || call_with_effects("make", json!({ "created": "ticket-#", "title": "Bug" }));
     let signals =
-        run_with_detectors(Detectors::all(), vec![ticket(), read_call(1), ticket(), ticket()])
+        run_with_detectors(Detectors::default(), vec![ticket(), read_call(1), ticket(), ticket()])
             .await
             .0;
     let [signal] = &signals[..] else { panic!("{signals:?}") };
@@ -296,8 +293,12 @@ async fn a_repeated_call_with_a_different_effect_is_not_a_retry() {
     let twice = call_with_effects("make", args.clone()).call("make", args.clone());
     assert_signals(&all_signals(vec![twice]).await, &[(FailureMode::NonIdempotentRetry, 2)]);
 
-    let repeatable = NonIdempotentRetry::default().with_repeatable_tools(["make"]);
-    let detectors = Detectors::all().with_non_idempotent_retry(repeatable);
+    let mut detectors = Detectors::default();
+    detectors.non_idempotent_retry.repeatable_tools = vec!["make".into()];
+    assert_eq!(run_with_detectors(detectors, vec![ticket(), ticket()]).await.0, []);
+
+    let ignored_modes = vec![FailureMode::NonIdempotentRetry];
+    let detectors = Detectors { ignored_modes, ..Detectors::default() };
     assert_eq!(run_with_detectors(detectors, vec![ticket(), ticket()]).await.0, []);
 }
 
@@ -335,7 +336,7 @@ async fn a_context_that_grows_without_progress_is_context_bloat() {
     let grows = || {
         (0..14).map(|n: usize| read_call_with_usage(n, 8_000 * (n as u64 + 1))).collect::<Vec<_>>()
     };
-    let signals = run_with_detectors(Detectors::all(), grows()).await.0;
+    let signals = run_with_detectors(Detectors::default(), grows()).await.0;
     let [signal] = &signals[..] else { panic!("{signals:?}") };
     assert_eq!((signal.mode, signal.turn), (FailureMode::ContextBloat, 9));
     // With a change in between, or with fewer calls.
@@ -363,8 +364,8 @@ async fn turns_without_tool_calls_are_reported_as_planning() {
         })
     };
     let plans = |replies: Vec<Reply>, times: usize| {
-        let detectors = Detectors::all();
-        let signals = detectors.signal_log();
+        let detectors = Detectors::default();
+        let signals = detectors.signal_log.clone();
         let run = detector_agent(replies).with_hook(detectors).with_hook(go_on(times)).run("go");
         async move {
             run.outcome().await;
@@ -379,8 +380,8 @@ async fn turns_without_tool_calls_are_reported_as_planning() {
 
 #[tokio::test]
 async fn answers_to_follow_ups_are_not_reported_as_planning() {
-    let detectors = Detectors::all();
-    let signals = detectors.signal_log();
+    let detectors = Detectors::default();
+    let signals = detectors.signal_log.clone();
     let run =
         detector_agent(["1", "2", "3", "4"].map(Reply::text).into()).with_hook(detectors).run("go");
     for words in ["and?", "and?", "and?"] {
@@ -393,11 +394,12 @@ async fn answers_to_follow_ups_are_not_reported_as_planning() {
 #[tokio::test]
 async fn a_nudge_tells_the_model_what_to_do() {
     let fails = |n| (0..n).map(|_| failing_call("e")).chain([read_call(1)]).collect::<Vec<_>>();
-    let (signals, outcome) = run_with_detectors(Detectors::all().with_nudges(), fails(3)).await;
+    let (signals, outcome) =
+        run_with_detectors(Detectors { nudges: true, ..Detectors::default() }, fails(3)).await;
     assert_eq!(signals.len(), 1);
     let note = Item::user(FailureMode::MissingTermination.mitigation());
     assert_eq!(outcome.new_items().iter().filter(|item| **item == note).count(), 1);
-    let (_, outcome) = run_with_detectors(Detectors::all(), fails(3)).await;
+    let (_, outcome) = run_with_detectors(Detectors::default(), fails(3)).await;
     assert!(!outcome.new_items().contains(&note));
 }
 
@@ -405,7 +407,7 @@ async fn a_nudge_tells_the_model_what_to_do() {
 async fn a_detector_nudge_does_not_affect_the_evidence_policy() {
     let replies =
         vec![failing_call("e"), failing_call("e"), failing_call("e"), "done".into(), "done".into()];
-    let detectors = Detectors::all().with_nudges();
+    let detectors = Detectors { nudges: true, ..Detectors::default() };
     let agent = detector_agent(replies).with_hook(detectors).with_evidence(RequireEvidence::new());
     let outcome = agent.run("go").outcome().await;
     assert_eq!((outcome.reason.as_str(), outcome.turns), ("unproven", 5));
@@ -413,8 +415,8 @@ async fn a_detector_nudge_does_not_affect_the_evidence_policy() {
 
 #[tokio::test]
 async fn calls_of_earlier_runs_are_not_examined() {
-    let detectors = Detectors::all();
-    let signals = detectors.signal_log();
+    let detectors = Detectors::default();
+    let signals = detectors.signal_log.clone();
     let replies = vec![
         failing_call("e"),
         failing_call("e"),
@@ -430,25 +432,34 @@ async fn calls_of_earlier_runs_are_not_examined() {
 
 #[tokio::test]
 async fn signals_are_reported_as_they_occur_and_can_be_collected() {
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let detectors = {
-        let told = Arc::clone(&told);
-        Detectors::none()
-            .with_missing_termination(MissingTermination {
-                max_same_failures: 2,
-                max_turns_without_progress: 0,
-            })
-            .with_planning_without_execution(PlanningWithoutExecution { max_planning_turns: 0 })
-            .with_context_bloat(ContextBloat {
-                max_input_tokens: 0,
-                growth_factor: 0,
-                ..ContextBloat::default()
-            })
-            .on_signal(move |signal| told.lock().unwrap().push(signal.clone()))
+    let detectors = Detectors {
+        missing_termination: MissingTermination {
+            max_same_failures: 2,
+            max_turns_without_progress: 0,
+        },
+        planning_without_execution: PlanningWithoutExecution { max_planning_turns: 0 },
+        context_bloat: ContextBloat {
+            max_input_tokens: 0,
+            growth_factor: 0,
+            ..ContextBloat::default()
+        },
+        ..Detectors::default()
     };
-    let (signals, outcome) =
-        run_with_detectors(detectors, vec![failing_call("e"), failing_call("e")]).await;
-    assert_eq!(*told.lock().unwrap(), signals);
+    let log = detectors.signal_log.clone();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let reader = {
+        let told = Arc::clone(&told);
+        hook::after_sampling(move |_, _| {
+            told.lock().unwrap().push(log.signals().len());
+            async { Vec::new() }
+        })
+    };
+    let replies = vec![failing_call("e"), failing_call("e"), "It fails.".into()];
+    let signals = detectors.signal_log.clone();
+    let agent = detector_agent(replies).with_hook(detectors).with_hook(reader);
+    let outcome = agent.run("go").outcome().await;
+    let signals = signals.drain();
+    assert_eq!(*told.lock().unwrap(), [0, 0, 1]);
     let json = serde_json::to_value(&signals[0]).unwrap();
     assert_eq!(json["mode"], "missing_termination");
     assert_eq!(json["history_id"], outcome.history.id());
@@ -460,8 +471,8 @@ async fn the_rationale_of_a_call_does_not_make_it_a_different_call() {
     let make = |why: &str| {
         call_with_effects("make", json!({ "created": "t#", "_why": { "expected_outcome": why } }))
     };
-    let detectors = Detectors::all();
-    let signals = detectors.signal_log();
+    let detectors = Detectors::default();
+    let signals = detectors.signal_log.clone();
     let replies = vec![make("a ticket"), make("a ticket, this time"), "Done.".into()];
     let agent = detector_agent(replies);
     let kit = agent.toolkit().clone().with_rationale();

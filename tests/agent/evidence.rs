@@ -153,7 +153,7 @@ async fn a_run_without_changes_needs_evidence_unless_configured_otherwise() {
         Some(NO_CHECK_MESSAGE),
     );
 
-    let lenient = || RequireEvidence::new().only_after_changes();
+    let lenient = || RequireEvidence { only_after_changes: true, ..RequireEvidence::new() };
     let run = |replies: Vec<Reply>| {
         let agent = Agent::new(Scripted::new(replies)).with_tools(edit_and_check_tools());
         agent.with_evidence(lenient()).run("go").outcome()
@@ -209,17 +209,19 @@ async fn a_reported_failure_needs_evidence_like_any_claim() {
 
 #[tokio::test]
 async fn the_marker_of_a_blocked_answer_is_configurable() {
-    let policy = RequireEvidence::new().with_blocked_detector(|turn| {
+    let mut policy = RequireEvidence::new();
+    policy.blocked_detector = |turn| {
         let json: serde_json::Value = serde_json::from_str(&turn.text()).ok()?;
         json["needs"].as_str().map(str::to_owned)
-    });
+    };
     let agent = Agent::new(Scripted::new([r#"{"needs":"a key"}"#])).with_evidence(policy);
     assert_outcome(&agent.run("go").outcome().await, EndReason::Blocked, 1, Some("a key"));
 }
 
 #[tokio::test]
 async fn a_panic_in_the_evidence_policy_ends_the_run_like_a_panic_in_a_hook() {
-    let policy = RequireEvidence::new().with_blocked_detector(|_| panic!("oops"));
+    let mut policy = RequireEvidence::new();
+    policy.blocked_detector = |_| panic!("oops");
     let agent = Agent::new(Scripted::new(["done"])).with_evidence(policy);
     let outcome = agent.run("go").outcome().await;
     assert_eq!(outcome.reason, EndReason::HookError);
@@ -239,7 +241,7 @@ async fn the_evidence_instructions_are_appended_to_the_stable_system_prompt() {
     assert_eq!(system.volatile, "It is noon.");
 
     let (silent, model) = evidence_agent(["BLOCKED: all".into()]);
-    let policy = RequireEvidence::new().with_instructions("");
+    let policy = RequireEvidence { instructions: String::new(), ..RequireEvidence::new() };
     silent.with_system("Be kind.").with_evidence(policy).run("go").outcome().await;
     assert_eq!(model.requests()[0].system.stable, "Be kind.");
 }
@@ -316,8 +318,9 @@ async fn a_timed_out_call_counts_as_a_possible_change() {
     let why = "no check has passed since the last change: a call of `slow` was interrupted and may \
                have changed something";
     assert_outcome(&outcome, EndReason::Unproven, 4, Some(why));
-    let outcome =
-        agent(RequireEvidence::new().with_read_only_tools(["slow"])).run("go").outcome().await;
+    let harmless =
+        RequireEvidence { read_only_tools: vec!["slow".to_owned()], ..RequireEvidence::new() };
+    let outcome = agent(harmless).run("go").outcome().await;
     assert_outcome(&outcome, EndReason::Completed, 3, None);
 }
 
@@ -365,7 +368,7 @@ async fn a_truncated_or_shortened_result_keeps_its_report() {
     };
     let before = result(&outcome.history);
     assert!(before.0 <= 5_000 && before.1.is_some());
-    let shorten = Truncator::new().with_max_result_bytes(100);
+    let shorten = Truncator { max_result_bytes: Some(100), ..Truncator::new() };
     shorten.plan_compaction(&outcome.history).unwrap().apply(&mut outcome.history);
     let after = result(&outcome.history);
     assert!(after.0 <= 800);
@@ -659,7 +662,8 @@ async fn an_interrupted_call_of_a_sub_agent_counts_as_a_possible_change() {
             Reply::new().call("slow", json!({})),
             Reply::text("It did not answer."),
         ]));
-        let child = child.with_tools([slow("slow")]).with_evidence(policy.only_after_changes());
+        let policy = RequireEvidence { only_after_changes: true, ..policy };
+        let child = child.with_tools([slow("slow")]).with_evidence(policy);
         let model = Scripted::new([
             check_call("test", 0),
             Reply::new().call("child", json!({ "prompt": "go" })),
@@ -670,7 +674,8 @@ async fn an_interrupted_call_of_a_sub_agent_counts_as_a_possible_change() {
             .with_tools([check_tool(), child.as_tool("child", "").unwrap()])
             .with_evidence(RequireEvidence::new())
     };
-    let harmless = RequireEvidence::new().with_read_only_tools(["slow"]);
+    let harmless =
+        RequireEvidence { read_only_tools: vec!["slow".to_owned()], ..RequireEvidence::new() };
     assert_eq!(agent(harmless).run("go").outcome().await.reason, EndReason::Completed);
     let outcome = agent(RequireEvidence::new()).run("go").outcome().await;
     assert_eq!(outcome.reason, EndReason::Unproven);

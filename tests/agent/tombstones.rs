@@ -331,8 +331,9 @@ async fn requested_tombstones_follow_their_items_through_a_compaction() {
 #[tokio::test]
 async fn reasoning_shortened_by_a_compaction_can_still_be_tombstoned() {
     let too_long = || Reply::error(Error::new(ErrorKind::ContextWindow, "too long"));
-    let agent = test_agent(Scripted::new([too_long(), "Done.".into()]))
-        .with_compactor(turnstream::context::Truncator::new().with_keep_turns(1));
+    let agent = test_agent(Scripted::new([too_long(), "Done.".into()])).with_compactor(
+        turnstream::context::Truncator { keep_turns: 1, ..turnstream::context::Truncator::new() },
+    );
     let mut items = session_items(3);
     items[1] = Item::reasoning("hm ".repeat(200));
     let mut run = agent.run_from(history_of(items), "go");
@@ -374,8 +375,9 @@ async fn of_two_equal_items_the_one_kept_by_a_compaction_is_not_tombstoned() {
 #[tokio::test]
 async fn dropped_signed_reasoning_does_not_prevent_other_tombstones() {
     let too_long = || Reply::error(Error::new(ErrorKind::ContextWindow, "too long"));
-    let agent = test_agent(Scripted::new([too_long(), "Done.".into()]))
-        .with_compactor(turnstream::context::Truncator::new().with_keep_turns(1));
+    let agent = test_agent(Scripted::new([too_long(), "Done.".into()])).with_compactor(
+        turnstream::context::Truncator { keep_turns: 1, ..turnstream::context::Truncator::new() },
+    );
     let data = turnstream::item::ProviderData {
         provider: "openai_responses".into(),
         model: "m".into(),
@@ -597,9 +599,10 @@ fn the_step_summary_of_injected_context_omits_tombstoned_calls() {
     for tombstones in history.tombstone_edits([3]).unwrap() {
         tombstones.apply(&mut history);
     }
-    let narrowed =
-        ContextInjector::new(10_000, |_: &History| Vec::new()).with_max_turns(1).inject(&history);
-    let text = narrowed.context.last().unwrap().as_user().unwrap().text();
+    let mut injector = ContextInjector::new(10_000, |_: &History| Vec::new());
+    injector.max_turns = Some(1);
+    let injected = injector.inject(&history);
+    let text = injected.context.last().unwrap().as_user().unwrap().text();
     assert!(!text.contains("{\"n\":0}") && text.contains("{\"n\":1}"), "{text}");
 }
 

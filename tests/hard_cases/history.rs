@@ -36,7 +36,7 @@ fn large_result_tool() -> Tool {
 
 fn agent_with_large_results(replies: impl IntoIterator<Item = Reply>) -> (Agent, Scripted) {
     let model = Scripted::new(replies);
-    let clips = Truncator::new().with_max_result_bytes(1_024);
+    let clips = Truncator { max_result_bytes: Some(1_024), ..Truncator::new() };
     (test_agent(model.clone()).with_tools([large_result_tool()]).with_compactor(clips), model)
 }
 
@@ -293,7 +293,7 @@ mod context_overflow {
             });
             history = finished.handle.history();
         }
-        let clips = Truncator::new().with_max_result_bytes(1_024);
+        let clips = Truncator { max_result_bytes: Some(1_024), ..Truncator::new() };
         let compaction = futures::executor::block_on(clips.compact(&history));
         let compaction = compaction.unwrap().unwrap();
         compaction.validate(&history).unwrap();

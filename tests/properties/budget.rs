@@ -16,8 +16,12 @@ proptest! {
         continuations in 0_u32..6,
         steps in prop::collection::vec(prop_oneof![Just(0), Just(499), Just(500), 0_u64..3_000], 1..20),
     ) {
-        let target =
-            Target { tokens, threshold, min_delta_tokens: little, min_nudges: continuations };
+        let target = Target {
+            tokens,
+            threshold_fraction: threshold,
+            min_delta_tokens: little,
+            min_nudges: continuations,
+        };
         let most = u64::from(continuations) + 2 + 2 * (tokens / little.max(1) + 1);
         let (mut tracker, mut used) = (TargetProgress::default(), 0);
         let mut nudges = 0;

@@ -155,9 +155,9 @@ proptest! {
         thoughts in 0_usize..40,
         clips in any::<bool>(),
     ) {
-        let mut shorten = Truncator::new().with_keep_turns(keep).with_max_arguments_bytes(arguments).with_max_reasoning_bytes(thoughts);
+        let mut shorten = Truncator { keep_turns: keep, max_arguments_bytes: arguments, max_reasoning_bytes: thoughts, ..Truncator::new() };
         if clips {
-            shorten = shorten.with_max_result_bytes(max);
+            shorten.max_result_bytes = Some(max);
         }
         prop_assert!(before.is_settled());
         let Some(compaction) = shorten.plan_compaction(&before) else { return Ok(()) };
@@ -215,7 +215,7 @@ proptest! {
     #[test]
     fn every_wire_accepts_shortened_histories_with_the_compaction_note(turns in 5_usize..9, keep in 1_usize..4) {
         let before = history_of(session_items(turns));
-        let compaction = Truncator::new().with_keep_turns(keep).with_max_result_bytes(4).with_max_reasoning_bytes(0).plan_compaction(&before).unwrap();
+        let compaction = Truncator { keep_turns: keep, max_result_bytes: Some(4), max_reasoning_bytes: 0, ..Truncator::new() }.plan_compaction(&before).unwrap();
         let after = apply_compaction(&mark_reactive_compaction(compaction, &before), &before);
         for wire in Wire::ALL {
             prop_assert_eq!(lint::request(wire, "m", &encode_history(wire, &after)), [""; 0]);

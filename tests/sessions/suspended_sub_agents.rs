@@ -326,8 +326,8 @@ async fn assert_rewrites_keep_pending(store: impl Store + Clone + 'static, folde
         assert_eq!((error.kind(), error.parameter()), (ErrorKind::InvalidRequest, Some(id)));
     }
     session.tombstone([0, place("d")]).await.unwrap();
-    let ageing =
-        Ageing::after_turns(1).with_truncator(Truncator::new().with_max_reasoning_bytes(20));
+    let ageing = Ageing::after_turns(1)
+        .with_truncator(Truncator { max_reasoning_bytes: 20, ..Truncator::new() });
     assert!(session.compact(&ageing).await.unwrap().is_some());
     session.checkpoint(0..1, [Item::user("Hey")]).await.unwrap();
     for session in [&session, &Session::open(store.clone(), "s").await.unwrap()] {

@@ -15,7 +15,7 @@ pub(crate) fn example_program(name: &str) -> PathBuf {
     let program = target.join("examples").join(format!("{name}{}", std::env::consts::EXE_SUFFIX));
     assert!(
         program.exists(),
-        "{} does not exist: add `--example {name}` to the command `cargo test --test …`",
+        "{} does not exist: run `cargo build --example {name}` with the features of the test first",
         program.display()
     );
     program

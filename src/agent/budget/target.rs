@@ -31,7 +31,7 @@ pub struct Target {
     /// The fraction of the target that must be reached before the model may stop; 0.9 by default.
     /// Values above 1 are treated as 1. NaN is treated as 0, so the model is never prompted to
     /// continue.
-    pub threshold: f64,
+    pub threshold_fraction: f64,
     /// The minimum number of output tokens between two prompts that counts as progress; 500 by
     /// default. Producing no output never counts as progress, even if the minimum is 0.
     pub min_delta_tokens: u64,
@@ -72,7 +72,7 @@ pub enum TargetDecision {
 impl Target {
     /// Creates a target of `tokens` output tokens, with default values for all other fields.
     pub fn new(tokens: u64) -> Self {
-        Self { tokens, threshold: 0.9, min_delta_tokens: 500, min_nudges: 3 }
+        Self { tokens, threshold_fraction: 0.9, min_delta_tokens: 500, min_nudges: 3 }
     }
 
     /// Decides whether to prompt a model that has stopped on its own to continue. `output_tokens`

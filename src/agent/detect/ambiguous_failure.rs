@@ -1,8 +1,5 @@
 //! Detects a failure that is treated as a success.
 
-use std::fmt;
-use std::sync::Arc;
-
 use crate::agent::detect::detection_input::{DetectionInput, Finding, result_checks};
 use crate::item::{ResultKind, ToolResult};
 use crate::turn::Turn;
@@ -31,8 +28,6 @@ const FAILURE_WORDS: &[&str] = &[
     "panic",
 ];
 
-type AcknowledgementCheck = dyn Fn(&Turn, &ToolResult) -> bool + Send + Sync;
-
 /// Detects failures that are recorded as successes or ignored by the model, in two cases:
 ///
 /// - A result with the kind `ok` reports a failed check, and the same check does not pass later in
@@ -41,21 +36,20 @@ type AcknowledgementCheck = dyn Fn(&Turn, &ToolResult) -> bool + Send + Sync;
 ///   interrupted, no other call to the same tool succeeded, and the model's answer does not mention
 ///   the failure. A model that makes another call instead of stopping is assumed to be handling the
 ///   failure.
-#[derive(Clone, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct AmbiguousFailure {
-    acknowledgement_check: Option<Arc<AcknowledgementCheck>>,
+    /// Returns whether an answer acknowledges a failed result. By default, an answer acknowledges a
+    /// failure if it contains one of several English words, such as "fail", "error" or "could not".
+    pub acknowledgement_check: fn(&Turn, &ToolResult) -> bool,
+}
+
+impl Default for AmbiguousFailure {
+    fn default() -> Self {
+        Self { acknowledgement_check: |turn, _| mentions_failure(turn) }
+    }
 }
 
 impl AmbiguousFailure {
-    /// Sets the function that decides whether an answer acknowledges a failed result. By default,
-    /// an answer acknowledges a failure if it contains one of several English words, such as
-    /// "fail", "error" or "could not".
-    pub fn with_acknowledgement_check(
-        f: impl Fn(&Turn, &ToolResult) -> bool + Send + Sync + 'static,
-    ) -> Self {
-        Self { acknowledgement_check: Some(Arc::new(f)) }
-    }
-
     pub(super) fn detect(&self, seen: &DetectionInput<'_>) -> Option<Finding> {
         let (newest, earlier) = seen.newest_and_earlier_iterations()?;
         let recorded = newest.calls.iter().find(|(call, result)| {
@@ -76,21 +70,16 @@ impl AmbiguousFailure {
             let mut same = newest.calls.iter().filter(|(other, _)| other.name == call.name);
             is_failure(result.kind)
                 && !same.any(|(_, result)| result.kind == ResultKind::Ok)
-                && !self.is_acknowledged(seen.turn, result)
+                && !(self.acknowledgement_check)(seen.turn, result)
         })?;
         let what = format!("`{}` ended as `{}`, and the answer ignores it", call.name, result.kind);
         Some(Finding::for_call(call, what))
     }
+}
 
-    fn is_acknowledged(&self, turn: &Turn, result: &ToolResult) -> bool {
-        match &self.acknowledgement_check {
-            Some(deals_with) => deals_with(turn, result),
-            None => {
-                let text = turn.text().to_lowercase().replace('\u{2019}', "'");
-                FAILURE_WORDS.iter().any(|word| text.contains(word))
-            }
-        }
-    }
+fn mentions_failure(turn: &Turn) -> bool {
+    let text = turn.text().to_lowercase().replace('\u{2019}', "'");
+    FAILURE_WORDS.iter().any(|word| text.contains(word))
 }
 
 fn looks_like_failure(result: &ToolResult) -> bool {
@@ -116,11 +105,5 @@ fn is_failure(kind: ResultKind) -> bool {
         | ResultKind::Truncated
         | ResultKind::Budget
         | ResultKind::Skipped => false,
-    }
-}
-
-impl fmt::Debug for AmbiguousFailure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AmbiguousFailure").finish_non_exhaustive()
     }
 }

@@ -20,8 +20,8 @@ use crate::turn::Turn;
 ///
 /// The detectors run after each complete turn, and examine the results of the earlier tool calls. A
 /// problem is reported once when it first appears, and is not reported again while it persists.
-/// Detectors never end a run. To end a run, use budgets, limits, or your own hooks, which can read
-/// the signals.
+/// Detectors never end a run. To end a run, use budgets, limits, or your own hooks. A hook that was
+/// added after the detectors can read each signal as soon as it is recorded.
 ///
 /// The default thresholds are chosen so that an ordinary run produces no signals.
 /// [`SilentSideEffect`] detects nothing until it is configured.
@@ -44,8 +44,8 @@ use crate::turn::Turn;
 ///     Err::<(), _>("1 failed")
 /// })?;
 ///
-/// let detectors = Detectors::all();
-/// let signals = detectors.signal_log();
+/// let detectors = Detectors::default();
+/// let signals = detectors.signal_log.clone();
 /// Agent::new(model).with_tools([tool]).with_hook(detectors).run("Mend it").outcome().await;
 ///
 /// let signal = &signals.signals()[0];
@@ -56,121 +56,42 @@ use crate::turn::Turn;
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Detectors {
-    missing_termination: Option<MissingTermination>,
-    ambiguous_failure: Option<AmbiguousFailure>,
-    silent_side_effect: Option<SilentSideEffect>,
-    non_idempotent_retry: Option<NonIdempotentRetry>,
-    context_bloat: Option<ContextBloat>,
-    planning_without_execution: Option<PlanningWithoutExecution>,
-    sends_nudges: bool,
-    signal_log: SignalLog,
+    /// The detector for runs that fail to come to an end.
+    pub missing_termination: MissingTermination,
+    /// The detector for failures that are treated as successes.
+    pub ambiguous_failure: AmbiguousFailure,
+    /// The detector for tool calls that make a change without reporting it.
+    pub silent_side_effect: SilentSideEffect,
+    /// The detector for tool calls that repeat work that was already done.
+    pub non_idempotent_retry: NonIdempotentRetry,
+    /// The detector for contexts that grow too large.
+    pub context_bloat: ContextBloat,
+    /// The detector for models that plan but call no tools.
+    pub planning_without_execution: PlanningWithoutExecution,
+    /// The failure modes that are not reported; none by default.
+    pub ignored_modes: Vec<FailureMode>,
+    /// Whether the model is sent a message about each signal before the next request; `false` by
+    /// default. The message is the [mitigation](FailureMode::mitigation) for the signal's failure
+    /// mode. If the run ends after the turn in which the problem was detected, the message is not
+    /// sent.
+    pub nudges: bool,
+    /// The log that the signals are added to. Clones of the detectors share their log, and so do
+    /// all runs.
+    pub signal_log: SignalLog,
 }
 
 impl Detectors {
-    /// Creates a hook with all six detectors, each with its default thresholds.
-    pub fn all() -> Self {
-        Self::none()
-            .with_missing_termination(MissingTermination::default())
-            .with_ambiguous_failure(AmbiguousFailure::default())
-            .with_silent_side_effect(SilentSideEffect::default())
-            .with_non_idempotent_retry(NonIdempotentRetry::default())
-            .with_context_bloat(ContextBloat::default())
-            .with_planning_without_execution(PlanningWithoutExecution::default())
-    }
-
-    /// Creates a hook without detectors. Use the `with_` methods to add the detectors that you
-    /// need.
-    pub fn none() -> Self {
-        Self::default()
-    }
-
-    /// Sets the detector for runs that fail to come to an end.
-    pub fn with_missing_termination(mut self, detector: MissingTermination) -> Self {
-        self.missing_termination = Some(detector);
-        self
-    }
-
-    /// Sets the detector for failures that are treated as successes.
-    pub fn with_ambiguous_failure(mut self, detector: AmbiguousFailure) -> Self {
-        self.ambiguous_failure = Some(detector);
-        self
-    }
-
-    /// Sets the detector for tool calls that make a change without reporting it.
-    pub fn with_silent_side_effect(mut self, detector: SilentSideEffect) -> Self {
-        self.silent_side_effect = Some(detector);
-        self
-    }
-
-    /// Sets the detector for tool calls that repeat work that was already done.
-    pub fn with_non_idempotent_retry(mut self, detector: NonIdempotentRetry) -> Self {
-        self.non_idempotent_retry = Some(detector);
-        self
-    }
-
-    /// Sets the detector for contexts that grow too large.
-    pub fn with_context_bloat(mut self, detector: ContextBloat) -> Self {
-        self.context_bloat = Some(detector);
-        self
-    }
-
-    /// Sets the detector for models that plan but call no tools.
-    pub fn with_planning_without_execution(mut self, detector: PlanningWithoutExecution) -> Self {
-        self.planning_without_execution = Some(detector);
-        self
-    }
-
-    /// Sends the model a message about each signal before the next request. The message is the
-    /// [mitigation](FailureMode::mitigation) for the signal's failure mode. If the run ends after
-    /// the turn in which the problem was detected, the message is not sent.
-    pub fn with_nudges(mut self) -> Self {
-        self.sends_nudges = true;
-        self
-    }
-
-    /// Sets a function that is called with each signal. The function runs within the poll in which
-    /// the problem is detected, so it must return quickly. The signals are also stored in the
-    /// [`signal_log`](Self::signal_log).
-    pub fn on_signal(mut self, f: impl Fn(&Signal) + Send + Sync + 'static) -> Self {
-        self.signal_log.set_on_signal(Arc::new(f));
-        self
-    }
-
-    /// Returns the signal log, which is shared by all clones of the detectors and therefore by all
-    /// runs.
-    pub fn signal_log(&self) -> SignalLog {
-        self.signal_log.clone()
-    }
-
-    fn detect(&self, seen: &DetectionInput<'_>) -> Vec<(FailureMode, Finding)> {
-        let Self { missing_termination, ambiguous_failure, silent_side_effect, .. } = self;
-        let Self {
-            non_idempotent_retry, context_bloat, planning_without_execution: planning, ..
-        } = self;
+    fn detect(&self, seen: &DetectionInput<'_>) -> impl Iterator<Item = (FailureMode, Finding)> {
         let found = [
-            (
-                FailureMode::MissingTermination,
-                missing_termination.as_ref().and_then(|it| it.detect(seen)),
-            ),
-            (
-                FailureMode::AmbiguousFailure,
-                ambiguous_failure.as_ref().and_then(|it| it.detect(seen)),
-            ),
-            (
-                FailureMode::SilentSideEffect,
-                silent_side_effect.as_ref().and_then(|it| it.detect(seen)),
-            ),
-            (
-                FailureMode::NonIdempotentRetry,
-                non_idempotent_retry.as_ref().and_then(|it| it.detect(seen)),
-            ),
-            (FailureMode::ContextBloat, context_bloat.as_ref().and_then(|it| it.detect(seen))),
-            (
-                FailureMode::PlanningWithoutExecution,
-                planning.as_ref().and_then(|it| it.detect(seen)),
-            ),
+            (FailureMode::MissingTermination, self.missing_termination.detect(seen)),
+            (FailureMode::AmbiguousFailure, self.ambiguous_failure.detect(seen)),
+            (FailureMode::SilentSideEffect, self.silent_side_effect.detect(seen)),
+            (FailureMode::NonIdempotentRetry, self.non_idempotent_retry.detect(seen)),
+            (FailureMode::ContextBloat, self.context_bloat.detect(seen)),
+            (FailureMode::PlanningWithoutExecution, self.planning_without_execution.detect(seen)),
         ];
-        found.into_iter().filter_map(|(mode, found)| Some((mode, found?))).collect()
+        let reported = found.into_iter().filter(|(mode, _)| !self.ignored_modes.contains(mode));
+        reported.filter_map(|(mode, found)| Some((mode, found?)))
     }
 }
 
@@ -192,7 +113,7 @@ impl Hook for Detectors {
                 call_id,
                 what,
             });
-            if self.sends_nudges {
+            if self.nudges {
                 notes.push(Item::user(mode.mitigation()));
             }
         }
@@ -200,8 +121,6 @@ impl Hook for Detectors {
     }
 
     fn on_finished(&self, _: &State, outcome: &Outcome) {
-        if let Some(detector) = &self.silent_side_effect {
-            detector.forget_history(outcome.history.id());
-        }
+        self.silent_side_effect.forget_history(outcome.history.id());
     }
 }

@@ -1,7 +1,5 @@
 //! Detects repeated tool calls that do the same work twice.
 
-use std::sync::Arc;
-
 use serde_json::Value;
 
 use crate::agent::detect::detection_input::{DetectionInput, Finding, result_side_effects};
@@ -23,20 +21,12 @@ const MAX_COMPARED_CALLS: usize = 32;
 /// The problem is reported only for the second call, not for further calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NonIdempotentRetry {
-    repeatable_tools: Arc<[String]>,
+    /// The names of tools that may be called repeatedly, such as a tool that rotates logs. Calls to
+    /// these tools are never reported.
+    pub repeatable_tools: Vec<String>,
 }
 
 impl NonIdempotentRetry {
-    /// Sets the names of tools that may be called repeatedly, such as a tool that rotates logs.
-    /// Calls to repeatable tools are never reported.
-    pub fn with_repeatable_tools<N: Into<String>>(
-        mut self,
-        tools: impl IntoIterator<Item = N>,
-    ) -> Self {
-        self.repeatable_tools = tools.into_iter().map(Into::into).collect();
-        self
-    }
-
     pub(super) fn detect(&self, seen: &DetectionInput<'_>) -> Option<Finding> {
         let (newest, earlier) = seen.newest_and_earlier_iterations()?;
         let mut calls: Vec<(&ToolCall, &ToolResult)> = earlier

@@ -1,6 +1,5 @@
 //! The signals that detectors record, and the log of these signals.
 
-use std::fmt;
 use std::mem;
 use std::sync::{Arc, Mutex};
 
@@ -45,15 +44,12 @@ pub struct Signal {
     pub what: String,
 }
 
-type OnSignal = dyn Fn(&Signal) + Send + Sync;
-
 /// Collects signals, oldest first, from all runs that share the log. Cheap to clone.
 ///
 /// The log grows until the signals are [drained](Self::drain).
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct SignalLog {
     signals: Arc<Mutex<Vec<Signal>>>,
-    on_signal: Option<Arc<OnSignal>>,
 }
 
 impl SignalLog {
@@ -67,14 +63,7 @@ impl SignalLog {
         self.with_locked_signals(mem::take)
     }
 
-    pub(super) fn set_on_signal(&mut self, on_signal: Arc<OnSignal>) {
-        self.on_signal = Some(on_signal);
-    }
-
     pub(super) fn push(&self, signal: Signal) {
-        if let Some(on_signal) = &self.on_signal {
-            on_signal(&signal);
-        }
         self.with_locked_signals(|list| list.push(signal));
     }
 
@@ -114,11 +103,5 @@ impl FailureMode {
                  call one tool."
             }
         }
-    }
-}
-
-impl fmt::Debug for SignalLog {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SignalLog").field("signals", &self.signals()).finish_non_exhaustive()
     }
 }

@@ -1,51 +1,34 @@
 //! Detects a tool call that makes a change without reporting it.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use crate::agent::detect::detection_input::{DetectionInput, Finding, result_side_effects};
 use crate::item::ResultKind;
 use crate::lock::lock_ignoring_poison;
 
-type SnapshotFn = dyn Fn() -> u64 + Send + Sync;
-
 /// Detects tool calls that make a change without reporting it. Nothing is detected until the
 /// detector is configured with tools or a snapshot function.
 #[derive(Clone, Default)]
 pub struct SilentSideEffect {
-    mutating_tools: Arc<[String]>,
-    snapshot: Option<Arc<SnapshotFn>>,
+    /// The names of tools that make a change on every call. If a successful call to such a tool
+    /// records neither a side effect nor evidence, a problem is reported once per run and tool.
+    pub mutating_tools: Vec<String>,
+    /// A function that returns a fingerprint of the environment, such as a hash of the sizes and
+    /// modification times of files. A problem is reported if the fingerprint has changed after a
+    /// turn's calls, but none of the calls has recorded a side effect. A series of consecutive
+    /// turns with unreported changes is reported only once.
+    ///
+    /// The function runs within a poll of the run, after each turn, so it must return quickly. The
+    /// detector cannot determine which program caused a change, so other programs should not change
+    /// the environment that the fingerprint covers.
+    pub snapshot: Option<Arc<dyn Fn() -> u64 + Send + Sync>>,
     /// The latest snapshot for each history id, and whether the iteration before the snapshot
     /// contained an unreported change.
     last_snapshots: Arc<Mutex<HashMap<String, (u64, bool)>>>,
 }
 
 impl SilentSideEffect {
-    /// Sets the names of tools that make a change on every call. If a successful call to such a
-    /// tool records neither a side effect nor evidence, a problem is reported once per run and
-    /// tool.
-    pub fn with_mutating_tools<N: Into<String>>(
-        mut self,
-        tools: impl IntoIterator<Item = N>,
-    ) -> Self {
-        self.mutating_tools = tools.into_iter().map(Into::into).collect();
-        self
-    }
-
-    /// Sets a function that returns a fingerprint of the environment, such as a hash of the sizes
-    /// and modification times of files. A problem is reported if the fingerprint has changed after
-    /// a turn's calls, but none of the calls has recorded a side effect. A series of consecutive
-    /// turns with unreported changes is reported only once.
-    ///
-    /// The function runs within a poll of the run, after each turn, so it must return quickly. The
-    /// detector cannot determine which program caused a change, so other programs should not change
-    /// the environment that the fingerprint covers.
-    pub fn with_snapshot(mut self, snapshot: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
-        self.snapshot = Some(Arc::new(snapshot));
-        self
-    }
-
     pub(super) fn detect(&self, seen: &DetectionInput<'_>) -> Option<Finding> {
         let changed = self.has_silent_change(seen);
         let (newest, earlier) = seen.newest_and_earlier_iterations()?;
@@ -104,10 +87,4 @@ impl SilentSideEffect {
     }
 }
 
-impl fmt::Debug for SilentSideEffect {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SilentSideEffect")
-            .field("mutating_tools", &self.mutating_tools)
-            .finish_non_exhaustive()
-    }
-}
+impl_debug!(SilentSideEffect(it), mutating_tools = it.mutating_tools);

@@ -134,15 +134,18 @@ fn a_check_in_a_result_that_is_an_error_has_not_passed() {
 fn evidence_that_is_not_a_check_proves_nothing() {
     check("edit; diff", "not checked");
     check("diff", "nothing");
-    let policy =
-        RequireEvidence::new().with_evidence_parser(|_| Some(Evidence::from_command("diff", 0)));
+    let mut policy = RequireEvidence::new();
+    policy.evidence_parser = |_| Some(Evidence::from_command("diff", 0));
     let verdict = policy.verdict(&standing("edit; diff"));
     assert_eq!(verdict, EvidenceVerdict::Proven(Evidence::from_command("diff", 0)));
 }
 
 #[test]
 fn an_interrupted_read_only_tool_is_not_a_change() {
-    let harmless = |name: &str| RequireEvidence::new().with_read_only_tools([name]);
+    let harmless = |name: &str| RequireEvidence {
+        read_only_tools: vec![name.to_owned()],
+        ..RequireEvidence::new()
+    };
     let standing = standing("a=0; late");
     assert!(matches!(harmless("t").verdict(&standing), EvidenceVerdict::Proven(_)));
     assert!(matches!(harmless("other").verdict(&standing), EvidenceVerdict::Unproven(_)));

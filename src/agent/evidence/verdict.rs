@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::agent::evidence::{EvidenceEntry, EvidenceLog};
+use crate::agent::evidence::{EvidenceEntry, EvidenceLog, RequireEvidence};
 use crate::item::{Evidence, RawJson, ResultKind, SideEffect};
 
 /// The maximum number of side effects that a message lists.
@@ -44,14 +44,6 @@ pub struct RecordedChange {
     pub side_effects: Vec<SideEffect>,
 }
 
-/// The functions of the evidence policy on which a verdict depends.
-pub(super) struct EvidenceRules<'a> {
-    /// Returns whether the tool with the given name never changes anything.
-    pub(super) is_read_only_tool: &'a dyn Fn(&str) -> bool,
-    /// Parses a piece of evidence as a check. Returns `None` if the evidence is not a check.
-    pub(super) parse_evidence: &'a dyn Fn(&RawJson) -> Option<Evidence>,
-}
-
 /// A recorded check.
 struct RecordedCheck<'a> {
     entry: &'a EvidenceEntry,
@@ -79,11 +71,11 @@ impl EvidenceLog {
     ///   batch or later in the same result. A failed check is not resolved by a passing check with
     ///   a different command.
     pub fn verdict(&self) -> EvidenceVerdict {
-        self.verdict_with_rules(&EvidenceRules::standard())
+        self.verdict_under(&RequireEvidence::default())
     }
 
-    pub(super) fn verdict_with_rules(&self, rules: &EvidenceRules<'_>) -> EvidenceVerdict {
-        let ChangesAndChecks { changes, checks } = ChangesAndChecks::from_log(self, rules);
+    pub(super) fn verdict_under(&self, policy: &RequireEvidence) -> EvidenceVerdict {
+        let ChangesAndChecks { changes, checks } = ChangesAndChecks::from_log(self, policy);
         let is_open = |at: usize| !checks[at].passed && !has_passed_later(&checks, at);
         let failed = (0..checks.len()).rfind(|at| is_open(*at)).map(|at| &checks[at].evidence);
         let proof = checks.iter().rfind(|check| check.passed_after_changes(&changes));
@@ -103,10 +95,10 @@ impl EvidenceLog {
     /// passed since, and evidence that is not a check. Unless the run as a whole has failed, checks
     /// that passed after the last change are returned as well.
     pub(in crate::agent) fn unresolved_evidence(&self, has_failed: bool) -> Vec<RawJson> {
-        let rules = EvidenceRules::standard();
-        let ChangesAndChecks { changes, checks } = ChangesAndChecks::from_log(self, &rules);
+        let policy = RequireEvidence::default();
+        let ChangesAndChecks { changes, checks } = ChangesAndChecks::from_log(self, &policy);
         let others = self.entries().iter().flat_map(EvidenceEntry::evidence);
-        let others = others.filter(|json| (rules.parse_evidence)(json).is_none()).cloned();
+        let others = others.filter(|json| (policy.evidence_parser)(json).is_none()).cloned();
         let left = checks.iter().enumerate().filter(|(at, check)| match check.passed {
             true => !has_failed && check.passed_after_changes(&changes),
             false => !has_passed_later(&checks, *at),
@@ -115,14 +107,14 @@ impl EvidenceLog {
     }
 
     /// Returns whether the log contains a change.
-    pub(super) fn has_changes(&self, rules: &EvidenceRules<'_>) -> bool {
-        self.entries().iter().any(|noted| is_change(noted, rules))
+    pub(super) fn has_changes(&self, policy: &RequireEvidence) -> bool {
+        self.entries().iter().any(|noted| is_change(noted, policy))
     }
 }
 
-fn is_change(noted: &EvidenceEntry, rules: &EvidenceRules<'_>) -> bool {
+fn is_change(noted: &EvidenceEntry, policy: &RequireEvidence) -> bool {
     !noted.side_effects().is_empty()
-        || (noted.has_unknown_effects() && !(rules.is_read_only_tool)(&noted.tool))
+        || (noted.has_unknown_effects() && !policy.read_only_tools.contains(&noted.tool))
 }
 
 /// Returns whether `later` is known to be the result of a call that ran after `earlier` took
@@ -141,28 +133,26 @@ fn has_passed_later(checks: &[RecordedCheck<'_>], at: usize) -> bool {
     })
 }
 
-impl EvidenceRules<'_> {
-    fn standard() -> Self {
-        EvidenceRules { is_read_only_tool: &|_| false, parse_evidence: &Evidence::from_json }
-    }
-}
-
 impl<'a> ChangesAndChecks<'a> {
-    fn from_log(standing: &'a EvidenceLog, rules: &EvidenceRules<'_>) -> Self {
+    fn from_log(standing: &'a EvidenceLog, policy: &RequireEvidence) -> Self {
         let noted = standing.entries().iter();
         Self {
-            changes: noted.clone().filter(|noted| is_change(noted, rules)).collect(),
-            checks: noted.flat_map(|noted| RecordedCheck::from_entry(noted, rules)).collect(),
+            changes: noted.clone().filter(|noted| is_change(noted, policy)).collect(),
+            checks: noted.flat_map(|noted| RecordedCheck::from_entry(noted, policy)).collect(),
         }
     }
 }
 
 impl<'a> RecordedCheck<'a> {
-    fn from_entry(by: &'a EvidenceEntry, rules: &EvidenceRules<'_>) -> impl Iterator<Item = Self> {
+    fn from_entry(by: &'a EvidenceEntry, policy: &RequireEvidence) -> impl Iterator<Item = Self> {
         let is_ok = by.kind == ResultKind::Ok;
-        by.evidence().iter().filter_map(|json| (rules.parse_evidence)(json)).map(move |evidence| {
-            RecordedCheck { entry: by, passed: is_ok && evidence.is_passing(), evidence }
-        })
+        by.evidence().iter().filter_map(|json| (policy.evidence_parser)(json)).map(
+            move |evidence| RecordedCheck {
+                entry: by,
+                passed: is_ok && evidence.is_passing(),
+                evidence,
+            },
+        )
     }
 
     /// Returns whether this check passed after all changes.

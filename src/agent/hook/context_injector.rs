@@ -5,7 +5,7 @@ use std::future::ready;
 
 use crate::agent::State;
 use crate::agent::hook::{Hook, HookFuture};
-use crate::context::ContextInjector;
+use crate::context::{ContextInjector, InjectedContext};
 use crate::item::History;
 
 /// Injects context into each request, before it is sent.
@@ -15,6 +15,10 @@ impl Hook for ContextInjector {
     }
 
     fn transform_context<'a>(&'a self, _: &'a State, context: History) -> HookFuture<'a, History> {
-        Box::pin(ready(Ok(self.inject_and_report(&context))))
+        let InjectedContext { context, selection } = self.inject(&context);
+        if let Some(on_selection) = &self.on_selection {
+            on_selection(&selection);
+        }
+        Box::pin(ready(Ok(context)))
     }
 }

@@ -10,17 +10,27 @@ use serde::{Serialize, Serializer};
 ///
 /// ```
 /// use std::time::Duration;
-/// use turnstream::provider::ollama::{Chat, KeepAlive};
+/// use turnstream::provider::ollama::{Chat, KeepAlive, Think};
 ///
-/// let wire = Chat::default().with_num_ctx(32_768).with_keep_alive(Duration::from_secs(600));
-/// assert_eq!(wire.num_ctx(), Some(32_768));
-/// assert_eq!(wire.keep_alive(), Some(KeepAlive::Duration(Duration::from_secs(600))));
+/// let keep_alive = Some(KeepAlive::Duration(Duration::from_secs(600)));
+/// let wire = Chat { num_ctx: Some(32_768), keep_alive, ..Chat::default() };
+/// assert_eq!(wire.think, Think::default());
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Chat {
-    num_ctx: Option<u32>,
-    keep_alive: Option<KeepAlive>,
-    think: Think,
+    /// The size, in tokens, of the context window with which the model is loaded. If the model is
+    /// already loaded with a different size, the server reloads it.
+    ///
+    /// By default, the server chooses the size of the context window, often a few thousand tokens.
+    /// If a prompt is longer than the context window, the server silently removes the start of the
+    /// prompt. With `"truncate": false` in [`extra`](crate::request::Options::extra), the server
+    /// returns an error instead of truncating the prompt.
+    pub num_ctx: Option<u32>,
+    /// How long the server keeps the model in memory after a response. The default is five minutes,
+    /// unless the server is configured otherwise.
+    pub keep_alive: Option<KeepAlive>,
+    /// How a reasoning effort is encoded.
+    pub think: Think,
 }
 
 /// Specifies how long the server keeps the model in memory after a response.
@@ -47,48 +57,6 @@ pub enum Think {
     /// The effort is encoded as `true`. Server versions from late 2025 reject effort levels for all
     /// models except gpt-oss.
     Boolean,
-}
-
-impl Chat {
-    /// Sets the size, in tokens, of the context window with which the model is loaded. If the model
-    /// is already loaded with a different size, the server reloads it.
-    ///
-    /// By default, the server chooses the size of the context window, often a few thousand tokens.
-    /// If a prompt is longer than the context window, the server silently removes the start of the
-    /// prompt. With `"truncate": false` in [`extra`](crate::request::Options::extra), the server
-    /// returns an error instead of truncating the prompt.
-    pub fn with_num_ctx(mut self, tokens: u32) -> Self {
-        self.num_ctx = Some(tokens);
-        self
-    }
-
-    /// Sets how long the server keeps the model in memory after a response. The default is five
-    /// minutes, unless the server is configured otherwise.
-    pub fn with_keep_alive(mut self, keep_alive: impl Into<KeepAlive>) -> Self {
-        self.keep_alive = Some(keep_alive.into());
-        self
-    }
-
-    /// Sets how a reasoning effort is encoded.
-    pub fn with_think(mut self, think: Think) -> Self {
-        self.think = think;
-        self
-    }
-
-    /// Returns the size of the context window in tokens, if set.
-    pub fn num_ctx(&self) -> Option<u32> {
-        self.num_ctx
-    }
-
-    /// Returns how long the server keeps the model in memory, if set.
-    pub fn keep_alive(&self) -> Option<KeepAlive> {
-        self.keep_alive
-    }
-
-    /// Returns how a reasoning effort is encoded.
-    pub fn think(&self) -> Think {
-        self.think
-    }
 }
 
 impl From<Duration> for KeepAlive {

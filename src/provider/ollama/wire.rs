@@ -54,18 +54,18 @@ impl Wire for Chat {
 }
 
 impl Ollama {
-    /// Sets the size of the context window in tokens; see [`Chat::with_num_ctx`].
+    /// Sets the size of the context window in tokens; see [`Chat::num_ctx`].
     pub fn with_num_ctx(self, tokens: u32) -> Self {
-        self.update_wire(|wire| *wire = wire.with_num_ctx(tokens))
+        self.update_wire(|wire| wire.num_ctx = Some(tokens))
     }
 
-    /// Sets how long the server keeps the model in memory; see [`Chat::with_keep_alive`].
+    /// Sets how long the server keeps the model in memory; see [`Chat::keep_alive`].
     pub fn with_keep_alive(self, keep_alive: impl Into<KeepAlive>) -> Self {
-        self.update_wire(|wire| *wire = wire.with_keep_alive(keep_alive))
+        self.update_wire(|wire| wire.keep_alive = Some(keep_alive.into()))
     }
 
-    /// Sets how a reasoning effort is encoded; see [`Chat::with_think`].
+    /// Sets how a reasoning effort is encoded; see [`Think`].
     pub fn with_think(self, think: Think) -> Self {
-        self.update_wire(|wire| *wire = wire.with_think(think))
+        self.update_wire(|wire| wire.think = think)
     }
 }

@@ -124,9 +124,10 @@ async fn ageing_is_not_the_one_compaction_of_a_request_that_did_not_fit() {
     let model = Scripted::new([too_long(), "Done.".into(), too_long()]);
     let agent = test_agent(model)
         .with_ageing(
-            Ageing::after_turns(2).with_truncator(Truncator::new().with_max_reasoning_bytes(50)),
+            Ageing::after_turns(2)
+                .with_truncator(Truncator { max_reasoning_bytes: 50, ..Truncator::new() }),
         )
-        .with_compactor(Truncator::new().with_keep_turns(1));
+        .with_compactor(Truncator { keep_turns: 1, ..Truncator::new() });
     let first = finish_run(agent.run_from(history_of((0..5).flat_map(long_turn)), "go")).await;
     first.check_outcome(EndReason::Completed, 2);
     assert_eq!(rewrite_count(&first), 2);

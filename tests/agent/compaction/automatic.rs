@@ -243,8 +243,8 @@ async fn a_model_is_asked_only_if_shortening_by_rule_is_not_enough() {
             Reply::text("done").usage(token_usage(1, 1)),
         ]);
         let (summarize, cheap) = scripted_summarizer([summary_reply()]);
-        let chain =
-            Truncator::new().with_keep_turns(1).with_max_result_bytes(400).or_else(summarize);
+        let chain = Truncator { keep_turns: 1, max_result_bytes: Some(400), ..Truncator::new() }
+            .or_else(summarize);
         let agent = agent_near_window(&model, chain).with_tools([look_tool(bytes)]);
         let (events, outcome) = run_to_end(agent.run("go ".repeat(30))).await;
         assert_eq!(outcome.reason, EndReason::Completed);
@@ -538,7 +538,7 @@ fn unpaired_ids(history: &History) -> Vec<String> {
 async fn repeated_compactions_split_no_batch_of_calls() {
     let summary = || Scripted::from_fn(|_, _| Reply::text("SUMMARY"));
     let compactors: [fn(Agent, Scripted) -> Agent; 3] = [
-        |agent, _| agent.with_compactor(Truncator::new().with_keep_turns(1)),
+        |agent, _| agent.with_compactor(Truncator { keep_turns: 1, ..Truncator::new() }),
         |agent, model| agent.with_compactor(Summarizer::new(model).with_keep_turns(1)),
         |agent, model| {
             let summarizer = Summarizer::new(model).with_keep_turns(2).with_keep_tokens(500);

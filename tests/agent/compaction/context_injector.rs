@@ -17,8 +17,10 @@ fn context_candidate(source: &str, text: &str, why: &str) -> ContextCandidate {
 
 /// Counts bytes instead of tokens, so that the numbers are easy to check.
 fn byte_counting_injector(cap: u64, candidates: Vec<ContextCandidate>) -> ContextInjector {
-    ContextInjector::new(cap, move |_| candidates.clone())
-        .with_counter(|text: &str| text.len() as u64)
+    ContextInjector {
+        counter: Arc::new(|text: &str| text.len() as u64),
+        ..ContextInjector::new(cap, move |_| candidates.clone())
+    }
 }
 
 #[test]
@@ -58,10 +60,12 @@ fn candidates_are_selected_in_order_up_to_the_cap_with_recorded_reasons() {
 #[test]
 fn the_cap_also_applies_to_constraints_and_the_step_summary() {
     for cap in 0..120 {
-        let it = byte_counting_injector(cap, vec![context_candidate("a", "12345", "w")])
-            .with_constraints("Be brief.")
-            .with_max_turns(1)
-            .inject(&history_of(session_items(3)));
+        let injector = ContextInjector {
+            constraints: "Be brief.".to_owned(),
+            max_turns: Some(1),
+            ..byte_counting_injector(cap, vec![context_candidate("a", "12345", "w")])
+        };
+        let it = injector.inject(&history_of(session_items(3)));
         let added = message_texts(&it.context).last().unwrap().len() as u64;
         let selection = &it.selection;
         assert!(selection.tokens <= cap && (selection.tokens == added || selection.tokens == 0));
@@ -73,9 +77,9 @@ fn the_cap_also_applies_to_constraints_and_the_step_summary() {
 #[test]
 fn without_context_to_inject_the_history_is_sent_unchanged() {
     let before = history_of(session_items(2));
-    let it = byte_counting_injector(99, vec![context_candidate("a", "x", "")])
-        .with_constraints(" \n")
-        .inject(&before);
+    let mut injector = byte_counting_injector(99, vec![context_candidate("a", "x", "")]);
+    injector.constraints = " \n".to_owned();
+    let it = injector.inject(&before);
     assert!(it.context == before);
     assert_eq!((it.selection.tokens, it.selection.left_out.len()), (0, 1));
 }
@@ -87,29 +91,29 @@ fn old_turns_are_replaced_by_one_line_per_call() {
     items.push(Item::user("newest"));
     items.extend((1..4).flat_map(look_turn));
     let before = history_of(items);
-    let it = byte_counting_injector(999, vec![])
-        .with_constraints("Be brief.")
-        .with_max_turns(1)
-        .inject(&before);
+    let mut injector = byte_counting_injector(999, vec![]);
+    injector.constraints = "Be brief.".to_owned();
+    injector.max_turns = Some(1);
+    let it = injector.inject(&before);
     assert!(it.context.is_settled());
     assert_eq!(it.context.iter().next(), Some(&Item::system("rule")));
     let steps = "Done so far:\n- look {\"n\":0}: ok\n- look {\"n\":1}: ok\n- look {\"n\":2}: ok";
     let said = format!("Constraints:\nBe brief.\n\n{steps}");
     assert_eq!(message_texts(&it.context), ["newest", "text 3", &said]);
-    let told = byte_counting_injector(999, vec![])
-        .with_max_turns(1)
-        .with_step_summary(|old| format!("{} entries", old.len()));
-    assert_eq!(message_texts(&told.inject(&before).context)[2], "Done so far:\n15 entries");
+    injector.constraints.clear();
+    injector.step_summary = |old| format!("{} entries", old.len());
+    assert_eq!(message_texts(&injector.inject(&before).context)[2], "Done so far:\n15 entries");
 }
 
 #[tokio::test]
 async fn as_a_hook_it_changes_the_request_and_never_the_history() {
     let seen: Arc<Mutex<Vec<ContextSelection>>> = Arc::default();
     let noted = seen.clone();
-    let narrow = ContextInjector::new(1_000, |history: &History| {
+    let mut narrow = ContextInjector::new(1_000, |history: &History| {
         vec![context_candidate("state", &format!("{} entries", history.len()), "it is asked for")]
-    })
-    .on_selection(move |selection| noted.lock().unwrap().push(selection.clone()));
+    });
+    narrow.on_selection =
+        Some(Arc::new(move |selection| noted.lock().unwrap().push(selection.clone())));
     let model = Scripted::new([look_call_reply(token_usage(1, 1)), Reply::text("done")]);
     let agent = Agent::new(model.clone()).with_tools([look_tool(3)]).with_hook(narrow);
     let outcome = agent.run("go").outcome().await;

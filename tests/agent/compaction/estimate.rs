@@ -114,9 +114,7 @@ fn usage_from_before_a_compaction_does_not_count() {
         (3, Compaction::new(0, 5, vec![Item::user("unmarked")])),
         (
             9,
-            Truncator::new()
-                .with_keep_turns(2)
-                .with_max_reasoning_bytes(0)
+            Truncator { keep_turns: 2, max_reasoning_bytes: 0, ..Truncator::new() }
                 .plan_compaction(&full(9))
                 .unwrap(),
         ),

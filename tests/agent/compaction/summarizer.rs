@@ -248,7 +248,8 @@ fn or_else_uses_the_second_compactor_if_the_first_yields_nothing_or_fails() {
     assert!(block_on(fails().or_else(none()).compact(&before)).is_err());
     assert!(block_on(none().or_else(fails()).compact(&before)).is_err());
     // Truncation comes before the summary by a model.
-    let chain = Truncator::new().with_keep_turns(1).with_max_reasoning_bytes(0).or_else(summarize);
+    let chain =
+        Truncator { keep_turns: 1, max_reasoning_bytes: 0, ..Truncator::new() }.or_else(summarize);
     let it = apply_compaction(&run_compactor(&chain, &before).unwrap(), &before);
     assert!(model.requests().is_empty() && it.iter().any(|item| item.turn.is_some()));
     assert!(run_compactor(&chain, &it).is_some());

@@ -61,10 +61,8 @@ async fn a_request_goes_to_api_chat_with_its_settings_and_without_a_key() {
     let sent = request_body(&server, 0);
     assert_eq!((&sent["options"]["num_ctx"], &sent["keep_alive"]), (&json!(32_768), &json!("60s")));
     let same = HttpProvider::from_wire(*model.wire(), "qwen3:8b");
-    assert_eq!(
-        same.wire(),
-        &Chat::default().with_num_ctx(32_768).with_keep_alive(Duration::from_mins(1))
-    );
+    let keep_alive = Some(Duration::from_mins(1).into());
+    assert_eq!(same.wire(), &Chat { num_ctx: Some(32_768), keep_alive, ..Chat::default() });
 }
 
 #[tokio::test]

@@ -60,10 +60,8 @@ fn every_option_has_the_servers_name() {
 
 #[test]
 fn the_settings_of_the_wire_are_sent() {
-    assert_eq!(
-        encode_with_settings(Chat::default().with_num_ctx(8_192))["options"]["num_ctx"],
-        8_192
-    );
+    let chat = Chat { num_ctx: Some(8_192), ..Chat::default() };
+    assert_eq!(encode_with_settings(chat)["options"]["num_ctx"], 8_192);
     for (keep_alive, written) in [
         (KeepAlive::Forever, json!(-1)),
         (KeepAlive::Unload, json!(0)),
@@ -72,7 +70,7 @@ fn the_settings_of_the_wire_are_sent() {
         (Duration::from_millis(1_500).into(), json!("1500000000ns")),
         (Duration::MAX.into(), json!(-1)),
     ] {
-        let chat = Chat::default().with_keep_alive(keep_alive);
+        let chat = Chat { keep_alive: Some(keep_alive), ..Chat::default() };
         assert_eq!(encode_with_settings(chat)["keep_alive"], written, "{keep_alive:?}");
     }
 }
@@ -83,7 +81,7 @@ fn extra_is_merged_into_the_options_of_the_model() {
     let extra = extra.as_object().cloned().unwrap();
     let request =
         request_with_options(Options { extra, temperature: Some(0.0), ..Options::default() });
-    let chat = Chat::default().with_num_ctx(8_192);
+    let chat = Chat { num_ctx: Some(8_192), ..Chat::default() };
     let bytes = ollama::encode(&request, MODEL, &chat).unwrap();
     let body: Value = serde_json::from_slice(&bytes).unwrap();
     assert_eq!(body["options"], json!({ "mirostat": 1, "num_ctx": 5, "temperature": 0.0 }));
@@ -105,7 +103,7 @@ fn reasoning_is_a_bool_or_a_level() {
     ] {
         let request = think(Reasoning::Effort(effort));
         assert_eq!(encode_json(&request)["think"], level);
-        let chat = Chat::default().with_think(Think::Boolean);
+        let chat = Chat { think: Think::Boolean, ..Chat::default() };
         let bytes = ollama::encode(&request, MODEL, &chat).unwrap();
         let body: Value = serde_json::from_slice(&bytes).unwrap();
         assert_eq!(body["think"], true);

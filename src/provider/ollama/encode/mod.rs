@@ -28,7 +28,7 @@ pub(super) const TOOL_NAME_RULE: ToolNameRule = ToolNameRule::Any;
 /// With [`ToolChoice::None`], the tools are not sent.
 ///
 /// An effort of `minimal` is sent as `low`, and an effort of `xhigh` or `max` as `high`, unless
-/// [`Chat::with_think`] sets another encoding. An output schema's name has no effect.
+/// [`Chat::think`] sets another encoding. An output schema's name has no effect.
 /// [`Options::cache`](crate::request::Options::cache) has no effect, because the server caches
 /// automatically.
 ///

@@ -34,13 +34,13 @@ pub(super) fn write_options(
         None => body,
         Some(Reasoning::Off) => body.set("think", false),
         Some(Reasoning::Budget(_)) => return Err(unsupported_error(WIRE_NAME, "reasoning")),
-        Some(Reasoning::Effort(effort)) => match chat.think() {
+        Some(Reasoning::Effort(effort)) => match chat.think {
             Think::Levels => body.set("think", EffortNames::LOW_MEDIUM_HIGH.name_of(effort)),
             Think::Boolean => body.set("think", true),
         },
     };
     let of_model = ObjectWriter::default()
-        .set_some("num_ctx", chat.num_ctx())
+        .set_some("num_ctx", chat.num_ctx)
         .set_some("num_predict", options.max_output_tokens)
         .set_some("temperature", options.temperature)
         .set_some("top_p", options.top_p)
@@ -49,5 +49,5 @@ pub(super) fn write_options(
         .set_some("frequency_penalty", options.frequency_penalty)
         .set_some("presence_penalty", options.presence_penalty)
         .set_list("stop", &options.stop_sequences);
-    Ok(body.set_some("keep_alive", chat.keep_alive()).set_object("options", of_model))
+    Ok(body.set_some("keep_alive", chat.keep_alive).set_object("options", of_model))
 }
