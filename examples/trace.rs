@@ -62,7 +62,8 @@ fn summary(step: &TraceEvent) -> String {
     let error = result.normalized_error.iter().map(|error| error.summary.clone());
     let missing = result.missing.iter().map(|missing| format!("missing: {missing}"));
     let proof = result.verification_evidence.iter().map(|proof| format!("`{}`", proof.command));
-    let exit = result.tool_exit.iter().map(|exit| format!("{exit:?}").to_lowercase());
+    let exit = result.tool_exit.iter();
+    let exit = exit.filter_map(|exit| Some(serde_json::to_value(exit).ok()?.as_str()?.to_owned()));
     let details: Vec<String> =
         exit.chain(details).chain(changed).chain(error).chain(missing).chain(proof).collect();
     format!("{:>3}  {action:<16}  {}", step.step, details.join("; "))
