@@ -21,7 +21,7 @@
 /// assert_eq!(target.decide(TargetProgress::default(), 9_000), done);
 ///
 /// // The model may stop at 80% of the target.
-/// let target = Target { threshold: 0.8, ..Target::new(10_000) };
+/// let target = Target { threshold_fraction: 0.8, ..Target::new(10_000) };
 /// assert_eq!(target.decide(TargetProgress::default(), 8_000), done);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
